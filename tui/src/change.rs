@@ -10,7 +10,6 @@ use crate::client::{Client, ClientError};
 
 pub(crate) mod ban;
 pub(crate) mod ban_undo;
-mod command_line;
 pub(crate) mod edit;
 pub(crate) mod form;
 pub(crate) mod key_override;

@@ -47,7 +47,6 @@ mod tests;
 mod top;
 mod typed_limits;
 mod watch;
-mod words;
 mod world;
 
 use context::Context;

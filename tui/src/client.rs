@@ -31,7 +31,7 @@ mod ways;
 
 pub use connect::Tls;
 pub(crate) use connect::is_in_the_clear;
-pub use error::{ClientError, problem_line};
+pub use error::{ClientError, problem_line, problem_text};
 pub(crate) use pace::{Pace, too_early};
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 

@@ -5,7 +5,9 @@ use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Rule};
 
 mod answers;
 mod bucket;
+pub(crate) mod explained;
 mod fleet;
+mod in_json;
 mod key;
 pub(crate) mod leased;
 mod list;
@@ -18,6 +20,7 @@ use key::{ambiguous, missing};
 
 pub(crate) use bucket::{WOULD_REFUSE, banned, imposed, refusals, stands_out, state_word};
 pub(crate) use fleet::{Sharing, sharing};
+pub(crate) use in_json::key_in_json;
 pub(crate) use key::group;
 pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;

@@ -16,6 +16,8 @@ use crate::app::screens;
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
 
+mod event;
+mod explain;
 mod form;
 mod frame;
 mod help;
@@ -71,6 +73,8 @@ fn overlay(pen: &mut Pen<'_>, state: &State) {
         Mode::Confirm(pending) => question::draw(pen, state, pending),
         Mode::Edit(form) => form::draw(pen, state, form),
         Mode::OfKey(form) => of_key::draw(pen, form),
+        Mode::Explain(explain) => explain::draw(pen, state, explain),
+        Mode::Event(event) => event::draw(pen, state, event),
     }
 }
 

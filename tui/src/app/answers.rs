@@ -47,7 +47,7 @@ pub(crate) fn changed(state: &mut State, sending: Sending, result: Result<Answer
     let current = failure.problem.as_ref().and_then(|p| p.current.clone());
     match current {
         Some(current) => conflicted(state, sending, current, &failure),
-        None => refused(state, &sending, &failure),
+        None => refused(state, &sending.change, sending.is_undo, &failure),
     }
 }
 
@@ -106,9 +106,7 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
 fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
     let Sending {
-        change,
-        is_undo,
-        broadcast,
+        change, is_undo, ..
     } = sending;
     let edit = match change {
         Change::Edit(edit) => edit,
@@ -128,12 +126,7 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
             return;
         }
         change => {
-            let sending = Sending {
-                change,
-                is_undo,
-                broadcast,
-            };
-            return refused(state, &sending, failure);
+            return refused(state, &change, is_undo, failure);
         }
     };
     if is_undo {
@@ -168,8 +161,8 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
     }
 }
 
-fn refused(state: &mut State, sending: &Sending, failure: &Failure) {
-    let verb = sending.change.verb();
+fn refused(state: &mut State, change: &Change, is_undo: bool, failure: &Failure) {
+    let verb = change.verb();
     if let (None, Some(form)) = (verb.key(), form_of(state, verb.rule())) {
         form.stage = Stage::Editing;
         let problems = failure.problem.as_ref().map_or(&[][..], |p| &p.problems);
@@ -180,7 +173,7 @@ fn refused(state: &mut State, sending: &Sending, failure: &Failure) {
     // The message names the key; a rule is named in the form.
     let (name, colon) = match verb.key() {
         Some(key) => (key, ":"),
-        None if sending.is_undo => ("undo", ""),
+        None if is_undo => ("undo", ""),
         None => ("edit", ""),
     };
     let text = if failure.in_doubt {

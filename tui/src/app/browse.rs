@@ -3,11 +3,13 @@
 use super::again;
 use super::command::Command;
 use super::effects::Effect;
+use super::explaining;
 use super::form::Form;
 use super::ingest;
 use super::keys;
 use super::layout::table_height;
 use super::line::Line;
+use super::motion::moved;
 use super::of_key::KeyForm;
 use super::press::{Mouse, MouseAction};
 use super::question::Pending;
@@ -56,6 +58,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Undo => ask_undo(state),
         Command::Start(change) => start(state, change),
         Command::Again => again::ask(state),
+        Command::Explain => explaining::open(state),
         Command::Down
         | Command::Up
         | Command::PageDown
@@ -150,24 +153,6 @@ fn go(state: &mut State, command: Command) {
     let view = screens::shown(state);
     let at = moved(view.at(state), view.lines(state), page, command);
     view.select(state, at);
-}
-
-/// The index after a motion in a list of `len`.
-pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usize {
-    let last = len.saturating_sub(1);
-    let half = (page / 2).max(1);
-    let to = match command {
-        Command::Down => at.saturating_add(1),
-        Command::Up => at.saturating_sub(1),
-        Command::PageDown => at.saturating_add(page),
-        Command::PageUp => at.saturating_sub(page),
-        Command::HalfDown => at.saturating_add(half),
-        Command::HalfUp => at.saturating_sub(half),
-        Command::Top => 0,
-        Command::Bottom => last,
-        _ => at,
-    };
-    to.min(last)
 }
 
 /// The mouse: the wheel moves the selection, a click is handled by the screen.

@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Copy,
     Edit,
     Undo,
+    /// Ask how a request would be decided.
+    Explain,
     /// Begin a change for a key.
     Start(Start),
     Again,

@@ -1,6 +1,7 @@
 //! Effects that the app requests: descriptions only, carried out by the runtime's threads.
 
 use loudou_api::BucketState;
+use serde_json::Value;
 
 use super::rows::BucketName;
 use crate::change::Change;
@@ -19,6 +20,8 @@ pub(crate) enum Effect {
     ChangeAll(Box<Sending>),
     /// Apply again the changes lost in a restart.
     Again(Vec<Item>),
+    /// Ask for the decision on this request.
+    Explain(Box<Value>),
     /// Copy a text to the terminal's clipboard.
     Copy(String),
     /// Give the terminal back until the shell continues the process.
@@ -33,9 +36,12 @@ impl Effect {
         match self {
             Self::Poll(_) => Goal::Poll,
             Self::Change(sending) | Self::ChangeAll(sending) => Goal::Change(sending.clone()),
-            Self::ReadRule(_) | Self::Again(_) | Self::Copy(_) | Self::Suspend | Self::Resume => {
-                Goal::Other
-            }
+            Self::ReadRule(_)
+            | Self::Again(_)
+            | Self::Explain(_)
+            | Self::Copy(_)
+            | Self::Suspend
+            | Self::Resume => Goal::Other,
         }
     }
 }

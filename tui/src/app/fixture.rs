@@ -1,9 +1,9 @@
 //! States for tests: a server with a few named users, at fixed times.
 
 use loudou_api::{
-    Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, FleetChanges,
-    FleetStatus, KeyOverrideView, LeaseView, LimitView, OutageView, OverrideKind, RuleTotals,
-    RuleView, Rules, Status, StoreStatus,
+    Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, ExplainAnswer,
+    FleetChanges, FleetStatus, KeyOverrideView, LeaseView, LimitView, OutageView, OverrideKind,
+    RuleTotals, RuleView, Rules, Status, StoreStatus,
 };
 use loudou_limiter::Nanos;
 use serde_json::json;
@@ -369,4 +369,10 @@ fn events() -> Vec<Event> {
             ..event(3, EventKind::Reset, 20, "ops", "was reset", "support case")
         },
     ]
+}
+
+/// An explanation with every outcome, from the examples of the contract.
+pub(crate) fn explained() -> ExplainAnswer {
+    let example = include_str!("../../../api/examples/explain.json");
+    serde_json::from_str(example).expect("the contract")
 }

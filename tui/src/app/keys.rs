@@ -1,11 +1,12 @@
 //! The key table: every key with its command, its places, and its texts in footer, help and palette.
 
 use super::command::{Binding, Command};
+use super::explain;
 use super::form::Stage;
 use super::press::Press;
 use super::screen::{
-    BROWSE, CONFIRM, FILTER, FORM, FORM_CONFIRM, FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM,
-    PALETTE, Places, SORT, Screen,
+    BROWSE, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM, FORM_CONFIRM, FORM_CONFLICT,
+    FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
 use super::screens::{self, SCREENS};
 use super::state::{Mode, State};
@@ -36,6 +37,11 @@ pub(crate) fn place(state: &State) -> Places {
         Mode::Palette(..) => PALETTE,
         Mode::Confirm(_) => CONFIRM,
         Mode::OfKey(_) => KEY_FORM,
+        Mode::Event(_) => EVENT,
+        Mode::Explain(explain) => match explain.stage {
+            explain::Stage::Editing => EXPLAIN,
+            explain::Stage::Asking | explain::Stage::Answered(..) => EXPLAINED,
+        },
         Mode::Edit(form) => match form.stage {
             Stage::Editing => FORM,
             Stage::Confirm => FORM_CONFIRM,
@@ -82,6 +88,10 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let none = state.undos.is_empty();
             none.then(|| "nothing to undo".to_owned())
         }),
+        Command::Explain => {
+            let none = state.data.is_none();
+            none.then(|| "no data yet".to_owned())
+        }
         Command::Again => locked.or_else(|| {
             let lost = state
                 .ledger

@@ -4,12 +4,13 @@ use super::browse;
 use super::columns::{Column, Sort};
 use super::command::{Binding, Command};
 use super::effects::{Effect, Sending};
-use super::filter::Filter;
+use super::explaining;
 use super::form::{Form, Stage};
 use super::ingest;
 use super::keys;
 use super::layout::body_height;
 use super::line::Line;
+use super::motion::moved;
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
@@ -26,16 +27,18 @@ pub(crate) fn pressed(
     effects: &mut Vec<Effect>,
 ) {
     if command == Some(Command::Copy) {
-        let line = match &state.mode {
+        let line = match &mut state.mode {
             Mode::Confirm(pending) => pending.command.clone(),
             Mode::OfKey(form) => form.command(),
             Mode::Edit(form) => form.command(),
+            Mode::Explain(explain) => explain.command(),
             _ => None,
         };
         return browse::copy(state, line, effects);
     }
     match std::mem::take(&mut state.mode) {
-        Mode::Browse => {}
+        Mode::Event(event) if command.is_none() => state.mode = Mode::Event(event),
+        Mode::Browse | Mode::Event(_) => {}
         Mode::Filter(line, before) => filter(state, line, before, press, command),
         Mode::Sort(at) => sort_menu(state, at, command),
         Mode::Help(top) => help(state, top, command),
@@ -43,6 +46,7 @@ pub(crate) fn pressed(
         Mode::Confirm(pending) => confirm(state, pending, command, effects),
         Mode::Edit(form) => form_key(state, form, press, command, effects),
         Mode::OfKey(form) => of_key(state, form, press, command),
+        Mode::Explain(explain) => explaining::pressed(state, explain, (press, command), effects),
     }
 }
 
@@ -51,6 +55,7 @@ pub(crate) fn pasted(state: &mut State, text: &str) {
     match &mut state.mode {
         Mode::Edit(form) if form.stage == Stage::Editing => form.paste(text),
         Mode::OfKey(form) => form.paste(text),
+        Mode::Explain(explain) => explain.paste(text),
         Mode::Palette(line, at) => {
             line.paste(text);
             *at = 0;
@@ -58,7 +63,7 @@ pub(crate) fn pasted(state: &mut State, text: &str) {
         Mode::Filter(line, _) => {
             line.paste(text);
             let text = line.text();
-            apply_filter(state, &text);
+            screens::shown(state).filter(state, &text);
         }
         _ => state.toast(true, "cannot paste: no text field is open"),
     }
@@ -73,36 +78,22 @@ fn filter(
 ) {
     match command {
         Some(Command::Yes) => {
-            if let Some(error) = state.table.filter_error.clone() {
+            if let Err(error) = screens::shown(state).accept_filter(state, line.text().trim()) {
                 state.toast(true, error);
                 state.mode = Mode::Filter(line, before);
-                return;
             }
-            line.text().trim().clone_into(&mut state.table.filter_text);
-            // The matching buckets may not have been read.
-            state.link.hurry(state.now);
         }
         Some(_) => {
-            apply_filter(state, &before);
-            state.table.filter_text = before;
+            let view = screens::shown(state);
+            view.filter(state, &before);
+            // It was accepted before.
+            let _error = view.accept_filter(state, &before);
         }
         None => {
             line.press(press);
-            apply_filter(state, &line.text());
+            screens::shown(state).filter(state, &line.text());
             state.mode = Mode::Filter(line, before);
         }
-    }
-}
-
-/// Filters by `text`; while it is invalid, the last valid filter stays in effect.
-fn apply_filter(state: &mut State, text: &str) {
-    match Filter::parse(text) {
-        Ok(filter) => {
-            state.table.filter = filter;
-            state.table.filter_error = None;
-            ingest::arrange(state);
-        }
-        Err(error) => state.table.filter_error = Some(error),
     }
 }
 
@@ -115,7 +106,7 @@ fn sort_menu(state: &mut State, at: usize, command: Option<Command>) {
             }
         }
         Some(Command::No) => {}
-        Some(motion) => state.mode = Mode::Sort(browse::moved(at, columns.len(), 5, motion)),
+        Some(motion) => state.mode = Mode::Sort(moved(at, columns.len(), 5, motion)),
         None => state.mode = Mode::Sort(at),
     }
 }
@@ -125,7 +116,7 @@ fn help(state: &mut State, top: usize, command: Option<Command>) {
     let most = keys::all().count().saturating_sub(page).saturating_add(1);
     match command {
         Some(Command::No) => {}
-        Some(motion) => state.mode = Mode::Help(browse::moved(top, most, page, motion)),
+        Some(motion) => state.mode = Mode::Help(moved(top, most, page, motion)),
         None => state.mode = Mode::Help(top),
     }
 }
@@ -147,7 +138,7 @@ fn palette(
         }
         Some(Command::No) => {}
         Some(motion) => {
-            let at = browse::moved(at, found.len(), 1, motion);
+            let at = moved(at, found.len(), 1, motion);
             state.mode = Mode::Palette(line, at);
         }
         None => {

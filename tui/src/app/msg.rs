@@ -1,6 +1,6 @@
 //! The messages to the app: input, answers, signals and the passing of time.
 
-use loudou_api::{BucketView, Event, ProblemAnswer, RuleView, Rules, Status};
+use loudou_api::{BucketView, Event, ExplainAnswer, ProblemAnswer, RuleView, Rules, Status};
 
 use super::effects::{Goal, Sending};
 use super::press::{Mouse, Press};
@@ -31,6 +31,8 @@ pub(crate) enum Msg {
     Changed(Box<Sending>, Result<Answer, Failure>),
     /// The results of applying changes again.
     Again(Result<Vec<(Item, Done)>, Failure>),
+    /// The decision on a request, rule by rule.
+    Explained(Result<Box<ExplainAnswer>, Failure>),
     /// An effect could not start: too many are in progress.
     Busy(Goal),
     /// A signal to quit.

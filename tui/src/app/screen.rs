@@ -30,8 +30,13 @@ pub(crate) const FORM_CONFIRM: Places = 1 << 6;
 pub(crate) const FORM_SENDING: Places = 1 << 7;
 pub(crate) const FORM_CONFLICT: Places = 1 << 8;
 pub(crate) const KEY_FORM: Places = 1 << 9;
+pub(crate) const EXPLAIN: Places = 1 << 10;
+pub(crate) const EXPLAINED: Places = 1 << 11;
+pub(crate) const EVENT: Places = 1 << 12;
 /// All screens, while no dialog is open.
-pub(crate) const BROWSE: Places = Places::MAX << 10;
+pub(crate) const BROWSE: Places = Places::MAX << FIRST_SCREEN;
+/// The place of the first screen.
+const FIRST_SCREEN: u32 = 13;
 /// Screens on which a bucket can be selected.
 pub(crate) const A_BUCKET: Places = Screen::Buckets.place() | Screen::Bucket.place();
 /// Screens on which a rule can be selected.
@@ -43,13 +48,14 @@ impl Screen {
 
     /// Its place in the key table.
     pub(crate) const fn place(self) -> Places {
-        match self {
-            Self::Buckets => 1 << 10,
-            Self::Bucket => 1 << 11,
-            Self::Rules => 1 << 12,
-            Self::Events => 1 << 13,
-            Self::Envoy => 1 << 14,
-            Self::Targets => 1 << 15,
-        }
+        let number = match self {
+            Self::Buckets => 0,
+            Self::Bucket => 1,
+            Self::Rules => 2,
+            Self::Events => 3,
+            Self::Envoy => 4,
+            Self::Targets => 5,
+        };
+        1 << (FIRST_SCREEN + number)
     }
 }

@@ -7,6 +7,7 @@ use loudou_limiter::Nanos;
 
 use super::columns::Sort;
 use super::delivery::Delivery;
+use super::explain::Explain;
 use super::filter::Filter;
 use super::form::Form;
 use super::history::{Rates, Track};
@@ -20,6 +21,7 @@ use super::screen::Screen;
 use crate::change::Undo;
 use crate::change::ban_undo::Seen;
 use crate::live::ledger::Ledger;
+use crate::typed_request::TypedRequest;
 
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
@@ -58,6 +60,10 @@ pub(crate) enum Mode {
     Edit(Box<Form>),
     /// The small form for one key.
     OfKey(Box<KeyForm>),
+    /// A request that is explained.
+    Explain(Box<Explain>),
+    /// An event as a whole.
+    Event(Box<Event>),
 }
 
 /// All data read, as of the last poll that is shown.
@@ -196,6 +202,10 @@ pub(crate) struct State {
     pub(crate) table: Table,
     /// The bucket of the Bucket screen.
     pub(crate) open: Option<BucketName>,
+    /// The words that events are filtered by.
+    pub(crate) event_filter: String,
+    /// The last request that was explained.
+    pub(crate) explained: Option<TypedRequest>,
     /// The limit drawn on the Bucket screen; `None` for the reported one.
     pub(crate) limit: Option<usize>,
     /// The selected line of screens that are plain lists.

@@ -17,6 +17,7 @@ use crate::change::verb::Answer;
 
 pub(crate) mod again;
 mod edits;
+mod explain;
 mod of_key;
 mod random;
 mod several;
@@ -178,7 +179,7 @@ fn a_viewer_changes_nothing_and_sees_why() {
     if let Some(data) = &mut viewer.data {
         data.status.access = Access::View;
     }
-    assert!(type_keys(&mut viewer, "exubo").is_empty());
+    assert!(type_keys(&mut viewer, "eRubo").is_empty());
     assert!(matches!(viewer.mode, Mode::Browse));
     assert!(messages(&viewer).contains("may only view"));
     let mut locked = state(SIZE, 3);

@@ -3,10 +3,10 @@
 use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
 
-use super::command_line::CommandLine;
 use super::form::{Asked, KeyPlace, Prompt, Typed};
 use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
 use crate::client::{ActRequest, Client, ClientError};
+use crate::command_line::CommandLine;
 use crate::meaning::banned;
 
 /// A ban or an unban of a key.

@@ -4,9 +4,9 @@ use loudou_api::{EditAnswer, EditView, RuleView};
 use loudou_limiter::{Carry, Nanos};
 use serde_json::{Map, Value};
 
-use super::command_line::{self, CommandLine};
 use super::verb::{Answer, OutcomeText, Question, Verb, difference, undo_reason};
 use crate::client::{Client, ClientError, DropRequest, EditRequest};
+use crate::command_line::{self, CommandLine};
 use crate::text::escape;
 
 /// A change of one rule.

@@ -5,11 +5,11 @@ use loudou_limiter::{Decimal, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override, scaled};
 use serde_json::{Value, json};
 
-use super::command_line::CommandLine;
 use super::form::{Asked, KeyPlace, Prompt, Typed, Wrong};
 use super::numbers::compared;
 use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
 use crate::client::{Client, ClientError, OverrideRequest};
+use crate::command_line::CommandLine;
 use crate::text::escape;
 
 /// The kinds of overrides that the form offers.

@@ -1,9 +1,9 @@
 //! Resets of buckets. They cannot be undone.
 
-use super::command_line::CommandLine;
 use super::form::KeyPlace;
 use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
 use crate::client::{ActRequest, Client, ClientError};
+use crate::command_line::CommandLine;
 
 /// The reason of resets from the screen.
 const FROM_THE_SCREEN: &str = "from the screen";

@@ -14,7 +14,7 @@ use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::Table;
 use loudou_store::memory::MemoryStore;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::check::rules_of;
 use super::context::Context;
@@ -22,9 +22,9 @@ use super::options::Format;
 use super::outcome::Outcome;
 use super::world::{Usage, json as print_json, json_list};
 use crate::client::problem_line;
+use crate::typed_request::TypedRequest;
 
 mod view;
-mod words;
 
 /// The seed of an empty store; its value does not matter.
 const SEED: [u8; 16] = *b"loudou explain 1";
@@ -46,111 +46,16 @@ Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
-    /// The method [default: GET]
-    #[arg(short = 'X', long, value_name = "METHOD")]
-    method: Option<String>,
-    /// The path, including any query [default: /]
-    #[arg(long, value_name = "PATH")]
-    path: Option<String>,
-    /// The host, including any port
-    #[arg(long, value_name = "HOST")]
-    host: Option<String>,
-    /// A header, as for curl; repeat for more. For repeated names the first one counts
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
-    headers: Vec<(String, String)>,
-    /// The client address that Envoy trusts
-    #[arg(long, value_name = "ADDRESS")]
-    source: Option<String>,
-    /// Name of the Envoy route
-    #[arg(long, value_name = "NAME")]
-    route: Option<String>,
-    /// The upstream, by the name of its Envoy cluster
-    #[arg(long, value_name = "NAME")]
-    cluster: Option<String>,
-    /// A string in Envoy's dynamic metadata; dots separate the segments of its path
-    #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
-    metadata: Vec<(String, String)>,
-    /// The name in the client's certificate
-    #[arg(long, visible_alias = "peer", value_name = "NAME")]
-    client_cert: Option<String>,
-    /// The cost of the request, instead of the cost in the rules
-    #[arg(long, value_name = "N")]
-    cost: Option<u64>,
+    #[command(flatten)]
+    request: TypedRequest,
     /// Evaluate this rule file or Envoy configuration, JSON or YAML, instead of asking Envoy; - for
     /// standard input
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
-    // A leading colon, as in `:scheme`, belongs to the name.
-    let bare = text.strip_prefix(':').unwrap_or(text);
-    let (name, value) = bare
-        .split_once(':')
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| "invalid header; write it like 'x-user-id: alice'".to_owned())?;
-    let colon = if bare.len() < text.len() { ":" } else { "" };
-    Ok((format!("{colon}{}", name.trim()), value.trim().to_owned()))
-}
-
-fn metadata(text: &str) -> Result<(String, String), String> {
-    let (path, value) = text
-        .split_once('=')
-        .filter(|(path, _)| !path.is_empty())
-        .ok_or_else(|| {
-            "invalid metadata; write it like envoy.filters.http.jwt_authn.payload.sub=alice"
-                .to_owned()
-        })?;
-    Ok((path.to_owned(), value.to_owned()))
-}
-
-impl ExplainArgs {
-    /// The request in the form of the admin API.
-    fn sample(&self) -> Value {
-        let mut sample = Map::new();
-        let mut headers = Map::new();
-        let mut host = self.host.clone();
-        for (name, value) in &self.headers {
-            if name.eq_ignore_ascii_case("host") && host.is_none() {
-                host = Some(value.clone());
-                continue;
-            }
-            let values = headers.entry(name.clone()).or_insert_with(|| json!([]));
-            if let Value::Array(values) = values {
-                values.push(json!(value));
-            }
-        }
-        let metadata: Map<String, Value> = self
-            .metadata
-            .iter()
-            .map(|(path, value)| (path.clone(), json!(value)))
-            .collect();
-        let texts = [
-            ("method", &self.method),
-            ("path", &self.path),
-            ("host", &host),
-            ("source", &self.source),
-            ("route", &self.route),
-            ("cluster", &self.cluster),
-            ("client_cert", &self.client_cert),
-        ];
-        let texts = texts
-            .into_iter()
-            .filter_map(|(name, text)| Some((name, json!(text.as_ref()?))));
-        let objects = [("headers", headers), ("metadata", metadata)]
-            .into_iter()
-            .filter(|(_, object)| !object.is_empty())
-            .map(|(name, object)| (name, Value::Object(object)));
-        let cost = self.cost.map(|cost| ("cost", json!(cost)));
-        for (name, value) in texts.chain(objects).chain(cost) {
-            sample.insert(name.to_owned(), value);
-        }
-        Value::Object(sample)
-    }
-}
-
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<Outcome> {
-    let sample = args.sample();
+    let sample = args.request.json();
     if let Err(problems) = parse_sample(&sample) {
         let lines: Vec<String> = problems.iter().map(wrong).collect();
         bail!(Usage(lines.join("\n  ")));
@@ -168,7 +73,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
     };
     let (format, style) = (context.format(), context.style);
     match format {
-        Format::Table => view::print(&answer, &view::title(&sample), context.io.out, style)?,
+        Format::Table => view::print(&answer, &args.request.title(), context.io.out, style)?,
         Format::Json => print_json(context.io.out, format, &answer)?,
         Format::Jsonl => json_list(context.io.out, format, &answer, &answer.rules)?,
         Format::Csv => view::lines(&answer, context.io.out)?,

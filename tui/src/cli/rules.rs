@@ -12,9 +12,8 @@ use super::context::Context;
 use super::options::Format;
 use super::table::{Paint, Set, TextTable, csv};
 use super::watch::{self, WatchArgs};
-use super::words;
 use super::world::{Style, json, json_list};
-use crate::meaning::{self, short};
+use crate::meaning::{self, key_in_json, short};
 use crate::text::{date, escape, humanise};
 
 const RULES_EXAMPLES: &str = "\
@@ -88,7 +87,7 @@ fn table(rules: &Rules) -> TextTable {
         table.row(vec![
             rule.name.as_str().into(),
             rule.totals.mode.as_str().into(),
-            words::key(&rule.rule).into(),
+            key_in_json(&rule.rule).into(),
             limits(&rule.rule).into(),
             rule.totals.admitted.into(),
             rule.totals.refused.into(),
@@ -149,7 +148,7 @@ pub(super) fn one(
                 .get("match")
                 .map_or_else(everything, Value::to_string),
         ),
-        ("key", words::key(&rule.rule)),
+        ("key", key_in_json(&rule.rule)),
         (
             "so far",
             format!(
@@ -275,7 +274,7 @@ fn lines(rules: &[RuleView], out: &mut dyn Write) -> io::Result<()> {
             rule.name.clone(),
             totals.mode.clone(),
             rule.generation.to_string(),
-            words::key(&rule.rule),
+            key_in_json(&rule.rule),
             limits(&rule.rule),
             totals.admitted.to_string(),
             totals.refused.to_string(),

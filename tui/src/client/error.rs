@@ -161,7 +161,13 @@ pub fn problem_line(problem: &RuleProblem) -> String {
         line.push_str(&escape(&problem.value));
         line.push_str(": ");
     }
-    line.push_str(&escape(&problem.message));
+    line.push_str(&problem_text(problem));
+    line
+}
+
+/// The same without its place and value, for a form that shows these.
+pub fn problem_text(problem: &RuleProblem) -> String {
+    let mut line = escape(&problem.message).into_owned();
     if let Some(allowed) = &problem.allowed {
         line.push_str("; allowed: ");
         line.push_str(&escape(allowed));

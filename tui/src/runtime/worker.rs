@@ -31,6 +31,10 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
             let result = sending.change.send(client, false);
             Some(Msg::Changed(sending, result.map_err(Failure::from)))
         }
+        Effect::Explain(request) => {
+            let result = client.explain(&request).map(Box::new);
+            Some(Msg::Explained(result.map_err(Failure::from)))
+        }
         Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(Failure::from))),
         // Not for this thread.
         Effect::Poll(_)

@@ -10,6 +10,7 @@ use ratatui::backend::TestBackend;
 use serde_json::json;
 
 mod leases;
+mod overlays;
 
 use super::{Theme, view};
 use crate::app::effects::Effect;
@@ -258,7 +259,7 @@ fn overlays() {
     screens("help", "?", |_| {});
     screens("palette", ":so", |_| {});
     screens("sort", "s", |_| {});
-    screens("reset", "x", |_| {});
+    screens("reset", "R", |_| {});
 }
 
 #[test]
@@ -297,7 +298,8 @@ fn ascii_stays_ascii() {
     let size = (80, 24);
     let theme = Theme::new(false, true);
     for keys in [
-        "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e9<ret>", "/x", " ", "b", "o", "b5m<ret>",
+        "", "<ret>", "3", "5", "?", ":", "s", "R", "x", "e", "e9<ret>", "/x", " ", "b", "o",
+        "b5m<ret>",
     ] {
         let mut state = banned(size, 20);
         // Texts of the server are not ASCII-only.
@@ -383,7 +385,7 @@ proptest! {
     fn no_size_panics(
         size in (0_u16..200, 0_u16..70),
         keys in prop::sample::select(vec![
-            "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e0", "e9<ret>", "/x", " ", "u", "b", "o", "bx", "o<tab>0",
+            "", "<ret>", "3", "5", "?", ":", "s", "R", "x", "e", "e0", "e9<ret>", "/x", " ", "u", "b", "o", "bx", "o<tab>0",
         ]),
         polls in 0_u64..4,
         ascii in any::<bool>(),

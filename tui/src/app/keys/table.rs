@@ -6,15 +6,15 @@ use crate::app::press::Code::{
     BackTab, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up,
 };
 use crate::app::screen::{
-    A_BUCKET, A_RULE, BROWSE, CONFIRM, FILTER, FORM, FORM_CONFIRM, FORM_CONFLICT, FORM_SENDING,
-    HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
+    A_BUCKET, A_RULE, BROWSE, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM, FORM_CONFIRM,
+    FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
 use crate::change::Start;
 
 const BUCKETS: Places = Screen::HOME.place();
 /// All screens except the home screen.
 const AWAY: Places = BROWSE & !BUCKETS;
-const LISTS: Places = BROWSE | SORT | HELP;
+const LISTS: Places = BROWSE | SORT | HELP | EXPLAINED;
 const ALL: Places = Places::MAX;
 
 /// The first of the shared keys. If two lines have the same key, the first one that works in a place wins.
@@ -29,9 +29,10 @@ pub(super) const OPEN_AND_EDIT: &[Binding] = &[
 #[rustfmt::skip]
 pub(super) const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze or resume the screen")),
-    bind((C::Start(Start::Reset), &[c('x')], A_BUCKET, 6, "reset", "restore the initial state of the bucket")),
+    bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 9, "reset", "restore the initial state of the bucket")),
     bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban or unban the key")),
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "override the limits of the key")),
+    bind((C::Explain, &[c('x')], BROWSE, 6, "explain", "explain how a request of this key, or any, would be decided")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply changes lost in a restart")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "refresh", "poll now")),
@@ -82,7 +83,13 @@ pub(super) const REST: &[Binding] = &[
     bind((C::PreviousField, &[k(BackTab), k(Up)], KEY_FORM, 3, "previous", "go to the previous field")),
     bind((C::Choose, &[k(Right), k(Left)], KEY_FORM, 4, "choose", "choose another value")),
     bind((C::No, &[k(Esc)], KEY_FORM, 5, "close", "close without sending")),
-    bind((C::Copy, &[ctrl('y')], CONFIRM | FORM_CONFIRM | KEY_FORM, 6, "copy", "copy the command line that does the same")),
+    bind((C::Copy, &[ctrl('y')], CONFIRM | FORM_CONFIRM | KEY_FORM | EXPLAIN | EXPLAINED, 6, "copy", "copy the command line that does the same")),
+    bind((C::Send, &[k(Enter), ctrl('s')], EXPLAIN, 1, "explain", "ask how the request would be decided; nothing is taken")),
+    bind((C::NextField, &[k(Tab), k(Down)], EXPLAIN, 2, "next", "go to the next field")),
+    bind((C::PreviousField, &[k(BackTab), k(Up)], EXPLAIN, 3, "previous", "go to the previous field")),
+    bind((C::No, &[k(Esc)], EXPLAIN, 5, "close", "close")),
+    bind((C::No, &[k(Esc), c('q'), k(Enter)], EXPLAINED, 1, "back", "back to the request")),
+    bind((C::No, &[k(Esc), c('q'), k(Enter)], EVENT, 1, "close", "close")),
     bind((C::No, &[k(Esc)], FORM_SENDING, 1, "close", "close; a message will show the result")),
     bind((C::Yes, &[k(Enter)], FORM_CONFLICT, 1, "merge", "keep your changes, take the rest from theirs")),
     bind((C::No, &[k(Esc)], FORM_CONFLICT, 2, "back", "back to the form")),

@@ -124,6 +124,28 @@ impl View for Buckets {
         }
     }
 
+    /// While the text is invalid, the last valid filter stays in effect.
+    fn filter(&self, state: &mut State, text: &str) {
+        match Filter::parse(text) {
+            Ok(filter) => {
+                state.table.filter = filter;
+                state.table.filter_error = None;
+                ingest::arrange(state);
+            }
+            Err(error) => state.table.filter_error = Some(error),
+        }
+    }
+
+    fn accept_filter(&self, state: &mut State, text: &str) -> Result<(), String> {
+        if let Some(error) = state.table.filter_error.clone() {
+            return Err(error);
+        }
+        text.clone_into(&mut state.table.filter_text);
+        // The matching buckets may not have been read.
+        state.link.hurry(state.now);
+        Ok(())
+    }
+
     /// A click selects a row, on the selected row it opens the bucket, on a header it sorts.
     fn clicked(&self, state: &mut State, x: u16, y: u16) {
         match hit(state, x, y) {

@@ -3,9 +3,13 @@
 use loudou_api::{Event, EventKind, FleetStatus};
 
 use super::view::{About, View};
-use crate::app::command::{c, tab};
-use crate::app::screen::Screen;
-use crate::app::state::State;
+use crate::app::command::Command as C;
+use crate::app::command::{Binding, bind, c, k, tab};
+use crate::app::event_lines::{about, kind, visible};
+use crate::app::line::Line;
+use crate::app::press::Code::Enter;
+use crate::app::screen::{Places, Screen};
+use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{ago, amount, seen};
 use crate::meaning::leased::{self, is_alarm};
@@ -20,10 +24,18 @@ static ABOUT: About = About {
         "events",
         "show edits and warnings",
     ),
-    keys: &[],
+    keys: KEYS,
     takes_turns: true,
     moves: false,
 };
+
+const HERE: Places = Screen::Events.place();
+
+#[rustfmt::skip]
+const KEYS: &[Binding] = &[
+    bind((C::Drill, &[k(Enter)], HERE, 1, "whole", "show the selected event as a whole")),
+    bind((C::Filter, &[c('/')], HERE, 3, "filter", "filter events: words, !words")),
+];
 
 /// Edits and warnings.
 pub(super) struct Events;
@@ -38,7 +50,51 @@ impl View for Events {
     }
 
     fn lines(&self, state: &State) -> usize {
-        state.data.as_ref().map_or(0, |data| data.events.len())
+        visible(state).len()
+    }
+
+    fn status(&self, state: &State) -> String {
+        if state.event_filter.is_empty() {
+            return String::new();
+        }
+        let all = state.data.as_ref().map_or(0, |data| data.events.len());
+        let some = visible(state).len();
+        format!("{some} of {all} events, filter: {}", state.event_filter)
+    }
+
+    /// Clears the filter first.
+    fn back(&self, state: &mut State) {
+        if state.event_filter.is_empty() {
+            state.screen = Screen::HOME;
+        }
+        state.event_filter.clear();
+    }
+
+    fn run(&self, state: &mut State, command: C) {
+        match command {
+            C::Filter => {
+                let text = state.event_filter.clone();
+                state.mode = Mode::Filter(Line::new(&text), text);
+            }
+            C::Drill => {
+                let selected = state.selected(Screen::Events);
+                let event = visible(state).get(selected).copied().cloned();
+                if let Some(event) = event {
+                    state.mode = Mode::Event(Box::new(event));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn filter(&self, state: &mut State, text: &str) {
+        text.clone_into(&mut state.event_filter);
+        state.selected.remove(&Screen::Events);
+    }
+
+    fn accept_filter(&self, state: &mut State, text: &str) -> Result<(), String> {
+        text.clone_into(&mut state.event_filter);
+        Ok(())
     }
 }
 
@@ -73,15 +129,20 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         );
         y += 1;
     }
-    if data.events.is_empty() {
-        pen.middle(pen.height() / 2, "no events yet", theme.dim);
+    let events = visible(state);
+    if events.is_empty() {
+        let none = if data.events.is_empty() {
+            "no events yet"
+        } else {
+            "no event has these words; Esc clears the filter"
+        };
+        pen.middle(pen.height() / 2, none, theme.dim);
     }
     let selected = state.selected(Screen::Events);
     let rows = usize::from(pen.height().saturating_sub(y));
     let first = selected.saturating_sub(rows / 2);
-    for ((index, event), y) in data
-        .events
-        .iter()
+    for ((index, event), y) in events
+        .into_iter()
         .enumerate()
         .skip(first)
         .zip(y..pen.height())
@@ -125,18 +186,14 @@ fn fleet(pen: &mut Pen<'_>, y: u16, fleet: &FleetStatus, now: u64) -> u16 {
 fn line(pen: &mut Pen<'_>, y: u16, event: &Event, now: u64) {
     let theme = pen.theme;
     pen.within(1, y, 7, &seen(now.saturating_sub(event.at_ns)), theme.dim);
-    let kind = match event.kind {
+    let style = match event.kind {
         EventKind::Edit | EventKind::UpstreamHeals | EventKind::FleetUp => theme.good,
         kind if is_alarm(kind) => theme.warn,
         _ => theme.plain,
     };
-    pen.within(9, y, 15, &event.kind.name().replace('_', " "), kind);
+    pen.within(9, y, 15, &kind(event), style);
     pen.within(25, y, 11, &event.by, theme.strong);
-    let mut about = event.rule.clone().unwrap_or_default();
-    if let Some(key) = &event.key {
-        about.push(' ');
-        about.push_str(key);
-    }
+    let about = about(event);
     let colon = if about.is_empty() { "" } else { ": " };
     let mut x = pen.spans(37, y, &[(&about, theme.name), (colon, theme.dim)]);
     x = pen.text(x, y, &event.detail, theme.plain);

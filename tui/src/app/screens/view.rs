@@ -93,6 +93,14 @@ pub(crate) trait View: Sync {
     /// Runs one of its commands.
     fn run(&self, _state: &mut State, _command: Command) {}
 
+    /// Filters by a text that is being typed.
+    fn filter(&self, _state: &mut State, _text: &str) {}
+
+    /// Takes a filter that was typed; the error of one that is invalid.
+    fn accept_filter(&self, _state: &mut State, _text: &str) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Handles a click into the body, at coordinates of the whole terminal.
     fn clicked(&self, _state: &mut State, _x: u16, _y: u16) {}
 }

@@ -227,8 +227,8 @@ fn undo_of_an_edit_that_changed_since_asks_again() {
 #[test]
 fn a_reset_asks_first() {
     let mut state = state(SIZE, 3);
-    assert!(type_keys(&mut state, "xn").is_empty());
-    let effects = type_keys(&mut state, "xy");
+    assert!(type_keys(&mut state, "Rn").is_empty());
+    let effects = type_keys(&mut state, "Ry");
     let sending = sending_of(effects);
     assert!(matches!(&sending.change, Change::Reset(reset) if reset.key == "mallory"));
 }

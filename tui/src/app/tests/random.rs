@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::again::restart;
 use super::{made, send, stale};
 use crate::app::effects::Effect;
-use crate::app::fixture::{rules, snapshot, state, type_keys};
+use crate::app::fixture::{explained, rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::press::keys;
 use crate::app::rows::BucketName;
@@ -77,6 +77,8 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
                 Msg::Again(Ok(done.collect()))
             }
             Effect::Again(_) => Msg::Again(Err(failure())),
+            Effect::Explain(_) if luck.is_multiple_of(2) => Msg::Explained(Err(failure())),
+            Effect::Explain(_) => Msg::Explained(Ok(Box::new(explained()))),
             Effect::ChangeAll(_) | Effect::Suspend | Effect::Resume | Effect::Copy(_) => {
                 Msg::Resumed
             }

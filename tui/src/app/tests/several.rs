@@ -325,7 +325,7 @@ fn a_change_without_room_is_said_and_sent_later() {
         "waits: earlier requests are still in progress"
     );
     let mut full = one_away();
-    let nine = ["b<ret>a", "o<ret>a", "xa"].repeat(3);
+    let nine = ["b<ret>a", "o<ret>a", "Ra"].repeat(3);
     let mut sent = Vec::new();
     for (number, keys) in nine.into_iter().enumerate() {
         if number % 3 == 0 {

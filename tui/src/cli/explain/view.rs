@@ -3,25 +3,14 @@
 use std::io::{self, Write};
 
 use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, Says, UnmetPart};
-use serde_json::Value;
 
-use super::words;
 use crate::cli::table::{Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
-use crate::meaning::leased::outage;
+use crate::meaning::explained::{self as words, Tone};
 use crate::text::escape;
 
 /// The indentation of the lines of a block.
 const INDENT: &str = "    ";
-
-/// The title of the request: `POST /reply`.
-pub(super) fn title(sample: &Value) -> String {
-    let text = |name: &str, default: &'static str| {
-        let text = sample.get(name).and_then(Value::as_str);
-        text.unwrap_or(default).to_owned()
-    };
-    format!("{} {}", text("method", "GET"), text("path", "/"))
-}
 
 /// Prints the verdict, then the outcome of each rule.
 pub(super) fn print(
@@ -45,76 +34,26 @@ pub(super) fn print(
 
 /// A sentence after its mark, in the colour of the outcome.
 fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
-    let (mark, paint) = match says {
-        Says::Admit => ("✓ ", Paint::Heading),
-        Says::Hold => ("~ ", Paint::Warn),
-        Says::Refuse if is_shadow => ("✗ ", Paint::Warn),
-        Says::Refuse => ("✗ ", Paint::Bad),
-        Says::Skip | Says::NoMatch | Says::NotNow | Says::Off | Says::Stopped | Says::NotAsked => {
-            ("- ", Paint::Dim)
-        }
-        Says::Unknown => ("? ", Paint::Warn),
+    let paint = match words::tone(says, is_shadow) {
+        Tone::Good | Tone::Plain => Paint::Heading,
+        Tone::Warn => Paint::Warn,
+        Tone::Bad => Paint::Bad,
+        Tone::Dim => Paint::Dim,
     };
     // The words repeat the meaning of the mark.
-    let mark = if style.ascii { "" } else { mark };
+    let mark = if style.ascii {
+        String::new()
+    } else {
+        format!("{} ", words::mark(says))
+    };
     paint.on(&format!("{mark}{}", escape(text)), style)
 }
 
-/// The reason why a rule does not match the request, or the bucket that it selects.
+/// The rows of a rule.
 fn block(rule: &ExplainedRule) -> TextTable {
     let mut table = TextTable::new(&[("", Set::Left), ("", Set::Left)]);
-    let mut row = |name: &str, value: String| {
+    for (name, value) in words::rows(rule) {
         table.row(vec![format!("{INDENT}{name}").into(), value.into()]);
-    };
-    let parts = rule.failing.iter().chain(&rule.too_long);
-    for part in parts.chain(&rule.missing) {
-        row(
-            &part.place,
-            format!("requires {}", words::requirement(part)),
-        );
-        if part.place.starts_with("match.") {
-            row("found", words::found(part));
-        }
-        if let Some(longest) = part.longest {
-            row(
-                "too long",
-                format!("longer than the {longest} bytes that it tests, so on_long_value decides"),
-            );
-        }
-    }
-    if let Some(part) = &rule.repeated {
-        row(
-            &part.place,
-            format!("several: {}", words::requirement(part)),
-        );
-        row("found", words::found(part));
-    }
-    if let Some(key) = &rule.key {
-        row("key", key.clone());
-    }
-    if let Some(ban) = &rule.ban {
-        row("banned", words::lasts(ban));
-    }
-    if rule.unlimited {
-        row("unlimited", "this key has no limits".to_owned());
-    }
-    if let Some(out) = rule.outage {
-        row("outage", outage(out));
-    }
-    if let Some(reason) = &rule.not_held {
-        let words = match reason.as_str() {
-            "deadline" => "its deadline would come first",
-            _ => "the worker holds as many requests as it may",
-        };
-        row("not held", words.to_owned());
-    }
-    if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.invalid_cost) {
-        let odd = if rule.invalid_cost {
-            ", the default: the request has no cost that is a whole number from 1"
-        } else {
-            ""
-        };
-        row("cost", format!("{cost}{odd}"));
     }
     table
 }

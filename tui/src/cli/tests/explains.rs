@@ -15,13 +15,8 @@ use serde_json::{Value, json};
 
 use super::canned::{HOSTILE, ok};
 use super::*;
+use crate::app::fixture::explained as every_outcome;
 use crate::client::fake::Answer;
-
-/// A rule with every outcome, from the examples of the contract.
-fn every_outcome() -> ExplainAnswer {
-    let example = include_str!("../../../../api/examples/explain.json");
-    serde_json::from_str(example).expect("the contract")
-}
 
 const RULES: &str = "\
 version: 1

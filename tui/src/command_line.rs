@@ -1,4 +1,4 @@
-//! The command line that does the same as a change, to copy into a runbook.
+//! The command line that does the same as the screen, to copy into a runbook.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::spoken_value;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::limit_edit::text;
 
 /// A command line in the making.
-pub(super) struct CommandLine {
+pub(crate) struct CommandLine {
     verb: &'static str,
     words: Vec<String>,
     options: Vec<String>,
@@ -15,7 +15,7 @@ pub(super) struct CommandLine {
 
 impl CommandLine {
     /// `loudou VERB`.
-    pub(super) const fn new(verb: &'static str) -> Self {
+    pub(crate) const fn new(verb: &'static str) -> Self {
         Self {
             verb,
             words: Vec::new(),
@@ -24,19 +24,19 @@ impl CommandLine {
     }
 
     /// One more argument.
-    pub(super) fn word(mut self, word: &str) -> Self {
+    pub(crate) fn word(mut self, word: &str) -> Self {
         self.words.push(word.to_owned());
         self
     }
 
     /// An option without a value.
-    pub(super) fn flag(mut self, name: &str) -> Self {
+    pub(crate) fn flag(mut self, name: &str) -> Self {
         self.options.push(name.to_owned());
         self
     }
 
     /// An option, unless its value is empty.
-    pub(super) fn option(self, name: &str, value: &str) -> Self {
+    pub(crate) fn option(self, name: &str, value: &str) -> Self {
         if value.is_empty() {
             return self;
         }
@@ -47,24 +47,24 @@ impl CommandLine {
     }
 
     /// `--for`, if there is a time.
-    pub(super) fn lasting(self, span: Option<Nanos>) -> Self {
+    pub(crate) fn lasting(self, span: Option<Nanos>) -> Self {
         let span = span.map(|span| span.to_string());
         self.option("--for", &span.unwrap_or_default())
     }
 
     /// `--reason`, unless there is none.
-    pub(super) fn because(self, reason: &str) -> Self {
+    pub(crate) fn because(self, reason: &str) -> Self {
         self.option("--reason", reason)
     }
 
     /// `--carry`, unless it is the default.
-    pub(super) fn carrying(self, carry: Carry) -> Self {
+    pub(crate) fn carrying(self, carry: Carry) -> Self {
         let is_default = carry == Carry::default();
         self.option("--carry", if is_default { "" } else { carry.name() })
     }
 
     /// The text. Arguments that look like options come last.
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let looks_like_option = self.words.iter().any(|word| word.starts_with('-'));
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
         let begin = ["loudou".to_owned(), self.verb.to_owned()];
@@ -89,7 +89,7 @@ fn quoted(word: &str) -> String {
 
 /// The limits that differ from those of `before`, each with the fields to set; `None` if fields alone cannot make
 /// the difference.
-pub(super) fn fields(before: &Value, after: &Value) -> Option<Vec<(String, Vec<String>)>> {
+pub(crate) fn fields(before: &Value, after: &Value) -> Option<Vec<(String, Vec<String>)>> {
     let limits = |rule: &Value| -> Option<Vec<Map<String, Value>>> {
         let limits = rule.get("limits")?.as_array()?.iter();
         limits

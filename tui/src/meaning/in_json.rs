@@ -1,9 +1,9 @@
-//! Keys in words.
+//! The parts of a key in words, as they are in JSON: also those that this version does not know.
 
 use serde_json::Value;
 
 /// The parts of a rule's key in JSON: `header x-user-id : path`.
-pub(super) fn key(rule: &Value) -> String {
+pub(crate) fn key_in_json(rule: &Value) -> String {
     let parts = rule.get("key").and_then(Value::as_array);
     let words: Vec<String> = parts
         .into_iter()

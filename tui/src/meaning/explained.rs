@@ -1,18 +1,54 @@
-//! Outcomes of rules, and the parts that they require of a request, in words.
+//! The explanation of a request in words: outcomes of rules, and the parts that they require of the request.
 
 use loudou_api::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 use loudou_rules::config::parse_rule;
 use serde_json::{Map, Value, json};
 
-use crate::cli::words;
-use crate::meaning;
+use super::leased::outage;
 use crate::text::humanise;
 
 /// The place of a condition that must not hold.
 const NOT: &str = "match.not";
 
+/// How good an outcome is for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    /// It says nothing about the request.
+    Dim,
+    Good,
+    Warn,
+    Bad,
+}
+
+/// The tone of an outcome.
+pub(crate) const fn tone(says: Says, is_shadow: bool) -> Tone {
+    match says {
+        Says::Admit => Tone::Good,
+        Says::Hold | Says::Unknown => Tone::Warn,
+        Says::Refuse if is_shadow => Tone::Warn,
+        Says::Refuse => Tone::Bad,
+        Says::Skip | Says::NoMatch | Says::NotNow | Says::Off | Says::Stopped | Says::NotAsked => {
+            Tone::Dim
+        }
+    }
+}
+
+/// The mark before an outcome: its tone without colour.
+pub(crate) const fn mark(says: Says) -> char {
+    match says {
+        Says::Admit => '✓',
+        Says::Hold => '~',
+        Says::Refuse => '✗',
+        Says::Skip | Says::NoMatch | Says::NotNow | Says::Off | Says::Stopped | Says::NotAsked => {
+            '-'
+        }
+        Says::Unknown => '?',
+    }
+}
+
 /// The verdict of all rules together on the request `title`.
-pub(super) fn verdict(answer: &ExplainAnswer, title: &str) -> String {
+pub(crate) fn verdict(answer: &ExplainAnswer, title: &str) -> String {
     let has_say = |rule: &ExplainedRule| matches!(rule.says, Says::Admit | Says::Hold);
     match answer.verdict {
         Says::Refuse => {
@@ -53,7 +89,7 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
 }
 
 /// The remaining time of a ban.
-pub(super) fn lasts(ban: &ExplainedBan) -> String {
+pub(crate) fn lasts(ban: &ExplainedBan) -> String {
     ban.lasts_ns.map_or_else(
         || "permanently".to_owned(),
         |wait| format!("for {}", humanise(wait)),
@@ -73,7 +109,7 @@ fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
 }
 
 /// The outcome of a rule, to follow its name.
-pub(super) fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
+pub(crate) fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     let earlier = rule.behind.as_deref().unwrap_or("another rule");
     let is_shadow = rule.mode == "shadow";
     let mut outcome = match rule.says {
@@ -110,8 +146,59 @@ pub(super) fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     outcome
 }
 
+/// Names and values: the reason why a rule does not match the request, or the bucket that it selects.
+pub(crate) fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
+    let parts = rule.failing.iter().chain(&rule.too_long);
+    for part in parts.chain(&rule.missing) {
+        row(&part.place, format!("requires {}", requirement(part)));
+        if part.place.starts_with("match.") {
+            row("found", found(part));
+        }
+        if let Some(longest) = part.longest {
+            row(
+                "too long",
+                format!("longer than the {longest} bytes that it tests, so on_long_value decides"),
+            );
+        }
+    }
+    if let Some(part) = &rule.repeated {
+        row(&part.place, format!("several: {}", requirement(part)));
+        row("found", found(part));
+    }
+    if let Some(key) = &rule.key {
+        row("key", key.clone());
+    }
+    if let Some(ban) = &rule.ban {
+        row("banned", lasts(ban));
+    }
+    if rule.unlimited {
+        row("unlimited", "this key has no limits".to_owned());
+    }
+    if let Some(out) = rule.outage {
+        row("outage", outage(out));
+    }
+    if let Some(reason) = &rule.not_held {
+        let words = match reason.as_str() {
+            "deadline" => "its deadline would come first",
+            _ => "the worker holds as many requests as it may",
+        };
+        row("not held", words.to_owned());
+    }
+    if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.invalid_cost) {
+        let odd = if rule.invalid_cost {
+            ", the default: the request has no cost that is a whole number from 1"
+        } else {
+            ""
+        };
+        row("cost", format!("{cost}{odd}"));
+    }
+    rows
+}
+
 /// The outcome of a limit, and the units that it would have left.
-pub(super) fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
+pub(crate) fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
     let left = limit.remaining;
     match limit.says {
         Says::Refuse => {
@@ -124,15 +211,15 @@ pub(super) fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
 }
 
 /// The requirement of a part of a rule: `requests with x-plan: free`, `header x-user-id`.
-pub(super) fn requirement(part: &UnmetPart) -> String {
+pub(crate) fn requirement(part: &UnmetPart) -> String {
     if part.place.starts_with("key[") {
-        return words::key(&json!({ "key": [part.asked] }));
+        return super::key_in_json(&json!({ "key": [part.asked] }));
     }
     let required = matches(part).and_then(|matches| {
         let limits = json!([{ "algorithm": "concurrency", "capacity": 1 }]);
         let rule = json!({ "name": "r", "key": [], "limits": limits, "match": matches });
         let rule = parse_rule(&rule).ok()?;
-        Some(meaning::requests(&rule.matches))
+        Some(super::requests(&rule.matches))
     });
     // A newer server may have requirements that this program cannot read.
     let required = required.unwrap_or_else(|| part.asked.to_string());
@@ -159,7 +246,7 @@ fn matches(part: &UnmetPart) -> Option<Value> {
 }
 
 /// The value in the request that a part of a rule was compared with.
-pub(super) fn found(part: &UnmetPart) -> String {
+pub(crate) fn found(part: &UnmetPart) -> String {
     match part.found.as_deref() {
         None if part.place == NOT => "a request that matches".to_owned(),
         None => "nothing".to_owned(),

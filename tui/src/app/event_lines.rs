@@ -1,0 +1,67 @@
+//! Events as they are listed, found by words, and shown whole.
+
+use loudou_api::Event;
+
+use super::state::State;
+use crate::draw::words::ago;
+use crate::text::{date, humanise};
+
+/// The rule and the key that an event is about: `per-user alice`.
+pub(crate) fn about(event: &Event) -> String {
+    let parts = [event.rule.as_deref(), event.key.as_deref()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// The kind as it is shown.
+pub(crate) fn kind(event: &Event) -> String {
+    event.kind.name().replace('_', " ")
+}
+
+/// Whether an event has all words of a filter, and none of those with `!` before them. Capitals do not matter.
+fn passes(event: &Event, filter: &str) -> bool {
+    let texts = [
+        &kind(event),
+        &event.by,
+        &about(event),
+        &event.detail,
+        &event.reason,
+    ];
+    let text = texts.map(|text| text.to_lowercase()).join("\n");
+    filter.to_lowercase().split_whitespace().all(|word| {
+        let unwanted = word.strip_prefix('!').filter(|word| !word.is_empty());
+        unwanted.map_or_else(|| text.contains(word), |word| !text.contains(word))
+    })
+}
+
+/// The events that the filter lets through, newest first.
+pub(crate) fn visible(state: &State) -> Vec<&Event> {
+    let events = state.data.iter().flat_map(|data| &data.events);
+    events
+        .filter(|event| passes(event, &state.event_filter))
+        .collect()
+}
+
+/// All that is known of an event: names and values.
+pub(crate) fn whole(event: &Event, now_ns: u64) -> Vec<(&'static str, String)> {
+    let at = date(event.at_unix_ms);
+    let age = ago(now_ns.saturating_sub(event.at_ns));
+    let until = |until_ns: u64| match until_ns.checked_sub(now_ns) {
+        Some(left) => format!("in {}", humanise(left)),
+        None => ago(now_ns.saturating_sub(until_ns)),
+    };
+    let optional = |text: &Option<String>| text.clone().unwrap_or_default();
+    let rows = [
+        ("time", format!("{at}, {age}")),
+        ("number", event.seq.to_string()),
+        ("event", kind(event)),
+        ("by", event.by.clone()),
+        ("rule", optional(&event.rule)),
+        ("key", optional(&event.key)),
+        ("details", event.detail.clone()),
+        ("reason", event.reason.clone()),
+        ("until", event.until_ns.map(until).unwrap_or_default()),
+        ("generation", event.generation.to_string()),
+    ];
+    let rows = rows.into_iter();
+    rows.filter(|(_, value)| !value.is_empty()).collect()
+}

@@ -1,0 +1,21 @@
+//! Motions in lists.
+
+use super::command::Command;
+
+/// The index after a motion in a list of `len`.
+pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usize {
+    let last = len.saturating_sub(1);
+    let half = (page / 2).max(1);
+    let to = match command {
+        Command::Down => at.saturating_add(1),
+        Command::Up => at.saturating_sub(1),
+        Command::PageDown => at.saturating_add(page),
+        Command::PageUp => at.saturating_sub(page),
+        Command::HalfDown => at.saturating_add(half),
+        Command::HalfUp => at.saturating_sub(half),
+        Command::Top => 0,
+        Command::Bottom => last,
+        _ => at,
+    };
+    to.min(last)
+}

@@ -1,0 +1,142 @@
+//! A request that a person types to have it explained: its form for the admin API, and the command line that does the
+//! same.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::command_line::CommandLine;
+
+/// The request; a part that is absent has the default of the admin API.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TypedRequest {
+    /// The method [default: GET]
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+    /// The path, including any query [default: /]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<String>,
+    /// The host, including any port
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// A header, as for curl; repeat for more. For repeated names the first one counts
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// The client address that Envoy trusts
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) source: Option<String>,
+    /// Name of the Envoy route
+    #[arg(long, value_name = "NAME")]
+    pub(crate) route: Option<String>,
+    /// The upstream, by the name of its Envoy cluster
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// A string in Envoy's dynamic metadata; dots separate the segments of its path
+    #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
+    pub(crate) metadata: Vec<(String, String)>,
+    /// The name in the client's certificate
+    #[arg(long, visible_alias = "peer", value_name = "NAME")]
+    pub(crate) client_cert: Option<String>,
+    /// The cost of the request, instead of the cost in the rules
+    #[arg(long, value_name = "N")]
+    pub(crate) cost: Option<u64>,
+}
+
+/// Reads `NAME: VALUE`.
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+    // A leading colon, as in `:scheme`, belongs to the name.
+    let bare = text.strip_prefix(':').unwrap_or(text);
+    let (name, value) = bare
+        .split_once(':')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| "invalid header; write it like 'x-user-id: alice'".to_owned())?;
+    let colon = if bare.len() < text.len() { ":" } else { "" };
+    Ok((format!("{colon}{}", name.trim()), value.trim().to_owned()))
+}
+
+/// Reads `PATH=VALUE`.
+pub(crate) fn metadata(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text
+        .split_once('=')
+        .filter(|(path, _)| !path.is_empty())
+        .ok_or_else(|| {
+            "invalid metadata; write it like envoy.filters.http.jwt_authn.payload.sub=alice"
+                .to_owned()
+        })?;
+    Ok((path.to_owned(), value.to_owned()))
+}
+
+impl TypedRequest {
+    /// In the form of the admin API.
+    pub(crate) fn json(&self) -> Value {
+        let mut sample = Map::new();
+        let mut headers = Map::new();
+        let mut host = self.host.clone();
+        for (name, value) in &self.headers {
+            if name.eq_ignore_ascii_case("host") && host.is_none() {
+                host = Some(value.clone());
+                continue;
+            }
+            let values = headers.entry(name.clone()).or_insert_with(|| json!([]));
+            if let Value::Array(values) = values {
+                values.push(json!(value));
+            }
+        }
+        let metadata: Map<String, Value> = self
+            .metadata
+            .iter()
+            .map(|(path, value)| (path.clone(), json!(value)))
+            .collect();
+        let texts = [
+            ("method", &self.method),
+            ("path", &self.path),
+            ("host", &host),
+            ("source", &self.source),
+            ("route", &self.route),
+            ("cluster", &self.cluster),
+            ("client_cert", &self.client_cert),
+        ];
+        let texts = texts
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, json!(text.as_ref()?))));
+        let objects = [("headers", headers), ("metadata", metadata)]
+            .into_iter()
+            .filter(|(_, object)| !object.is_empty())
+            .map(|(name, object)| (name, Value::Object(object)));
+        let cost = self.cost.map(|cost| ("cost", json!(cost)));
+        for (name, value) in texts.chain(objects).chain(cost) {
+            sample.insert(name.to_owned(), value);
+        }
+        Value::Object(sample)
+    }
+
+    /// `POST /reply`.
+    pub(crate) fn title(&self) -> String {
+        let method = self.method.as_deref().unwrap_or("GET");
+        format!("{method} {}", self.path.as_deref().unwrap_or("/"))
+    }
+
+    /// The command line that explains it.
+    pub(crate) fn command(&self) -> String {
+        let texts = [
+            ("-X", &self.method),
+            ("--path", &self.path),
+            ("--host", &self.host),
+            ("--source", &self.source),
+            ("--route", &self.route),
+            ("--cluster", &self.cluster),
+            ("--client-cert", &self.client_cert),
+        ];
+        let mut line = CommandLine::new("explain");
+        for (name, text) in texts {
+            line = line.option(name, text.as_deref().unwrap_or_default());
+        }
+        for (name, value) in &self.headers {
+            line = line.option("-H", &format!("{name}: {value}"));
+        }
+        for (path, value) in &self.metadata {
+            line = line.option("--metadata", &format!("{path}={value}"));
+        }
+        let cost = self.cost.map(|cost| cost.to_string());
+        line.option("--cost", &cost.unwrap_or_default()).text()
+    }
+}
