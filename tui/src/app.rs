@@ -35,6 +35,7 @@ pub(crate) mod motion;
 pub(crate) mod msg;
 pub(crate) mod of_key;
 pub(crate) mod palette;
+pub(crate) mod polls;
 pub(crate) mod press;
 pub(crate) mod question;
 pub(crate) mod rows;

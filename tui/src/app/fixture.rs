@@ -149,6 +149,7 @@ pub(crate) fn type_keys(state: &mut State, text: &str) -> Vec<Effect> {
 pub(crate) fn snapshot(poll: u64) -> Snapshot {
     let now_ns = START + poll * S;
     Snapshot {
+        took: Nanos::new(1_500_000 + 100_000 * (poll % 4)),
         status: status(now_ns, poll),
         buckets: buckets(now_ns, poll)
             .into_iter()

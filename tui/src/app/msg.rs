@@ -2,6 +2,8 @@
 
 use loudou_api::{BucketView, Event, ExplainAnswer, ProblemAnswer, RuleView, Rules, Status};
 
+use loudou_limiter::Nanos;
+
 use super::effects::{Goal, Sending};
 use super::press::{Mouse, Press};
 use super::rows::BucketName;
@@ -49,6 +51,8 @@ pub(crate) enum Msg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) status: Status,
+    /// How long the call for the status took; 0 if that is unknown.
+    pub(crate) took: Nanos,
     /// The buckets that were read, each with the server's clock then.
     pub(crate) buckets: Vec<(u64, BucketView)>,
     /// Whether more buckets may exist than were read.

@@ -15,6 +15,7 @@ use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
+use super::polls::Polls;
 use super::question::Pending;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
@@ -180,6 +181,8 @@ pub(crate) struct TargetSummary {
     pub(crate) rates: Option<Rates>,
     pub(crate) generation: u64,
     pub(crate) version: String,
+    /// The mode of each rule by its name; `None` before the first poll.
+    pub(crate) rules: Option<BTreeMap<String, String>>,
     pub(crate) uptime_ns: u64,
     pub(crate) warnings: usize,
     /// The banner of a restart.
@@ -197,6 +200,7 @@ pub(crate) struct State {
     pub(crate) screen: Screen,
     pub(crate) mode: Mode,
     pub(crate) link: Link,
+    pub(crate) polls: Polls,
     pub(crate) data: Option<Data>,
     pub(crate) history: History,
     pub(crate) table: Table,

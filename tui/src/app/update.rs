@@ -82,6 +82,7 @@ fn polled(state: &mut State, result: Result<Box<Snapshot>, Failure>) {
                 state.toast(false, "connected again");
             }
             let interval = feed::interval(state);
+            state.polls.note(state.now, interval, snapshot.took);
             state.link.succeeded(state.now, interval);
             ingest::polled(state, snapshot);
         }

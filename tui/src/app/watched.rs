@@ -1,5 +1,8 @@
 //! The states of all Envoys that are watched, of which one is shown.
 
+use std::collections::BTreeMap;
+
+use loudou_api::RuleTotals;
 use loudou_limiter::Nanos;
 
 use super::again;
@@ -226,6 +229,14 @@ fn change((number, sending): (usize, Sending)) -> (usize, Effect) {
     (number, Effect::Change(Box::new(sending)))
 }
 
+/// The mode of each rule.
+fn modes(rules: &[RuleTotals]) -> BTreeMap<String, String> {
+    let modes = rules.iter();
+    modes
+        .map(|rule| (rule.name.clone(), rule.mode.clone()))
+        .collect()
+}
+
 /// An Envoy in a line.
 fn target(state: &State) -> TargetSummary {
     let found = findings(state).into_iter();
@@ -238,6 +249,7 @@ fn target(state: &State) -> TargetSummary {
         rates: state.total_rates(),
         generation: status.map_or(0, |status| status.generation),
         version: status.map_or_else(String::new, |status| status.version.clone()),
+        rules: status.map(|status| modes(&status.rules)),
         uptime_ns: status.map_or(0, |status| status.uptime_ns),
         banner: again::banner(state),
         warnings: found

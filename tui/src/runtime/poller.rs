@@ -114,7 +114,9 @@ impl<'a> Poller<'a> {
     }
 
     fn poll(&mut self, request: &PollRequest) -> Result<Snapshot, ClientError> {
+        let asked = self.clock.now();
         let mut status = self.client.status()?;
+        let took = self.clock.now().since(asked);
         if status.instance != self.instance {
             *self = Self::new(self.client, self.clock);
             self.instance.clone_from(&status.instance);
@@ -158,6 +160,7 @@ impl<'a> Poller<'a> {
             buckets: each_once(read.buckets.into_iter().chain(found)),
             gone: read.gone,
             status,
+            took,
             rules,
             events: events.events,
             last_seq: events.last_seq,

@@ -1,15 +1,17 @@
 //! The Envoy screen: the process, its store, held requests, and findings: what an engineer on call should look at.
 
 use loudou_api::{Status, StoreStatus};
+use loudou_limiter::Nanos;
 use ratatui::style::Style;
 
 use super::view::{About, View};
 use crate::app::command::{c, tab};
-use crate::app::findings::{Weight, findings};
+use crate::app::findings::{SLOW, Weight, findings};
 use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
 use crate::draw::words::{amount, percent, wrap};
 use crate::num::fraction;
 use crate::text::{date, humanise};
@@ -72,30 +74,13 @@ fn facts(pen: &mut Pen<'_>, status: &Status, state: &State) -> u16 {
             theme.plain,
         ),
     ];
-    facts.push((
-        "store",
-        filled(store),
-        if used >= 0.9 { theme.warn } else { theme.plain },
-    ));
-    let lossy = if store.evicted_lossy > 0 {
-        theme.warn
-    } else {
-        theme.plain
-    };
-    facts.push(("evicted", evicted(store), lossy));
-    let lost = [
-        store.cas_give_ups,
-        store.lost_counts,
-        store.lost_returns,
-        store.lost_responses,
-    ];
-    let lost_style = if lost.iter().any(|n| *n > 0) {
-        theme.warn
-    } else {
-        theme.plain
-    };
-    facts.push(("conflicts", conflicts(store), lost_style));
+    facts.extend(of_store(store, theme));
     facts.push(("held", held(status), theme.plain));
+    if let Some((median, worst)) = state.polls.latency(state.now) {
+        let is_slow = median >= SLOW;
+        let style = if is_slow { theme.warn } else { theme.plain };
+        facts.push(("admin role", answers_in(median, worst), style));
+    }
     let mut y = 1_u16;
     for (label, value, style) in facts {
         pen.text(1, y, label, theme.dim);
@@ -108,6 +93,34 @@ fn facts(pen: &mut Pen<'_>, status: &Status, state: &State) -> u16 {
         y = y.saturating_add(1);
     }
     y
+}
+
+/// How fast the admin listener answers: rounded, for tenths would only flicker.
+fn answers_in(median: Nanos, worst: Nanos) -> String {
+    let rounded = |time: Nanos| humanise(time.get().div_ceil(100_000).saturating_mul(100_000));
+    format!(
+        "answers in {} (median of the last minute), at most {}",
+        rounded(median),
+        rounded(worst)
+    )
+}
+
+/// Its fill, evictions and conflicts.
+fn of_store(store: &StoreStatus, theme: &Theme) -> [Fact; 3] {
+    let warns = |is: bool| if is { theme.warn } else { theme.plain };
+    let used = fraction(store.used, store.buckets);
+    let lost = [
+        store.cas_give_ups,
+        store.lost_counts,
+        store.lost_returns,
+        store.lost_responses,
+    ];
+    let is_lossy = lost.iter().any(|count| *count > 0);
+    [
+        ("store", filled(store), warns(used >= 0.9)),
+        ("evicted", evicted(store), warns(store.evicted_lossy > 0)),
+        ("conflicts", conflicts(store), warns(is_lossy)),
+    ]
 }
 
 fn filled(store: &StoreStatus) -> String {

@@ -259,6 +259,30 @@ fn findings_have_causes() {
     );
 }
 
+/// The admin listener takes long, and polls stop for a while.
+#[test]
+fn slow_answers_and_gaps_are_findings() {
+    let mut state = state(SIZE, 3);
+    let found = |state: &State| {
+        let found = crate::app::findings::findings(state).into_iter();
+        found.map(|finding| finding.text).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&state).len(), 2, "the two of the fixture");
+    for at in [4, 5, 15, 16, 17] {
+        let mut snapshot = snapshot(at);
+        snapshot.took = Nanos::from_millis(400);
+        let msg = Msg::Polled(Ok(Box::new(snapshot)));
+        update(&mut state, msg, Nanos::from_secs(at));
+    }
+    let found = found(&state);
+    for text in [
+        "the admin listener takes 400ms to answer: it, or the way to it, is busy",
+        "1 gap of up to 10s in the last 5 minutes of polls: rates across them are averages",
+    ] {
+        assert!(found.iter().any(|found| found == text), "{found:?}");
+    }
+}
+
 /// Mallory is selected and leaves the list: nobody else is in her place when `b` is pressed.
 #[test]
 fn a_selection_never_moves_to_another_customer() {

@@ -1,0 +1,96 @@
+//! The answers to polls over the last minutes: how long the admin listener took, and the gaps between them.
+
+use std::collections::VecDeque;
+
+use loudou_limiter::Nanos;
+
+/// How long answers are remembered.
+const LATENCY: Nanos = Nanos::from_secs(60);
+/// How long gaps are remembered.
+const GAPS: Nanos = Nanos::from_secs(300);
+/// The most answers and the most gaps that are remembered.
+const MOST: usize = 300;
+/// The least gap, and how many intervals one has: shorter ones change no number on screen.
+const LEAST_GAP: Nanos = Nanos::from_secs(2);
+const GAP_INTERVALS: u64 = 3;
+
+/// The answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Polls {
+    /// When each came, and how long its first call took.
+    answers: VecDeque<(Nanos, Nanos)>,
+    /// When each gap ended, and its length.
+    gaps: VecDeque<(Nanos, Nanos)>,
+    last: Option<Nanos>,
+}
+
+impl Polls {
+    /// Notes an answer; `interval` is that of the polls before it.
+    pub(crate) fn note(&mut self, now: Nanos, interval: Nanos, took: Nanos) {
+        let gap = self.last.map_or(Nanos::ZERO, |last| now.since(last));
+        let longest = Nanos::new(interval.get().saturating_mul(GAP_INTERVALS)).max(LEAST_GAP);
+        if gap > longest {
+            keep(&mut self.gaps, (now, gap));
+        }
+        if took > Nanos::ZERO {
+            keep(&mut self.answers, (now, took));
+        }
+        self.last = Some(now);
+    }
+
+    /// The median and the longest time of a call in the last minute.
+    pub(crate) fn latency(&self, now: Nanos) -> Option<(Nanos, Nanos)> {
+        let mut times = within(&self.answers, now, LATENCY);
+        times.sort_unstable();
+        Some((*times.get(times.len() / 2)?, *times.last()?))
+    }
+
+    /// The number of gaps in the last minutes, and the longest.
+    pub(crate) fn gaps(&self, now: Nanos) -> Option<(usize, Nanos)> {
+        let gaps = within(&self.gaps, now, GAPS);
+        Some((gaps.len(), gaps.iter().copied().max()?))
+    }
+}
+
+fn keep(all: &mut VecDeque<(Nanos, Nanos)>, new: (Nanos, Nanos)) {
+    if all.len() >= MOST {
+        all.pop_front();
+    }
+    all.push_back(new);
+}
+
+fn within(all: &VecDeque<(Nanos, Nanos)>, now: Nanos, span: Nanos) -> Vec<Nanos> {
+    let recent = all.iter().filter(|(at, _)| now.since(*at) <= span);
+    recent.map(|(_, value)| *value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = Nanos::from_secs(1);
+
+    #[test]
+    fn latency_is_of_the_last_minute() {
+        let mut polls = Polls::default();
+        assert_eq!(polls.latency(SECOND), None);
+        for (at, ms) in [(1, 900), (62, 3), (63, 40), (64, 2)] {
+            polls.note(Nanos::from_secs(at), SECOND, Nanos::from_millis(ms));
+        }
+        let now = Nanos::from_secs(64);
+        let (median, worst) = polls.latency(now).expect("three answers");
+        assert_eq!((median.as_millis(), worst.as_millis()), (3, 40));
+    }
+
+    /// A slow answer is no gap, and a long interval makes none.
+    #[test]
+    fn gaps_are_longer_than_intervals_explain() {
+        let mut polls = Polls::default();
+        for (at, interval) in [(1, 1), (3, 1), (6, 1), (16, 1), (36, 10)] {
+            polls.note(Nanos::from_secs(at), Nanos::from_secs(interval), SECOND);
+        }
+        let now = Nanos::from_secs(36);
+        assert_eq!(polls.gaps(now), Some((1, Nanos::from_secs(10))));
+        assert_eq!(polls.gaps(Nanos::from_secs(400)), None);
+    }
+}

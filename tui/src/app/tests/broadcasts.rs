@@ -1,0 +1,284 @@
+//! Changes for all Envoys: sent to each, kept for who is away, with a result at each.
+
+use super::several::{poll, press, watched};
+use super::*;
+use crate::app::broadcast::Broadcast;
+use crate::app::delivery::Delivery;
+use crate::app::effects::Goal;
+use crate::app::fixture::snapshot;
+use crate::app::watched::Watched;
+use crate::change::ban::{Ban, BanTo};
+
+fn failed(text: &str) -> Failure {
+    Failure {
+        text: text.to_owned(),
+        ..Failure::default()
+    }
+}
+
+/// The changes among effects, with their Envoys.
+fn changes(effects: Vec<(usize, Effect)>) -> Vec<(usize, Box<Sending>)> {
+    let changes = effects
+        .into_iter()
+        .filter_map(|(number, effect)| match effect {
+            Effect::Change(sending) => Some((number, sending)),
+            _ => None,
+        });
+    changes.collect()
+}
+
+fn results(watched: &Watched) -> Vec<String> {
+    let (_, results) = watched
+        .shown()
+        .broadcasts
+        .first()
+        .expect("a change for all");
+    results.iter().map(Delivery::words).collect()
+}
+
+/// One Envoy leaves while a change is on its way to both: it is sent again when it is back, and the result is shown
+/// for each.
+#[test]
+fn a_change_for_all_waits_for_who_is_away() {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    let sent = changes(press(&mut watched, "o<ret>a"));
+    assert_eq!(
+        sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
+        [0, 1]
+    );
+    let now = watched.shown().now;
+    let mut sent = sent.into_iter();
+    let (_, first) = sent.next().expect("two");
+    let answer = Answer::Edit(Box::default());
+    watched.update(Some(0), Msg::Changed(first, Ok(answer.clone())), now);
+    let (_, second) = sent.next().expect("two");
+    watched.update(
+        Some(1),
+        Msg::Changed(second, Err(failed("cannot reach it"))),
+        now,
+    );
+    assert_eq!(results(&watched)[1], "waits: cannot reach it");
+    let again = changes({
+        let msg = Msg::Polled(Ok(Box::new(snapshot(4))));
+        watched.update(Some(1), msg, Nanos::from_secs(4))
+    });
+    let [(1, sending)] = &again[..] else {
+        panic!("{again:?}")
+    };
+    watched.update(Some(1), Msg::Changed(sending.clone(), Ok(answer)), now);
+    assert!(
+        results(&watched)
+            .iter()
+            .all(|result| result.starts_with("done"))
+    );
+    let toasts: Vec<&str> = watched
+        .shown()
+        .toasts
+        .iter()
+        .map(|toast| toast.text.as_str())
+        .collect();
+    assert!(
+        toasts.contains(&"done at 2 of 2 Envoys; 7 shows each"),
+        "{toasts:?}"
+    );
+}
+
+/// It does not wait for ever, and where there is no such rule, it fails.
+#[test]
+fn a_change_for_all_ends() {
+    let mut watched = watched();
+    for at in 0..3 {
+        poll(&mut watched, 0, at);
+    }
+    let sent = changes(press(&mut watched, "b<ret>a"));
+    assert_eq!(sent.len(), 1, "the other has not answered yet");
+    assert_eq!(results(&watched), ["sending", "waits: not connected"]);
+    let mut without = snapshot(3);
+    if let Some(rules) = &mut without.rules {
+        rules.rules.clear();
+    }
+    watched.update(None, Msg::Tick, Nanos::from_secs(700));
+    assert_eq!(results(&watched)[1], "FAILED: away for 10m: not connected");
+    let msg = Msg::Polled(Ok(Box::new(without)));
+    assert!(changes(watched.update(Some(1), msg, Nanos::from_secs(701))).is_empty());
+    // With one Envoy, there is no all.
+    let mut alone = state(SIZE, 3);
+    type_keys(&mut alone, "b<ret>a");
+    assert!(matches!(alone.mode, Mode::Confirm(_)));
+}
+
+/// A ban is decided on the ban that was seen at one Envoy, which says nothing about the others.
+#[test]
+fn the_ban_of_one_envoy_is_no_condition_at_another() {
+    let states = [state(SIZE, 3), state(SIZE, 3)];
+    let ban = Ban {
+        rule: "reply-per-user".to_owned(),
+        key: "mallory".to_owned(),
+        to: BanTo::Free(None),
+        replaces: false,
+        if_match: Some("\"ban-penalty-5\"".to_owned()),
+        reason: String::new(),
+    };
+    let sending = Sending {
+        change: Change::Ban(ban),
+        is_undo: false,
+        broadcast: None,
+    };
+    let (_, sent) = Broadcast::new(1, sending, 0, &states, Nanos::ZERO);
+    let conditions: Vec<bool> = sent
+        .iter()
+        .map(|(_, sending)| matches!(&sending.change, Change::Ban(ban) if ban.if_match.is_some()))
+        .collect();
+    assert_eq!(conditions, [true, false]);
+}
+
+/// Both Envoys, of which the second has never answered.
+fn one_away() -> Watched {
+    let mut watched = watched();
+    for at in 0..3 {
+        poll(&mut watched, 0, at);
+    }
+    watched
+}
+
+/// A change that waits is neither forgotten because of another one, nor sent after one that takes its place.
+#[test]
+fn changes_for_all_wait_beside_each_other() {
+    let mut watched = one_away();
+    press(&mut watched, "b<ret>a");
+    press(&mut watched, "o<ret>a");
+    press(&mut watched, "b<ret>a");
+    let shown: Vec<String> = watched
+        .shown()
+        .broadcasts
+        .iter()
+        .map(|(_, results)| results[1].words())
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "waits: not connected",
+            "waits: not connected",
+            "FAILED: a later change of the same took its place",
+        ]
+    );
+    let msg = Msg::Polled(Ok(Box::new(snapshot(0))));
+    let sent = changes(watched.update(Some(1), msg, Nanos::from_secs(3)));
+    let kinds: Vec<&str> = sent
+        .iter()
+        .map(|(number, sending)| match (number, &sending.change) {
+            (1, Change::Ban(_)) => "ban",
+            (1, Change::Override(_)) => "override",
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, ["override", "ban"], "in the order of the questions");
+}
+
+/// An Envoy leaves after the older of two bans was sent to it: its failure does not bring it back after the newer one.
+#[test]
+fn a_replaced_change_is_not_sent_after_its_successor() {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    let older = changes(press(&mut watched, "o<ret>a"));
+    press(&mut watched, "o<ret>a");
+    let now = watched.shown().now;
+    let (_, lost) = older[1].clone();
+    watched.update(Some(1), Msg::Changed(lost, Err(failed("gone"))), now);
+    let msg = Msg::Polled(Ok(Box::new(snapshot(4))));
+    let again = changes(watched.update(Some(1), msg, Nanos::from_secs(4)));
+    assert!(again.is_empty(), "{again:?}");
+}
+
+/// A worker with no room for a part of it, and a screen with no room for more changes.
+#[test]
+fn a_change_without_room_is_said_and_sent_later() {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    let sent = changes(press(&mut watched, "b<ret>a"));
+    let (_, second) = sent[1].clone();
+    let now = watched.shown().now;
+    watched.update(Some(1), Msg::Busy(Goal::Change(second)), now);
+    assert_eq!(
+        results(&watched)[1],
+        "waits: earlier requests are still in progress"
+    );
+    let mut full = one_away();
+    let nine = ["b<ret>a", "o<ret>a", "Ra"].repeat(3);
+    let mut sent = Vec::new();
+    for (number, keys) in nine.into_iter().enumerate() {
+        if number % 3 == 0 {
+            press(&mut full, "j");
+        }
+        sent.push(changes(press(&mut full, keys)).len());
+    }
+    assert_eq!(sent, [1, 1, 1, 1, 1, 1, 1, 1, 0]);
+    let toasts = &full.shown().toasts;
+    let said = toasts.iter().any(|toast| toast.text.contains("not sent"));
+    assert!(said, "{toasts:?}");
+}
+
+/// An app that ends names what it has not delivered.
+#[test]
+fn a_change_that_still_waits_is_named_at_the_end() {
+    let mut watched = one_away();
+    let sent = changes(press(&mut watched, "b<ret>a"));
+    let (_, first) = sent[0].clone();
+    let now = watched.shown().now;
+    let lines = watched.unfinished();
+    assert!(
+        lines[0].ends_with("was sent, but not answered, at http://127.0.0.1:1"),
+        "{lines:?}"
+    );
+    let banned = Answer::Ban(Box::default());
+    watched.update(Some(0), Msg::Changed(first, Ok(banned)), now);
+    let [line] = &watched.unfinished()[..] else {
+        panic!("one is done")
+    };
+    assert!(line.starts_with("Ban mallory"), "{line}");
+    assert!(
+        line.ends_with("was not sent: not connected, at http://127.0.0.1:2"),
+        "{line}"
+    );
+}
+
+/// A question names all its answers, and that a fleet needs only one.
+#[test]
+fn a_question_says_who_gets_the_change() {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    press(&mut watched, "b<ret>");
+    let text = crate::ui::tests::text(watched.shown(), (80, 24));
+    assert!(
+        text.contains("Enter yes   a yes, at all 2   Esc no"),
+        "{text}"
+    );
+    assert!(!text.contains("fleet"), "{text}");
+    let mut snapshot = snapshot(3);
+    snapshot.status.fleet = Some(loudou_api::FleetStatus {
+        envoys: 7,
+        ..Default::default()
+    });
+    let msg = Msg::Polled(Ok(Box::new(snapshot)));
+    watched.update(Some(0), msg, Nanos::from_secs(3));
+    let text = crate::ui::tests::text(watched.shown(), (80, 24));
+    let told = "It travels to the fleet (7 Envoys) from one of them.";
+    assert!(text.contains(told), "{text}");
+}
