@@ -13,7 +13,7 @@ use crate::algorithm::Algorithm;
 use crate::carry::Carry;
 use crate::limit::{Bucket, Limit, Limits};
 use crate::time::{Clock, Nanos};
-use crate::used::Used;
+use crate::used::{USED_ONE, Used};
 
 /// `bucket`, written under `old`, as it is under `new` from the instant `clock` on. Waiting requests pass
 /// at the instants promised to them, and no later request passes before those.
@@ -67,6 +67,28 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
         }
     });
     converted
+}
+
+/// A bucket of whose limits these units are used at `clock`, in their order: for previews, where a live bucket is known
+/// by its numbers alone.
+///
+/// ```
+/// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, partly_used};
+///
+/// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+/// let limits = Limits::new(vec![Limit::new("pace", funnel)]).unwrap();
+/// let bucket = partly_used(&limits, &[3], Clock::at(Nanos::ZERO));
+/// assert_eq!(limits.used(&bucket, Nanos::from_secs(1)), [2]);
+/// ```
+pub fn partly_used(limits: &Limits, used: &[u64], clock: Clock) -> Bucket {
+    let mut bucket = limits.start_at(clock);
+    limits.each(&mut bucket, &mut |index, meter, words| {
+        if let Some(units) = used.get(index) {
+            let used = Used::from(*units).saturating_mul(USED_ONE);
+            meter.resume(words, used, clock);
+        }
+    });
+    bucket
 }
 
 /// A limit whose used-up bucket is full again later after an edit than before.

@@ -131,7 +131,7 @@ pub use ask::Ask;
 pub use ban::{Ban, Penalty};
 pub use bounds::BadNumbers;
 pub use carry::Carry;
-pub use convert::{Later, convert, full_later};
+pub use convert::{Later, convert, full_later, partly_used};
 pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};
 pub use hash::{HashSeed, fingerprint, mix};

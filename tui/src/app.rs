@@ -37,6 +37,7 @@ pub(crate) mod of_key;
 pub(crate) mod palette;
 pub(crate) mod polls;
 pub(crate) mod press;
+pub(crate) mod previewed;
 pub(crate) mod question;
 pub(crate) mod rows;
 pub(crate) mod screen;

@@ -14,6 +14,7 @@ mod limit_edit;
 mod live;
 mod meaning;
 mod num;
+mod preview;
 pub mod runtime;
 mod term;
 pub mod text;

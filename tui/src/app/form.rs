@@ -42,6 +42,8 @@ pub(crate) struct Form {
     pub(crate) stage: Stage,
     /// Problems that belong to no field.
     pub(crate) problems: Vec<String>,
+    /// The effect on the keys that were seen, for the question before it is sent.
+    pub(crate) effect: Vec<String>,
 }
 
 impl Form {
@@ -66,6 +68,7 @@ impl Form {
             focus: 0,
             stage: Stage::Editing,
             problems: Vec::new(),
+            effect: Vec::new(),
         };
         form.focus_on(0);
         form

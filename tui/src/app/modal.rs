@@ -14,6 +14,7 @@ use super::motion::moved;
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
+use super::previewed;
 use super::question::{Action, Pending};
 use super::screens;
 use super::state::{Mode, SENDING, State};
@@ -265,6 +266,7 @@ fn ask_to_send(state: &mut State, form: &mut Form) {
         let noun = if wrong == 1 { "problem" } else { "problems" };
         state.toast(true, format!("not sent: {wrong} {noun}"));
     } else if form.does_something() {
+        form.effect = previewed::lines(state, form);
         form.stage = Stage::Confirm;
     } else {
         state.toast(true, "no changes yet");

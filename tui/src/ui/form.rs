@@ -267,7 +267,9 @@ fn confirm(pen: &mut Pen<'_>, state: &State, form: &Form) {
     for line in limit_edit::full_later(&form.base.rule, &form.body(), form.carry()) {
         lines.push((line, theme.warn));
     }
-    if lines.is_empty() {
+    let is_same = lines.is_empty();
+    lines.extend(form.effect.iter().map(|line| (line.clone(), theme.plain)));
+    if is_same {
         lines.push((
             "the same values, with a new expiry".to_owned(),
             theme.changed,
