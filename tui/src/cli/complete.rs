@@ -148,7 +148,8 @@ impl Line {
             tls_name: self.option("--tls-name").map(str::to_owned).or(named),
         };
         let url = self.option("--url").unwrap_or(&self.url);
-        let (target, _) = target::read(url, &connect, &self.env).ok()?;
+        let address = target::resolved(url).ok()?.into_iter().next()?;
+        let (target, _) = target::read(&address, &connect, &self.env).ok()?;
         Client::new(&target, PATIENCE).ok()
     }
 

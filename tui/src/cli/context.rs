@@ -7,9 +7,10 @@ use anyhow::{Result, bail};
 use loudou_limiter::Nanos;
 
 use super::options::{AskArgs, Format, Global};
-use super::target;
+use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
 use crate::client::Client;
+use crate::text::escape;
 
 /// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
@@ -45,7 +46,14 @@ impl<'a, 'io> Context<'a, 'io> {
     /// A client with the time-out from the options, or else `timeout`.
     pub(super) fn client_within(&mut self, timeout: Nanos) -> Result<Client> {
         match self.global.connect.url.as_slice() {
-            [url] => self.client_at(url, timeout),
+            [url] => match target::resolved(url)?.as_slice() {
+                [address] => self.client_at(address, timeout),
+                several => bail!(Usage(format!(
+                    "{} has {} addresses, and this command takes one; only the screen watches several Envoys",
+                    escape(url),
+                    several.len()
+                ))),
+            },
             _ => bail!(Usage(
                 "this command takes one --url; only the screen watches several Envoys".to_owned()
             )),
@@ -53,9 +61,9 @@ impl<'a, 'io> Context<'a, 'io> {
     }
 
     /// The same for one of several addresses.
-    pub(super) fn client_at(&mut self, url: &str, timeout: Nanos) -> Result<Client> {
+    pub(super) fn client_at(&mut self, address: &Address, timeout: Nanos) -> Result<Client> {
         let connect = &self.global.connect;
-        let (target, warnings) = target::read(url, connect, &self.io.env)?;
+        let (target, warnings) = target::read(address, connect, &self.io.env)?;
         if !self.has_warned {
             self.has_warned = true;
             for warning in warnings {

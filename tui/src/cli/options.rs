@@ -13,7 +13,7 @@ pub(crate) const URL: &str = "http://127.0.0.1:9911";
 pub(crate) struct ConnectArgs {
     #[arg(
         help = "Address of the admin listener: http://HOST:PORT, https://HOST:PORT or unix:/PATH; the screen \
-                takes several",
+                takes several, and dns:http://HOST:PORT for all addresses of a name",
         long,
         global = true,
         env = "LOUDOU_URL",

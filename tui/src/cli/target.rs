@@ -1,7 +1,9 @@
 //! Where the calls of a command go: address, token, TLS and proxy, from options and environment.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -19,8 +21,12 @@ const MAX_FILE: u64 = 1 << 20;
 const FOREIGN: u32 = 0o077;
 const FOREIGN_WRITE: u32 = 0o022;
 
-/// The target at `url`, and warnings about it.
-pub(super) fn read(url: &str, args: &ConnectArgs, env: &Env) -> Result<(Target, Vec<String>)> {
+/// The target at an address, and warnings about it.
+pub(super) fn read(
+    Address { url, server_name }: &Address,
+    args: &ConnectArgs,
+    env: &Env,
+) -> Result<(Target, Vec<String>)> {
     let mut warnings = Vec::new();
     let client = match (&args.tls_cert, &args.tls_key) {
         (None, None) => None,
@@ -29,12 +35,12 @@ pub(super) fn read(url: &str, args: &ConnectArgs, env: &Env) -> Result<(Target, 
         (None, Some(_)) => bail!(Usage("--tls-key needs --tls-cert".to_owned())),
     };
     let target = Target {
-        url: url.to_owned(),
+        url: url.clone(),
         token: token(args.token_file.as_deref(), env, &mut warnings)?,
         tls: Tls {
             ca: args.tls_ca.as_deref().map(bytes).transpose()?,
             client,
-            server_name: args.tls_name.clone(),
+            server_name: args.tls_name.clone().or_else(|| server_name.clone()),
         },
         proxy: proxy(url, env),
     };
@@ -45,6 +51,55 @@ pub(super) fn read(url: &str, args: &ConnectArgs, env: &Env) -> Result<(Target, 
         ));
     }
     Ok((target, warnings))
+}
+
+/// An Envoy to watch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Address {
+    pub(super) url: String,
+    /// The name in its certificate, if that is not the host of the URL.
+    pub(super) server_name: Option<String>,
+}
+
+/// The prefix of a URL that stands for all addresses of its host name.
+const ALL_OF: &str = "dns:";
+
+/// The Envoys of a URL: with `dns:` before it, one for each address of its host name, as of now.
+pub(super) fn resolved(url: &str) -> Result<Vec<Address>> {
+    let one = |url: &str, server_name: Option<&str>| Address {
+        url: url.to_owned(),
+        server_name: server_name.map(ToOwned::to_owned),
+    };
+    let Some(named) = url.strip_prefix(ALL_OF) else {
+        return Ok(vec![one(url, None)]);
+    };
+    let parts = named
+        .split_once("://")
+        .filter(|(scheme, _)| ["http", "https"].contains(scheme));
+    let Some((scheme, rest)) = parts else {
+        bail!(Usage(format!(
+            "invalid URL {}; write it like dns:http://envoys.example.com:9911",
+            escape(url)
+        )));
+    };
+    let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let port: u16 = if scheme == "https" { 443 } else { 80 };
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, typed)) => match typed.parse() {
+            Ok(port) => (host, port),
+            Err(_) => bail!(Usage(format!("invalid port in {}", escape(url)))),
+        },
+        None => (place, port),
+    };
+    let found = (host, port).to_socket_addrs();
+    let found = found.with_context(|| format!("cannot resolve {}", escape(host)))?;
+    let found: BTreeSet<SocketAddr> = found.collect();
+    let slash = if path.is_empty() { "" } else { "/" };
+    let all = found.iter().map(|address| {
+        let url = format!("{scheme}://{address}{slash}{path}");
+        one(&url, Some(host).filter(|_| scheme == "https"))
+    });
+    Ok(all.collect())
 }
 
 /// The addresses in a file, one per line.
@@ -155,6 +210,35 @@ fn proxy(url: &str, env: &Env) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each address of a name is an Envoy; without the prefix a URL stays as it is.
+    #[test]
+    fn a_name_with_several_addresses_is_several_envoys() {
+        let urls = |url: &str| -> Vec<String> {
+            let all = resolved(url).expect(url).into_iter();
+            all.map(|address| address.url).collect()
+        };
+        assert_eq!(urls("http://127.0.0.1:1"), ["http://127.0.0.1:1"]);
+        assert_eq!(urls("dns:http://127.0.0.1:1/x"), ["http://127.0.0.1:1/x"]);
+        assert_eq!(urls("dns:http://127.0.0.1"), ["http://127.0.0.1:80"]);
+        let here = urls("dns:http://localhost:9911");
+        assert!(
+            here.contains(&"http://127.0.0.1:9911".to_owned()),
+            "{here:?}"
+        );
+        let secure = resolved("dns:https://localhost").expect("resolved");
+        let named = |address: &Address| address.server_name.as_deref() == Some("localhost");
+        assert!(secure.iter().all(named), "{secure:?}");
+        for (url, why) in [
+            ("dns:localhost:1", "invalid URL"),
+            ("dns:unix:/x", "invalid URL"),
+            ("dns:http://localhost:x", "invalid port"),
+            ("dns:http://no.such.name.invalid:1", "cannot resolve"),
+        ] {
+            let error = resolved(url).expect_err(url).to_string();
+            assert!(error.contains(why), "{url}: {error}");
+        }
+    }
 
     #[test]
     fn a_proxy_is_for_https_and_not_for_everybody() {

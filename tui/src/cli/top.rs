@@ -14,7 +14,7 @@ use super::complete;
 use super::context::{Context, TIMEOUT, duration};
 use super::options::{Format, URL, span};
 use super::table::{Cell, Paint, Set, TextTable, csv};
-use super::target;
+use super::target::{self, Address};
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
@@ -62,7 +62,7 @@ pub(crate) struct TopArgs {
 }
 
 /// The addresses of the Envoys to watch, each once. Those of a file or a command come in place of the default.
-fn urls(context: &Context<'_, '_>, args: Option<&TopArgs>) -> Result<Vec<String>> {
+fn addresses(context: &Context<'_, '_>, args: Option<&TopArgs>) -> Result<Vec<Address>> {
     let file = args.and_then(|args| args.targets.as_deref());
     let command = args.and_then(|args| args.targets_from.as_deref());
     let typed = &context.global.connect.url;
@@ -79,11 +79,15 @@ fn urls(context: &Context<'_, '_>, args: Option<&TopArgs>) -> Result<Vec<String>
             .into_iter()
             .flatten(),
     );
+    let mut addresses = Vec::new();
+    for url in &urls {
+        addresses.extend(target::resolved(url)?);
+    }
     let mut seen = BTreeSet::new();
-    urls.retain(|url| seen.insert(url.clone()));
-    match urls.len() {
+    addresses.retain(|address| seen.insert(address.clone()));
+    match addresses.len() {
         0 => bail!("there is no Envoy to watch: the file or the command names none"),
-        1..=MAX_TARGETS => Ok(urls),
+        1..=MAX_TARGETS => Ok(addresses),
         many => bail!("{many} Envoys are too many to watch; at most {MAX_TARGETS}"),
     }
 }
@@ -105,11 +109,11 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     let interval = args.map_or(INTERVAL, |args| args.interval);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
     let mut targets = Vec::new();
-    for url in urls(context, args)? {
+    for address in addresses(context, args)? {
         targets.push(runtime::Clients {
-            polling: context.client_at(&url, interval.max(INTERVAL))?,
+            polling: context.client_at(&address, interval.max(INTERVAL))?,
             // A change is worth waiting for: it is in doubt if its answer is not.
-            changing: context.client_at(&url, TIMEOUT)?,
+            changing: context.client_at(&address, TIMEOUT)?,
         });
     }
     let unfinished = runtime::run(runtime::Options {
