@@ -52,7 +52,7 @@ pub(crate) fn preview(
     (carry, cost): (Carry, u64),
     keys: &mut [Key<'_>],
 ) -> Option<Preview> {
-    if before.limits.holds_until_end() || after.limits.holds_until_end() || keys.is_empty() {
+    if before.limits.holds_until_end() || after.limits.holds_until_end() {
         return None;
     }
     keys.sort_by(|one, other| other.per_second.total_cmp(&one.per_second));
@@ -129,6 +129,9 @@ fn gap(per_second: f64) -> Option<Nanos> {
 impl Preview {
     /// The lines of a question.
     pub(crate) fn lines(&self) -> Vec<String> {
+        if self.seen == 0 {
+            return vec!["no key was seen for long enough to tell the effect".to_owned()];
+        }
         let seen = counted(count(self.seen), "key");
         let mut lines = vec![format!("of {seen} seen, if they go on as in the last 10s:")];
         let mut effect = |keys: &[String], one: &str, many: &str| {

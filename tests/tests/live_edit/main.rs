@@ -10,6 +10,7 @@ use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal, eventually, now
 use serde_json::{Value, json};
 
 mod demo;
+mod explaining;
 mod restarts;
 mod several;
 mod suspending;

@@ -81,7 +81,6 @@ fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
     terminal.press("q")?;
     let (code, end) = terminal.ended()?;
     ensure!(code == 0, "exit code {code}");
-    let said = format!("was not sent: ");
     let end: String = end.lines().collect();
     ensure!(end.contains("was not sent: "), "{end}");
     ensure!(end.contains(&first.admin_url()), "{end}");

@@ -1,0 +1,69 @@
+//! Questions to the real Envoy from the screen: how a request is decided, and what an edit would do to live keys.
+
+use super::*;
+
+/// The key that is refused is explained from its row, in the words of the command line; nothing is taken.
+#[test]
+fn a_refused_key_is_explained_from_its_row() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    let alice = Request::get("/").header("x-user-id", "alice");
+    let mut statuses = Vec::new();
+    let mut data = envoy.data();
+    for _ in 0..7 {
+        statuses.push(data.send(&alice)?.status);
+    }
+    ensure!(statuses.contains(&429), "{statuses:?}");
+    let mut terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
+    terminal.shows("alice")?;
+    terminal.press("x")?;
+    terminal.shows("x-user-id: alice")?;
+    terminal.press("\r")?;
+    terminal.until("the decision", |screen| {
+        screen.contains("GET / is ") && screen.contains("key: alice") && screen.contains("burst")
+    })?;
+    // Another request of nobody: the rule has no key for it.
+    terminal.press("\u{1b}")?;
+    terminal.shows("explain a request")?;
+    terminal.press("\t\t\t")?;
+    terminal.press("\u{15}")?;
+    terminal.press("\r")?;
+    terminal.shows("the request has no key")?;
+    terminal.press("\u{1b}")?;
+    terminal.shows("explain a request")?;
+    terminal.press("\u{1b}")?;
+    terminal.until("the form is closed", |screen| {
+        !screen.contains("explain a request")
+    })?;
+    terminal.press("q")?;
+    let (code, _) = terminal.ended()?;
+    ensure!(code == 0, "exit code {code}");
+    envoy.stop()
+}
+
+/// Under load, the question before an edit says who is freed; then it is so.
+#[test]
+fn an_edit_is_previewed_on_live_keys() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    under_load(&envoy, |traffic| {
+        traffic.wait_for(now(), 429)?;
+        let mut terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
+        // A rate is known from the second answer on.
+        terminal.until("its rate", |screen| {
+            let row = screen.lines().find(|line| line.contains("alice"));
+            row.is_some_and(|row| row.contains("refusing") && !row.contains(" - "))
+        })?;
+        terminal.press("e")?;
+        terminal.shows("capacity")?;
+        terminal.press("1000000\t1000000/s\r")?;
+        terminal.shows("of 1 key seen")?;
+        terminal.shows("1 is freed: alice")?;
+        terminal.press("\r")?;
+        terminal.shows("sent")?;
+        let shown = now();
+        traffic.wait_for(shown + SOON, 200)?;
+        let refused = traffic.count(shown + SOON, 429);
+        ensure!(refused == 0, "{refused} refusals after the edit");
+        Ok(())
+    })?;
+    envoy.stop()
+}
