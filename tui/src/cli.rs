@@ -16,6 +16,7 @@ use loudou_rules::config;
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
 
+mod at_each;
 mod buckets;
 mod changes;
 mod check;
@@ -199,7 +200,11 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
         Ok(cli) => {
             let words = args.iter().skip(1).map(|word| word.to_string_lossy());
             let typed = words.collect::<Vec<_>>().join(" ");
-            let outcome = command(&cli, &typed, io);
+            let outcome = match at_each::several(&cli) {
+                Ok(Some(addresses)) => at_each::run(&cli, &typed, &addresses, io),
+                Ok(None) => command(&cli, &typed, None, io),
+                Err(error) => Err(error),
+            };
             // Output that was printed before a failure is kept.
             let flushed = io.out.flush();
             match outcome.and_then(|outcome| flushed.map(|()| outcome).map_err(Into::into)) {
@@ -238,8 +243,14 @@ fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
     outcome
 }
 
-fn command(cli: &Cli, typed: &str, io: &mut Io<'_>) -> Result<Outcome> {
+fn command(
+    cli: &Cli,
+    typed: &str,
+    at: Option<&target::Address>,
+    io: &mut Io<'_>,
+) -> Result<Outcome> {
     let mut context = Context::new(&cli.global, typed, io);
+    context.at = at;
     let context = &mut context;
     match &cli.command {
         None => top::run(context, None)?,

@@ -52,7 +52,7 @@ pub(crate) struct BucketsArgs {
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
     #[command(flatten)]
-    watch: WatchArgs,
+    pub(super) watch: WatchArgs,
 }
 
 impl Default for BucketsArgs {

@@ -10,7 +10,6 @@ use super::options::{AskArgs, Format, Global};
 use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
 use crate::client::Client;
-use crate::text::escape;
 
 /// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
@@ -23,6 +22,8 @@ pub(super) struct Context<'a, 'io> {
     pub(super) typed: &'a str,
     pub(super) io: &'a mut Io<'io>,
     pub(super) style: Style,
+    /// The Envoy to ask, if it is one of several; else that of the options.
+    pub(super) at: Option<&'a Address>,
     /// Whether the warnings about the connection were printed.
     has_warned: bool,
 }
@@ -35,6 +36,7 @@ impl<'a, 'io> Context<'a, 'io> {
             typed,
             io,
             style,
+            at: None,
             has_warned: false,
         }
     }
@@ -45,18 +47,15 @@ impl<'a, 'io> Context<'a, 'io> {
 
     /// A client with the time-out from the options, or else `timeout`.
     pub(super) fn client_within(&mut self, timeout: Nanos) -> Result<Client> {
-        match self.global.connect.url.as_slice() {
-            [url] => match target::resolved(url)?.as_slice() {
-                [address] => self.client_at(address, timeout),
-                several => bail!(Usage(format!(
-                    "{} has {} addresses, and this command takes one; only the screen watches several Envoys",
-                    escape(url),
-                    several.len()
-                ))),
-            },
-            _ => bail!(Usage(
-                "this command takes one --url; only the screen watches several Envoys".to_owned()
-            )),
+        if let Some(address) = self.at {
+            return self.client_at(address, timeout);
+        }
+        match target::all(&self.global.connect)?.as_slice() {
+            [address] => self.client_at(address, timeout),
+            several => bail!(Usage(format!(
+                "this command takes one Envoy, and --url has {}",
+                several.len()
+            ))),
         }
     }
 

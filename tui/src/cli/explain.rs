@@ -54,6 +54,13 @@ pub(crate) struct ExplainArgs {
     config: Option<PathBuf>,
 }
 
+impl ExplainArgs {
+    /// Whether Envoy decides, and not a file.
+    pub(super) const fn asks_envoy(&self) -> bool {
+        self.config.is_none()
+    }
+}
+
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<Outcome> {
     let sample = args.request.json();
     if let Err(problems) = parse_sample(&sample) {

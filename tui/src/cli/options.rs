@@ -12,8 +12,8 @@ pub(crate) const URL: &str = "http://127.0.0.1:9911";
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectArgs {
     #[arg(
-        help = "Address of the admin listener: http://HOST:PORT, https://HOST:PORT or unix:/PATH; the screen \
-                takes several, and dns:http://HOST:PORT for all addresses of a name",
+        help = "Address of the admin listener: http://HOST:PORT, https://HOST:PORT or unix:/PATH; \
+                dns:http://HOST:PORT for all addresses of a name; may be repeated",
         long,
         global = true,
         env = "LOUDOU_URL",

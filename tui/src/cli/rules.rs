@@ -28,7 +28,7 @@ pub(crate) struct RulesArgs {
     #[arg(add = complete::rules())]
     pub(crate) rule: Option<String>,
     #[command(flatten)]
-    watch: WatchArgs,
+    pub(super) watch: WatchArgs,
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {

@@ -41,7 +41,7 @@ const IN_WORDS: [&str; 10] = [
 #[command(before_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    watch: WatchArgs,
+    pub(super) watch: WatchArgs,
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &StatusArgs) -> Result<()> {

@@ -102,6 +102,19 @@ pub(super) fn resolved(url: &str) -> Result<Vec<Address>> {
     Ok(all.collect())
 }
 
+/// All addresses, each once, in the order of the options.
+pub(super) fn all(args: &ConnectArgs) -> Result<Vec<Address>> {
+    let mut all: Vec<Address> = Vec::new();
+    for url in &args.url {
+        for address in resolved(url)? {
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// The addresses in a file, one per line.
 pub(super) fn listed(file: &Path) -> Result<Vec<String>> {
     let text = bytes(file)?;

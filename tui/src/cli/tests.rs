@@ -11,6 +11,7 @@ use super::world::{Env, Io};
 use crate::client::fake::{Answer, Fake};
 use crate::text::is_unsafe;
 
+mod at_each;
 mod canned;
 mod checks;
 mod conflicts;

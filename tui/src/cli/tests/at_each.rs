@@ -1,0 +1,55 @@
+//! One command at several Envoys.
+
+use super::canned::{self, ok};
+use super::*;
+
+/// Runs a command at two servers with these answers; their addresses are A and B in what is seen.
+fn at_two(first: Vec<Answer>, second: Vec<Answer>, line: &str) -> String {
+    let (a, b) = (Fake::new(first), Fake::new(second));
+    let urls = format!("--url {},{} --timeout 2s", a.url, b.url);
+    let seen = Loudou::default().run(&format!("{urls} {line}")).seen();
+    seen.replace(&a.url, "http://A").replace(&b.url, "http://B")
+}
+
+#[test]
+fn each_answers_below_its_address() {
+    let rules = || vec![ok(&canned::rules())];
+    let one = Loudou::answers(rules()).run("rules").out;
+    assert_eq!(
+        at_two(rules(), rules(), "rules"),
+        format!("http://A\n{one}\nhttp://B\n{one}--- exit code 0\n")
+    );
+}
+
+/// The second is away: the first is asked nevertheless, and the end says where it failed.
+#[test]
+fn one_that_is_away_is_named() {
+    let one = Loudou::answers(vec![ok(&canned::rules())]).run("rules").out;
+    for (first, second, away) in [
+        (vec![ok(&canned::rules())], vec![], "http://B"),
+        (vec![], vec![ok(&canned::rules())], "http://A"),
+    ] {
+        let seen = at_two(first, second, "rules");
+        assert!(seen.contains(&one), "{seen}");
+        let last = format!("done at 1 of 2 Envoys; not at {away}\n--- exit code 3\n");
+        assert!(seen.ends_with(&last), "{seen}");
+    }
+}
+
+/// Nothing is asked where one answer could not be told from the other.
+#[test]
+fn machines_and_followers_ask_one() {
+    for (line, why) in [
+        ("rules -o json", "2 Envoys give tables only"),
+        ("rules --watch", "--watch takes one --url"),
+        ("export", "this command takes one Envoy, and --url has 2"),
+        (
+            "events --follow",
+            "this command takes one Envoy, and --url has 2",
+        ),
+    ] {
+        let seen = at_two(vec![], vec![], line);
+        assert!(seen.contains(why), "{line}: {seen}");
+        assert!(seen.ends_with("--- exit code 2\n"), "{line}: {seen}");
+    }
+}
