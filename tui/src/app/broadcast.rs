@@ -1,5 +1,7 @@
 //! A change for all Envoys that are watched: sent to each, repeated where an Envoy is away, with a result for each.
 
+use std::collections::BTreeSet;
+
 use loudou_limiter::Nanos;
 
 use super::delivery::Delivery;
@@ -32,12 +34,12 @@ pub(crate) struct Broadcast {
 }
 
 impl Broadcast {
-    /// The change of the Envoy `at`, for all of these; with what to send to which.
+    /// The change of the Envoy `at`, for all of these or those that are `marked`; with what to send to which.
     pub(crate) fn new(
         number: u64,
         mut sending: Sending,
         at: usize,
-        states: &[State],
+        (states, marked): (&[State], &BTreeSet<usize>),
         now: Nanos,
     ) -> (Self, Vec<(usize, Sending)>) {
         let title = sending.change.verb().question().title;
@@ -52,7 +54,9 @@ impl Broadcast {
         };
         let mut sent = Vec::new();
         for (number, state) in states.iter().enumerate() {
-            if number == at {
+            if !marked.is_empty() && !marked.contains(&number) {
+                broadcast.set(number, Delivery::NotAsked);
+            } else if number == at {
                 broadcast.set(number, Delivery::Sending);
                 sent.push((number, broadcast.sending.clone()));
             } else if state.link.up == Some(true) {
@@ -167,7 +171,7 @@ impl Broadcast {
     /// Whether all results are in.
     pub(crate) fn is_over(&self) -> bool {
         let mut results = self.results.iter();
-        results.all(|result| matches!(result, Delivery::Done(_) | Delivery::Failed(_)))
+        results.all(|result| !matches!(result, Delivery::Sending | Delivery::Waits(_)))
     }
 
     /// The change, and the result at each Envoy.
@@ -182,7 +186,7 @@ impl Broadcast {
             let fate = match result {
                 Delivery::Waits(why) => format!("was not sent: {why}"),
                 Delivery::Sending => "was sent, but not answered".to_owned(),
-                Delivery::Done(_) | Delivery::Failed(_) => return None,
+                Delivery::NotAsked | Delivery::Done(_) | Delivery::Failed(_) => return None,
             };
             let (title, url) = (escape(&self.title), escape(&state.settings.url));
             Some(format!("{title} {fate}, at {url}"))
@@ -195,7 +199,7 @@ impl Broadcast {
         let count = |is: fn(&Delivery) -> bool| self.results.iter().filter(|one| is(one)).count();
         let done = count(|one| matches!(one, Delivery::Done(_)));
         let failed = count(|one| matches!(one, Delivery::Failed(_)));
-        let of = self.results.len();
+        let of = count(|one| *one != Delivery::NotAsked);
         let failures = match failed {
             0 => String::new(),
             failed => format!(", failed at {failed}"),

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Poll,
     /// Show the next of the Envoys that are watched.
     NextTarget,
+    /// Mark the selected line, or take its mark away.
+    Mark,
     /// Show what belongs to the selected line.
     Drill,
     /// Copy the selected name, or the command line of a question, to the clipboard.

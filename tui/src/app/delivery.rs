@@ -1,8 +1,10 @@
-//! The result of a change for all Envoys at one of them.
+//! The result of a change for all Envoys, or for those that are marked, at one of them.
 
 /// How a change fares at one Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
+    /// The change is not for this one.
+    NotAsked,
     Sending,
     /// The Envoy is away: it is sent again as soon as it answers.
     Waits(String),
@@ -14,6 +16,7 @@ impl Delivery {
     /// In words.
     pub(crate) fn words(&self) -> String {
         match self {
+            Self::NotAsked => "not asked".to_owned(),
             Self::Sending => "sending".to_owned(),
             Self::Waits(why) => format!("waits: {why}"),
             Self::Done(text) => format!("done: {text}"),

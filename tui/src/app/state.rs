@@ -185,6 +185,8 @@ pub(crate) struct TargetSummary {
     pub(crate) rules: Option<BTreeMap<String, String>>,
     pub(crate) uptime_ns: u64,
     pub(crate) warnings: usize,
+    /// Whether the user has marked it.
+    pub(crate) is_marked: bool,
     /// The banner of a restart.
     pub(crate) banner: Option<String>,
 }
@@ -235,6 +237,8 @@ pub(crate) struct State {
     pub(crate) number: usize,
     /// The number of the Envoy that the user wants to see.
     pub(crate) wants: Option<usize>,
+    /// The number of the Envoy whose mark the user changes.
+    pub(crate) marks: Option<usize>,
     /// Whether another Envoy is shown.
     pub(crate) is_hidden: bool,
 }

@@ -1,6 +1,6 @@
 //! The states of all Envoys that are watched, of which one is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loudou_api::RuleTotals;
 use loudou_limiter::Nanos;
@@ -30,6 +30,8 @@ const MOST_BROADCASTS: usize = 8;
 pub(crate) struct Watched {
     states: Vec<State>,
     at: usize,
+    /// The Envoys that the user has marked: changes for all are for these.
+    marked: BTreeSet<usize>,
     /// The changes for all, the last one at the end.
     broadcasts: Vec<Broadcast>,
     /// How many there were.
@@ -45,6 +47,7 @@ impl Watched {
         let mut watched = Self {
             states,
             at: 0,
+            marked: BTreeSet::new(),
             broadcasts: Vec::new(),
             sent: 0,
         };
@@ -108,6 +111,13 @@ impl Watched {
             .states
             .get_mut(self.at)
             .and_then(|state| state.wants.take());
+        let shown = self.states.get_mut(self.at);
+        if let Some(number) = shown.and_then(|state| state.marks.take()) {
+            if !self.marked.remove(&number) {
+                self.marked.insert(number);
+            }
+            self.note_targets();
+        }
         if let Some(wanted) = wanted.filter(|wanted| *wanted < self.states.len()) {
             self.show(wanted);
         }
@@ -134,7 +144,8 @@ impl Watched {
             self.broadcasts.remove(over);
         }
         self.sent = self.sent.saturating_add(1);
-        let (broadcast, sent) = Broadcast::new(self.sent, sending, at, &self.states, now);
+        let (broadcast, sent) =
+            Broadcast::new(self.sent, sending, at, (&self.states, &self.marked), now);
         let same = self.broadcasts.iter_mut();
         for older in same.filter(|older| older.is_like(&broadcast)) {
             older.replace();
@@ -185,7 +196,10 @@ impl Watched {
         if self.states.len() < 2 {
             return;
         }
-        let targets: Vec<TargetSummary> = self.states.iter().map(target).collect();
+        let mut targets: Vec<TargetSummary> = self.states.iter().map(target).collect();
+        for (number, target) in targets.iter_mut().enumerate() {
+            target.is_marked = self.marked.contains(&number);
+        }
         let at = self.at;
         if let Some(state) = self.states.get_mut(at) {
             (state.targets, state.number) = (targets, at);
@@ -201,7 +215,11 @@ impl Watched {
         };
         let shown = self.states.get_mut(self.at);
         if let Some(place) = shown.and_then(|state| state.targets.get_mut(number)) {
-            *place = target;
+            let is_marked = place.is_marked;
+            *place = TargetSummary {
+                is_marked,
+                ..target
+            };
         }
     }
 
@@ -248,6 +266,7 @@ fn target(state: &State) -> TargetSummary {
         error: state.link.error.clone(),
         rates: state.total_rates(),
         generation: status.map_or(0, |status| status.generation),
+        is_marked: false,
         version: status.map_or_else(String::new, |status| status.version.clone()),
         rules: status.map(|status| modes(&status.rules)),
         uptime_ns: status.map_or(0, |status| status.uptime_ns),

@@ -57,10 +57,15 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, pending: &Pending) {
     pen.spans(0, y, &keys);
 }
 
-/// The answer that sends a change to all Envoys that are watched: `yes, at all 2`; `None` for one.
+/// The answer that sends a change to all Envoys that are watched, or to those that are marked: `yes, at all 2`; `None`
+/// for one.
 pub(super) fn to_all(state: &State) -> Option<String> {
-    let count = state.targets.len();
-    (count > 1).then(|| format!("yes, at all {count}"))
+    let all = state.targets.len();
+    let marked = state.targets.iter().filter(|target| target.is_marked);
+    (all > 1).then(|| match marked.count() {
+        0 => format!("yes, at all {all}"),
+        some => format!("yes, at the {some} marked"),
+    })
 }
 
 /// That a fleet carries a change to its other Envoys, if it does.

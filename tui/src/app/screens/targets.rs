@@ -34,6 +34,7 @@ static ABOUT: About = About {
 #[rustfmt::skip]
 const KEYS: &[Binding] = &[
     bind((C::Drill, &[k(Enter)], HERE, 1, "watch", "show the selected Envoy")),
+    bind((C::Mark, &[c('m')], HERE, 2, "mark", "mark the Envoys that a change with a is for; without marks it is for all")),
 ];
 
 /// All Envoys that are watched.
@@ -58,9 +59,13 @@ impl View for Targets {
     }
 
     fn run(&self, state: &mut State, command: C) {
-        if command == C::Drill {
-            state.wants = Some(self.at(state));
-            state.screen = Screen::HOME;
+        match command {
+            C::Drill => {
+                state.wants = Some(self.at(state));
+                state.screen = Screen::HOME;
+            }
+            C::Mark => state.marks = Some(self.at(state)),
+            _ => {}
         }
     }
 }
@@ -100,16 +105,18 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let mut y = y.saturating_add(2);
     for (title, results) in &state.broadcasts {
         let results = results.iter().zip(&state.targets);
-        y = broadcast(pen, y, title, results).saturating_add(1);
+        let asked = results.filter(|(result, _)| **result != Delivery::NotAsked);
+        let results: Vec<_> = asked.collect();
+        y = broadcast(pen, y, title, &results).saturating_add(1);
     }
 }
 
 /// A change for all Envoys, with its result at each; returns the line below.
-fn broadcast<'a>(
+fn broadcast(
     pen: &mut Pen<'_>,
     y: u16,
     title: &str,
-    results: impl ExactSizeIterator<Item = (&'a Delivery, &'a TargetSummary)>,
+    results: &[(&Delivery, &TargetSummary)],
 ) -> u16 {
     let theme = pen.theme;
     let below = y.saturating_add(1).saturating_add(cells(results.len()));
@@ -118,9 +125,9 @@ fn broadcast<'a>(
     }
     pen.style_line(y, theme.head);
     pen.text(1, y, &format!("change for all: {title}"), theme.head);
-    for ((result, target), y) in results.zip(y.saturating_add(1)..pen.height()) {
+    for ((result, target), y) in results.iter().zip(y.saturating_add(1)..pen.height()) {
         let style = match result {
-            Delivery::Sending => theme.plain,
+            Delivery::Sending | Delivery::NotAsked => theme.plain,
             Delivery::Waits(_) => theme.warn,
             Delivery::Done(_) => theme.good,
             Delivery::Failed(_) => theme.bad,
@@ -141,6 +148,9 @@ fn line(pen: &mut Pen<'_>, y: u16, url: u16, (target, is_shown): (&TargetSummary
         Some(false) => (theme.pick('○', 'o'), theme.bad),
     };
     pen.cell(1, i32::from(y), mark, style);
+    if target.is_marked {
+        pen.cell(2, i32::from(y), theme.pick('✓', 'x'), theme.changed);
+    }
     let name = if is_shown { theme.name } else { theme.plain };
     pen.within(3, y, url.saturating_sub(4), &target.url, name);
     if target.up == Some(false) {

@@ -1,5 +1,7 @@
 //! Changes for all Envoys: sent to each, kept for who is away, with a result at each.
 
+use std::collections::BTreeSet;
+
 use super::several::{poll, press, watched};
 use super::*;
 use crate::app::broadcast::Broadcast;
@@ -129,7 +131,7 @@ fn the_ban_of_one_envoy_is_no_condition_at_another() {
         is_undo: false,
         broadcast: None,
     };
-    let (_, sent) = Broadcast::new(1, sending, 0, &states, Nanos::ZERO);
+    let (_, sent) = Broadcast::new(1, sending, 0, (&states, &BTreeSet::new()), Nanos::ZERO);
     let conditions: Vec<bool> = sent
         .iter()
         .map(|(_, sending)| matches!(&sending.change, Change::Ban(ban) if ban.if_match.is_some()))
@@ -281,4 +283,44 @@ fn a_question_says_who_gets_the_change() {
     let text = crate::ui::tests::text(watched.shown(), (80, 24));
     let told = "It travels to the fleet (7 Envoys) from one of them.";
     assert!(text.contains(told), "{text}");
+}
+
+/// Marks choose those that a change is for; the one that is shown is none of them.
+#[test]
+fn a_change_for_some_is_for_those_that_are_marked() {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    press(&mut watched, "7jm");
+    assert!(watched.shown().targets[1].is_marked);
+    // The mark outlives polls, and the view of another Envoy.
+    poll(&mut watched, 1, 3);
+    press(&mut watched, "1tt");
+    press(&mut watched, "b<ret>");
+    let text = crate::ui::tests::text(watched.shown(), (80, 24));
+    assert!(text.contains("a yes, at the 1 marked"), "{text}");
+    let sent = changes(press(&mut watched, "a"));
+    let numbers: Vec<usize> = sent.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [1]);
+    assert_eq!(results(&watched), ["not asked", "sending"]);
+    let (number, sending) = sent[0].clone();
+    let now = watched.shown().now;
+    let banned = Answer::Ban(Box::default());
+    watched.update(Some(number), Msg::Changed(sending, Ok(banned)), now);
+    let toasts = &watched.shown().toasts;
+    let said = toasts
+        .iter()
+        .any(|toast| toast.text.starts_with("done at 1 of 1 Envoys"));
+    assert!(said, "{toasts:?}");
+    press(&mut watched, "7m");
+    assert!(
+        watched
+            .shown()
+            .targets
+            .iter()
+            .all(|target| !target.is_marked)
+    );
 }
