@@ -90,8 +90,12 @@ pub trait Host {
             wall: Nanos::from_millis(self.unix_ms()),
         }
     }
-    /// The wall clock, in milliseconds since the Unix epoch: for display only.
-    fn unix_ms(&self) -> u64;
+    /// The wall clock, since the Unix epoch: for display, and for the age of a request.
+    fn unix(&self) -> Nanos;
+    /// The same in milliseconds.
+    fn unix_ms(&self) -> u64 {
+        self.unix().as_millis()
+    }
     /// Random bytes that outsiders cannot guess.
     fn random(&self) -> [u8; 16];
 

@@ -2,10 +2,11 @@
 
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use loudou_tests::one_rule::{admitted, config, edit, limits, user};
 use loudou_tests::{
     Config, Crowd, EDIT_TOKEN, Envoy, Http, Operator, Request, Update, eventually, trap_wasm_path,
@@ -241,5 +242,43 @@ fn the_real_filter_ignores_the_trap() -> Result<()> {
     ensure!(status == 200, "{status}");
     let look = Request::get("/v1/status").header(TRAP, "1");
     ensure!(Operator::viewer(&envoy).send(look)?.status == 200);
+    envoy.stop()
+}
+
+/// Configurations come while requests do, so the first request of a sandbox comes right after its start. None of them
+/// is taken for the one that a dead sandbox was loaded again for.
+#[test]
+fn a_start_under_load_is_no_death() -> Result<()> {
+    let envoy = Envoy::start(&config(3).concurrency(WORKERS))?;
+    let mut ops = Operator::editor(&envoy);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    while !stop.load(Ordering::Relaxed) {
+                        // Each on a new connection: one to a listener that drains says nothing.
+                        envoy.data().send(&user("alice"))?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let pushed = (4..24).try_for_each(|capacity| {
+            let config = config(capacity).concurrency(WORKERS);
+            ensure!(envoy.push(&config)? == Update::Accepted);
+            Ok(())
+        });
+        stop.store(true, Ordering::Relaxed);
+        for sender in senders {
+            sender
+                .join()
+                .map_err(|_panic| anyhow!("a sender panicked"))??;
+        }
+        pushed
+    })?;
+    let status = ops.get("/v1/status")?;
+    let warnings = status["warnings"].to_string();
+    ensure!(!warnings.contains("died"), "{warnings}");
     envoy.stop()
 }

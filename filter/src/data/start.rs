@@ -137,12 +137,11 @@ impl Configuration {
         let Some(time) = time.and_then(|time| time.try_into().ok()) else {
             return false;
         };
-        let begun_ms = u64::from_le_bytes(time) / 1_000_000;
-        // Read beside the wall clock: the start may have taken some milliseconds.
-        let own_age = host.now().since(self.configured_at);
-        // Both times are truncated to milliseconds.
-        let age_ms = host.unix_ms().saturating_sub(begun_ms).saturating_add(1);
-        Nanos::from_millis(age_ms) >= own_age
+        let begun = Nanos::new(u64::from_le_bytes(time));
+        // Read one after the other, in this order: a request that came right after the start is never the older one,
+        // and one that the sandbox was loaded for is older by as long as that took.
+        let age = host.unix().since(begun);
+        age > host.now().since(self.configured_at)
     }
 
     /// Adopts this configuration again, since new connections are accepted for it.

@@ -198,14 +198,15 @@ fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
     assert_eq!(in_force(&host), now);
 
-    // The same configuration, and a request that arrives after it was loaded.
+    // The same configuration, and a request that arrives right after it was loaded.
     let mut plane = DataPlane::new(old, host.now());
-    host.pass(Nanos::from_millis(10));
-    let begun = host.unix_ms() * 1_000_000;
+    host.pass(Nanos::new(200_000));
+    let begun = host.unix().get();
     let time = begun.to_le_bytes().to_vec();
     host.properties
         .borrow_mut()
         .insert("request\0time".to_owned(), time);
+    host.pass(Nanos::new(300_000));
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
     assert_eq!(in_force(&host), at_first);
 }

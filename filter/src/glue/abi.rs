@@ -164,11 +164,11 @@ impl Host for EnvoyHost {
         Nanos::new(time)
     }
 
-    fn unix_ms(&self) -> u64 {
+    fn unix(&self) -> Nanos {
         let mut time = 0;
         // SAFETY: the pointer is that of a live local.
         let _status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
-        Nanos::new(time).as_millis()
+        Nanos::new(time)
     }
 
     fn random(&self) -> [u8; 16] {

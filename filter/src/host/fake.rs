@@ -108,8 +108,8 @@ impl Host for FakeHost {
         Nanos::new(now)
     }
 
-    fn unix_ms(&self) -> u64 {
-        1_700_000_000_000 + self.now.get() / 1_000_000
+    fn unix(&self) -> Nanos {
+        Nanos::from_millis(1_700_000_000_000).saturating_add(Nanos::new(self.now.get()))
     }
 
     fn random(&self) -> [u8; 16] {
