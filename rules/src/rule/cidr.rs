@@ -72,10 +72,68 @@ impl Cidr {
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.length == bits(self.network) {
-            return write!(f, "{}", self.network);
+        f.write_str(&self.text())
+    }
+}
+
+/// The longest text of a network.
+const MOST_TEXT: usize = 43;
+
+impl Cidr {
+    /// As the standard library writes addresses (RFC 5952), put together without its formatting: that is two
+    /// kilobytes of the filter, and this is the key of many requests.
+    fn text(&self) -> String {
+        let mut text = String::with_capacity(MOST_TEXT);
+        match self.network {
+            IpAddr::V4(four) => {
+                for (index, octet) in four.octets().into_iter().enumerate() {
+                    if index > 0 {
+                        text.push('.');
+                    }
+                    push_number(&mut text, octet.into(), 10);
+                }
+            }
+            IpAddr::V6(six) => push_groups(&mut text, six.segments()),
         }
-        write!(f, "{}/{}", self.network, self.length)
+        if self.length < bits(self.network) {
+            text.push('/');
+            push_number(&mut text, self.length.into(), 10);
+        }
+        text
+    }
+}
+
+/// Adds a number in lower case, without zeros before it.
+fn push_number(text: &mut String, number: u16, base: u16) {
+    if let Some(rest) = number.checked_div(base).filter(|rest| *rest > 0) {
+        push_number(text, rest, base);
+    }
+    let digit = number.checked_rem(base).unwrap_or(0);
+    text.extend(char::from_digit(digit.into(), base.into()));
+}
+
+/// Adds the groups of an address; `::` stands for the first of the longest runs of two or more zeros.
+fn push_groups(text: &mut String, groups: [u16; 8]) {
+    let (mut begin, mut end, mut from) = (8_usize, 8_usize, 0_usize);
+    for (index, group) in groups.into_iter().enumerate() {
+        let next = index.saturating_add(1);
+        if group != 0 {
+            from = next;
+        } else if next.saturating_sub(from) > end.saturating_sub(begin).max(1) {
+            (begin, end) = (from, next);
+        }
+    }
+    for (index, group) in groups.into_iter().enumerate() {
+        if index == begin {
+            text.push_str("::");
+        }
+        if (begin..end).contains(&index) {
+            continue;
+        }
+        if index > 0 && index != end {
+            text.push(':');
+        }
+        push_number(text, group, 16);
     }
 }
 
@@ -105,7 +163,7 @@ impl SourcePrefix {
         let address = address(source)?;
         let length = if address.is_ipv4() { self.v4 } else { self.v6 };
         let network = network(address, length);
-        Some(format!("{}", Cidr { network, length }))
+        Some(Cidr { network, length }.text())
     }
 }
 
@@ -146,6 +204,31 @@ mod tests {
 
     fn cidr(text: &str) -> Cidr {
         Cidr::parse(text).expect(text)
+    }
+
+    /// The standard library is the model; an IPv4 address in an IPv6 one is an IPv4 address here.
+    #[test]
+    fn addresses_are_written_as_the_standard_library_does() {
+        let model = |address: IpAddr| {
+            let whole = Cidr {
+                network: address,
+                length: bits(address),
+            };
+            assert_eq!(whole.to_string(), address.to_string());
+            let part = Cidr { length: 9, ..whole };
+            assert_eq!(part.to_string(), format!("{address}/9"));
+        };
+        // Every place of zeros, with small and large groups beside them.
+        for zeros in 0..=u8::MAX {
+            for fill in [1, 0xa, 0xffff, 0x0f00] {
+                let group = |place: u32| if zeros.wrapping_shr(place) & 1 == 1 { 0 } else { fill };
+                let six = Ipv6Addr::from([0, 1, 2, 3, 4, 5, 6, 7].map(group));
+                if six.to_ipv4_mapped().is_none() {
+                    model(six.into());
+                }
+            }
+            model(Ipv4Addr::new(zeros, 0, zeros.wrapping_mul(7), 255).into());
+        }
     }
 
     #[test]
