@@ -1,6 +1,7 @@
 //! A request, as a bucket sees it.
 
 use crate::bounds::MAX_WAIT;
+use crate::limit::BucketDecision;
 use crate::time::{Clock, Nanos};
 
 /// A cost at an instant.
@@ -17,6 +18,20 @@ pub struct Ask {
     pub max_wait: Option<Nanos>,
     /// The longest wait that it accepts besides: it only shortens the others.
     pub patience: Nanos,
+    /// Which answers tell when more is there again: [`BucketDecision::more_after`](crate::BucketDecision::more_after).
+    pub tells_more: TellsMore,
+}
+
+/// The answers that tell when more is there again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TellsMore {
+    /// None.
+    #[default]
+    Never,
+    /// Refusals.
+    IfRefused,
+    /// All.
+    Always,
 }
 
 impl Ask {
@@ -38,6 +53,7 @@ impl Ask {
             wall: now,
             max_wait: None,
             patience: Nanos::MAX,
+            tells_more: TellsMore::Never,
         }
     }
 
@@ -85,6 +101,24 @@ impl Ask {
         Self { max_wait, ..self }
     }
 
+    /// The same, with answers that tell when more is there again.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, TellsMore, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Three are used: all of them are back in three seconds, the first of them in one.
+    /// let answer = limits.answer(&mut bucket, &Ask::new(3, Nanos::ZERO).telling_more(TellsMore::Always));
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(3));
+    /// assert_eq!(answer.more_after(), Some(Nanos::from_secs(1)));
+    /// ```
+    #[must_use]
+    pub const fn telling_more(self, tells_more: TellsMore) -> Self {
+        Self { tells_more, ..self }
+    }
+
     /// Whether it waits less than the limits allow: for its own deadline, or because nobody may wait.
     pub fn is_hurried(&self) -> bool {
         self.patience < Nanos::MAX
@@ -115,6 +149,16 @@ impl Ask {
             now: self.now.max(earliest),
             wall: self.wall.saturating_add(behind),
             ..self
+        }
+    }
+
+    /// Whether this answer tells when more is there again.
+    #[inline]
+    pub(crate) const fn tells(&self, answer: &BucketDecision) -> bool {
+        match self.tells_more {
+            TellsMore::Never => false,
+            TellsMore::IfRefused => answer.is_refused(),
+            TellsMore::Always => true,
         }
     }
 

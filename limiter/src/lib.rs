@@ -127,7 +127,7 @@ pub mod time;
 mod used;
 pub mod wide;
 
-pub use ask::Ask;
+pub use ask::{Ask, TellsMore};
 pub use ban::{Ban, Penalty};
 pub use bounds::BadNumbers;
 pub use carry::Carry;

@@ -254,14 +254,22 @@ impl Limits {
     /// changes only [`Bucket::last`] and the refusals that an algorithm notes, a cost of 0 nothing.
     pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let ask = ask.not_before(bucket.last);
+        let mut answer = self.take(bucket, &ask);
+        if ask.tells(&answer) {
+            self.tell_more(&mut answer, &bucket.words, &ask);
+        }
+        answer
+    }
+
+    fn take(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let now = ask.now;
         let mut after = bucket.clone();
         after.last = now;
         let settled = self.settle(&mut after, now).then(|| after.clone());
-        let answer = self.decide_in_line(&mut after, &ask);
+        let answer = self.decide_in_line(&mut after, ask);
         if answer.is_refused() {
             bucket.last = now;
-            return self.keep_all(bucket, answer, &ask);
+            return self.keep_all(bucket, answer, ask);
         }
         if ask.cost > 0 {
             let wait = answer.wait();

@@ -96,6 +96,7 @@ impl RuleOutcome {
             wall: clock.wall,
             max_wait: request.max_wait(),
             patience: Nanos::MAX,
+            tells_more: active.rule().respond.ratelimit_headers.tells_more(),
         };
         (self.answer, self.receipt) = match active.grant(&key) {
             Grant::Limits(limits) => {

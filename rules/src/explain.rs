@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::Ban;
-use loudou_limiter::{Ask, Clock, Decision, Limits};
+use loudou_limiter::{Ask, Clock, Decision, Limits, TellsMore};
 use loudou_store::overlay::Overlay;
 use loudou_store::page::Slot;
 use loudou_store::{LiveRule, Outage, SharedData, StoreStats, Table};
@@ -251,6 +251,7 @@ impl Look<'_, '_> {
             wall,
             max_wait: self.request.max_wait(),
             patience: patience(self.request).0,
+            tells_more: TellsMore::Never,
         };
         let state = level.answer(&Ask { cost: 0, ..ask });
         let answer = match self.heard(standing) {

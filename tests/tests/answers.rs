@@ -207,6 +207,12 @@ fn a_missing_key_is_skipped_refused_or_shared() -> Result<()> {
         let refused = http.get("/refuse")?;
         ensure!(refused.status == 429, "{refused:?}");
         absent(&refused, "retry-after")?;
+        let body = refused.json()?;
+        ensure!(
+            body["type"] == "tag:loudou,2026:key-missing"
+                && body["title"] == "Rate-limit key missing",
+            "{body}"
+        );
         ensure!(
             refused.json()?["violated-policies"] == json!(["refuse"]),
             "{refused:?}"
@@ -221,5 +227,107 @@ fn a_missing_key_is_skipped_refused_or_shared() -> Result<()> {
             .status
             == 200
     );
+    envoy.stop()
+}
+
+/// A rule can answer requests without a key with another status than those over its limit.
+#[test]
+fn a_missing_key_has_a_status_of_its_own() -> Result<()> {
+    let more = json!({ "on_missing_key": "refuse", "refuse": { "status_without_key": 400 } });
+    let rules = json!([rule("r", &json!([funnel("a", 1)]), &more)]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let mut http = envoy.data();
+    let refused = http.get("/")?;
+    ensure!(
+        refused.status == 400 && refused.json()?["status"] == 400,
+        "{refused:?}"
+    );
+    ensure!(http.send(&alice())?.status == 200);
+    let refused = http.send(&alice())?;
+    ensure!(
+        refused.status == 429 && refused.json()?["type"] == TYPE,
+        "{refused:?}"
+    );
+    envoy.stop()
+}
+
+/// The state of the `RateLimit` header, as numbers: what is left, and when there is more.
+fn state(answer: &Response) -> Result<(u64, Option<u64>)> {
+    let text = header(answer, "ratelimit")?;
+    let number = |name: &str| -> Option<u64> {
+        let part = text.split(';').find_map(|part| part.strip_prefix(name))?;
+        part.parse().ok()
+    };
+    Ok((number("r=").context("r")?, number("t=")))
+}
+
+/// `t` says when there is more, on admitted and refused answers alike: an admitted request and the refused one after it
+/// name the same instant, and so does the legacy reset.
+#[test]
+fn the_reset_means_one_thing() -> Result<()> {
+    let limits = json!([{ "name": "a", "algorithm": "funnel", "capacity": 3, "rate": "1/1000s" }]);
+    let both = json!({ "respond": { "ratelimit_headers": "both" } });
+    let envoy = Envoy::start(&Config::new(json!([rule("r", &limits, &both)])))?;
+    let mut http = envoy.data();
+    for (status, left) in [(200, 2), (200, 1), (200, 0), (429, 0), (429, 0)] {
+        let answer = http.send(&alice())?;
+        ensure!(answer.status == status, "{answer:?}");
+        let (r, t) = state(&answer)?;
+        // The first unit is back 1000 s after the first request, which was a moment ago.
+        let t = t.context("t")?;
+        ensure!(r == left && (990..=1000).contains(&t), "{answer:?}");
+        ensure!(
+            header(&answer, "x-ratelimit-reset")? == t.to_string(),
+            "{answer:?}"
+        );
+        ensure!(
+            header(&answer, "x-ratelimit-remaining")? == left.to_string(),
+            "{answer:?}"
+        );
+        if status == 429 {
+            ensure!(
+                header(&answer, "retry-after")? == t.to_string(),
+                "{answer:?}"
+            );
+        }
+    }
+    envoy.stop()
+}
+
+/// A place is free when a request ends, which no clock knows: there is no reset, though places have a lease.
+#[test]
+fn places_have_no_reset() -> Result<()> {
+    let limits = json!([{ "name": "a", "algorithm": "concurrency", "capacity": 2 }]);
+    let both = json!({ "respond": { "ratelimit_headers": "both" } });
+    let envoy = Envoy::start(&Config::new(json!([rule("r", &limits, &both)])))?;
+    let answer = envoy.data().send(&alice())?;
+    ensure!(answer.status == 200, "{answer:?}");
+    ensure!(state(&answer)? == (1, None), "{answer:?}");
+    absent(&answer, "x-ratelimit-reset")?;
+    ensure!(
+        header(&answer, "x-ratelimit-remaining")? == "1",
+        "{answer:?}"
+    );
+    envoy.stop()
+}
+
+/// With `both`, parsers of draft 7 find their names in the item of the tightest limit; others take them for comments.
+#[test]
+fn both_serves_parsers_of_earlier_drafts() -> Result<()> {
+    let both = json!({ "respond": { "ratelimit_headers": "both" } });
+    let rules = json!([
+        rule("wide", &json!([funnel("a", 50)]), &both),
+        rule("tight", &json!([funnel("b", 3)]), &both),
+        rule("draft", &json!([funnel("c", 1)]), &json!({})),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let answer = envoy.data().send(&alice())?;
+    ensure!(
+        header(&answer, "ratelimit")?
+            == "\"wide.a\";r=49;t=86400, \"tight.b\";r=2;t=86400;limit=3;remaining=2;reset=86400, \
+                \"draft.c\";r=0;t=86400",
+        "{answer:?}"
+    );
+    ensure!(header(&answer, "x-ratelimit-limit")? == "3", "{answer:?}");
     envoy.stop()
 }

@@ -2,7 +2,12 @@
 //!
 //! They follow draft-ietf-httpapi-ratelimit-headers-11. A limit is the policy `<rule>.<limit>` with
 //! its capacity as the quota `q`; the window `w` is the time in which its rate gives that many units.
-//! The legacy headers are `X-RateLimit-*` of the tightest limit, with the reset in seconds from now.
+//! `t` is the time until more of the quota is there than is left now, for admitted and refused requests alike; it is
+//! absent where that depends on the end of other requests. The legacy headers are `X-RateLimit-*` of the tightest
+//! limit, with the same time as reset, in seconds from now.
+//!
+//! Parsers of draft 7 look into any `RateLimit` header for `limit=`, `remaining=` and `reset=` before they look for the
+//! legacy headers. With `both`, the item of the tightest limit has these, too: to others they are comments.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -15,9 +20,8 @@ pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
     text(&[&rule.name, ".", limit.name()])
 }
 
-fn digits(number: u64) -> String {
-    Digits::of(number).as_str().to_owned()
-}
+/// The length of the prefix of the legacy headers.
+const PREFIX: usize = "x-ratelimit-".len();
 
 /// Adds the `RateLimit-Policy` of a rule: every limit.
 fn push_policies(list: &mut String, rule: &Rule, limits: &Limits) {
@@ -54,20 +58,15 @@ fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDe
             remaining.as_str(),
         ],
     );
-    if let Some(until) = until(decision) {
+    if let Some(until) = until(answer, decision) {
         let until = Digits::of(until.secs_ceil());
         push(out, &[";t=", until.as_str()]);
     }
 }
 
-/// The time until a refused request would be admitted, if ever; for an admitted one, the time until the
-/// limit is full again.
-const fn until(decision: &Decision) -> Option<Nanos> {
-    if decision.is_refused() {
-        decision.retry_after
-    } else {
-        Some(decision.reset_after)
-    }
+/// The time until more is there. Of a limit that a fleet shares, only refusals know it.
+fn until(answer: &BucketDecision, decision: &Decision) -> Option<Nanos> {
+    answer.more_after().or(decision.retry_after)
 }
 
 pub(super) fn reported<'a>(
@@ -96,7 +95,16 @@ pub(crate) fn of_admitted(outcome: &Outcome) -> Headers {
 pub(super) struct RateLimitHeaders<'a> {
     policies: String,
     states: String,
-    tightest: Option<&'a Decision>,
+    tightest: Option<Tightest<'a>>,
+}
+
+/// The limit of the legacy headers.
+#[derive(Debug)]
+struct Tightest<'a> {
+    decision: &'a Decision,
+    until: Option<Nanos>,
+    /// The end of its item in the states; 0 if it has none.
+    end: usize,
 }
 
 impl<'a> RateLimitHeaders<'a> {
@@ -113,23 +121,42 @@ impl<'a> RateLimitHeaders<'a> {
             && let Some(decision) = answer.reported()
             && self
                 .tightest
-                .is_none_or(|other| decision.is_tighter_than(other))
+                .as_ref()
+                .is_none_or(|other| decision.is_tighter_than(other.decision))
         {
-            self.tightest = Some(decision);
+            let is_both = wanted.draft11(false);
+            self.tightest = Some(Tightest {
+                decision,
+                until: until(answer, decision),
+                end: if is_both { self.states.len() } else { 0 },
+            });
         }
     }
 
-    pub(super) fn finish(self) -> Headers {
+    pub(super) fn finish(mut self) -> Headers {
         let mut headers = Vec::new();
+        if let Some(tightest) = self.tightest {
+            let mut comment = String::new();
+            for (name, number) in [
+                ("x-ratelimit-limit", Some(tightest.decision.capacity)),
+                ("x-ratelimit-remaining", Some(tightest.decision.remaining)),
+                ("x-ratelimit-reset", tightest.until.map(Nanos::secs_ceil)),
+            ] {
+                let Some(number) = number else { continue };
+                let number = Digits::of(number);
+                let short = name.get(PREFIX..).unwrap_or_default();
+                push(&mut comment, &[";", short, "=", number.as_str()]);
+                headers.push((name.into(), number.as_str().to_owned()));
+            }
+            if let Some((item, others)) = self.states.split_at_checked(tightest.end)
+                && !item.is_empty()
+            {
+                self.states = text(&[item, &comment, others]);
+            }
+        }
         if !self.policies.is_empty() {
             headers.push(("ratelimit-policy".into(), self.policies));
             headers.push(("ratelimit".into(), self.states));
-        }
-        if let Some(decision) = self.tightest {
-            headers.push(("x-ratelimit-limit".into(), digits(decision.capacity)));
-            headers.push(("x-ratelimit-remaining".into(), digits(decision.remaining)));
-            let reset = until(decision).map(|t| digits(t.secs_ceil()));
-            headers.extend(reset.map(|reset| ("x-ratelimit-reset".into(), reset)));
         }
         headers
     }

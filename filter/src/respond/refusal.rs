@@ -15,10 +15,10 @@ use super::text::{Digits, push, push_json, text};
 use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
-/// The draft's problem types, with their titles.
 /// The size of most problems, in bytes.
 const PROBLEM_ROOM: usize = 320;
-/// The beginnings of problems, up to the status: their types, as registered with IANA, and titles.
+/// The beginnings of problems, up to the status: their types and titles. Those of the draft are registered with IANA;
+/// a request without a usable key is over no quota, and has types of its own.
 const QUOTA_EXCEEDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Quota exceeded","status":"#
@@ -26,6 +26,23 @@ const QUOTA_EXCEEDED: &str = concat!(
 const ABNORMAL_USAGE: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
     r#""title":"Abnormal usage detected","status":"#
+);
+
+const REDUCED_CAPACITY: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+    r#""title":"Temporary reduced capacity","status":"#
+);
+const KEY_MISSING: &str = concat!(
+    r#"{"type":"tag:loudou,2026:key-missing","#,
+    r#""title":"Rate-limit key missing","status":"#
+);
+const KEY_AMBIGUOUS: &str = concat!(
+    r#"{"type":"tag:loudou,2026:key-ambiguous","#,
+    r#""title":"Rate-limit key ambiguous","status":"#
+);
+const VALUE_TOO_LONG: &str = concat!(
+    r#"{"type":"tag:loudou,2026:value-too-long","#,
+    r#""title":"Value too long","status":"#
 );
 
 /// A refusal of a request: its cause and the parts of its answer.
@@ -39,6 +56,7 @@ pub(crate) struct Refusal<'a> {
     detail: String,
     headers: Headers,
     wait: Wait,
+    status: u16,
 }
 
 impl<'a> Refusal<'a> {
@@ -90,6 +108,7 @@ impl<'a> Refusal<'a> {
             violated,
             headers,
             wait,
+            status: rule.refuse.status,
         }
     }
 
@@ -105,32 +124,37 @@ impl<'a> Refusal<'a> {
             }
             Wait::Unknown | Wait::Never => detail.push_str("until further notice"),
         }
-        Self {
-            problem: ABNORMAL_USAGE,
-            headers: wait.header().into_iter().collect(),
-            ..Self::without_bucket(rule, "banned", detail, wait)
-        }
+        let mut refusal = Self::without_bucket(rule, (ABNORMAL_USAGE, "banned"), detail, wait);
+        refusal.headers.extend(wait.header());
+        refusal
     }
 
     /// The request lacks a key, and the rule refuses such requests.
     pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has no key for rule ", name]);
-        Self::without_bucket(rule, "key_missing", detail, Wait::Never)
+        let mut refusal =
+            Self::without_bucket(rule, (KEY_MISSING, "key_missing"), detail, Wait::Never);
+        if let Some(status) = rule.refuse.status_without_key {
+            refusal.status = status;
+        }
+        refusal
     }
 
     /// A value is longer than the rule's match tests, and the rule refuses such requests.
     pub(crate) fn value_too_long(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has a value that is too long for rule ", name]);
-        Self::without_bucket(rule, "value_too_long", detail, Wait::Never)
+        let kind = (VALUE_TOO_LONG, "value_too_long");
+        Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
     /// The request has several values of a key part, and the rule refuses such requests.
     pub(crate) fn key_ambiguous(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has several values of the key of rule ", name]);
-        Self::without_bucket(rule, "key_ambiguous", detail, Wait::Never)
+        let kind = (KEY_AMBIGUOUS, "key_ambiguous");
+        Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
     /// The store gave up, and the rule's `on_error` refuses.
@@ -141,7 +165,8 @@ impl<'a> Refusal<'a> {
             name,
             " could not be evaluated, so it refuses; try again",
         ]);
-        Self::without_bucket(rule, "store_gave_up", detail, Wait::Unknown)
+        let kind = (REDUCED_CAPACITY, "store_gave_up");
+        Self::without_bucket(rule, kind, detail, Wait::Unknown)
     }
 
     /// The engine of the fleet cannot be asked, and the fleet's `on_outage` refuses.
@@ -152,18 +177,25 @@ impl<'a> Refusal<'a> {
             name,
             " cannot be asked for; try again",
         ]);
-        Self::without_bucket(rule, "fleet_outage", detail, Wait::Unknown)
+        let kind = (REDUCED_CAPACITY, "fleet_outage");
+        Self::without_bucket(rule, kind, detail, Wait::Unknown)
     }
 
-    fn without_bucket(rule: &'a Rule, cause: &'static str, detail: String, wait: Wait) -> Self {
+    fn without_bucket(
+        rule: &'a Rule,
+        (problem, cause): (&'static str, &'static str),
+        detail: String,
+        wait: Wait,
+    ) -> Self {
         Self {
             rule,
-            problem: QUOTA_EXCEEDED,
+            problem,
             cause,
             violated: vec![rule.name.clone()],
             detail,
             headers: Vec::new(),
             wait,
+            status: rule.refuse.status,
         }
     }
 
@@ -173,6 +205,7 @@ impl<'a> Refusal<'a> {
         let first = self.violated.first().map_or("", String::as_str);
         let details = text(&["loudou_", self.cause, "{", first, "}"]);
         let is_call = grpc::is_call(host);
+        let status = self.status;
         let mut headers = mem::take(&mut self.headers);
         let more = refuse.headers.iter();
         headers.extend(more.map(|(name, value)| (Cow::from(name.clone()), value.clone())));
@@ -184,7 +217,7 @@ impl<'a> Refusal<'a> {
         };
         headers.extend(content_type.map(|kind| ("content-type".into(), kind)));
         Reply {
-            status: refuse.status,
+            status,
             details,
             headers,
             body,
@@ -205,7 +238,7 @@ impl<'a> Refusal<'a> {
 
     /// The JSON of a [`ProblemAnswer`](loudou_api::ProblemAnswer).
     fn problem(self) -> Vec<u8> {
-        let status = Digits::of(self.rule.refuse.status.into());
+        let status = Digits::of(self.status.into());
         let mut body = String::with_capacity(PROBLEM_ROOM);
         push(&mut body, &[self.problem, status.as_str(), ",\"detail\":"]);
         push_json(&mut body, &self.detail);

@@ -17,6 +17,8 @@ pub struct BucketDecision {
     /// The verdict of the decisions: it is asked for some ten times for each request.
     is_refused: bool,
     wait: Nanos,
+    /// [`Nanos::MAX`] if it is not known: an answer is copied often.
+    pub(super) more_after: Nanos,
 }
 
 impl BucketDecision {
@@ -28,6 +30,7 @@ impl BucketDecision {
             reported: 0,
             is_refused: false,
             wait: Nanos::ZERO,
+            more_after: Nanos::MAX,
         };
         answer.sum_up();
         answer
@@ -99,6 +102,12 @@ impl BucketDecision {
     /// The time for which the request is held: the longest wait of the limits; zero when it is refused.
     pub const fn wait(&self) -> Nanos {
         self.wait
+    }
+
+    /// The time until the reported limit has more units than it has left now, if nobody takes any. `None` if it is full,
+    /// if that depends on the end of other requests (`concurrency`), and if the request did not ask for it.
+    pub fn more_after(&self) -> Option<Nanos> {
+        Some(self.more_after).filter(|after| *after < Nanos::MAX)
     }
 
     /// The time until every limit is full again.

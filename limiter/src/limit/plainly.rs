@@ -1,8 +1,9 @@
 //! Decisions on the words of a bucket alone, for callers that keep them in place.
 
-use super::{BucketDecision, Decisions, Limits};
+use super::{Bucket, BucketDecision, Decisions, Limits, Words};
 use crate::ask::Ask;
 use crate::decision::{Decision, Verdict};
+use crate::time::Nanos;
 
 impl Limits {
     /// The same as [`Limits::answer`] for the words of a bucket in which nobody waits, with room for those of all
@@ -26,7 +27,7 @@ impl Limits {
     /// ```
     pub fn answer_plainly(&self, words: &mut [u64], ask: &Ask) -> Option<BucketDecision> {
         let mut decisions = Decisions::new();
-        let mut rest = words;
+        let mut rest = &mut *words;
         for limit in &self.list {
             let meter = limit.algorithm.meter();
             let (own, tail) = rest.split_at_mut_checked(meter.words())?;
@@ -43,6 +44,44 @@ impl Limits {
             decisions.push(decision);
             rest = tail;
         }
-        Some(BucketDecision::new(ask.now, decisions))
+        let mut answer = BucketDecision::new(ask.now, decisions);
+        if ask.tells(&answer) {
+            self.tell_more(&mut answer, words, ask);
+        }
+        Some(answer)
+    }
+
+    /// Sets when the reported limit has more than is left: when one unit more would be admitted.
+    #[inline(never)]
+    pub(super) fn tell_more(&self, answer: &mut BucketDecision, words: &[u64], ask: &Ask) {
+        let Some(decision) = answer.reported() else {
+            return;
+        };
+        // Where requests may wait, it is the time until this one might.
+        if let Some(after) = decision.retry_after
+            && decision.remaining.saturating_add(1) == ask.cost
+            && !self.may_hold()
+        {
+            answer.more_after = after;
+            return;
+        }
+        let more = Ask {
+            cost: decision.remaining.saturating_add(1),
+            max_wait: Some(Nanos::ZERO),
+            ..*ask
+        };
+        let mut bucket = Bucket {
+            last: ask.now,
+            given: 0,
+            line: Nanos::ZERO,
+            words: Words::from_slice(words),
+        };
+        let reported = answer.reported;
+        self.each(&mut bucket, &mut |index, meter, words| {
+            if index == reported {
+                let after = meter.decide(words, &more).retry_after;
+                answer.more_after = after.unwrap_or(Nanos::MAX);
+            }
+        });
     }
 }

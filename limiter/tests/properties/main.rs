@@ -25,6 +25,7 @@ mod late;
 mod laws;
 mod line;
 mod model;
+mod more;
 mod naive;
 mod neutral;
 mod pairs;

@@ -46,11 +46,19 @@ const NOT_SETTABLE: &[&str] = &[
 const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
 
 const STATUS: Field = Field::optional("status", Form::Integer(400, 599), "429", "The HTTP status.");
+const STATUS_WITHOUT_KEY: Field = Field::optional(
+    "status_without_key",
+    Form::Integer(400, 599),
+    "",
+    "The HTTP status for a request without a key, where on_missing_key is refuse; the default is status. 400 tells \
+     clients that another try is in vain.",
+);
 /// A value of a header.
 const VALUE: Text = Text::like("^[!-~]([ -~]*[!-~])?$", MAX_VALUE);
 /// The fields of `refuse`.
 pub(super) const REFUSE: Object = object!([
     STATUS,
+    STATUS_WITHOUT_KEY,
     Field::optional(
         "body",
         Form::Or(&[
@@ -154,11 +162,12 @@ pub(super) fn refuse(cursor: &Cursor<'_, '_>, report: &mut Report) -> Refuse {
     let Some(fields) = cursor.object(REFUSE.names, report) else {
         return refuse;
     };
-    let status = fields.get(STATUS.name);
-    let status = status.and_then(|status| status.integer_of(STATUS, report));
-    if let Some(status) = status.and_then(|status| u16::try_from(status).ok()) {
-        refuse.status = status;
-    }
+    let mut status = |field: Field| {
+        let status = fields.get(field.name)?.integer_of(field, report);
+        u16::try_from(status?).ok()
+    };
+    refuse.status = status(STATUS).unwrap_or(refuse.status);
+    refuse.status_without_key = status(STATUS_WITHOUT_KEY);
     if let Some(body) = fields
         .get("body")
         .and_then(|body| self::body(&body, report))

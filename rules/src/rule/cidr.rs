@@ -221,7 +221,13 @@ mod tests {
         // Every place of zeros, with small and large groups beside them.
         for zeros in 0..=u8::MAX {
             for fill in [1, 0xa, 0xffff, 0x0f00] {
-                let group = |place: u32| if zeros.wrapping_shr(place) & 1 == 1 { 0 } else { fill };
+                let group = |place: u32| {
+                    if zeros.wrapping_shr(place) & 1 == 1 {
+                        0
+                    } else {
+                        fill
+                    }
+                };
                 let six = Ipv6Addr::from([0, 1, 2, 3, 4, 5, 6, 7].map(group));
                 if six.to_ipv4_mapped().is_none() {
                     model(six.into());

@@ -11,6 +11,9 @@ use serde::{Serialize, Serializer};
 pub struct Refuse {
     /// The HTTP status.
     pub status: u16,
+    /// The HTTP status for a request without a key, if it is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status_without_key: Option<u16>,
     /// The body.
     pub body: RefuseBody,
     /// Additional headers: names in lower case, and their values.
@@ -24,6 +27,7 @@ impl Default for Refuse {
     fn default() -> Self {
         Self {
             status: 429,
+            status_without_key: None,
             body: RefuseBody::default(),
             headers: Vec::new(),
             grpc: GrpcStatus::default(),

@@ -1,6 +1,6 @@
 //! Headers of responses.
 
-use loudou_limiter::Decimal;
+use loudou_limiter::{Decimal, TellsMore};
 use serde::Serialize;
 
 use super::is_false;
@@ -55,6 +55,15 @@ impl RateLimitHeaders {
             Self::Refused => refused,
             Self::Draft11 | Self::Both => true,
             Self::Legacy | Self::None => false,
+        }
+    }
+
+    /// Which decisions have to tell when more is there again.
+    pub const fn tells_more(self) -> TellsMore {
+        match self {
+            Self::Refused => TellsMore::IfRefused,
+            Self::Draft11 | Self::Legacy | Self::Both => TellsMore::Always,
+            Self::None => TellsMore::Never,
         }
     }
 

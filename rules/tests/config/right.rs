@@ -59,7 +59,7 @@ fn everything() -> Value {
                 },
                 "penalty": { "after": 20, "within": "60s", "ban": "5m", "factor": 1.5, "max": "1h" },
                 "refuse": {
-                    "status": 503,
+                    "status": 503, "status_without_key": 400,
                     "body": { "text": "<b>no</b>", "content_type": "text/html" },
                     "headers": { "X-Refused-By": "loudou 1" },
                     "grpc": "unavailable"
@@ -96,6 +96,7 @@ fn overrides() -> Overrides {
 fn refuse() -> Refuse {
     Refuse {
         status: 503,
+        status_without_key: Some(400),
         body: RefuseBody::Text {
             text: "<b>no</b>".to_string(),
             content_type: "text/html".to_string(),

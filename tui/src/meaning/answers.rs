@@ -12,6 +12,9 @@ pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
     if refuse.status != usual.status {
         gets.push(format!("status {}", refuse.status));
     }
+    if let Some(status) = refuse.status_without_key {
+        gets.push(format!("status {status} without a key"));
+    }
     match &refuse.body {
         RefuseBody::Problem => {}
         RefuseBody::None => gets.push("no body".to_owned()),

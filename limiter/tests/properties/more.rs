@@ -1,0 +1,65 @@
+//! When more is there again: the time that an answer tells is the first at which one unit more would be admitted,
+//! whether the request was admitted or refused.
+
+use loudou_limiter::{Ask, Nanos, TellsMore, Verdict};
+use proptest::prelude::*;
+
+use super::spec::{Kind, spec};
+use super::{config, one, only, timed, train};
+
+proptest! {
+    #![proptest_config(config(512))]
+
+    #[test]
+    fn more_is_there_then_and_not_before(spec in spec(), train in train(40)) {
+        let limits = one(spec);
+        let mut bucket = limits.start(Nanos::ZERO);
+        for (now, cost) in timed(&train, spec.period, 0) {
+            let ask = Ask::new(cost, Nanos::new(now)).telling_more(TellsMore::Always);
+            let answer = limits.answer(&mut bucket, &ask);
+            let decision = only(&answer);
+            let more = |after: Nanos| {
+                let at = answer.at().saturating_add(after);
+                let ask = Ask::new(decision.remaining + 1, at).waiting(Some(Nanos::ZERO));
+                limits.answer(&mut bucket.clone(), &ask).verdict()
+            };
+            let Some(after) = answer.more_after() else {
+                // As much as there ever is at once; or it depends on other requests; or the next one pays for this one.
+                let most = match spec.kind {
+                    Kind::SlidingWindow => spec.slot_capacity().min(decision.capacity),
+                    _ => decision.capacity,
+                };
+                let is_unknown = spec.kind == Kind::InFlight || spec.kind.pays_later();
+                prop_assert!(decision.remaining >= most || is_unknown, "{decision:?}");
+                continue;
+            };
+            prop_assert!(after > Nanos::ZERO, "{decision:?}");
+            prop_assert_eq!(more(after), Verdict::Admit, "{:?}", decision);
+            let before = Nanos::new(after.get() - 1);
+            prop_assert_eq!(more(before), Verdict::Refuse, "{:?}", decision);
+        }
+    }
+}
+
+/// A refusal tells as much as an admission, and nothing is told unless it is asked for.
+#[test]
+fn only_those_tell_that_are_asked() {
+    use loudou_limiter::algorithm::Funnel;
+    use loudou_limiter::{Limit, Limits, Rate};
+
+    let funnel = Funnel::new(2, Rate::parse("1/s").expect("a rate")).expect("valid");
+    let limits = Limits::new(vec![Limit::new("burst", funnel)]).expect("one");
+    for (tells, admitted, refused) in [
+        (TellsMore::Never, None, None),
+        (TellsMore::IfRefused, None, Some(1)),
+        (TellsMore::Always, Some(1), Some(1)),
+    ] {
+        let mut bucket = limits.start(Nanos::ZERO);
+        let ask = Ask::new(2, Nanos::ZERO).telling_more(tells);
+        let mut told = || limits.answer(&mut bucket, &ask).more_after();
+        // A second refusal, for two units, would wait two seconds; the first unit is there after one.
+        for expected in [admitted, refused, refused] {
+            assert_eq!(told(), expected.map(Nanos::from_secs), "{tells:?}");
+        }
+    }
+}
