@@ -12,12 +12,16 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use super::instant;
 use super::json::{self, JsonStr, Scalar};
 use super::num::whole;
-use super::record::{LoggedRequest, Text, last_address};
+use super::record::{LoggedRequest, OtherLine, Text, Unread};
 
 /// A line, and its time if it has one.
 struct LogWire<'a> {
     record: LoggedRequest<'a>,
     at: Option<Nanos>,
+    /// Whether the path is the one before a rewrite.
+    is_original: bool,
+    /// Whether Envoy counted bytes, which it does for connections, too.
+    is_stream: bool,
 }
 
 struct LogWireVisitor;
@@ -39,6 +43,8 @@ impl<'a> Visitor<'a> for LogWireVisitor {
                 ..LoggedRequest::default()
             },
             at: None,
+            is_original: false,
+            is_stream: false,
         };
         while let Some((name, value)) = map.next_entry::<JsonStr<'a>, Scalar<'a>>()? {
             wire.member(name.0, value);
@@ -61,7 +67,18 @@ impl<'a> LogWire<'a> {
                 self.at = self.at.or_else(|| time(&value));
             }
             "method" | ":method" | "request_method" => record.request.method = text(value),
-            "path" | ":path" | "request_path" => record.request.path = text(value),
+            // The path as it came, before a route rewrites it, which is the one that the filter sees.
+            "x-envoy-origin-path" | "x-envoy-original-path" | "x_envoy_original_path" => {
+                if let Some(path) = text(value) {
+                    record.request.path = Some(path);
+                    self.is_original = true;
+                }
+            }
+            "path" | ":path" | "request_path" => {
+                if !self.is_original {
+                    record.request.path = text(value);
+                }
+            }
             "authority" | ":authority" | "host" => record.request.host = text(value),
             "downstream_remote_address"
             | "downstream_remote_address_bare_address"
@@ -70,6 +87,8 @@ impl<'a> LogWire<'a> {
             | "client_ip" => record.request.source = text(value).map(bare),
             "route_name" | "route" => record.request.route = text(value),
             "duration" | "duration_ms" => record.duration = duration(&value),
+            "response_code" | "status" => record.status = status(&value),
+            "bytes_received" => self.is_stream = true,
             "request_id" => record.add("x-request-id".into(), value),
             _ => record.add(name, value),
         }
@@ -85,23 +104,23 @@ impl<'a> LoggedRequest<'a> {
 }
 
 /// Parses a line.
-pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
-    use loudou_rules::request::Request as _;
-    let LogWire { mut record, at } = json::read(line)?;
-    record.at = at.ok_or("expected a time in `start_time`, `timestamp` or `time`")?;
+pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
+    let wire: LogWire<'_> = json::read(line)?;
+    let mut record = wire.record;
+    let expected = "expected a time in `start_time`, `timestamp` or `time`";
+    record.at = wire.at.ok_or_else(|| Unread::untimed(expected))?;
     if record.request.method.is_none() && record.request.path.is_none() {
-        return Err("not a request: neither `method` nor `path`".to_owned());
-    }
-    if record.request.source.is_none() {
-        let last = record.request.header("x-forwarded-for");
-        let last = last.map(|addresses| last_address(&addresses).to_vec());
-        record.request.source = last.map(Cow::Owned);
+        return Err(if wire.is_stream {
+            Unread::Other(OtherLine::Connection)
+        } else {
+            Unread::bad("not a request: neither `method` nor `path`")
+        });
     }
     Ok(record)
 }
 
 /// A value as text, if it is known.
-fn text(value: Scalar<'_>) -> Option<Text<'_>> {
+pub(crate) fn text(value: Scalar<'_>) -> Option<Text<'_>> {
     let text = match value {
         Scalar::Text(text) => JsonStr(text).bytes(),
         Scalar::Whole(number) => Cow::Owned(number.to_string().into_bytes()),
@@ -110,14 +129,14 @@ fn text(value: Scalar<'_>) -> Option<Text<'_>> {
     Some(text).filter(|text| !text.is_empty() && **text != *b"-")
 }
 
-fn bare(address: Text<'_>) -> Text<'_> {
+pub(crate) fn bare(address: Text<'_>) -> Text<'_> {
     match address {
         Cow::Borrowed(address) => Cow::Borrowed(bare_address(address)),
         Cow::Owned(address) => Cow::Owned(bare_address(&address).to_vec()),
     }
 }
 
-fn time(value: &Scalar<'_>) -> Option<Nanos> {
+pub(crate) fn time(value: &Scalar<'_>) -> Option<Nanos> {
     match value {
         Scalar::Text(text) => {
             let text = text.as_bytes();
@@ -128,6 +147,16 @@ fn time(value: &Scalar<'_>) -> Option<Nanos> {
         Scalar::Float(seconds) => Some(Nanos::new(whole(seconds * 1e6).saturating_mul(1_000))),
         Scalar::Other => None,
     }
+}
+
+/// The status of an answer; 0 stands for none.
+pub(crate) fn status(value: &Scalar<'_>) -> Option<u16> {
+    let status = match value {
+        Scalar::Text(text) => text.parse().ok(),
+        Scalar::Whole(number) => u16::try_from(*number).ok(),
+        Scalar::Float(_) | Scalar::Other => None,
+    };
+    status.filter(|status| *status > 0)
 }
 
 /// Milliseconds.
@@ -207,8 +236,28 @@ mod tests {
             let record = parse(line.as_bytes()).expect(&line);
             assert_eq!(record.at, Nanos::new(1_606_339_578_409_000_000), "{time}");
             assert_eq!(record.duration, Some(Nanos::from_millis(2)));
-            assert_eq!(seen(&line, &["source"]), [Some("2.2.2.2".to_owned())]);
+            assert_eq!(seen(&line, &["source"]), [None]);
         }
+    }
+
+    #[test]
+    fn the_default_of_envoy_gateway() {
+        let line = r#"{":authority":"example.com","bytes_received":0,"bytes_sent":10,
+            "connection_termination_details":null,"downstream_remote_address":"10.1.2.3:5","duration":3,
+            "method":"GET","protocol":"HTTP/1.1","response_code":429,"route_name":"r","path":"/rewritten",
+            "start_time":"2020-11-25T21:26:18.409Z","user-agent":"curl","x-envoy-origin-path":"/a?b",
+            "x-forwarded-for":"1.1.1.1"}"#;
+        assert_eq!(parse(line.as_bytes()).expect(line).status, Some(429));
+        let names = [":path", "host", "source", "route", "x-forwarded-for"];
+        let expected = ["/a?b", "example.com", "10.1.2.3", "r", "1.1.1.1"];
+        assert_eq!(
+            seen(line, &names),
+            expected.map(|text| Some(text.to_owned()))
+        );
+        let connection = r#"{"bytes_received":5,"duration":3,"method":null,"x-envoy-origin-path":null,
+            "start_time":"2020-11-25T21:26:18.409Z"}"#;
+        let unread = Err(Unread::Other(OtherLine::Connection));
+        assert_eq!(parse(connection.as_bytes()), unread);
     }
 
     #[test]
@@ -224,7 +273,7 @@ mod tests {
             ),
         ] {
             let error = parse(line.as_bytes()).expect_err(line);
-            assert!(error.contains(expected), "{line}: {error}");
+            assert!(format!("{error:?}").contains(expected), "{line}: {error:?}");
         }
     }
 }

@@ -1,24 +1,57 @@
-//! The formats of traces and logs, and how they are recognised.
+//! The formats of traces and logs, how they are recognised, and how their lines are parsed.
 
-use super::record::LogLine;
-use super::{access, envoy_json, trace};
+use super::pattern::{self, Misfit, Pattern};
+use super::record::{LogLine, LoggedRequest, OtherLine, Unread};
+use super::{caddy, envoy_json, trace};
 
 /// The format of a trace or log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogFormat {
     /// JSON Lines with `at_ns`.
     Trace,
     /// Envoy's default access log, or Istio's.
     Envoy,
-    /// Envoy's access log as JSON.
+    /// Envoy's access log as JSON, also Istio's and Envoy Gateway's.
     EnvoyJson,
-    /// NGINX's `combined` or `main`.
-    Nginx,
+    /// Apache's `common` and `combined`, NGINX's `combined` and `main`.
+    Combined,
+    /// Apache's `vhost_combined`: the virtual host, then `combined`.
+    VhostCombined,
+    /// The default of ingress-nginx.
+    IngressNginx,
+    /// Caddy's JSON.
+    Caddy,
+    /// An access log of AWS's application load balancer.
+    Alb,
+    /// The user's own.
+    Custom,
 }
 
+const COMMON: &str =
+    r#"$remote_addr $ident $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
+const VHOST_COMMON: &str = r#"$host:$port_of_host $known_remote_addr $ident $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
+const REFERER: &str = r#" "$http_referer" "$http_user_agent""#;
+const FORWARDED: &str = r#" "$http_x_forwarded_for""#;
+const INGRESS: &str = " $request_length $request_time [$proxy_upstream_name] $upstreams";
+/// Of the times in a line, the first is that of the answer.
+const ALB: &str = r#"$type $answered $elb $remote_addr $target $request_time $request_time $request_time $status $target_status $received $sent "$request" "$http_user_agent" $cipher $protocol $group "$trace" "$domain" "$certificate" $priority $time_iso8601 "$rest"#;
+const ENVOY: &str = r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% "#;
+const ISTIO: &str = r#"%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" "#;
+const ENVOY_TAIL: &str = r#"%BYTES_RECEIVED% %BYTES_SENT% %DURATION% %UPSTREAM_SERVICE_TIME% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%""#;
+const ISTIO_TAIL: &str = " %UPSTREAM_CLUSTER% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%";
+
 impl LogFormat {
-    /// All formats.
-    pub const ALL: [Self; 4] = [Self::Trace, Self::Envoy, Self::EnvoyJson, Self::Nginx];
+    /// The formats that have a name.
+    pub const ALL: [Self; 8] = [
+        Self::Trace,
+        Self::Envoy,
+        Self::EnvoyJson,
+        Self::Combined,
+        Self::VhostCombined,
+        Self::IngressNginx,
+        Self::Caddy,
+        Self::Alb,
+    ];
 
     /// The name in options and documents.
     pub const fn name(self) -> &'static str {
@@ -26,90 +59,186 @@ impl LogFormat {
             Self::Trace => "trace",
             Self::Envoy => "envoy",
             Self::EnvoyJson => "envoy-json",
-            Self::Nginx => "nginx",
+            Self::Combined => "combined",
+            Self::VhostCombined => "vhost-combined",
+            Self::IngressNginx => "ingress-nginx",
+            Self::Caddy => "caddy",
+            Self::Alb => "alb",
+            Self::Custom => "custom",
         }
     }
 
-    /// The name within a sentence.
-    pub(crate) const fn title(self) -> &'static str {
+    /// Whether its times are whole seconds.
+    pub(crate) const fn is_coarse(self) -> bool {
+        matches!(
+            self,
+            Self::Combined | Self::VhostCombined | Self::IngressNginx
+        )
+    }
+
+    /// The text forms of this format.
+    fn patterns(self) -> Vec<Result<Pattern, String>> {
+        let at_start = |parts: &[&str]| pattern::at_start(&parts.concat());
         match self {
-            Self::Trace => "a trace",
-            Self::Envoy => "an Envoy log",
-            Self::EnvoyJson => "an Envoy JSON log",
-            Self::Nginx => "an NGINX log",
+            Self::Trace | Self::EnvoyJson | Self::Caddy | Self::Custom => Vec::new(),
+            Self::Envoy => vec![
+                pattern::envoy(&[ENVOY, ENVOY_TAIL].concat()),
+                pattern::envoy(&[ENVOY, ISTIO, ENVOY_TAIL, ISTIO_TAIL].concat()),
+            ],
+            Self::Combined => vec![
+                at_start(&[COMMON, REFERER]),
+                at_start(&[COMMON]),
+                at_start(&[COMMON, REFERER, FORWARDED]),
+            ],
+            Self::VhostCombined => vec![
+                at_start(&[VHOST_COMMON, REFERER]),
+                at_start(&[VHOST_COMMON]),
+            ],
+            Self::IngressNginx => vec![pattern::nginx(&[COMMON, REFERER, INGRESS].concat())],
+            Self::Alb => vec![at_start(&[ALB])],
         }
     }
+}
 
-    /// The format that a line looks like, whether or not it parses.
-    pub(crate) fn of(line: &[u8]) -> Option<Self> {
-        match line.trim_ascii_start() {
-            [b'{', ..] if memchr::memmem::find(line, b"\"at_ns\"").is_some() => Some(Self::Trace),
-            [b'{', ..] if envoy_json::parse(line).is_ok() => Some(Self::EnvoyJson),
-            [b'[', b'0'..=b'9', ..] => Some(Self::Envoy),
-            _ => access::nginx(line).is_ok().then_some(Self::Nginx),
+/// Parses lines of one input: finds their format, and remembers the form that the last line had.
+#[derive(Debug)]
+pub(crate) struct LineParser {
+    /// `None` until a line shows it.
+    pub(crate) form: Option<LogFormat>,
+    patterns: Vec<(LogFormat, Pattern)>,
+    /// The index of the pattern that the last line had.
+    last: usize,
+}
+
+impl LineParser {
+    /// A parser of `form`, or of the format that the lines show.
+    pub(crate) fn new(form: Option<LogFormat>, custom: Option<&Pattern>) -> Self {
+        // A line with a virtual host also looks like one whose user has spaces, so these come first.
+        let text = [
+            LogFormat::Envoy,
+            LogFormat::VhostCombined,
+            LogFormat::Combined,
+            LogFormat::IngressNginx,
+            LogFormat::Alb,
+        ];
+        let built_in = text.into_iter().flat_map(|form| {
+            // A test holds that all of them are formats.
+            let patterns = form.patterns().into_iter().flatten();
+            patterns.map(move |pattern| (form, pattern))
+        });
+        match custom {
+            Some(pattern) => Self {
+                form: Some(LogFormat::Custom),
+                patterns: vec![(LogFormat::Custom, pattern.clone())],
+                last: 0,
+            },
+            None => Self {
+                form,
+                patterns: built_in.collect(),
+                last: 0,
+            },
         }
     }
 
     /// Parses a line that is not empty.
-    pub(crate) fn parse(self, line: &[u8]) -> Result<LogLine<'_>, String> {
-        match self {
-            Self::Trace => trace::parse(line),
-            Self::Envoy => access::envoy(line).map(LogLine::Request),
-            Self::EnvoyJson => envoy_json::parse(line).map(LogLine::Request),
-            Self::Nginx => access::nginx(line).map(LogLine::Request),
+    pub(crate) fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<LogLine<'a>, Unread> {
+        match self.form {
+            Some(LogFormat::Trace) => trace::parse(line),
+            Some(LogFormat::EnvoyJson) => envoy_json::parse(line).map(LogLine::Request),
+            Some(LogFormat::Caddy) => caddy::parse(line).map(LogLine::Request),
+            Some(form) => self.text(line, Some(form)).map(LogLine::Request),
+            None => self.first(line),
         }
     }
 
-    /// Whether a request in this format can have the header `name`.
-    pub(crate) fn has_header(self, name: &str) -> bool {
-        let pseudo = matches!(name, ":method" | ":path");
-        match self {
-            Self::Trace | Self::EnvoyJson => true,
-            Self::Envoy => {
-                let names = [
-                    ":authority",
-                    "host",
-                    "user-agent",
-                    "x-forwarded-for",
-                    "x-request-id",
-                ];
-                pseudo || names.contains(&name)
+    /// Parses a line whose format is unknown.
+    fn first<'a>(&'a mut self, line: &'a [u8]) -> Result<LogLine<'a>, Unread> {
+        if line.trim_ascii_start().first() != Some(&b'{') {
+            return self.text(line, None).map(LogLine::Request);
+        }
+        if memchr::memmem::find(line, b"\"at_ns\"").is_some() {
+            self.form = Some(LogFormat::Trace);
+            return trace::parse(line);
+        }
+        let form = match caddy::parse(line) {
+            Ok(_) => LogFormat::Caddy,
+            Err(Unread::Other(OtherLine::Message)) => {
+                return Err(Unread::Other(OtherLine::Message));
             }
-            Self::Nginx => pseudo || ["user-agent", "referer", "x-forwarded-for"].contains(&name),
+            Err(_) => LogFormat::EnvoyJson,
+        };
+        let read = if form == LogFormat::Caddy {
+            caddy::parse(line)
+        } else {
+            envoy_json::parse(line)
+        };
+        if read.is_ok() {
+            self.form = Some(form);
         }
+        read.map(LogLine::Request)
+            .map_err(|wrong| nearest(wrong, form))
     }
 
-    /// Whether a request in this format can have a route name.
-    pub(crate) const fn has_route(self) -> bool {
-        !matches!(self, Self::Nginx)
+    /// Parses a line of text in `form`, or in any.
+    fn text<'a>(
+        &'a mut self,
+        line: &'a [u8],
+        form: Option<LogFormat>,
+    ) -> Result<LoggedRequest<'a>, Unread> {
+        let Self {
+            patterns,
+            last,
+            form: known,
+        } = self;
+        let mut best: Option<(usize, Misfit)> = None;
+        let order = [*last].into_iter().chain(0..patterns.len());
+        for (round, index) in order.enumerate() {
+            let Some((own, pattern)) = patterns.get(index) else {
+                continue;
+            };
+            if form.is_some_and(|form| form != *own) || (round > 0 && index == *last) {
+                continue;
+            }
+            match pattern.read(line) {
+                Ok(request) => {
+                    *last = index;
+                    *known = Some(*own);
+                    return Ok(request);
+                }
+                Err(misfit) if misfit.is_other() => return Err(pattern.unread(misfit)),
+                Err(misfit) if best.is_none_or(|(_, best)| misfit.at > best.at) => {
+                    best = Some((index, misfit));
+                }
+                Err(_) => {}
+            }
+        }
+        let found = best.and_then(|(index, misfit)| Some((patterns.get(index)?, misfit)));
+        let Some(((own, pattern), misfit)) = found else {
+            return Err(Unread::bad("not a line of text"));
+        };
+        let wrong = pattern.unread(misfit);
+        Err(match form {
+            Some(_) => wrong,
+            None => nearest(wrong, *own),
+        })
+    }
+}
+
+/// The mistake of a line in no known format, with the format that it comes nearest to.
+fn nearest(wrong: Unread, form: LogFormat) -> Unread {
+    match wrong {
+        Unread::Bad {
+            message,
+            at,
+            untimed: _,
+        } => Unread::Bad {
+            message: format!("in no known format; nearest is {}: {message}", form.name()),
+            at,
+            untimed: false,
+        },
+        other @ Unread::Other(_) => other,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formats_are_recognised() {
-        for (line, form) in [
-            (r#"{"at_ns":"wrong"}"#, Some(LogFormat::Trace)),
-            (
-                r#" {"path":"/","start_time":"2020-11-25T21:26:18Z"}"#,
-                Some(LogFormat::EnvoyJson),
-            ),
-            (
-                r#"[2016-04-15T20:17:00.310Z] "POST"#,
-                Some(LogFormat::Envoy),
-            ),
-            (
-                r#"::1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1 "-" "-""#,
-                Some(LogFormat::Nginx),
-            ),
-            ("[warn] starting", None),
-            ("starting", None),
-            (r#"{"message":"starting"}"#, None),
-        ] {
-            assert_eq!(LogFormat::of(line.as_bytes()), form, "{line}");
-        }
-    }
-}
+mod tests;

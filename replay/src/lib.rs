@@ -3,12 +3,12 @@
 //! There is no terminal and no network: lines come from any reader, results are numbers and documents. The
 //! `loudou replay` command draws them.
 //!
-//! A [`Run`] has one rule file, or two that are compared. [`replay()`] passes every line of a
-//! trace or log through it and reports to an [`Observer`] on the way. [`RunSummary`] is the result as a
-//! document, [`decisions`] are JSON Lines, one per request.
+//! [`replay()`] reads all inputs, puts their requests in order of time, passes them through a [`Run`] of one
+//! rule file, or of two that are compared, and reports to an [`Observer`] on the way. [`RunSummary`] is the
+//! result as a document, [`decisions`] are JSON Lines, one per request.
 //!
 //! ```
-//! use loudou_replay::{Observer, Run, RunSummary, engine::Reported, replay};
+//! use loudou_replay::{Input, Observer, Progress, Reading, Run, RunSummary, engine::Reported, replay};
 //! # use loudou_limiter::Nanos;
 //! # use loudou_rules::config;
 //!
@@ -19,7 +19,7 @@
 //!     fn decided(&mut self, _: Nanos, _: &Reported<'_>) -> std::io::Result<()> {
 //!         Ok(())
 //!     }
-//!     fn progress(&mut self, _bytes: u64, _requests: u64) -> std::io::Result<()> {
+//!     fn progress(&mut self, _: Progress) -> std::io::Result<()> {
 //!         Ok(())
 //!     }
 //! }
@@ -30,8 +30,8 @@
 //! let file = config::parse(&rules).file.expect("a valid rule file");
 //! let mut run = Run::new(("rules.json", &file), None).expect("room for the buckets");
 //!
-//! let mut trace = &b"{\"at_ns\":0}\n{\"at_ns\":1}\n"[..];
-//! let input = replay(&mut trace, None, false, &mut run, &mut Quiet)?;
+//! let trace = Input::new("trace", &b"{\"at_ns\":1}\n{\"at_ns\":0}\n"[..]);
+//! let input = replay(vec![trace], &Reading::default(), &mut run, &mut Quiet)?;
 //! let summary = RunSummary::new("two requests", &input, &run);
 //! assert_eq!(summary.side.requests.refused, 1);
 //! # Ok::<(), loudou_replay::Error>(())
@@ -39,21 +39,28 @@
 //!
 //! To change this crate, read it in this order:
 //!
-//! 1. `play` is the loop. It cuts the input into `lines` in bounded memory and recognises its
-//!    [`format`](mod@format).
-//! 2. `trace`, `access` and `envoy_json` are the formats: each parses a line into a `record`. `instant`
-//!    parses their dates, `json` their JSON.
-//! 3. [`run`] passes each record to an [`engine`]: the rules, their buckets, and the requests in `flight`.
-//! 4. Outcomes are counted in structures whose size does not depend on the input: `tally`, `top`,
+//! 1. `read` goes through all inputs. It decompresses each, cuts it into `lines` in bounded memory, takes
+//!    them out of the `envelope` of a container's log, and recognises their [`format`](mod@format).
+//! 2. `trace`, `envoy_json`, `caddy` and the text formats of `pattern` parse a line into a `record`; `source`
+//!    chooses its client. `instant` parses dates, `json` JSON.
+//! 3. Records are encoded and sorted: `encode` and `sort`, in memory or in a scratch file. The result is a
+//!    [`Recording`]: all requests of the `window`, in order of time.
+//! 4. `play` passes each record to a [`run`], and that to an [`engine`]: the rules, their buckets, and the
+//!    requests in `flight`.
+//! 5. Outcomes are counted in structures whose size does not depend on the input: `tally`, `top`,
 //!    `timeline`, `waits`, and `changes` between two rule files.
-//! 5. [`summary`] collects them, with `notes` on parts of requests that a log is `missing`.
+//! 6. [`summary`] collects them, with warnings and `notes` on what a log is `missing`.
 #![forbid(unsafe_code)]
 
-mod access;
+mod caddy;
 mod changes;
 pub mod decisions;
+mod decompress;
+mod encode;
 pub mod engine;
+mod envelope;
 mod envoy_json;
+mod error;
 mod flight;
 pub mod format;
 pub mod input;
@@ -63,17 +70,29 @@ mod lines;
 mod missing;
 mod notes;
 pub mod num;
+mod pattern;
 mod play;
+mod read;
 mod record;
+mod recording;
 pub mod run;
+pub mod sort;
+pub mod source;
 pub mod summary;
 mod tally;
 mod timeline;
 mod top;
 mod trace;
 mod waits;
+pub mod window;
 
+pub use error::{Error, Observer, Progress};
 pub use format::LogFormat;
-pub use play::{Error, Observer, replay};
+pub use input::Input;
+pub use pattern::Pattern;
+pub use play::replay;
+pub use read::{Reading, read};
+pub use record::OtherLine;
+pub use recording::Recording;
 pub use run::Run;
 pub use summary::RunSummary;

@@ -1,13 +1,14 @@
-//! Parts of requests that rules need and a kind of log does not have.
+//! Parts of requests that rules need and that no line of a log has.
 
 use loudou_rules::rule::{KeyPart, Match, Rule};
 
-use super::format::LogFormat;
+use super::encode::flag;
+use super::input::Seen;
 
-/// The parts that `rule` needs and no request in a format has.
-pub(crate) fn missing(rule: &Rule, form: LogFormat) -> Vec<String> {
+/// The parts that `rule` needs and no request had.
+pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<String> {
     let mut missing = MissingParts {
-        form,
+        seen,
         found: Vec::new(),
     };
     for part in &rule.key {
@@ -29,12 +30,12 @@ pub(crate) fn missing(rule: &Rule, form: LogFormat) -> Vec<String> {
     missing.found
 }
 
-struct MissingParts {
-    form: LogFormat,
+struct MissingParts<'a> {
+    seen: &'a Seen,
     found: Vec<String>,
 }
 
-impl MissingParts {
+impl MissingParts<'_> {
     fn of_match(&mut self, matches: &Match) {
         for header in &matches.headers {
             self.header(&header.name);
@@ -57,13 +58,13 @@ impl MissingParts {
     }
 
     fn header(&mut self, name: &str) {
-        if !self.form.has_header(name) {
+        if !self.seen.header(name) {
             self.add(&format!("header {name}"));
         }
     }
 
     fn route(&mut self) {
-        if !self.form.has_route() {
+        if !self.seen.has(flag::ROUTE) {
             self.add("the route");
         }
     }

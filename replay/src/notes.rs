@@ -1,5 +1,6 @@
-//! Caveats about a run's numbers.
+//! Caveats about a run's numbers: warnings where they may change the answer, notes otherwise.
 
+use loudou_limiter::Nanos;
 use loudou_rules::rule::{Mode, Scope};
 
 use super::format::LogFormat;
@@ -9,88 +10,205 @@ use super::num::counted;
 use super::run::{Run, Side};
 use super::tally::RuleCounts;
 
-/// Notes on rules that need something the log does not have, and on inexact numbers.
-pub(super) fn notes(input: &Intake, run: &Run) -> Vec<String> {
-    let Some(form) = input.form else {
-        return Vec::new();
-    };
-    let mut notes = Vec::new();
+/// The least requests of which one client can have nearly all.
+const ENOUGH: u64 = 100;
+/// Nearly all requests, in percent.
+const NEARLY_ALL: u64 = 95;
+
+/// What changes the answer: of the input, of the clients, and of the rules.
+pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
+    let mut warnings = Vec::new();
+    order(input, &mut warnings);
+    times(input, &mut warnings);
+    clients(input, run, &mut warnings);
     match &run.other {
-        None => side_notes("", &run.side, form, &mut notes),
+        None => side(input, "", &run.side, &mut warnings),
         Some((other, _)) => {
-            side_notes("A: ", &run.side, form, &mut notes);
-            side_notes("B: ", other, form, &mut notes);
+            side(input, "A: ", &run.side, &mut warnings);
+            side(input, "B: ", other, &mut warnings);
         }
     }
-    let about_form = match form {
-        LogFormat::Nginx => {
-            "times are whole seconds and are taken at each request's end: bursts look sharper"
-        }
-        LogFormat::Envoy => {
-            "the source is the last address of x-forwarded-for unless the log has a column for it"
-        }
-        LogFormat::Trace | LogFormat::EnvoyJson => return notes,
-    };
-    notes.push(about_form.to_owned());
+    if input.answered_429 > 0 {
+        let n = counted(input.answered_429, "request");
+        warnings.push(format!(
+            "{n} of the log had status 429: something limited this traffic already, and clients may have \
+             sent less, or tried again"
+        ));
+    }
+    warnings
+}
+
+/// What else is not in the numbers.
+pub(super) fn notes(input: &Intake) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (kind, count) in input.other_lines().filter(|(_, count)| *count > 0) {
+        let lines = counted(count, "line");
+        notes.push(format!("{lines} skipped: {}, not requests", kind.title()));
+    }
+    if input.outside > 0 {
+        let n = counted(input.outside, "request");
+        notes.push(format!("{n} outside of --from and --to"));
+    }
     notes
 }
 
-fn side_notes(name: &str, side: &Side, form: LogFormat, notes: &mut Vec<String>) {
+/// Lines out of order, without a place in it, or cut off.
+fn order(input: &Intake, warnings: &mut Vec<String>) {
+    if input.steps_back > 0 {
+        let n = share(input.steps_back, input.records);
+        let longest = Nanos::new(input.longest_step_back_ns);
+        warnings.push(format!(
+            "{n} of the lines were out of order, by at most {}: all were sorted by time",
+            seconds(longest)
+        ));
+    }
+    if input.untimed > 0 {
+        let n = share(input.untimed, input.lines);
+        warnings.push(format!(
+            "{n} of the lines could not be put in order and are left out: their time cannot be read"
+        ));
+    }
+    for about in &input.inputs {
+        if let Some(reason) = &about.damaged {
+            let (name, lines) = (&about.name, counted(about.lines, "line"));
+            warnings.push(format!("{name} ends after {lines}: {reason}"));
+        }
+    }
+}
+
+fn times(input: &Intake, warnings: &mut Vec<String>) {
+    if input.forms.iter().any(|form| form.is_coarse()) {
+        let end = match input.forms.as_slice() {
+            [LogFormat::VhostCombined] => "",
+            [LogFormat::IngressNginx] => ", less the request's duration",
+            _ => "; NGINX logs the end of a request, Apache its start",
+        };
+        warnings.push(format!(
+            "times are whole seconds{end}: bursts look sharper, and a small capacity refuses more"
+        ));
+    }
+}
+
+fn clients(input: &Intake, run: &Run, warnings: &mut Vec<String>) {
+    let Some(clients) = &run.clients else { return };
+    let seen = &input.seen;
+    let requests = input.inputs.iter().map(|about| about.requests).sum();
+    if seen.without_source > 0 {
+        let n = share(seen.without_source, requests);
+        let source = match &input.source {
+            Some(source) => format!("from --source {source}"),
+            None => "in the log".to_owned(),
+        };
+        warnings.push(format!(
+            "{n} of the requests have no client {source}: rules by source skip them"
+        ));
+    }
+    if seen.forwarded > 0 {
+        warnings.push(
+            "the log has no column for the client: it is the last address of x-forwarded-for; choose \
+             another one with --source"
+                .to_owned(),
+        );
+    }
+    let total = run.requests();
+    if let [client, ..] = clients.most(1).as_slice() {
+        let least = client.total.saturating_sub(client.surplus);
+        let is_most = u128::from(least) * 100 >= u128::from(total) * u128::from(NEARLY_ALL);
+        if total >= ENOUGH && is_most {
+            let n = share(least, total);
+            warnings.push(format!(
+                "{} makes {n} of the requests: if it is a proxy, choose the client behind it with --source \
+                 xff or --source header:NAME",
+                client.key
+            ));
+        }
+    }
+}
+
+fn side(input: &Intake, name: &str, side: &Side, warnings: &mut Vec<String>) {
     let engine = &side.engine;
+    if input.records == 0 {
+        return;
+    }
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
         let rule = active.rule();
         if rule.when.is_some() {
-            notes.push(format!(
+            warnings.push(format!(
                 "{name}rule {} applies only while an upstream fails, which no trace records",
                 rule.name
             ));
         }
         if rule.scope == Scope::Fleet && rule.mode != Mode::Off {
-            notes.push(format!(
+            warnings.push(format!(
                 "{name}rule {} is decided as one central bucket, without the waits and leases of a fleet",
                 rule.name
             ));
         }
-        let missing = missing(rule, form);
-        for part in &missing {
-            let title = form.title();
-            let skipped = skipped(counts);
-            notes.push(format!(
-                "{name}rule {} needs {part}, which {title} does not have: {skipped}",
+        // A trace has all of a request, so that a part is missing there says nothing of its rules.
+        let is_whole = input.forms.iter().all(|form| *form == LogFormat::Trace);
+        let is_idle = counts.skipped == counts.matched;
+        let missing = missing(rule, &input.seen);
+        for part in missing.iter().filter(|_| !is_whole || is_idle) {
+            let effect = effect(counts);
+            warnings.push(format!(
+                "{name}rule {} needs {part}, which no line has: {effect}",
                 rule.name
             ));
         }
-        if missing.is_empty() && counts.matched > 0 && counts.skipped == counts.matched {
-            let skipped = skipped(counts);
+        if missing.is_empty() && counts.matched > 0 && is_idle {
+            let effect = effect(counts);
             let rule = &rule.name;
-            notes.push(format!(
-                "{name}rule {rule} did not find its key in any request: {skipped}"
+            warnings.push(format!(
+                "{name}rule {rule} did not find its key in any request: {effect}"
             ));
         }
     }
     let lossy = engine.stats().evicted_lossy;
     if lossy > 0 {
         let n = counted(lossy, "bucket");
-        notes.push(format!(
+        warnings.push(format!(
             "{name}{n} evicted while in use: `store.buckets` is too small for these keys"
         ));
     }
     if engine.endless > 0 {
         let n = counted(engine.endless, "request");
-        notes.push(format!(
+        warnings.push(format!(
             "{name}{n} had no duration: `concurrency` counted each as ended once it passed"
         ));
     }
     if engine.ended_early > 0 {
         let n = counted(engine.ended_early, "request");
-        notes.push(format!("{name}{n} ended early: too many in flight"));
+        warnings.push(format!("{name}{n} ended early: too many in flight"));
     }
 }
 
-fn skipped(counts: &RuleCounts) -> String {
+fn effect(counts: &RuleCounts) -> String {
+    if counts.matched == 0 {
+        return "it matched no request".to_owned();
+    }
     format!(
         "{} of {} skipped",
         counts.skipped,
         counted(counts.matched, "request")
     )
+}
+
+/// A part of a whole in percent, and as a count.
+fn share(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1_000;
+    let tenths = tenths.checked_div(u128::from(whole)).unwrap_or(0);
+    let least = if part > 0 && tenths == 0 { "<" } else { "" };
+    let tenths = tenths.max(u128::from(part > 0));
+    format!("{least}{}.{} % ({part})", tenths / 10, tenths % 10)
+}
+
+/// A span to the millisecond.
+fn seconds(span: Nanos) -> String {
+    let ms = span.get().div_ceil(1_000_000);
+    let (seconds, ms) = (ms / 1_000, ms % 1_000);
+    if ms == 0 {
+        format!("{seconds} s")
+    } else {
+        format!("{seconds}.{ms:03} s")
+    }
 }

@@ -21,6 +21,8 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) request: Sample<'a>,
     /// The time from its arrival to its end.
     pub(crate) duration: Option<Nanos>,
+    /// The status of its answer.
+    pub(crate) status: Option<u16>,
 }
 
 /// An edit of a rule in the middle of a trace.
@@ -32,19 +34,76 @@ pub(crate) struct TraceEdit {
     pub(crate) carry: Carry,
 }
 
-/// The last address of an `x-forwarded-for`: the only one that Envoy itself added.
-pub(crate) fn last_address(forwarded_for: &[u8]) -> &[u8] {
-    let last = forwarded_for.rsplit(|b| *b == b',').next();
-    last.unwrap_or(forwarded_for).trim_ascii()
+/// A line of a log that is no request, and no mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherLine {
+    /// A TCP connection, which Istio logs in the form of a request.
+    Connection,
+    /// A connection that ended before a request.
+    NoRequest,
+    /// A line of the same program about something else.
+    Message,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl OtherLine {
+    /// All of them, in the order of [`super::input::Intake::others`].
+    pub const ALL: [Self; 3] = [Self::Connection, Self::NoRequest, Self::Message];
 
-    #[test]
-    fn addresses() {
-        assert_eq!(last_address(b"9.9.9.9, 10.0.0.7"), b"10.0.0.7");
-        assert_eq!(last_address(b""), b"");
+    /// Its name in documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "tcp_connections",
+            Self::NoRequest => "without_request",
+            Self::Message => "messages",
+        }
+    }
+
+    /// Several of them, within a sentence.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Connection => "TCP connections",
+            Self::NoRequest => "connections that ended before a request",
+            Self::Message => "messages of the proxy",
+        }
+    }
+}
+
+/// The reason why a line is not a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    Other(OtherLine),
+    /// Not readable.
+    Bad {
+        message: String,
+        /// The offset of the mistake in the line.
+        at: usize,
+        /// Whether only its time could not be read.
+        untimed: bool,
+    },
+}
+
+impl Unread {
+    /// A mistake without a place of its own.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self::Bad {
+            message: message.into(),
+            at: 0,
+            untimed: false,
+        }
+    }
+
+    /// A request whose time cannot be read.
+    pub(crate) fn untimed(message: impl Into<String>) -> Self {
+        Self::Bad {
+            message: message.into(),
+            at: 0,
+            untimed: true,
+        }
+    }
+}
+
+impl From<String> for Unread {
+    fn from(message: String) -> Self {
+        Self::bad(message)
     }
 }

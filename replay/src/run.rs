@@ -1,16 +1,23 @@
 //! A run: passes lines, one after the other, through one rule file or through two side by side.
 
+use loudou_limiter::bounds::MAX_DRAIN;
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::rule::RuleFile;
+use loudou_rules::rule::{KeyPart, Rule, RuleFile};
 use loudou_store::GaveUp;
 
 use super::changes::Changes;
 use super::engine::{Engine, Reported};
 use super::record::{LoggedRequest, TraceEdit};
 use super::tally::SideTally;
+use super::top::TopKeys;
 
 /// A trace that starts at or after this instant counts time from its start: pages have room for 34 years.
 const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
+
+/// The longest pause that counts: no bucket takes longer to be as if new.
+const LONGEST_PAUSE: Nanos = MAX_DRAIN;
+/// The number of clients with a counter.
+const CLIENTS: usize = 64;
 
 /// A rule file, and its outcomes.
 #[derive(Debug)]
@@ -28,18 +35,19 @@ pub struct Run {
     pub(crate) other: Option<(Side, Changes)>,
     pub(crate) time: Time,
     pub(crate) edits: u64,
+    /// The clients with the most requests, if any rule counts by client.
+    pub(crate) clients: Option<TopKeys>,
 }
 
-/// The time of the trace, which never goes back.
+/// The time of the requests, which come in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Time {
     /// The instant that is 0 on the clock of the buckets.
     origin: Nanos,
     pub(crate) first: Option<Nanos>,
     pub(crate) last: Nanos,
-    /// The number of lines with an earlier time than a preceding line, and the largest difference.
-    pub(crate) steps_back: u64,
-    pub(crate) longest_step_back: Nanos,
+    /// The time that is left out of pauses in which every bucket is forgotten.
+    skipped: Nanos,
 }
 
 impl Time {
@@ -49,13 +57,12 @@ impl Time {
             self.first = Some(at);
             self.origin = if at < FAR { Nanos::ZERO } else { at };
         }
-        if at < self.last {
-            self.steps_back += 1;
-            self.longest_step_back = self.longest_step_back.max(self.last.since(at));
-        }
+        // A line with a time far away must not take the others out of the pages' range.
+        let pause = at.since(self.last.max(self.origin));
+        self.skipped = self.skipped.saturating_add(pause.since(LONGEST_PAUSE));
         self.last = self.last.max(at);
         Clock {
-            now: self.last.since(self.origin),
+            now: self.last.since(self.origin).since(self.skipped),
             wall: self.last,
         }
     }
@@ -71,6 +78,12 @@ impl Side {
     }
 }
 
+/// Whether a rule has a bucket for each client.
+fn counts_by_client(rule: &Rule) -> bool {
+    let is_source = |part: &KeyPart| matches!(part, KeyPart::Source(_));
+    rule.key.iter().any(is_source)
+}
+
 impl Run {
     /// A run of the rules of `config`, and of those of `compare` in parallel.
     pub fn new(
@@ -78,6 +91,8 @@ impl Run {
         compare: Option<(&str, &RuleFile)>,
     ) -> Result<Self, GaveUp> {
         let (name, file) = config;
+        let by_client = |file: &RuleFile| file.rules.iter().any(counts_by_client);
+        let has_clients = by_client(file) || compare.is_some_and(|(_, other)| by_client(other));
         let side = Side::new(name, file)?;
         let other = compare.map(|(name, other)| {
             let changes = Changes::new(&file.rules, &other.rules);
@@ -88,6 +103,7 @@ impl Run {
             other: other.transpose()?,
             time: Time::default(),
             edits: 0,
+            clients: has_clients.then(|| TopKeys::with_places(CLIENTS)),
         })
     }
 
@@ -99,6 +115,9 @@ impl Run {
     ) -> T {
         let clock = self.pass(record.at);
         let at = self.time.last;
+        if let (Some(clients), Some(source)) = (&mut self.clients, &record.request.source) {
+            clients.add(0, &String::from_utf8_lossy(source), 0);
+        }
         let Side { engine, tally, .. } = &mut self.side;
         let outcome = engine.decide(record, clock);
         let reported = Reported::of(&outcome, clock.now);
@@ -158,10 +177,17 @@ mod tests {
             (time.first, time.last),
             (Some(Nanos::new(10)), Nanos::new(30))
         );
-        assert_eq!(
-            (time.steps_back, time.longest_step_back),
-            (1, Nanos::new(25))
-        );
+    }
+
+    #[test]
+    fn a_time_far_away_stays_in_the_range_of_the_pages() {
+        let mut time = Time::default();
+        let day = |days: u64| Nanos::from_secs(days * 86_400);
+        assert_eq!(time.pass(day(1)).now, day(1));
+        // Half a century later, as after a line of a machine whose clock was not set.
+        let clock = time.pass(day(20_000));
+        assert_eq!((clock.now, clock.wall), (day(1 + 3_660), day(20_000)));
+        assert_eq!(time.pass(day(20_001)).now, day(2 + 3_660));
     }
 
     #[test]

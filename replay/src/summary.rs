@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::input::BadLine;
+use super::input::{BadLine, InputIntake};
 pub use super::timeline::VerdictCounts;
 
 mod collect;
@@ -20,7 +20,9 @@ pub struct RunSummary {
     /// The second rule file, when two are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compare: Option<Compare>,
-    /// Caveats about these numbers.
+    /// What may change the answer.
+    pub warnings: Vec<String>,
+    /// Other caveats about these numbers.
     pub notes: Vec<String>,
 }
 
@@ -29,9 +31,12 @@ pub struct RunSummary {
 pub struct Trace {
     /// The name of the trace.
     pub name: String,
-    /// The name of its format; `None` when no line showed it.
+    /// The name of its format, `mixed` for several; `None` when no line showed it.
     pub format: Option<&'static str>,
-    /// Bytes read.
+    /// The files, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<InputIntake>,
+    /// Bytes read, decompressed.
     pub bytes: u64,
     /// Lines read.
     pub lines: u64,
@@ -43,14 +48,31 @@ pub struct Trace {
     pub first_ns: Option<u64>,
     /// The latest time of all.
     pub last_ns: Option<u64>,
-    /// Lines with an earlier time than a preceding line.
+    /// Lines with an earlier time than a preceding line of their file; all are sorted by time.
     pub steps_back: u64,
     /// The largest such difference.
     pub longest_step_back_ns: u64,
+    /// Requests outside of the chosen times.
+    pub outside: u64,
+    /// Lines that are no requests, by kind.
+    pub other_lines: OtherLines,
     /// Lines that could not be read.
     pub bad_lines: u64,
+    /// Those of them that only lack a time, and so a place in the order.
+    pub untimed_lines: u64,
     /// The first bad lines.
     pub first_bad_lines: Vec<BadLine>,
+}
+
+/// Lines that are no requests, and no mistakes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OtherLines {
+    /// TCP connections.
+    pub tcp_connections: u64,
+    /// Connections that ended before a request.
+    pub without_request: u64,
+    /// Messages of the proxy.
+    pub messages: u64,
 }
 
 /// The results of one rule file.

@@ -31,7 +31,7 @@ impl TopKeys {
         Self::with_places(PLACES)
     }
 
-    fn with_places(places: usize) -> Self {
+    pub(crate) fn with_places(places: usize) -> Self {
         Self(Summary::marked(places))
     }
 

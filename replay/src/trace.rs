@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::json::{self, HeaderList, JsonStr};
-use super::record::{LogLine, LoggedRequest, TraceEdit};
+use super::record::{LogLine, LoggedRequest, TraceEdit, Unread};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,14 +34,16 @@ struct Wire<'a> {
 }
 
 /// Parses a line.
-pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, String> {
-    let wire: Wire<'_> = json::read(line)?;
+pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, Unread> {
+    let wire: Wire<'_> = json::read(line).map_err(unread)?;
     let at = Nanos::new(wire.at_ns);
     if let Some(set) = &wire.set {
         return if wire.is_request() {
-            Err("a line with `set` is not a request: only `at_ns` is allowed beside it".to_owned())
+            Err(Unread::bad(
+                "a line with `set` is not a request: only `at_ns` is allowed beside it",
+            ))
         } else {
-            parse_set(at, set).map(LogLine::Edit)
+            Ok(LogLine::Edit(parse_set(at, set)?))
         };
     }
     let request = Sample {
@@ -62,7 +64,16 @@ pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, String> {
         at,
         request,
         duration: wire.duration_ns.map(Nanos::new),
+        status: None,
     }))
+}
+
+fn unread(message: String) -> Unread {
+    if message.starts_with("missing field `at_ns`") {
+        Unread::untimed(message)
+    } else {
+        Unread::bad(message)
+    }
 }
 
 impl Wire<'_> {
@@ -221,7 +232,7 @@ mod tests {
             ),
         ] {
             let error = parse(line.as_bytes()).expect_err(line);
-            assert!(error.contains(expected), "{line}: {error}");
+            assert!(format!("{error:?}").contains(expected), "{line}: {error:?}");
         }
         assert!(parse(b"{\"at_ns\":1,\"path\":\"\xff\"}").is_err());
         assert!(parse(b"\0\0").is_err());

@@ -4,14 +4,13 @@ use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::rule::Rule;
 
 use super::{
-    ChangedKey, ChangesSummary, Compare, RefusedKey, RefusedKeys, Requests, RuleSummary,
-    RunSummary, SideSummary, StoreSummary, TimelineSummary, Trace, VerdictCounts, WaitStep,
-    WaitsSummary,
+    ChangedKey, ChangesSummary, Compare, OtherLines, RefusedKey, RefusedKeys, Requests,
+    RuleSummary, RunSummary, SideSummary, StoreSummary, TimelineSummary, Trace, VerdictCounts,
+    WaitStep, WaitsSummary,
 };
 use crate::changes::Changes;
-use crate::format::LogFormat;
 use crate::input::Intake;
-use crate::notes::notes;
+use crate::notes::{notes, warnings};
 use crate::run::{Run, Side};
 use crate::tally::{RuleCounts, SideTally};
 
@@ -43,25 +42,38 @@ impl RunSummary {
             trace: Trace::new(name, input, run),
             side: SideSummary::new(&run.side),
             compare,
-            notes: notes(input, run),
+            warnings: warnings(input, run),
+            notes: notes(input),
         }
     }
 }
 
 impl Trace {
     fn new(name: &str, input: &Intake, run: &Run) -> Self {
+        let [tcp_connections, without_request, messages] = input.others;
         Self {
             name: name.to_owned(),
-            format: input.form.map(LogFormat::name),
+            format: input.format_name(),
+            files: match input.inputs.as_slice() {
+                [_] => Vec::new(),
+                files => files.to_vec(),
+            },
             bytes: input.bytes,
             lines: input.lines,
             requests: run.requests(),
             edits: run.edits,
             first_ns: run.time.first.map(Nanos::get),
             last_ns: run.time.first.map(|_| run.time.last.get()),
-            steps_back: run.time.steps_back,
-            longest_step_back_ns: run.time.longest_step_back.get(),
+            steps_back: input.steps_back,
+            longest_step_back_ns: input.longest_step_back_ns,
+            outside: input.outside,
+            other_lines: OtherLines {
+                tcp_connections,
+                without_request,
+                messages,
+            },
             bad_lines: input.bad,
+            untimed_lines: input.untimed,
             first_bad_lines: input.first_bad.clone(),
         }
     }

@@ -1,18 +1,20 @@
 //! `loudou replay`: how a rule file would have decided recorded traffic.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use loudou_limiter::Nanos;
 use loudou_replay::engine::Reported;
 use loudou_replay::format::LogFormat;
-use loudou_replay::input::{BadLine, Intake};
+use loudou_replay::input::{BadLine, InputIntake, Intake};
 use loudou_replay::run::Run;
+use loudou_replay::sort::Scratch;
+use loudou_replay::source::ClientSource;
 use loudou_replay::summary::RunSummary;
-use loudou_replay::{Error, Observer, decisions, replay};
+use loudou_replay::window::{Bound, Window};
+use loudou_replay::{Error, Observer, Pattern, Progress, Reading, decisions, replay};
 
 use super::check::rules_of;
 use super::context::Context;
@@ -26,9 +28,11 @@ mod compared;
 mod over_time;
 mod plot;
 mod progress;
+mod traces;
 mod view;
 
-use progress::Progress;
+use progress::ProgressBar;
+use traces::Traces;
 
 /// The number of bytes of decisions that are written at once.
 const CHUNK: usize = 64 << 10;
@@ -37,7 +41,9 @@ const EXAMPLES: &str = "\
 Examples:
   loudou replay --config rules.yaml --trace access.log
   loudou replay --config rules.yaml --trace access.log --compare stricter.yaml
-  zcat access.log.gz | loudou replay --config rules.yaml --output json
+  loudou replay --config rules.yaml --trace 'access.log*'                rotated, some of them compressed
+  loudou replay --config rules.yaml --trace a.log --trace b.log --source xff:2
+  kubectl logs -l app=envoy --prefix | loudou replay --config rules.yaml
   loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision";
 
 #[derive(Debug, Args)]
@@ -46,12 +52,24 @@ pub(crate) struct ReplayArgs {
     /// The rule file or Envoy configuration, JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The trace or access log; - for standard input
+    /// Traces or access logs, also compressed (gzip, Zstandard); repeat it, or write a pattern like 'access.log*'; - for standard input. All requests are sorted by their start
     #[arg(long, value_name = "FILE", default_value = "-")]
-    trace: PathBuf,
-    /// Format of the trace [default: detected from its first lines]
-    #[arg(long, value_enum, value_name = "FORM")]
+    trace: Vec<PathBuf>,
+    /// Format of the traces [default: detected for each from its lines]
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "log_format")]
     format: Option<FormArg>,
+    /// Your own format, in NGINX's notation (`$remote_addr [$time_local] "$request"`) or Envoy's (`[%START_TIME%] "%REQ(:METHOD)% %REQ(:PATH)%"`)
+    #[arg(long, value_name = "TEXT", value_parser = Pattern::parse)]
+    log_format: Option<Pattern>,
+    /// Who the client is: remote (the log's column), xff (the last address of x-forwarded-for), xff:N (the Nth from its end), or header:NAME [default: remote, else xff]
+    #[arg(long, value_name = "WHERE", value_parser = ClientSource::parse)]
+    source: Option<ClientSource>,
+    /// Leave out requests before this time: RFC 3339, the log's own form, +10m (after the first request) or -10m (before the last)
+    #[arg(long, value_name = "TIME", value_parser = Bound::parse, allow_hyphen_values = true)]
+    from: Option<Bound>,
+    /// Leave out requests from this time on; forms as for --from
+    #[arg(long, value_name = "TIME", value_parser = Bound::parse, allow_hyphen_values = true)]
+    to: Option<Bound>,
     /// A second rule file to compare the first with
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
@@ -67,10 +85,19 @@ enum FormArg {
     Trace,
     /// Envoy's default access log, or Istio's
     Envoy,
-    /// Envoy's access log as JSON
+    /// Envoy's access log as JSON, also Istio's and Envoy Gateway's
     EnvoyJson,
-    /// NGINX's `combined` or `main`
-    Nginx,
+    /// NGINX's `combined` or `main`, Apache's `common` or `combined`
+    #[value(aliases = ["nginx", "apache", "common"])]
+    Combined,
+    /// Apache's `vhost_combined`
+    VhostCombined,
+    /// The default of ingress-nginx
+    IngressNginx,
+    /// Caddy's JSON
+    Caddy,
+    /// AWS's application load balancer
+    Alb,
 }
 
 impl From<FormArg> for LogFormat {
@@ -79,7 +106,11 @@ impl From<FormArg> for LogFormat {
             FormArg::Trace => Self::Trace,
             FormArg::Envoy => Self::Envoy,
             FormArg::EnvoyJson => Self::EnvoyJson,
-            FormArg::Nginx => Self::Nginx,
+            FormArg::Combined => Self::Combined,
+            FormArg::VhostCombined => Self::VhostCombined,
+            FormArg::IngressNginx => Self::IngressNginx,
+            FormArg::Caddy => Self::Caddy,
+            FormArg::Alb => Self::Alb,
         }
     }
 }
@@ -100,28 +131,46 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     let compare = other.as_ref().map(|(name, other)| (name.as_str(), other));
     let run = Run::new((&name, &file), compare);
     let mut run = run.map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
-    let input = play(context, args, &mut run)?;
-    if run.requests() == 0 && input.bad > 0 {
-        let lines = first_lines(&input.first_bad);
-        bail!("no line of {} is a request\n{lines}", shown(&args.trace));
-    }
-    print(context, args, &input, &run)?;
+    let traces = traces::expand(&args.trace)?;
+    let input = play(context, args, &traces, &mut run)?;
+    nothing(&traces, &input)?;
+    print(context, &traces, &input, &run)?;
     Ok(Outcome::Done)
 }
 
-fn shown(path: &Path) -> String {
-    escape(&name_of(path)).into_owned()
+/// Fails if no request could be read, and something else was there.
+fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
+    if input.records > 0 {
+        return Ok(());
+    }
+    let damaged = |about: &InputIntake| {
+        let reason = about.damaged.as_ref()?;
+        Some(format!(
+            "cannot read {}: {}",
+            escape(&about.name),
+            escape(reason)
+        ))
+    };
+    if let Some(reason) = input.inputs.iter().find_map(damaged) {
+        bail!(reason);
+    }
+    if input.bad > 0 {
+        let lines = first_lines(&input.first_bad);
+        bail!("no line of {} is a request\n{lines}", traces.name());
+    }
+    Ok(())
 }
 
 fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
     let dash = Path::new("-");
-    let mut inputs = vec![&args.config, &args.trace];
+    let mut inputs = vec![&args.config];
+    inputs.extend(&args.trace);
     inputs.extend(&args.compare);
     if inputs.iter().filter(|path| **path == dash).count() > 1 {
         let wrong = "only one of --config, --trace and --compare can be standard input";
         bail!(Usage(wrong.to_owned()));
     }
-    if args.trace == dash && context.io.input_terminal {
+    if args.trace.iter().any(|trace| trace == dash) && context.io.input_terminal {
         bail!(Usage(
             "write --trace FILE, or pipe a trace into standard input".to_owned()
         ));
@@ -133,8 +182,13 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs the trace.
-fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Intake> {
+/// Runs the traces.
+fn play(
+    context: &mut Context<'_, '_>,
+    args: &ReplayArgs,
+    traces: &Traces,
+    run: &mut Run,
+) -> Result<Intake> {
     let jsonl = context.format() == Format::Jsonl;
     let style = Style {
         width: context.io.width,
@@ -150,57 +204,79 @@ fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Resu
     } = &mut *context.io;
     // A bar would disrupt decisions on the same terminal.
     let shows = *err_terminal && !(jsonl && *out_terminal);
-    let is_input = args.trace == Path::new("-");
-    let (reader, total): (Box<dyn Read + '_>, Option<u64>) = if is_input {
-        (Box::new(&mut **input), None)
-    } else {
-        let name = || format!("cannot read {}", shown(&args.trace));
-        let file = File::open(&args.trace).with_context(name)?;
-        let about = file.metadata().with_context(name)?;
-        let total = Some(about.len()).filter(|_| about.is_file());
-        (Box::new(file), total)
+    let (inputs, total) = traces.open(&mut **input)?;
+    let reading = Reading {
+        format: args.format.map(LogFormat::from),
+        pattern: args.log_format.clone(),
+        source: args.source.clone().unwrap_or_default(),
+        window: Window {
+            from: args.from,
+            to: args.to,
+        },
+        strict: args.strict,
+        scratch: &scratch,
+        ..Reading::default()
     };
     let mut watch = Watch {
         out: jsonl.then_some(&mut **out),
         buffer: Vec::with_capacity(if jsonl { 2 * CHUNK } else { 0 }),
-        progress: shows.then(|| Progress::new(&mut **err, total, style)),
+        progress: shows.then(|| ProgressBar::new(&mut **err, total, style)),
     };
-    let mut reader = reader;
-    let form = args.format.map(LogFormat::from);
-    let played = replay(&mut reader, form, args.strict, run, &mut watch);
+    let played = replay(inputs, &reading, run, &mut watch);
     // Decisions from before a failure are kept.
     watch.finish()?;
-    played
-        .map_err(explained)
-        .with_context(|| shown(&args.trace))
+    played.map_err(explained)
+}
+
+/// A file for sorting, which has no name: it is gone however this program ends.
+fn scratch() -> io::Result<Box<dyn Scratch>> {
+    Ok(Box::new(tempfile::tempfile()?))
 }
 
 /// The reason why a run ended early, safe to print, with the option that helps.
 fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::Bad(line) => anyhow!("{}", first_lines(&[line])),
-        Error::Unknown => {
+        Error::Unknown(ref name, ref line) => {
             let names = LogFormat::ALL.map(LogFormat::name).join(", ");
-            anyhow!("{error}; write --format with one of {names}")
+            let line = line.as_slice();
+            anyhow!(
+                "the format of {} is not recognised\n{}\nwrite --format with one of {names}, or --log-format",
+                escape(name),
+                first_lines(line),
+            )
+        }
+        Error::Sort(error) => {
+            let folder = std::env::temp_dir();
+            let folder = escape(&folder.to_string_lossy()).into_owned();
+            anyhow::Error::new(error).context(format!(
+                "cannot sort the requests in {folder}; TMPDIR chooses another folder"
+            ))
+        }
+        Error::Read(name, error) => {
+            anyhow::Error::new(error).context(format!("cannot read {}", escape(&name)))
         }
         Error::Observer(error) => error.into(),
-        Error::Read(_) => error.into(),
     }
 }
 
 /// Invalid lines, safe to print.
 fn first_lines(lines: &[BadLine]) -> String {
-    let lines = lines
-        .iter()
-        .map(|line| escape(&line.to_string()).into_owned());
-    lines.collect::<Vec<_>>().join("\n")
+    let mut out = Vec::new();
+    for line in lines {
+        out.push(escape(&line.to_string()).into_owned());
+        if !line.text.is_empty() {
+            out.push(format!("  {}", escape(&line.text)));
+        }
+    }
+    out.join("\n")
 }
 
 /// Writes decisions and shows the progress.
 struct Watch<'a> {
     out: Option<&'a mut dyn Write>,
     buffer: Vec<u8>,
-    progress: Option<Progress<'a>>,
+    progress: Option<ProgressBar<'a>>,
 }
 
 impl Observer for Watch<'_> {
@@ -216,9 +292,9 @@ impl Observer for Watch<'_> {
         Ok(())
     }
 
-    fn progress(&mut self, bytes: u64, requests: u64) -> io::Result<()> {
-        if let Some(progress) = &mut self.progress {
-            progress.show(bytes, requests)?;
+    fn progress(&mut self, progress: Progress) -> io::Result<()> {
+        if let Some(bar) = &mut self.progress {
+            bar.show(progress)?;
         }
         Ok(())
     }
@@ -229,17 +305,12 @@ impl Watch<'_> {
         if let Some(out) = self.out {
             out.write_all(&self.buffer)?;
         }
-        self.progress.map_or(Ok(()), Progress::finish)
+        self.progress.map_or(Ok(()), ProgressBar::finish)
     }
 }
 
-fn print(
-    context: &mut Context<'_, '_>,
-    args: &ReplayArgs,
-    input: &Intake,
-    run: &Run,
-) -> Result<()> {
-    let summary = RunSummary::new(&name_of(&args.trace), input, run);
+fn print(context: &mut Context<'_, '_>, traces: &Traces, input: &Intake, run: &Run) -> Result<()> {
+    let summary = RunSummary::new(&traces.name(), input, run);
     let style = context.style;
     match context.format() {
         Format::Jsonl => {}
@@ -247,11 +318,10 @@ fn print(
         Format::Csv => view::csv_lines(&summary, context.io.out)?,
         Format::Table => return Ok(view::print(&summary, context.io.out, style)?),
     }
-    bad_lines(context, input)
-}
-
-/// Reports skipped lines on standard error, if standard output has no place for them.
-fn bad_lines(context: &mut Context<'_, '_>, input: &Intake) -> Result<()> {
+    // Standard output has no place for these.
+    for warning in &summary.warnings {
+        context.note(&format!("warning: {}", escape(warning)))?;
+    }
     if input.bad > 0 {
         let lines = first_lines(&input.first_bad);
         let bad = view::bad_lines(input.bad);

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use loudou_replay::Progress;
+
 use crate::cli::table::bar;
 use crate::cli::world::Style;
 use crate::clock::Clock;
@@ -13,7 +15,7 @@ const PATIENCE_NS: u64 = 300_000_000;
 const BETWEEN_NS: u64 = 100_000_000;
 
 /// The progress of a run. It takes one line of the terminal and removes it at the end.
-pub(super) struct Progress<'a> {
+pub(super) struct ProgressBar<'a> {
     err: &'a mut dyn Write,
     /// The total number of bytes, if known.
     total: Option<u64>,
@@ -23,7 +25,7 @@ pub(super) struct Progress<'a> {
     shown: bool,
 }
 
-impl<'a> Progress<'a> {
+impl<'a> ProgressBar<'a> {
     pub(super) fn new(err: &'a mut dyn Write, total: Option<u64>, style: Style) -> Self {
         Self {
             err,
@@ -35,15 +37,20 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Shows the bytes and requests so far, unless they were shown a moment ago.
-    pub(super) fn show(&mut self, bytes: u64, requests: u64) -> io::Result<()> {
+    /// Shows how far the run is, unless that was shown a moment ago.
+    pub(super) fn show(&mut self, progress: Progress) -> io::Result<()> {
         let now_ns = self.clock.now().get();
         if now_ns < self.next_ns {
             return Ok(());
         }
         self.next_ns = now_ns.saturating_add(BETWEEN_NS);
         self.shown = true;
-        let line = line(bytes, self.total, requests, now_ns, self.style);
+        let line = match progress {
+            Progress::Reading { bytes, records } => {
+                line(bytes, self.total, records, now_ns, self.style)
+            }
+            Progress::Deciding { requests, records } => deciding(requests, records, self.style),
+        };
         // A full line would wrap into the next one.
         let room = self.style.width.unwrap_or(usize::MAX).saturating_sub(1);
         let line = self.style.fit(&line, room);
@@ -59,6 +66,13 @@ impl<'a> Progress<'a> {
         }
         Ok(())
     }
+}
+
+/// A line of the second half, after all is read.
+fn deciding(requests: u64, records: u64, style: Style) -> String {
+    let bar = bar(requests, records, style);
+    let percent = whole(100.0 * float(requests) / float(records.max(1)));
+    format!("  {bar} {percent:>3} %  {requests} of {records} requests decided")
 }
 
 fn line(bytes: u64, total: Option<u64>, requests: u64, now_ns: u64, style: Style) -> String {
@@ -81,6 +95,11 @@ fn line(bytes: u64, total: Option<u64>, requests: u64, now_ns: u64, style: Style
 mod tests {
     use super::*;
 
+    const READING: Progress = Progress::Reading {
+        bytes: 5,
+        records: 1,
+    };
+
     #[test]
     fn a_line_of_progress() {
         let second = 1_000_000_000;
@@ -93,6 +112,11 @@ mod tests {
             line(64 << 20, None, 500_000, 2 * second, style),
             "  500000 requests, 64.0 MiB, 250000 requests/s"
         );
+        assert_eq!(
+            deciding(1, 4, style),
+            "  ██▌·······  25 %  1 of 4 requests decided"
+        );
+        assert!(!deciding(0, 0, style).is_empty());
         assert!(!line(0, Some(0), 0, 0, style).is_empty());
         assert!(!line(u64::MAX, Some(1), u64::MAX, 1, style).is_empty());
     }
@@ -100,13 +124,13 @@ mod tests {
     #[test]
     fn a_short_run_shows_nothing() {
         let mut err = Vec::new();
-        let mut progress = Progress::new(&mut err, Some(10), Style::default());
-        progress.show(5, 1).expect("writes");
+        let mut progress = ProgressBar::new(&mut err, Some(10), Style::default());
+        progress.show(READING).expect("writes");
         progress.finish().expect("writes");
         assert!(err.is_empty());
-        let mut progress = Progress::new(&mut err, Some(10), Style::default());
+        let mut progress = ProgressBar::new(&mut err, Some(10), Style::default());
         progress.next_ns = 0;
-        progress.show(5, 1).expect("writes");
+        progress.show(READING).expect("writes");
         progress.finish().expect("writes");
         let text = String::from_utf8(err).expect("UTF-8");
         assert!(

@@ -13,11 +13,17 @@ use crate::text::{counted, escape, humanise};
 
 /// The minimum width that shows rules with all columns.
 const WIDE: usize = 76;
-/// The indentation of notes.
-const MARGIN: usize = 6;
+/// The most files that are listed.
+const FILES: usize = 10;
 
 pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     heading(&summary.trace, out, style)?;
+    for warning in &summary.warnings {
+        print_note("warning", warning, out, style)?;
+    }
+    if !summary.warnings.is_empty() {
+        writeln!(out)?;
+    }
     match &summary.compare {
         None => one(&summary.side, out, style)?,
         Some(other) => compared::print(&summary.side, other, out, style)?,
@@ -38,6 +44,15 @@ fn heading(trace: &Trace, out: &mut dyn Write, style: Style) -> io::Result<()> {
         span.unwrap_or_default(),
     );
     writeln!(out, "{}", Paint::Heading.on(&line, style))?;
+    for file in trace.files.iter().take(FILES) {
+        let format = file.format.unwrap_or("no format");
+        let requests = counted(file.requests, "request");
+        let line = format!("  {} ({format}): {requests}", escape(&file.name));
+        writeln!(out, "{}", style.fit(&line, style.width.unwrap_or(WIDEST)))?;
+    }
+    if trace.files.len() > FILES {
+        writeln!(out, "  and {} more", trace.files.len() - FILES)?;
+    }
     if trace.edits > 0 {
         let edits = counted(trace.edits, "edit");
         writeln!(out, "  {edits} of rules during the trace")?;
@@ -187,21 +202,13 @@ fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
 fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let trace = &summary.trace;
     for note in &summary.notes {
-        print_note(note, out, style)?;
-    }
-    if trace.steps_back > 0 {
-        let most = humanise(trace.longest_step_back_ns);
-        let note = format!(
-            "{} out of order, by at most {most}: treated as if no time had passed",
-            counted(trace.steps_back, "line")
-        );
-        print_note(&note, out, style)?;
+        print_note("note", note, out, style)?;
     }
     if trace.bad_lines > 0 {
         let bad = bad_lines(trace.bad_lines);
         writeln!(out, "\n{}", Paint::Bad.on(&bad, style))?;
         for bad in &trace.first_bad_lines {
-            writeln!(out, "  line {}: {}", bad.number, escape(&bad.message))?;
+            writeln!(out, "  {}", escape(&bad.to_string()))?;
             if !bad.text.is_empty() {
                 let text = escape(&bad.text);
                 let text = style.marks(&style.fit(&text, WIDEST.saturating_sub(4)));
@@ -212,15 +219,16 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
     Ok(())
 }
 
-/// Prints a note, which may take several lines.
-fn print_note(note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
-    let width = style.width.unwrap_or(WIDEST).clamp(MARGIN * 2, WIDEST);
-    let room = u16::try_from(width.saturating_sub(MARGIN)).unwrap_or(u16::MAX);
-    let mut mark = "note: ";
-    for line in wrap(note, room) {
+/// Prints a note or a warning, which may take several lines.
+fn print_note(kind: &str, note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let margin = kind.len() + 2;
+    let width = style.width.unwrap_or(WIDEST).clamp(margin * 2, WIDEST);
+    let room = u16::try_from(width.saturating_sub(margin)).unwrap_or(u16::MAX);
+    let mut mark = format!("{kind}: ");
+    for line in wrap(&escape(note), room) {
         let line = format!("{mark}{line}");
         writeln!(out, "{}", Paint::Warn.on(&line, style))?;
-        mark = "      ";
+        mark = " ".repeat(margin);
     }
     Ok(())
 }

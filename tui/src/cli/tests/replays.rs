@@ -30,6 +30,11 @@ fn read(name: &str) -> Vec<u8> {
     fs::read(traces().join(name)).expect(name)
 }
 
+/// Whether standard error has nothing but warnings.
+fn only_warnings(ran: &Ran) -> bool {
+    ran.err.lines().all(|line| line.starts_with("warning: "))
+}
+
 #[test]
 fn decisions_are_those_that_were_reviewed() {
     let entries = fs::read_dir(traces()).expect("traces");
@@ -50,7 +55,8 @@ fn decisions_are_those_that_were_reviewed() {
         let input = read(&format!("{name}.trace.jsonl"));
         let piped = replay(&name, &input, "-o jsonl --format trace");
         for ran in [by_name, piped] {
-            assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{name}");
+            assert_eq!(ran.code, 0, "{name}");
+            assert!(only_warnings(&ran), "{name}: {}", ran.err);
             assert!(ran.out == expected, "{name}:\n{}", ran.out);
         }
     }
@@ -65,6 +71,13 @@ const ENVOY_JSON: &str = r#"{"start_time":"2016-04-15T20:17:00.310Z","method":"G
 const NGINX: &str = r#"203.0.113.7 - - [10/Oct/2000:13:55:36 -0700] "GET /reply HTTP/1.1" 200 2326 "-" "Mozilla/5.0"
 203.0.113.7 - - [10/Oct/2000:13:55:37 -0700] "GET /reply HTTP/1.1" 200 2326 "-" "Mozilla/5.0"
 "#;
+const VHOST: &str = r#"a.example:443 203.0.113.7 - - [10/Oct/2000:13:55:36 -0700] "GET /reply HTTP/1.1" 200 2326 "-" "x"
+b.example:443 203.0.113.8 - - [10/Oct/2000:13:55:37 -0700] "GET /reply HTTP/1.1" 429 2326 "-" "x"
+b.example:443 203.0.113.8 - - [10/Oct/2000:13:55:37 -0700] "-" 408 0 "-" "-"
+"#;
+const CADDY: &str = r#"{"level":"info","ts":1646861400.1,"logger":"admin","msg":"started"}
+{"level":"info","ts":1646861401.5,"logger":"http.log.access","request":{"client_ip":"203.0.113.7","method":"GET","host":"h","uri":"/reply","headers":{"X-User-Id":["alice"]}},"duration":0.5,"status":200}
+"#;
 
 #[test]
 fn every_form_of_log() {
@@ -72,6 +85,8 @@ fn every_form_of_log() {
         ("envoy", ENVOY),
         ("envoy-json", ENVOY_JSON),
         ("nginx", NGINX),
+        ("vhost-combined", VHOST),
+        ("caddy", CADDY),
     ] {
         let named = replay(
             "summaries/logs",
@@ -79,7 +94,8 @@ fn every_form_of_log() {
             &format!("--format {name} -o jsonl"),
         );
         let found = replay("summaries/logs", log.as_bytes(), "-o jsonl");
-        assert_eq!((found.code, found.err.as_str()), (0, ""), "{name}");
+        assert_eq!(found.code, 0, "{name}");
+        assert!(only_warnings(&found), "{name}: {}", found.err);
         assert_eq!(found.out, named.out);
         let table = replay("summaries/logs", log.as_bytes(), "").out;
         assert_snapshot!(format!("replay_{name}"), found.out + &table);
@@ -136,7 +152,7 @@ fn strict_ends_at_the_first_bad_line() {
 
 #[test]
 fn input_of_unknown_format() {
-    let lines = "no log\n".repeat(200);
+    let lines = "no log\n".repeat(1_200);
     assert_snapshot!(
         "replay_unknown",
         replay("funnel", lines.as_bytes(), "").seen()
@@ -273,7 +289,7 @@ fn dates_read_and_written() {
 /// Traces have no state of upstreams, so a rule with `when` does not apply, and a note reports it.
 #[test]
 fn a_rule_that_waits_for_an_upstream_to_fail() {
-    let ran = replay("when", &read("when.trace.jsonl"), "");
+    let ran = replay("when", &read("when.trace.jsonl"), "-o json");
     let note = "rule brake applies only while an upstream fails, which no trace records";
     assert!(ran.out.contains(note), "{}", ran.seen());
 }

@@ -53,7 +53,7 @@ fn wrong_uses_exit_with_2() {
         "replay",
         "replay --config - --trace -",
         "replay --config a --trace b --compare c --output jsonl",
-        "replay --config a --format apache",
+        "replay --config a --format squid",
     ] {
         let ran = Loudou::default().run(line);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}: {}", ran.err);

@@ -1,0 +1,388 @@
+//! Text formats: columns with literals between them, compiled from NGINX's or Envoy's notation.
+//!
+//! NGINX and Apache escape quotes in a column, so a line is read from its start. Envoy does not: there, the
+//! columns after the user agent are read from the line's end, and the user agent is what remains.
+
+use super::record::{LoggedRequest, OtherLine, Unread};
+
+mod columns;
+mod envoy;
+mod nginx;
+
+use columns::Columns;
+pub(crate) use envoy::envoy;
+pub(crate) use nginx::{at_start, nginx};
+
+/// The most columns of a format.
+const MOST_PIECES: usize = 64;
+/// The longest format, in bytes.
+const MAX_FORMAT: usize = 4_096;
+
+/// The meaning of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Time,
+    /// `METHOD PATH PROTOCOL`.
+    Request,
+    Method,
+    Path,
+    Query,
+    Host,
+    /// The address of the client, with or without a port.
+    Source,
+    /// The same, and never `-`: what a virtual host is followed by.
+    KnownSource,
+    Route,
+    Status,
+    /// The time from the request's start to its end, in these units; several columns add up.
+    Duration(Unit),
+    Header(Box<str>),
+    Cookie(Box<str>),
+    /// Digits alone: a port, or a number of bytes.
+    Digits,
+    Other,
+}
+
+/// The unit of a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Milliseconds,
+    Seconds,
+}
+
+/// A column, and the literal after it.
+#[derive(Clone, Debug)]
+struct Piece {
+    field: Field,
+    /// Its name in the notation.
+    name: Box<str>,
+    /// Empty only after the last column, which then takes the rest of the line.
+    then: Box<[u8]>,
+}
+
+/// A part of a notation.
+#[derive(Clone, Debug)]
+enum Token {
+    Literal(Vec<u8>),
+    Column(Field, Box<str>),
+}
+
+/// The differences between the programs that write logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dialect {
+    /// Whether quotes and control characters in a column are escaped.
+    escapes: bool,
+    /// Whether the time is that of the request's end.
+    time_is_end: bool,
+}
+
+/// A format of text lines.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    lead: Box<[u8]>,
+    pieces: Vec<Piece>,
+    /// The column that takes what the others leave.
+    pivot: Option<usize>,
+    dialect: Dialect,
+}
+
+/// The place where a line departs from a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// The offset in the line.
+    pub(crate) at: usize,
+    why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// The line does not begin like the format.
+    Lead,
+    /// The literal after this column is missing.
+    After(usize),
+    /// The value of this column is not of its kind.
+    Value(usize),
+    /// The line goes on after the last column.
+    Longer,
+    /// The request's quotes enclose nothing.
+    NoRequest,
+    Connection,
+}
+
+impl Pattern {
+    /// Parses a format in NGINX's notation (`$remote_addr …`) or Envoy's (`%START_TIME% …`).
+    pub fn parse(format: &str) -> Result<Self, String> {
+        let format = format.strip_suffix("\\n").unwrap_or(format).trim_end();
+        if format.len() > MAX_FORMAT {
+            return Err(format!("longer than {MAX_FORMAT} bytes"));
+        }
+        let operator = |found: &[u8]| matches!(found, [b'%', b'A'..=b'Z', ..]);
+        let is_envoy = format.as_bytes().windows(2).any(operator);
+        let pattern = match (is_envoy, format.contains('$')) {
+            (true, _) => envoy(format)?,
+            (false, true) => nginx(format)?,
+            (false, false) => {
+                return Err(
+                    "expected NGINX's notation, like `$remote_addr [$time_local] \"$request\"`, \
+                    or Envoy's, like `[%START_TIME%] \"%REQ(:METHOD)% %REQ(:PATH)%\"`"
+                        .into(),
+                );
+            }
+        };
+        let has = |any: &[Field]| {
+            pattern
+                .pieces
+                .iter()
+                .any(|piece| any.contains(&piece.field))
+        };
+        if !has(&[Field::Time]) {
+            let time = if is_envoy {
+                "`%START_TIME%`"
+            } else {
+                "`$time_local`, `$time_iso8601` or `$msec`"
+            };
+            return Err(format!("the format has no time: expected {time}"));
+        }
+        if !has(&[Field::Request, Field::Method, Field::Path]) {
+            let request = if is_envoy {
+                "`%REQ(:PATH)%`"
+            } else {
+                "`$request` or `$request_uri`"
+            };
+            return Err(format!("the format has no request: expected {request}"));
+        }
+        Ok(pattern)
+    }
+
+    fn new(tokens: Vec<Token>, dialect: Dialect) -> Result<Self, String> {
+        let mut pattern = Self {
+            lead: Box::default(),
+            pieces: Vec::new(),
+            pivot: None,
+            dialect,
+        };
+        for token in fused(tokens) {
+            match (token, pattern.pieces.last_mut()) {
+                (Token::Literal(text), None) => pattern.lead = text.into(),
+                (Token::Literal(text), Some(piece)) => piece.then = text.into(),
+                (Token::Column(_, name), Some(last)) if last.then.is_empty() => {
+                    let before = &last.name;
+                    return Err(format!("nothing separates {before} from {name}"));
+                }
+                (Token::Column(field, name), _) => pattern.pieces.push(Piece {
+                    field,
+                    name,
+                    then: Box::default(),
+                }),
+            }
+        }
+        if pattern.pieces.len() > MOST_PIECES {
+            return Err(format!("more than {MOST_PIECES} columns"));
+        }
+        let agent = |piece: &Piece| piece.field == Field::Header("user-agent".into());
+        if !dialect.escapes {
+            pattern.pivot = pattern.pieces.iter().position(agent);
+        }
+        Ok(pattern)
+    }
+
+    /// Parses a line.
+    pub(crate) fn read<'a>(&'a self, line: &'a [u8]) -> Result<LoggedRequest<'a>, Misfit> {
+        let misfit = |at, why| Misfit { at, why };
+        let mut rest = line
+            .strip_prefix(&*self.lead)
+            .ok_or_else(|| misfit(shared(line, &self.lead), Why::Lead))?;
+        let offset = |rest: &[u8]| line.len() - rest.len();
+        let mut columns = Columns::new(self.dialect);
+        let forward = self.pivot.unwrap_or(self.pieces.len());
+        for (index, piece) in self.pieces.iter().enumerate().take(forward) {
+            let found = self.end_of(index, rest);
+            let end = found.ok_or_else(|| misfit(offset(rest), Why::After(index)))?;
+            let (value, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+            columns
+                .set(piece, value)
+                .map_err(|wrong| misfit(offset(rest), wrong.at(index)))?;
+            rest = tail.get(piece.then.len()..).unwrap_or_default();
+        }
+        match self.pivot {
+            Some(pivot) => self.backward(pivot, offset(rest), rest, &mut columns)?,
+            None if !rest.is_empty() => return Err(misfit(offset(rest), Why::Longer)),
+            None => {}
+        }
+        Ok(columns.request())
+    }
+
+    /// The length of the column `index` at the start of `rest`.
+    fn end_of(&self, index: usize, rest: &[u8]) -> Option<usize> {
+        let piece = self.pieces.get(index)?;
+        if piece.then.is_empty() {
+            return Some(rest.len());
+        }
+        let next = self.pieces.get(index + 1);
+        match next {
+            // The user before a time may contain anything, except for what ends a time.
+            Some(time) if time.field == Field::Time && !time.then.is_empty() => {
+                let end = find(rest, &time.then)?;
+                memchr::memmem::rfind(rest.get(..end)?, &piece.then)
+            }
+            // A host may be an IPv6 address, so its port is after the last colon.
+            Some(port) if piece.field == Field::Host && port.field == Field::Digits => {
+                let end = find(rest, &port.then)?;
+                memchr::memmem::rfind(rest.get(..end)?, &piece.then)
+            }
+            _ if self.dialect.escapes && piece.then.starts_with(b"\"") => {
+                find_unescaped(rest, &piece.then)
+            }
+            _ => find(rest, &piece.then),
+        }
+    }
+
+    /// Reads the columns from `pivot` on, from the line's end to its front. `rest` begins at `from`.
+    fn backward<'a>(
+        &'a self,
+        pivot: usize,
+        from: usize,
+        rest: &'a [u8],
+        columns: &mut Columns<'a>,
+    ) -> Result<(), Misfit> {
+        let missing = |index: usize| Misfit {
+            at: from,
+            why: Why::After(index),
+        };
+        let last = self.pieces.len() - 1;
+        let then = |index: usize| self.pieces.get(index).map_or(&[][..], |piece| &piece.then);
+        let mut rest = rest.strip_suffix(then(last)).ok_or_else(|| missing(last))?;
+        for index in (pivot..=last).rev() {
+            let Some(piece) = self.pieces.get(index) else {
+                continue;
+            };
+            let value = if index == pivot {
+                rest
+            } else {
+                let before = then(index - 1);
+                let found =
+                    memchr::memmem::rfind(rest, before).ok_or_else(|| missing(index - 1))?;
+                let value = rest.get(found + before.len()..).unwrap_or_default();
+                rest = rest.get(..found).unwrap_or_default();
+                value
+            };
+            columns.set(piece, value).map_err(|wrong| Misfit {
+                at: from + rest.len(),
+                why: wrong.at(index),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The reason why a line does not have this format.
+    pub(crate) fn unread(&self, misfit: Misfit) -> Unread {
+        let quoted = |text: &[u8]| format!("`{}`", String::from_utf8_lossy(text));
+        let piece = |index: usize| self.pieces.get(index);
+        let mut untimed = false;
+        let message = match misfit.why {
+            Why::NoRequest => return Unread::Other(OtherLine::NoRequest),
+            Why::Connection => return Unread::Other(OtherLine::Connection),
+            Why::Lead => format!("expected {}", quoted(&self.lead)),
+            Why::Longer => "expected the end of the line".to_owned(),
+            Why::After(index) => {
+                let Some(piece) = piece(index) else {
+                    return Unread::bad("too few columns");
+                };
+                format!("expected {} after {}", quoted(&piece.then), piece.name)
+            }
+            Why::Value(index) => match piece(index).map(|piece| &piece.field) {
+                Some(Field::Time) => {
+                    untimed = true;
+                    "expected a time like 10/Oct/2000:13:55:36 -0700, 2016-04-15T20:17:00.310Z or \
+                     1460751420.310"
+                        .to_owned()
+                }
+                Some(Field::Request) => "the request is not `METHOD PATH PROTOCOL`".to_owned(),
+                _ => format!(
+                    "expected digits in {}",
+                    piece(index).map_or("", |p| &p.name)
+                ),
+            },
+        };
+        Unread::Bad {
+            message: format!("column {}: {message}", misfit.at + 1),
+            at: misfit.at,
+            untimed,
+        }
+    }
+}
+
+impl Misfit {
+    /// Whether the line has the format, but is no request.
+    pub(crate) const fn is_other(self) -> bool {
+        matches!(self.why, Why::NoRequest | Why::Connection)
+    }
+}
+
+/// Joins a method, a path and a protocol to a request: of the three, only the path may contain spaces.
+fn fused(tokens: Vec<Token>) -> Vec<Token> {
+    let is_space = |token: &Token| matches!(token, Token::Literal(text) if *text == *b" ");
+    let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        if let (
+            [
+                ..,
+                Token::Column(Field::Method, _),
+                first,
+                Token::Column(Field::Path, name),
+                second,
+            ],
+            Token::Column(Field::Other, protocol),
+        ) = (out.as_slice(), &token)
+            && is_space(first)
+            && is_space(second)
+            && protocol.to_ascii_uppercase().contains("PROTOCOL")
+        {
+            let name = name.clone();
+            out.truncate(out.len() - 4);
+            out.push(Token::Column(Field::Request, name));
+            continue;
+        }
+        out.push(token);
+    }
+    out
+}
+
+/// The length of the common start of two texts.
+fn shared(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+/// The first `mark`, which is short.
+fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let first = *mark.first()?;
+    let mut from = 0;
+    loop {
+        let rest = text.get(from..)?;
+        let found = memchr::memchr(first, rest)?;
+        if rest.get(found..)?.starts_with(mark) {
+            return Some(from + found);
+        }
+        from += found + 1;
+    }
+}
+
+/// The first `mark`, which begins with a quote, that no backslash escapes.
+fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let rest = text.get(from..)?;
+        let found = memchr::memchr2(b'\\', b'"', rest)?;
+        let here = rest.get(found..)?;
+        if here.first() == Some(&b'\\') {
+            from += found + 2;
+        } else if here.starts_with(mark) {
+            return Some(from + found);
+        } else {
+            from += found + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

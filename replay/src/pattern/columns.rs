@@ -1,0 +1,246 @@
+//! The values of a line's columns, and the request that they make.
+
+use std::borrow::Cow;
+
+use loudou_limiter::Nanos;
+use loudou_rules::request::{Sample, bare_address};
+
+use super::{Dialect, Field, Piece, Unit, Why};
+use crate::instant;
+use crate::num::whole;
+use crate::record::{LoggedRequest, Text};
+
+/// A line's columns so far.
+pub(super) struct Columns<'a> {
+    dialect: Dialect,
+    at: Nanos,
+    duration: Option<Nanos>,
+    status: Option<u16>,
+    request: Sample<'a>,
+    query: Option<Text<'a>>,
+}
+
+/// A value that its column cannot have.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wrong {
+    Kind,
+    NoRequest,
+    Connection,
+}
+
+impl Wrong {
+    pub(super) const fn at(self, index: usize) -> Why {
+        match self {
+            Self::Kind => Why::Value(index),
+            Self::NoRequest => Why::NoRequest,
+            Self::Connection => Why::Connection,
+        }
+    }
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            at: Nanos::ZERO,
+            duration: None,
+            status: None,
+            request: Sample::default(),
+            query: None,
+        }
+    }
+
+    /// Takes the value of a column.
+    pub(super) fn set(&mut self, piece: &'a Piece, value: &'a [u8]) -> Result<(), Wrong> {
+        let request = &mut self.request;
+        let escapes = self.dialect.escapes;
+        let text = || known(value).map(|value| plain(value, escapes));
+        match &piece.field {
+            Field::Other => {}
+            Field::Time => self.at = time(value).ok_or(Wrong::Kind)?,
+            Field::Request => return self.request_line(value),
+            Field::Method => request.method = text(),
+            Field::Path => request.path = text(),
+            Field::Query => self.query = text(),
+            Field::Host => request.host = text(),
+            Field::KnownSource if known(value).is_none() => return Err(Wrong::Kind),
+            Field::Source | Field::KnownSource => {
+                let address = known(value).map(bare_address);
+                request.source = address.map(Cow::Borrowed);
+            }
+            Field::Route => request.route = text(),
+            Field::Status => {
+                if known(value).is_some() {
+                    let status = digits(value).ok_or(Wrong::Kind)?;
+                    self.status = status.try_into().ok();
+                }
+            }
+            Field::Duration(unit) => {
+                if known(value).is_some() {
+                    let more = span(*unit, value)?;
+                    self.duration = more
+                        .map(|more| self.duration.unwrap_or_default().saturating_add(more))
+                        .or(self.duration);
+                }
+            }
+            Field::Header(name) => {
+                if let Some(value) = text() {
+                    request.headers.push((Cow::Borrowed(name), value));
+                }
+            }
+            Field::Cookie(name) => {
+                if let Some(value) = text() {
+                    let pair = [name.as_bytes(), b"=", &value].concat();
+                    request.headers.push((Cow::Borrowed("cookie"), pair.into()));
+                }
+            }
+            Field::Digits => {
+                if known(value).is_some() {
+                    digits(value).ok_or(Wrong::Kind)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes `METHOD PATH PROTOCOL`.
+    fn request_line(&mut self, line: &'a [u8]) -> Result<(), Wrong> {
+        if matches!(line, b"" | b"-") || line.starts_with(b"- http") {
+            return Err(Wrong::NoRequest);
+        }
+        if line == b"- - -" {
+            return Err(Wrong::Connection);
+        }
+        let first = memchr::memchr(b' ', line).ok_or(Wrong::Kind)?;
+        let last = memchr::memrchr(b' ', line).filter(|last| *last > first);
+        let last = last.ok_or(Wrong::Kind)?;
+        let method = line.get(..first).unwrap_or_default();
+        let path = line.get(first + 1..last).unwrap_or_default();
+        let (host, path) = absolute(path);
+        let escapes = self.dialect.escapes;
+        let text = |value| known(value).map(|value| plain(value, escapes));
+        self.request.method = text(method);
+        self.request.path = text(path);
+        if self.request.host.is_none() {
+            self.request.host = host.and_then(text);
+        }
+        Ok(())
+    }
+
+    /// The request, once all columns are known.
+    pub(super) fn request(self) -> LoggedRequest<'a> {
+        let Self {
+            dialect,
+            mut at,
+            duration,
+            status,
+            mut request,
+            query,
+        } = self;
+        if dialect.time_is_end {
+            at = Nanos::new(at.get().saturating_sub(duration.unwrap_or_default().get()));
+        }
+        if let Some(query) = query
+            && request
+                .path
+                .as_ref()
+                .is_none_or(|path| !path.contains(&b'?'))
+        {
+            let path = request.path.take().unwrap_or_default();
+            request.path = Some([&*path, b"?", &*query].concat().into());
+        }
+        LoggedRequest {
+            at,
+            request,
+            duration,
+            status,
+        }
+    }
+}
+
+/// The host and the path of `https://example.com:443/path`; any other path is returned unchanged.
+fn absolute(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let rest = [&b"http://"[..], b"https://", b"ws://", b"wss://"]
+        .iter()
+        .find_map(|scheme| path.strip_prefix(*scheme));
+    let Some(rest) = rest else {
+        return (None, path);
+    };
+    let end = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
+    match rest.split_at_checked(end) {
+        Some((host, b"")) => (Some(host), b"/"),
+        Some((host, path)) => (Some(host), path),
+        None => (None, path),
+    }
+}
+
+/// A column that is not empty.
+fn known(column: &[u8]) -> Option<&[u8]> {
+    Some(column).filter(|column| !column.is_empty() && **column != *b"-")
+}
+
+/// A time in any of the forms that logs have.
+fn time(text: &[u8]) -> Option<Nanos> {
+    match text.get(2) {
+        Some(b'/') => instant::common_log(text),
+        _ => instant::rfc3339(text).or_else(|| instant::epoch(text)),
+    }
+}
+
+/// A duration; none for the -1 of a request that was not answered.
+fn span(unit: Unit, text: &[u8]) -> Result<Option<Nanos>, Wrong> {
+    let text = str::from_utf8(text).map_err(|_not_text| Wrong::Kind)?;
+    if let (Unit::Milliseconds, Ok(ms)) = (unit, text.parse()) {
+        return Ok(Some(Nanos::from_millis(ms)));
+    }
+    let micros = match unit {
+        Unit::Milliseconds => 1e3,
+        Unit::Seconds => 1e6,
+    };
+    let number: f64 = text.parse().map_err(|_not_a_number| Wrong::Kind)?;
+    // Logs have at most microseconds, which a product of floats does not hit exactly.
+    let nanos = whole((number * micros).round()).saturating_mul(1_000);
+    Ok((number >= 0.0).then_some(Nanos::new(nanos)))
+}
+
+fn digits(text: &[u8]) -> Option<u64> {
+    let is_number = text.iter().all(u8::is_ascii_digit);
+    let text = str::from_utf8(text).ok().filter(|_| is_number)?;
+    text.parse().ok()
+}
+
+/// A value without the escapes of NGINX (`\x22`) and Apache (also `\"`, `\\`, `\n` and the like).
+fn plain(text: &[u8], escapes: bool) -> Text<'_> {
+    if !escapes || memchr::memchr(b'\\', text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        let (byte, tail) = match tail.split_first() {
+            Some((mark, after)) if *first == b'\\' => match mark {
+                b'x' => byte(after).unwrap_or((b'\\', tail)),
+                b'"' | b'\\' => (*mark, after),
+                b'n' => (b'\n', after),
+                b't' => (b'\t', after),
+                b'r' => (b'\r', after),
+                b'b' => (8, after),
+                b'f' => (12, after),
+                b'v' => (11, after),
+                _ => (b'\\', tail),
+            },
+            _ => (*first, tail),
+        };
+        out.push(byte);
+        rest = tail;
+    }
+    Cow::Owned(out)
+}
+
+/// The byte in the first two hexadecimal digits of `text`, and the rest of the text.
+fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (digits, rest) = text.split_at_checked(2)?;
+    let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
+    let digits = str::from_utf8(digits).ok().filter(|_| is_hex)?;
+    Some((u8::from_str_radix(digits, 16).ok()?, rest))
+}

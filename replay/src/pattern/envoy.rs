@@ -1,0 +1,84 @@
+//! Envoy's notation: `%OPERATOR(argument):length%`, everything else literal, `%%` for a percent sign.
+
+use super::{Dialect, Field, Pattern, Token, Unit};
+
+/// Parses a format in Envoy's notation.
+pub(crate) fn envoy(format: &str) -> Result<Pattern, String> {
+    let dialect = Dialect {
+        escapes: false,
+        time_is_end: false,
+    };
+    Pattern::new(tokens(format)?, dialect)
+}
+
+fn tokens(format: &str) -> Result<Vec<Token>, String> {
+    let mut tokens = Vec::new();
+    let mut literal = String::new();
+    let mut rest = format;
+    while let Some((before, after)) = rest.split_once('%') {
+        literal.push_str(before);
+        if let Some(tail) = after.strip_prefix('%') {
+            literal.push('%');
+            rest = tail;
+            continue;
+        }
+        let (operator, tail) = operator(after)?;
+        if !literal.is_empty() {
+            tokens.push(Token::Literal(std::mem::take(&mut literal).into_bytes()));
+        }
+        let name = format!("`%{operator}%`");
+        tokens.push(Token::Column(field(operator), name.into()));
+        rest = tail;
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        tokens.push(Token::Literal(literal.into_bytes()));
+    }
+    Ok(tokens)
+}
+
+/// The operator before its closing `%`, and the rest. A percent sign in parentheses does not close it.
+fn operator(text: &str) -> Result<(&str, &str), String> {
+    let mut depth = 0_u32;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '%' if depth == 0 && at > 0 => {
+                let (operator, tail) = text.split_at_checked(at).unwrap_or((text, ""));
+                return Ok((operator, tail.strip_prefix('%').unwrap_or(tail)));
+            }
+            _ => {}
+        }
+    }
+    Err("`%` without a closing `%`; write `%%` for a percent sign".into())
+}
+
+fn field(operator: &str) -> Field {
+    let (name, argument) = match operator.split_once('(') {
+        None => (operator, ""),
+        Some((name, rest)) => (name, rest.split_once(')').map_or(rest, |(inner, _)| inner)),
+    };
+    match name {
+        "START_TIME" => Field::Time,
+        "REQ" | "REQ_WITHOUT_QUERY" => request_header(argument),
+        "DURATION" => Field::Duration(Unit::Milliseconds),
+        "RESPONSE_CODE" => Field::Status,
+        "ROUTE_NAME" => Field::Route,
+        "DOWNSTREAM_REMOTE_ADDRESS" | "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT" => Field::Source,
+        _ => Field::Other,
+    }
+}
+
+/// The column of `NAME` or `NAME?OTHER`.
+fn request_header(argument: &str) -> Field {
+    let argument = argument.to_ascii_lowercase();
+    let mut names = argument.split('?');
+    let name = names.next().unwrap_or_default();
+    match names.next().unwrap_or(name) {
+        ":method" => Field::Method,
+        ":path" => Field::Path,
+        ":authority" | "host" => Field::Host,
+        _ => Field::Header(name.into()),
+    }
+}

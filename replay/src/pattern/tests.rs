@@ -1,0 +1,147 @@
+use loudou_limiter::Nanos;
+use loudou_rules::request::Request as _;
+use proptest::prelude::*;
+
+use super::*;
+
+fn text(value: Option<std::borrow::Cow<'_, [u8]>>) -> String {
+    value.map_or(String::new(), |value| {
+        String::from_utf8(value.into_owned()).expect("UTF-8")
+    })
+}
+
+/// Time in milliseconds, duration in milliseconds, status, method, path, source, and the headers `names`.
+fn seen(format: &str, line: &str, names: &[&str]) -> (u64, u64, u16, Vec<String>) {
+    let pattern = Pattern::parse(format).expect(format);
+    let mut record = match pattern.read(line.as_bytes()) {
+        Ok(record) => record,
+        Err(misfit) => panic!("{line}: {:?}", pattern.unread(misfit)),
+    };
+    let request = &mut record.request;
+    let mut values = vec![
+        text(request.method()),
+        text(request.path()),
+        text(request.source()),
+    ];
+    values.extend(names.iter().map(|name| text(request.header(name))));
+    let ms = |nanos: Nanos| nanos.get() / 1_000_000;
+    let duration = record.duration.map_or(0, ms);
+    (ms(record.at), duration, record.status.unwrap_or(0), values)
+}
+
+#[test]
+fn nginx_notation() {
+    let format = r#"$remote_addr - ${remote_user} [$time_iso8601] "$request_method $uri $server_protocol" $status $request_time "$http_x_user_id" "$cookie_plan" $host ?$args"#;
+    let line = r#"::1 - a b [2016-04-15T20:17:00+00:00] "GET /a b HTTP/1.1" 429 1.250 "al\x22ice" "free" h.example ?x=1"#;
+    let names = ["x-user-id", "cookie", "host"];
+    let (at, duration, status, values) = seen(format, line, &names);
+    // The time is that of the end.
+    assert_eq!((at, duration, status), (1_460_751_418_750, 1_250, 429));
+    let expected = [
+        "GET",
+        "/a b?x=1",
+        "::1",
+        "al\"ice",
+        "plan=free",
+        "h.example",
+    ];
+    assert_eq!(values, expected);
+}
+
+#[test]
+fn envoy_notation() {
+    let format = r"%START_TIME(%s.%3f)%|%REQ(:METHOD)%|%REQ(X-ENVOY-ORIGINAL-PATH?:PATH):80%|%DURATION%|%RESPONSE_CODE%|%DOWNSTREAM_REMOTE_ADDRESS%|100%%|%REQ(X-User-Id)%\n";
+    let line = "1460751420.310|GET|/a\"b|12|503|10.0.0.1:5|100%|alice";
+    let (at, duration, status, values) = seen(format, line, &["x-user-id"]);
+    assert_eq!((at, duration, status), (1_460_751_420_310, 12, 503));
+    assert_eq!(values, ["GET", "/a\"b", "10.0.0.1", "alice"]);
+}
+
+#[test]
+fn formats_that_cannot_be_read() {
+    for (format, expected) in [
+        ("", "$remote_addr"),
+        ("%h %l %u %t", "$remote_addr"),
+        ("$remote_addr $request", "no time"),
+        ("$time_local $status", "no request"),
+        (
+            "$time_local$request",
+            "nothing separates `$time_local` from `$request`",
+        ),
+        ("$ $time_local", "without the name"),
+        ("${time_local $request", "without `}`"),
+        ("%START_TIME%%REQ(:PATH)%", "nothing separates"),
+        ("%START_TIME% %REQ(:PATH)", "closing `%`"),
+        ("%PROTOCOL% %REQ(:PATH)%", "`%START_TIME%`"),
+    ] {
+        let error = Pattern::parse(format).expect_err(format);
+        assert!(error.contains(expected), "{format}: {error}");
+    }
+    let long = format!("$time_local {}", "x".repeat(MAX_FORMAT));
+    assert!(Pattern::parse(&long).is_err());
+    assert!(Pattern::parse(&"$time_local $request ".repeat(MOST_PIECES)).is_err());
+}
+
+#[test]
+fn the_place_where_a_line_departs() {
+    let format = r#"$remote_addr [$time_local] "$request" $status"#;
+    let pattern = Pattern::parse(format).expect(format);
+    for (line, at, expected) in [
+        ("", 0, "column 1: expected ` [` after `$remote_addr`"),
+        ("1.2.3.4 (10", 0, "expected ` [`"),
+        (
+            "1.2.3.4 [10/Okt/2000:13:55:36 -0700] \"",
+            9,
+            "column 10: expected a time like",
+        ),
+        (
+            "1.2.3.4 [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1 200",
+            38,
+            "column 39: expected `\" ` after `$request`",
+        ),
+        (
+            "1.2.3.4 [10/Oct/2000:13:55:36 -0700] \"\\x16\\x03\" 400",
+            38,
+            "METHOD PATH PROTOCOL",
+        ),
+        (
+            "1.2.3.4 [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" x",
+            54,
+            "expected digits in `$status`",
+        ),
+    ] {
+        let misfit = pattern.read(line.as_bytes()).expect_err(line);
+        let unread = format!("{:?}", pattern.unread(misfit));
+        assert!(
+            unread.contains(&expected.replace('"', "\\\"")),
+            "{line}: {unread}"
+        );
+        assert_eq!(misfit.at, at, "{line}");
+    }
+}
+
+/// A user may have any name: it is sent by the client, and no part of it is a time or a request.
+#[test]
+fn a_user_cannot_forge_columns() {
+    let format = r#"$remote_addr - $remote_user [$time_local] "$request" $status"#;
+    let line = r#"1.2.3.4 - x [10/Oct/2001:00:00:00 +0000] y [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200"#;
+    let pattern = Pattern::parse(format).expect(format);
+    // The first end of a time is not one of a time: the line is refused, and no forged time is read.
+    assert!(pattern.read(line.as_bytes()).is_err() || seen(format, line, &[]).0 == 971_211_336_000);
+    let line = r#"1.2.3.4 - x [ y [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200"#;
+    assert_eq!(seen(format, line, &[]).0, 971_211_336_000);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_formats_and_lines_never_panic(
+        format in "[$%{}A-Z_a-z():?\" ]{0,60}", line in "\\PC{0,80}"
+    ) {
+        if let Ok(pattern) = Pattern::parse(&format) {
+            let read = pattern.read(line.as_bytes());
+            let wrong = read.err().map(|misfit| pattern.unread(misfit));
+            let message = format!("{wrong:?}");
+            prop_assert!(message.len() < 10_000);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Puts records in order of time: in memory up to a bound, beyond it in sorted runs in a scratch file that
+//! are merged.
+//!
+//! Records of one instant keep the order in which they came. The scratch file comes from the caller, because
+//! this crate opens no files.
+
+use std::fmt;
+use std::io::{self, Read, Seek, Write};
+
+use super::num::count;
+
+mod merge;
+mod spill;
+
+use merge::Merge;
+use spill::Spill;
+
+/// A file for runs, which nobody else uses and which removes itself.
+pub trait Scratch: Read + Write + Seek {}
+
+impl<T: Read + Write + Seek> Scratch for T {}
+
+/// Opens a new [`Scratch`].
+pub type NewScratch = dyn Fn() -> io::Result<Box<dyn Scratch>>;
+
+/// The memory that one record takes beside its bytes: an entry, and half of one while it is sorted.
+const ENTRY: usize = size_of::<Entry>() + size_of::<Entry>() / 2;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: u64,
+    start: u32,
+    length: u32,
+}
+
+/// Collects records.
+pub(crate) struct Sorter<'a> {
+    /// The bytes of all records in memory.
+    arena: Vec<u8>,
+    entries: Vec<Entry>,
+    memory: usize,
+    new_scratch: &'a NewScratch,
+    spill: Spill,
+}
+
+impl fmt::Debug for Sorter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sorter").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Sorter<'a> {
+    /// A sorter that keeps about `memory` bytes.
+    pub(crate) fn new(memory: usize, new_scratch: &'a NewScratch) -> Self {
+        Self {
+            arena: Vec::new(),
+            entries: Vec::new(),
+            // An offset has 32 bits.
+            memory: memory.min(1 << 30),
+            new_scratch,
+            spill: Spill::default(),
+        }
+    }
+
+    /// Adds the record that `write` appends.
+    pub(crate) fn push(&mut self, at: u64, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let start = self.arena.len();
+        write(&mut self.arena);
+        let length = self.arena.len() - start;
+        let small = |n: usize| u32::try_from(n).map_err(|_large| io::ErrorKind::FileTooLarge);
+        self.entries.push(Entry {
+            at,
+            start: small(start)?,
+            length: small(length)?,
+        });
+        if self.arena.len() + self.entries.len() * ENTRY > self.memory {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        self.entries.sort_by_key(|entry| entry.at);
+        let arena = &self.arena;
+        let records = self
+            .entries
+            .iter()
+            .map(|entry| (entry.at, bytes(arena, entry)));
+        self.spill.add(records, self.new_scratch)?;
+        self.entries.clear();
+        self.arena.clear();
+        Ok(())
+    }
+
+    /// The bytes written to scratch files so far.
+    pub(crate) const fn spilled(&self) -> u64 {
+        self.spill.written
+    }
+
+    /// All records in order.
+    pub(crate) fn finish(mut self) -> io::Result<Sorted> {
+        if self.spill.is_empty() {
+            self.entries.sort_by_key(|entry| entry.at);
+            return Ok(Sorted(Source::Memory {
+                arena: self.arena,
+                entries: self.entries,
+                next: 0,
+            }));
+        }
+        self.spill()?;
+        Ok(Sorted(Source::Runs(Merge::new(self.spill.into_runs())?)))
+    }
+}
+
+fn bytes<'a>(arena: &'a [u8], entry: &Entry) -> &'a [u8] {
+    let start = usize::try_from(entry.start).unwrap_or(usize::MAX);
+    let length = usize::try_from(entry.length).unwrap_or(usize::MAX);
+    let end = start.saturating_add(length);
+    arena.get(start..end).unwrap_or_default()
+}
+
+/// Records in order of time.
+#[derive(Debug)]
+pub(crate) struct Sorted(Source);
+
+enum Source {
+    Memory {
+        arena: Vec<u8>,
+        entries: Vec<Entry>,
+        next: usize,
+    },
+    Runs(Merge),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory { .. } => "Memory",
+            Self::Runs(_) => "Runs",
+        })
+    }
+}
+
+impl Sorted {
+    /// Moves to the next record, and returns its instant.
+    pub(crate) fn advance(&mut self) -> io::Result<Option<u64>> {
+        match &mut self.0 {
+            Source::Memory { entries, next, .. } => {
+                let entry = entries.get(*next);
+                *next += 1;
+                Ok(entry.map(|entry| entry.at))
+            }
+            Source::Runs(merge) => merge.advance(),
+        }
+    }
+
+    /// The bytes of the current record.
+    pub(crate) fn record(&self) -> &[u8] {
+        match &self.0 {
+            Source::Memory {
+                arena,
+                entries,
+                next,
+            } => {
+                let entry = next.checked_sub(1).and_then(|last| entries.get(last));
+                entry.map_or(&[], |entry| bytes(arena, entry))
+            }
+            Source::Runs(merge) => merge.record(),
+        }
+    }
+}
+
+/// The bytes of a record's head in a run: its instant and its length.
+const HEAD: usize = 12;
+
+fn head(at: u64, length: usize) -> io::Result<[u8; HEAD]> {
+    let length = u32::try_from(length).map_err(|_large| io::ErrorKind::FileTooLarge)?;
+    let mut head = [0; HEAD];
+    let (first, second) = head.split_at_mut(8);
+    first.copy_from_slice(&at.to_le_bytes());
+    second.copy_from_slice(&length.to_le_bytes());
+    Ok(head)
+}
+
+fn parse_head(bytes: &[u8]) -> Option<(u64, usize)> {
+    let (at, rest) = bytes.split_first_chunk()?;
+    let (length, _) = rest.split_first_chunk()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    Some((u64::from_le_bytes(*at), length))
+}
+
+/// A sorted run: a part of a scratch file.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    start: u64,
+    end: u64,
+}
+
+impl Extent {
+    fn after(start: u64, length: usize) -> Self {
+        Self {
+            start,
+            end: start.saturating_add(count(length)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

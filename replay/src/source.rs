@@ -1,0 +1,152 @@
+//! The client of a request: the column that the log has for it, or a header that a trusted proxy has set.
+
+use std::borrow::Cow;
+
+use loudou_rules::request::{Request as _, Sample, Text, bare_address};
+
+/// The longest list of addresses that `xff:N` can count back.
+const MOST_HOPS: usize = 100;
+
+/// Where a request's client is taken from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientSource {
+    /// The log's column; without one, the last address of `x-forwarded-for`.
+    #[default]
+    Auto,
+    /// The log's column.
+    Remote,
+    /// An address of `x-forwarded-for`, counted from its end: 1 is the last.
+    ForwardedFor(usize),
+    /// A header, in lower case.
+    Header(String),
+}
+
+impl ClientSource {
+    /// Parses `remote`, `xff`, `xff:N` or `header:NAME`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (kind, rest) = match text.split_once(':') {
+            None => (text, None),
+            Some((kind, rest)) => (kind, Some(rest)),
+        };
+        match (kind, rest) {
+            ("remote", None) => Ok(Self::Remote),
+            ("xff", None) => Ok(Self::ForwardedFor(1)),
+            ("xff", Some(hops)) => {
+                let hops = hops.parse().ok().filter(|n| (1..=MOST_HOPS).contains(n));
+                hops.map(Self::ForwardedFor).ok_or_else(|| {
+                    format!(
+                        "expected a number from 1 (the last address) to {MOST_HOPS} after `xff:`"
+                    )
+                })
+            }
+            ("header", Some(name)) if !name.is_empty() => {
+                Ok(Self::Header(name.to_ascii_lowercase()))
+            }
+            ("header", _) => Err("expected the name of a header: `header:true-client-ip`".into()),
+            _ => Err("expected `remote`, `xff`, `xff:N` or `header:NAME`".into()),
+        }
+    }
+
+    /// The words of the option; `None` for [`Self::Auto`].
+    pub fn words(&self) -> Option<String> {
+        match self {
+            Self::Auto => None,
+            Self::Remote => Some("remote".into()),
+            Self::ForwardedFor(1) => Some("xff".into()),
+            Self::ForwardedFor(hops) => Some(format!("xff:{hops}")),
+            Self::Header(name) => Some(format!("header:{name}")),
+        }
+    }
+
+    /// Sets the source of a request, which is so far the log's column.
+    pub(crate) fn apply(&self, request: &mut Sample<'_>) {
+        match self {
+            Self::Remote => {}
+            Self::Auto => {
+                if request.source.is_none() {
+                    request.source = forwarded(request, 1);
+                }
+            }
+            Self::ForwardedFor(hops) => request.source = forwarded(request, *hops),
+            Self::Header(name) => {
+                let value = request.header(name);
+                let value = value.map(|value| bare_address(value.trim_ascii()).to_vec());
+                request.source = value.filter(|value| !value.is_empty()).map(Cow::Owned);
+            }
+        }
+    }
+}
+
+/// The address `hops` from the end of the request's `x-forwarded-for`, over all of its lines.
+fn forwarded<'a>(request: &mut Sample<'a>, hops: usize) -> Option<Text<'a>> {
+    let mut all = Vec::new();
+    request.each_line("x-forwarded-for", &mut |line| {
+        if !all.is_empty() {
+            all.push(b',');
+        }
+        all.extend_from_slice(line);
+    });
+    let address = all.rsplit(|b| *b == b',').nth(hops.checked_sub(1)?)?;
+    let address = bare_address(address.trim_ascii());
+    (!address.is_empty()).then(|| Cow::Owned(address.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(
+        source: &str,
+        column: Option<&'static str>,
+        lines: &[&'static str],
+    ) -> Option<String> {
+        let headers = lines.iter();
+        let mut request = Sample {
+            source: column.map(|column| Cow::Borrowed(column.as_bytes())),
+            headers: headers
+                .map(|line| ("X-Forwarded-For".into(), Cow::Borrowed(line.as_bytes())))
+                .collect(),
+            ..Sample::default()
+        };
+        let source = if source.is_empty() {
+            ClientSource::Auto
+        } else {
+            ClientSource::parse(source).expect(source)
+        };
+        source.apply(&mut request);
+        let text = |text: Text<'_>| String::from_utf8(text.into_owned()).expect("UTF-8");
+        request.source.map(text)
+    }
+
+    #[test]
+    fn every_choice() {
+        let lines = ["9.9.9.9, 10.0.0.7:80", " [2001:db8::1]:443 "];
+        for (source, column, expected) in [
+            ("", Some("1.1.1.1"), Some("1.1.1.1")),
+            ("", None, Some("2001:db8::1")),
+            ("remote", None, None),
+            ("xff", Some("1.1.1.1"), Some("2001:db8::1")),
+            ("xff:2", Some("1.1.1.1"), Some("10.0.0.7")),
+            ("xff:3", Some("1.1.1.1"), Some("9.9.9.9")),
+            ("xff:4", Some("1.1.1.1"), None),
+            ("header:X-Real-IP", Some("1.1.1.1"), None),
+        ] {
+            let found = client(source, column, &lines);
+            assert_eq!(found.as_deref(), expected, "{source}");
+        }
+        assert_eq!(client("xff", None, &["1.1.1.1, "]), None);
+    }
+
+    #[test]
+    fn wrong_words() {
+        for wrong in [
+            "", "xff:0", "xff:x", "xff:101", "header", "header:", "remote:1", "peer",
+        ] {
+            assert!(ClientSource::parse(wrong).is_err(), "{wrong}");
+        }
+        for right in ["remote", "xff", "xff:2", "header:true-client-ip"] {
+            let source = ClientSource::parse(right).expect(right);
+            assert_eq!(source.words().as_deref(), Some(right));
+        }
+    }
+}

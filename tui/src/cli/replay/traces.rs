@@ -1,0 +1,128 @@
+//! The traces of a replay: files, patterns of files, and standard input.
+
+use std::fs::{self, File};
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use loudou_replay::Input;
+
+use super::super::files::name_of;
+use crate::text::escape;
+
+/// The traces, in the order of their names: so the order of the arguments does not matter.
+pub(super) struct Traces(Vec<PathBuf>);
+
+/// The files that the arguments name; a file that is named twice counts once.
+pub(super) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
+    let mut paths = Vec::new();
+    for argument in arguments {
+        let text = argument.to_string_lossy();
+        let is_pattern = text.contains(['*', '?', '[']);
+        // A file may have such a name.
+        if argument == Path::new("-") || !is_pattern || argument.exists() {
+            paths.push(argument.clone());
+            continue;
+        }
+        let before = paths.len();
+        let wrong = || format!("invalid pattern {}", escape(&text));
+        for path in glob::glob(&text).with_context(wrong)? {
+            let path = path.with_context(|| format!("cannot read {}", escape(&text)))?;
+            if !path.is_dir() {
+                paths.push(path);
+            }
+        }
+        if paths.len() == before {
+            bail!("no file matches {}", escape(&text));
+        }
+    }
+    paths.sort();
+    let mut seen = Vec::new();
+    paths.retain(|path| {
+        // One that cannot be read is reported when it is opened.
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let is_new = !seen.contains(&real);
+        seen.push(real);
+        is_new
+    });
+    Ok(Traces(paths))
+}
+
+impl Traces {
+    /// All of them in a few words, safe to print.
+    pub(super) fn name(&self) -> String {
+        match self.0.as_slice() {
+            [path] => escape(&name_of(path)).into_owned(),
+            paths => format!("{} files", paths.len()),
+        }
+    }
+
+    /// The inputs, and the total of their bytes, if it is known.
+    pub(super) fn open<'a>(
+        &'a self,
+        stdin: &'a mut dyn BufRead,
+    ) -> Result<(Vec<Input<'a>>, Option<u64>)> {
+        let mut total = Some(0_u64);
+        let mut inputs = Vec::new();
+        let mut stdin = Some(stdin);
+        for path in &self.0 {
+            let name = name_of(path);
+            if path == Path::new("-") {
+                total = None;
+                if let Some(stdin) = stdin.take() {
+                    inputs.push(Input::new(&name, stdin));
+                }
+                continue;
+            }
+            let about = fs::metadata(path);
+            let about = about.with_context(|| format!("cannot read {}", escape(&name)))?;
+            total = total
+                .filter(|_| about.is_file())
+                .map(|total| total + about.len());
+            inputs.push(Input {
+                name,
+                open: Box::new(move || Ok(Box::new(File::open(path)?))),
+            });
+        }
+        Ok((inputs, total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_and_repeats() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in [
+            "access.log",
+            "access.log.1",
+            "access.log.2.gz",
+            "other",
+            "a[1]",
+        ] {
+            fs::write(path(name), "").expect("writes");
+        }
+        fs::create_dir(path("access.log.d")).expect("creates");
+        let names = |arguments: &[&str]| -> Vec<String> {
+            let arguments: Vec<PathBuf> = arguments.iter().map(|name| path(name)).collect();
+            let Traces(paths) = expand(&arguments).expect("expands");
+            let names = paths.iter().filter_map(|path| path.file_name());
+            names
+                .map(|name| name.to_string_lossy().into_owned())
+                .collect()
+        };
+        let three = ["access.log", "access.log.1", "access.log.2.gz"];
+        assert_eq!(names(&["access.log*"]), three);
+        assert_eq!(
+            names(&["access.log.[12]*", "access.log", "./access.log"]),
+            three
+        );
+        assert_eq!(names(&["other", "access.log"]), ["access.log", "other"]);
+        assert_eq!(names(&["a[1]"]), ["a[1]"]);
+        assert!(expand(&[path("no*")]).is_err());
+        assert!(expand(&[path("[")]).is_err());
+    }
+}
