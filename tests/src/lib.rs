@@ -38,6 +38,7 @@ pub mod fleet;
 pub mod flood;
 pub mod http;
 pub mod load;
+pub mod logs;
 pub mod one_rule;
 pub mod openapi;
 pub mod operator;

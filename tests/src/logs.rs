@@ -1,0 +1,175 @@
+//! Made-up access logs with the defects of real ones, the same for the same seed: lines that are written at a
+//! request's end with its start time, replicas, rotated and compressed files, envelopes of containers, and
+//! lines that are no requests.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+mod lines;
+
+pub use lines::Style;
+
+/// The start of all traffic: a Sunday in March on which clocks change, a second before midnight UTC.
+const EPOCH_MS: u64 = 1_711_843_199_000;
+/// The number of requests between two lines that are none.
+const BETWEEN_JUNK: usize = 97;
+
+/// A request, as everybody would see it who knows all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The start, in milliseconds since 1970.
+    pub start_ms: u64,
+    /// The time until its end.
+    pub duration_ms: u64,
+    /// The number of the client.
+    pub client: u32,
+    /// The number of its path.
+    pub path: u32,
+    /// Its number among all requests.
+    pub number: usize,
+}
+
+/// What surrounds the lines of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Around {
+    /// Nothing.
+    Nothing,
+    /// The prefix of `kubectl logs --prefix`.
+    Kubectl,
+    /// The head of CRI's files; long lines are in parts.
+    Cri,
+    /// Docker's `json-file`.
+    Docker,
+}
+
+/// Knuth's generator; its high bits are the good ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33).checked_rem(bound).unwrap_or(0)
+    }
+}
+
+impl Sent {
+    /// The end, in milliseconds since 1970.
+    pub const fn end_ms(&self) -> u64 {
+        self.start_ms + self.duration_ms
+    }
+
+    /// The client's address.
+    pub fn address(&self) -> String {
+        let [_, high, middle, low] = self.client.to_be_bytes();
+        format!("10.{high}.{middle}.{low}")
+    }
+}
+
+/// Requests in the order of their starts: a few clients send most, and a few requests take long.
+pub fn traffic(seed: u64, requests: usize, clients: u32, mean_gap_ms: u64) -> Vec<Sent> {
+    let mut random = Random::new(seed);
+    let mut start_ms = EPOCH_MS;
+    let mut sent = Vec::with_capacity(requests);
+    for number in 0..requests {
+        start_ms += random.below(2 * mean_gap_ms + 1);
+        let most = match random.below(4) {
+            0 => u64::from(clients),
+            _ => u64::from(clients).div_ceil(10),
+        };
+        let is_long = random.below(20) == 0;
+        sent.push(Sent {
+            start_ms,
+            duration_ms: random.below(if is_long { 5_000 } else { 50 }),
+            client: u32::try_from(random.below(most)).unwrap_or(0),
+            path: u32::try_from(random.below(97)).unwrap_or(0),
+            number,
+        });
+    }
+    sent
+}
+
+/// The files in which `replicas` servers log these requests, each rotated into `parts` files of which the
+/// oldest is compressed. A server writes a request at its end.
+pub fn files(
+    sent: &[Sent],
+    style: Style,
+    around: Around,
+    replicas: usize,
+    parts: usize,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for replica in 0..replicas {
+        let own = sent.iter().skip(replica).step_by(replicas);
+        let mut own: Vec<Sent> = own.copied().collect();
+        own.sort_by_key(Sent::end_ms);
+        let length = own.len().div_ceil(parts).max(1);
+        for (index, part) in own.chunks(length).enumerate() {
+            let bytes = file(part, style, around, replica);
+            let age = parts - 1 - index;
+            let name = format!("access-{replica}.log");
+            files.push(match age {
+                0 => (name, bytes),
+                _ if index == 0 => (format!("{name}.{age}.gz"), gzip(&bytes)?),
+                _ => (format!("{name}.{age}"), bytes),
+            });
+        }
+    }
+    Ok(files)
+}
+
+/// The lines of one file of a replica.
+fn file(sent: &[Sent], style: Style, around: Around, replica: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (index, request) in sent.iter().enumerate() {
+        if index % BETWEEN_JUNK == BETWEEN_JUNK / 2
+            && let Some(junk) = style.junk(request)
+        {
+            around.write(&mut out, &junk, replica);
+        }
+        around.write(&mut out, &style.line(request, replica), replica);
+    }
+    out
+}
+
+/// Compresses bytes as `gzip` does.
+pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
+}
+
+impl Around {
+    /// Appends a line of a replica.
+    fn write(self, out: &mut Vec<u8>, line: &str, replica: usize) {
+        let time = "2024-03-31T00:00:00.123456789Z";
+        let text = match self {
+            Self::Nothing => line.to_owned(),
+            Self::Kubectl => format!("[pod/envoy-{replica}/envoy] {line}"),
+            Self::Cri => match line.split_at_checked(40) {
+                Some((first, last)) => {
+                    format!("{time} stdout P {first}\n{time} stdout F {last}")
+                }
+                None => format!("{time} stdout F {line}"),
+            },
+            Self::Docker => {
+                let log = serde_json::Value::from(format!("{line}\n"));
+                format!(r#"{{"log":{log},"stream":"stdout","time":"{time}"}}"#)
+            }
+        };
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'\n');
+    }
+}
