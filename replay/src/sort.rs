@@ -196,6 +196,14 @@ struct Extent {
     end: u64,
 }
 
+/// The runs of one scratch file, in the order in which they came.
+struct Level {
+    scratch: Box<dyn Scratch>,
+    runs: Vec<Extent>,
+    /// Where the next run begins.
+    end: u64,
+}
+
 impl Extent {
     fn after(start: u64, length: usize) -> Self {
         Self {

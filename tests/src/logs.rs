@@ -101,8 +101,7 @@ pub fn traffic(seed: u64, requests: usize, clients: u32, mean_gap_ms: u64) -> Ve
     sent
 }
 
-/// The files in which `replicas` servers log these requests, each rotated into `parts` files of which the
-/// oldest is compressed. A server writes a request at its end.
+/// The files in which `replicas` servers log these requests; see [`replica`].
 pub fn files(
     sent: &[Sent],
     style: Style,
@@ -111,21 +110,35 @@ pub fn files(
     parts: usize,
 ) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
-    for replica in 0..replicas {
-        let own = sent.iter().skip(replica).step_by(replicas);
-        let mut own: Vec<Sent> = own.copied().collect();
-        own.sort_by_key(Sent::end_ms);
-        let length = own.len().div_ceil(parts).max(1);
-        for (index, part) in own.chunks(length).enumerate() {
-            let bytes = file(part, style, around, replica);
-            let age = parts - 1 - index;
-            let name = format!("access-{replica}.log");
-            files.push(match age {
-                0 => (name, bytes),
-                _ if index == 0 => (format!("{name}.{age}.gz"), gzip(&bytes)?),
-                _ => (format!("{name}.{age}"), bytes),
-            });
-        }
+    for index in 0..replicas {
+        files.extend(replica(sent, style, around, (index, replicas), parts)?);
+    }
+    Ok(files)
+}
+
+/// The log of one server of several, which share the requests: rotated into `parts` files, of which the oldest
+/// is compressed. A server writes a request at its end.
+pub fn replica(
+    sent: &[Sent],
+    style: Style,
+    around: Around,
+    (index, replicas): (usize, usize),
+    parts: usize,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let own = sent.iter().skip(index).step_by(replicas);
+    let mut own: Vec<Sent> = own.copied().collect();
+    own.sort_by_key(Sent::end_ms);
+    let length = own.len().div_ceil(parts).max(1);
+    let mut files = Vec::new();
+    for (part, sent) in own.chunks(length).enumerate() {
+        let bytes = file(sent, style, around, index);
+        let age = parts - 1 - part;
+        let name = format!("access-{index}.log");
+        files.push(match age {
+            0 => (name, bytes),
+            _ if part == 0 => (format!("{name}.{age}.gz"), gzip(&bytes)?),
+            _ => (format!("{name}.{age}"), bytes),
+        });
     }
     Ok(files)
 }

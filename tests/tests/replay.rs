@@ -29,9 +29,9 @@ fn expected(requests: impl IntoIterator<Item = (u64, String)>) -> Verdicts {
         let (level_ms, last_ms) = buckets.entry(client.clone()).or_insert((0, at_ms));
         *level_ms = level_ms.saturating_sub(at_ms - *last_ms);
         *last_ms = at_ms;
-        let passes = *level_ms + EACH_MS <= CAPACITY * EACH_MS;
+        let fits = *level_ms + EACH_MS <= CAPACITY * EACH_MS;
         let [passed, refused] = verdicts.entry((at_ms, client)).or_default();
-        if passes {
+        if fits {
             *level_ms += EACH_MS;
             *passed += 1;
         } else {
@@ -88,12 +88,19 @@ impl Folder {
         let mut last = 0;
         for line in out.lines() {
             let line: Value = serde_json::from_str(line)?;
-            let at_ns = line["at_ns"].as_u64().context("an instant")?;
+            let at_ns = line
+                .get("at_ns")
+                .and_then(Value::as_u64)
+                .context("an instant")?;
             ensure!(at_ns >= last, "{at_ns} after {last}");
             last = at_ns;
-            let key = line["key"].as_str().context("a key")?.to_owned();
+            let key = line
+                .get("key")
+                .and_then(Value::as_str)
+                .context("a key")?
+                .to_owned();
             let [passed, refused] = verdicts.entry((at_ns / 1_000_000, key)).or_default();
-            match line["verdict"].as_str() {
+            match line.get("verdict").and_then(Value::as_str) {
                 Some("admit") => *passed += 1,
                 Some("refuse") => *refused += 1,
                 other => bail!("{other:?}"),
@@ -125,6 +132,23 @@ fn same(found: &Verdicts, wanted: &Verdicts, of: &str) -> Result<()> {
 fn of_style(sent: &[Sent], style: Style) -> Verdicts {
     let requests = sent.iter();
     expected(requests.map(|sent| (style.start_ms(sent), sent.address())))
+}
+
+/// Fails if any line of a summary's logs was not understood.
+fn all_read(summary: &str, style: Style) -> Result<()> {
+    let summary: Value = serde_json::from_str(summary)?;
+    let trace = summary.get("trace").context("a trace")?;
+    let others = trace.get("other_lines").and_then(Value::as_object);
+    let others = others.context("an object")?;
+    let others: u64 = others.values().filter_map(Value::as_u64).sum();
+    let has_others = !matches!(style, Style::Trace | Style::Envoy | Style::Alb);
+    ensure!(
+        trace.get("bad_lines") == Some(&json!(0))
+            && trace.get("requests") == Some(&json!(4_000))
+            && has_others == (others > 20),
+        "{style:?}: {trace}"
+    );
+    Ok(())
 }
 
 /// Every format, in every envelope, of three replicas in two time zones, each rotated into three files.
@@ -166,6 +190,7 @@ fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
                 reversed == folder.replay(&["access-*"], &json)?,
                 "{style:?}"
             );
+            all_read(&reversed.0, style)?;
         }
     }
     Ok(())
@@ -225,7 +250,8 @@ fn the_client_behind_proxies() -> Result<()> {
 
     let warned = |options: &[&str]| -> Result<String> {
         let (out, _) = folder.replay(&["nginx.log"], &[options, &["--output", "json"]].concat())?;
-        Ok(serde_json::from_str::<Value>(&out)?["warnings"].to_string())
+        let summary: Value = serde_json::from_str(&out)?;
+        Ok(summary.get("warnings").context("warnings")?.to_string())
     };
     let proxy = "10.255.0.1 makes 100.0 % (4000) of the requests";
     ensure!(warned(&[])?.contains(proxy));

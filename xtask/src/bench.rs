@@ -31,7 +31,7 @@ pub(crate) enum Bench {
     Fleet,
     /// Count the wasm instructions and the host calls of a request, also in the form of their budgets
     Instructions,
-    /// Replay 5 million requests of 100 000 users through one rule
+    /// Replay 5 million requests of 100 000 users through one rule, in order and out of order
     Replay,
     /// Measure what a request costs Envoy's worker, beside Envoy's own filter and the least filters there can be
     Request,
@@ -60,7 +60,7 @@ pub(crate) fn bench(
         Bench::Core => core::run_all(quick),
         Bench::Fleet => fleet::run_all(quick, wasm),
         Bench::Instructions => instructions::run_all(wasm),
-        Bench::Replay => replay::run_all(),
+        Bench::Replay => replay::run_all(quick, beside),
         Bench::Request => request::run_all(quick, wasm, beside),
         Bench::Screen => screen::run_all(quick, wasm, beside),
         Bench::Waiting => waiting::run_all(),

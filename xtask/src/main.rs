@@ -80,13 +80,13 @@ enum Task {
     Bench {
         /// The benchmark
         what: bench::Bench,
-        /// Measure less, in less than two minutes (admin, core, fleet, request, screen)
+        /// Measure less, in less than two minutes (admin, core, fleet, replay, request, screen)
         #[arg(long)]
         quick: bool,
         /// Measure this build of the filter instead of the current one (admin, fleet, instructions, request, screen)
         #[arg(long, value_name = "FILE")]
         wasm: Option<PathBuf>,
-        /// Measure this build, too, in the same run: of the filter (request), or of `loudou` (screen)
+        /// Measure this build, too, in the same run: of the filter (request), or of `loudou` (replay, screen)
         #[arg(long, value_name = "FILE")]
         beside: Option<PathBuf>,
     },

@@ -5,12 +5,28 @@ use loudou::cli::fuzzing::{loudou, unsafe_character};
 use super::{Bounds, Target};
 
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/rules.json");
-const FORMATS: [&[&str]; 5] = [
+/// More options, of which one byte chooses.
+const OPTIONS: [&[&str]; 14] = [
     &[],
     &["--format", "trace"],
     &["--format", "envoy"],
     &["--format", "envoy-json"],
-    &["--format", "nginx"],
+    &["--format", "combined"],
+    &["--format", "vhost-combined"],
+    &["--format", "ingress-nginx"],
+    &["--format", "caddy"],
+    &["--format", "alb"],
+    &["--source", "xff:2"],
+    &["--source", "header:x-user-id", "--from", "+1s"],
+    &["--from", "-1h", "--to", "-0s"],
+    &[
+        "--log-format",
+        r#"$remote_addr [$time_local] "$request" $http_x_user_id"#,
+    ],
+    &[
+        "--log-format",
+        "[%START_TIME%] \"%REQ(:METHOD)% %REQ(:PATH)%\" \"%REQ(USER-AGENT)%\" %DURATION%",
+    ],
 ];
 const OUTPUTS: [&str; 3] = ["table", "json", "jsonl"];
 
@@ -43,6 +59,16 @@ pub(super) const LOG: Target = Target {
         b"\x1b[31m",
         b"\"duration\":",
         b"\"start_time\":",
+        b"[pod/a/b] ",
+        b"2016-04-15T20:17:00.310Z stdout P ",
+        b"2016-04-15T20:17:00.310Z stdout F ",
+        b"{\"log\":\"",
+        b"\\n\",\"stream\":\"stdout\"}",
+        b"\"ts\":1646861401.5,\"request\":{\"method\":\"GET\"",
+        b"\"- - -\"",
+        b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
+        b"\x28\xb5\x2f\xfd",
+        b"example.com:443 ",
         b"{\"a\":",
         b"[[[[[[[[",
     ],
@@ -58,8 +84,8 @@ pub(super) const LOG: Target = Target {
 fn run(input: &[u8]) {
     let (choice, log) = input.split_first().unwrap_or((&0, &[]));
     let choice = usize::from(*choice);
-    let format = FORMATS.iter().cycle().nth(choice % 5).copied();
-    let output = OUTPUTS.iter().cycle().nth(choice / 5 % 3).copied();
+    let options = OPTIONS.iter().cycle().nth(choice % OPTIONS.len()).copied();
+    let output = OUTPUTS.iter().cycle().nth(choice / OPTIONS.len()).copied();
     let mut arguments = vec![
         "replay",
         "--config",
@@ -67,7 +93,7 @@ fn run(input: &[u8]) {
         "--output",
         output.unwrap_or("table"),
     ];
-    arguments.extend(format.unwrap_or_default());
+    arguments.extend(options.unwrap_or_default());
     let (code, printed) = loudou(&arguments, log);
     assert!(code <= 1, "exit code {code}");
     let bad = unsafe_character(&printed);
@@ -80,14 +106,21 @@ fn seeds() -> Vec<Vec<u8>> {
     const ENVOY: &str = r#"[2016-04-15T20:17:00.310Z] "POST /api/v1/locations?x=1 HTTP/2" 204 - 154 0 226 100 "9.9.9.9, 10.0.35.28" "nsq2http" "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "locations" "tcp://10.0.2.1:80""#;
     const NGINX: &str = r#"203.0.113.7 - frank [10/Oct/2000:13:55:36 -0700] "GET /a\x22b?c=d HTTP/1.1" 200 2326 "http://example.com/" "Mozilla/5.0 \x22x\x22""#;
     const JSON: &str = r#"{"start_time":"2016-04-15T20:17:00.310Z","method":"GET","path":"/x","duration":5,"authority":"a","downstream_remote_address":"1.2.3.4:5","user_agent":"u"}"#;
-    let logs = [TRACE, EDITS, ENVOY, JSON, NGINX];
+    const CRI: &str = r#"2016-10-06T00:17:09.669794202Z stdout P 10.0.0.1 - - [10/Oct/2000:13:55:36 -0700]
+2016-10-06T00:17:09.669794202Z stdout F  "GET / HTTP/1.1" 200 2"#;
+    const DOCKER: &str = r#"{"log":"h.example:80 10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2\n","stream":"stdout","time":"x"}"#;
+    const CADDY: &str = r#"{"ts":1646861401.5,"logger":"http.log.access","request":{"client_ip":"1.2.3.4","method":"GET","uri":"/","headers":{"X-User-Id":["a"]}},"duration":0.5,"status":200}"#;
+    const ALB: &str = r#"http 2018-07-02T22:23:00.186641Z app/a/5 1.2.3.4:28 10.0.0.1:80 0.0 0.1 0.0 200 200 34 36 "GET http://e.com:80/ HTTP/1.1" "curl" - - arn:a "Root=1" "-" "-" 0 2018-07-02T22:22:48.364000Z "forward" "-" "-" "10.0.0.1:80" "200" "-" "-""#;
+    let logs = [TRACE, EDITS, ENVOY, JSON, NGINX, CRI, DOCKER, CADDY, ALB];
     let mut seeds = Vec::new();
-    for (format, log) in (0_u8..).zip(logs) {
-        for output in 0_u8..3 {
+    for log in logs {
+        for choice in 0_u8..14 {
             let head: String = log.lines().take(8).flat_map(|line| [line, "\n"]).collect();
-            let choice = output * 5 + format;
             seeds.push([&[choice], head.as_bytes()].concat());
-            seeds.push([&[output * 5], head.as_bytes()].concat());
+        }
+        for output in 1_u8..3 {
+            let head: String = log.lines().take(8).flat_map(|line| [line, "\n"]).collect();
+            seeds.push([&[output * 14], head.as_bytes()].concat());
         }
     }
     seeds

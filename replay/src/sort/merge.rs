@@ -5,8 +5,7 @@ use std::collections::BinaryHeap;
 use std::io::{self, SeekFrom};
 use std::ops::Range;
 
-use super::spill::Level;
-use super::{HEAD, Scratch, parse_head};
+use super::{HEAD, Level, Scratch, parse_head};
 use crate::num::count;
 
 /// The memory of all buffers.

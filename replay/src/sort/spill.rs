@@ -6,19 +6,12 @@
 use std::io::{self, SeekFrom};
 
 use super::merge::Merge;
-use super::{Extent, NewScratch, Scratch, head};
+use super::{Extent, Level, NewScratch, head};
 
 /// The most runs of a level.
 pub(super) const RUNS: usize = 256;
 /// The bytes that are written at once.
 const CHUNK: usize = 1 << 20;
-
-/// The runs of one scratch file, in the order in which they came.
-pub(super) struct Level {
-    pub(super) scratch: Box<dyn Scratch>,
-    pub(super) runs: Vec<Extent>,
-    end: u64,
-}
 
 /// All runs. A higher level has earlier ones.
 #[derive(Default)]

@@ -144,7 +144,7 @@ impl Style {
     pub fn line(self, sent: &Sent, replica: usize) -> String {
         let (ip, duration, path) = (sent.address(), sent.duration_ms, sent.path);
         let start = rfc3339(sent.start_ms);
-        let agent = r#"Mozilla/5.0 (X11; Linux x86_64)"#;
+        let agent = "Mozilla/5.0 (X11; Linux x86_64)";
         let status = "200";
         match self {
             Self::Trace => format!(
