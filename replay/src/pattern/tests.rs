@@ -125,9 +125,7 @@ fn the_place_where_a_line_departs() {
 fn a_user_cannot_forge_columns() {
     let format = r#"$remote_addr - $remote_user [$time_local] "$request" $status"#;
     let line = r#"1.2.3.4 - x [10/Oct/2001:00:00:00 +0000] y [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200"#;
-    let pattern = Pattern::parse(format).expect(format);
-    // The first end of a time is not one of a time: the line is refused, and no forged time is read.
-    assert!(pattern.read(line.as_bytes()).is_err() || seen(format, line, &[]).0 == 971_211_336_000);
+    assert_eq!(seen(format, line, &[]).0, 971_211_336_000);
     let line = r#"1.2.3.4 - x [ y [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200"#;
     assert_eq!(seen(format, line, &[]).0, 971_211_336_000);
 }
