@@ -43,7 +43,7 @@ pub(super) fn notes(input: &Intake) -> Vec<String> {
     let mut notes = Vec::new();
     for (kind, count) in input.other_lines().filter(|(_, count)| *count > 0) {
         let lines = counted(count, "line");
-        notes.push(format!("{lines} skipped: {}, not requests", kind.title()));
+        notes.push(format!("{lines} skipped: {}", kind.title()));
     }
     if input.outside > 0 {
         let n = counted(input.outside, "request");

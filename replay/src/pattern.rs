@@ -195,13 +195,18 @@ impl Pattern {
         let offset = |rest: &[u8]| line.len() - rest.len();
         let mut columns = Columns::new(self.dialect);
         let forward = self.pivot.unwrap_or(self.pieces.len());
+        let mut garbled = None;
         for (index, piece) in self.pieces.iter().enumerate().take(forward) {
             let found = self.end_of(index, rest);
             let end = found.ok_or_else(|| misfit(offset(rest), Why::After(index)))?;
             let (value, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-            columns
-                .set(piece, value)
-                .map_err(|wrong| misfit(offset(rest), wrong.at(index)))?;
+            if let Err(wrong) = columns.set(piece, value) {
+                let wrong = misfit(offset(rest), wrong.at(index));
+                if piece.field != Field::Request || wrong.is_other() {
+                    return Err(wrong);
+                }
+                garbled = Some(wrong);
+            }
             rest = tail.get(piece.then.len()..).unwrap_or_default();
         }
         match self.pivot {
@@ -209,7 +214,12 @@ impl Pattern {
             None if !rest.is_empty() => return Err(misfit(offset(rest), Why::Longer)),
             None => {}
         }
-        Ok(columns.request())
+        match garbled {
+            None => Ok(columns.request()),
+            // A TLS handshake on a plain-text port, for example: the server did not take it for a request either.
+            Some(wrong) if columns.is_client_error() => Err(misfit(wrong.at, Why::NoRequest)),
+            Some(wrong) => Err(wrong),
+        }
     }
 
     /// The length of the column `index` at the start of `rest`.

@@ -39,7 +39,7 @@ pub(crate) struct TraceEdit {
 pub enum OtherLine {
     /// A TCP connection, which Istio logs in the form of a request.
     Connection,
-    /// A connection that ended before a request.
+    /// A connection without a request: it ended before, or sent something else.
     NoRequest,
     /// A line of the same program about something else.
     Message,
@@ -61,8 +61,8 @@ impl OtherLine {
     /// Several of them, within a sentence.
     pub(crate) const fn title(self) -> &'static str {
         match self {
-            Self::Connection => "TCP connections",
-            Self::NoRequest => "connections that ended before a request",
+            Self::Connection => "TCP connections, not requests",
+            Self::NoRequest => "connections without a request",
             Self::Message => "messages of the proxy",
         }
     }

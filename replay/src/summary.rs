@@ -69,7 +69,7 @@ pub struct Trace {
 pub struct OtherLines {
     /// TCP connections.
     pub tcp_connections: u64,
-    /// Connections that ended before a request.
+    /// Connections without a request.
     pub without_request: u64,
     /// Messages of the proxy.
     pub messages: u64,

@@ -127,6 +127,12 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
+    /// Whether the request was answered with a status of 4xx.
+    pub(super) fn is_client_error(&self) -> bool {
+        self.status
+            .is_some_and(|status| (400..500).contains(&status))
+    }
+
     /// The request, once all columns are known.
     pub(super) fn request(self) -> LoggedRequest<'a> {
         let Self {

@@ -102,6 +102,11 @@ fn the_place_where_a_line_departs() {
         (
             "1.2.3.4 [10/Oct/2000:13:55:36 -0700] \"\\x16\\x03\" 400",
             38,
+            "Other(NoRequest)",
+        ),
+        (
+            "1.2.3.4 [10/Oct/2000:13:55:36 -0700] \"GET /\" 200",
+            38,
             "METHOD PATH PROTOCOL",
         ),
         (
