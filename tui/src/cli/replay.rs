@@ -41,7 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   loudou replay --config rules.yaml --trace access.log
   loudou replay --config rules.yaml --trace access.log --compare stricter.yaml
-  loudou replay --config rules.yaml --trace 'access.log*'                rotated, some of them compressed
+  loudou replay --config rules.yaml --trace 'access.log*'    rotated, also compressed
   loudou replay --config rules.yaml --trace a.log --trace b.log --source xff:2
   kubectl logs -l app=envoy --prefix | loudou replay --config rules.yaml
   loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision";
@@ -156,7 +156,10 @@ fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
     }
     if input.bad > 0 {
         let lines = first_lines(&input.first_bad);
-        bail!("no line of {} is a request\n{lines}", traces.name());
+        bail!(
+            "no line of {} is a request\n{lines}",
+            escape(&traces.name())
+        );
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The traces of a replay: files, patterns of files, and standard input.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -37,22 +38,17 @@ pub(super) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
         }
     }
     paths.sort();
-    let mut seen = Vec::new();
-    paths.retain(|path| {
-        // One that cannot be read is reported when it is opened.
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let is_new = !seen.contains(&real);
-        seen.push(real);
-        is_new
-    });
+    let mut seen = BTreeSet::new();
+    // One that cannot be read is reported when it is opened.
+    paths.retain(|path| seen.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
     Ok(Traces(paths))
 }
 
 impl Traces {
-    /// All of them in a few words, safe to print.
+    /// All of them in a few words, untrusted.
     pub(super) fn name(&self) -> String {
         match self.0.as_slice() {
-            [path] => escape(&name_of(path)).into_owned(),
+            [path] => name_of(path),
             paths => format!("{} files", paths.len()),
         }
     }
