@@ -5,11 +5,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::logs::{Around, Sent, Style, files, gzip, traffic};
 use loudou_tests::paths::loudou_bin;
 use loudou_tests::temp::TempDir;
+use loudou_tests::{Config, Envoy, Request, eventually};
 use serde_json::{Value, json};
 
 /// The limit of all tests: 5 at once, then one every two seconds.
@@ -289,6 +291,70 @@ fn a_part_of_the_time() -> Result<()> {
     ] {
         let found = folder.verdicts(&["access*"], &options)?;
         same(&found, &wanted, &format!("{options:?}"))?;
+    }
+    Ok(())
+}
+
+/// Envoy's and Envoy Gateway's defaults, and one in Envoy's notation.
+const FORMATS: [(&str, bool); 3] = [
+    (
+        r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%""#,
+        false,
+    ),
+    (
+        r#"{"start_time":"%START_TIME%","method":"%REQ(:METHOD)%","x-envoy-origin-path":"%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%","response_code":"%RESPONSE_CODE%","duration":"%DURATION%","x-forwarded-for":"%REQ(X-FORWARDED-FOR)%","user-agent":"%REQ(USER-AGENT)%",":authority":"%REQ(:AUTHORITY)%"}"#,
+        false,
+    ),
+    (
+        r"%START_TIME(%s.%3f)% | %REQ(:METHOD)% %REQ(:PATH)% | %REQ(USER-AGENT)% | %RESPONSE_CODE% %DURATION%",
+        true,
+    ),
+];
+
+/// The log of a real Envoy, whose filter decided the same requests by the same rules.
+#[test]
+fn what_a_real_envoy_decided() -> Result<()> {
+    let limit = json!({ "name": "l", "algorithm": "funnel", "capacity": 40, "rate": "1/d" });
+    let rules = json!([{ "name": "r", "key": [{ "header": "user-agent" }], "limits": [limit] }]);
+    for (format, is_own) in FORMATS {
+        let config = Config::new(rules.clone()).concurrency(2).access_log(format);
+        let envoy = Envoy::start(&config)?;
+        // Envoy escapes no quotes in text; in a text that looks like JSON, they would end a string.
+        let quoted = if format.starts_with('{') {
+            "a b"
+        } else {
+            r#"x" "y" "z"#
+        };
+        let agents = ["curl/8.5.0", "Mozilla/5.0 (X11; Linux x86_64)", quoted];
+        let counts = envoy.load(300, 8, |number| {
+            let agent = usize::try_from(number % 3).ok().and_then(|n| agents.get(n));
+            Request::get("/reply/1").header("user-agent", agent.unwrap_or(&""))
+        })?;
+        ensure!(counts.of(200) == 120 && counts.of(429) == 180, "{counts:?}");
+        // Envoy writes its log once a second.
+        let log = eventually(Duration::from_secs(20), "the access log", || {
+            let log = envoy.log()?;
+            let lines = log.lines().filter(|line| line.contains("/reply/1"));
+            Ok((lines.count() == 300).then_some(log))
+        })?;
+        envoy.stop()?;
+
+        let folder = Folder(TempDir::new("replay")?);
+        folder.write("envoy.log", log.as_bytes())?;
+        let file = json!({ "version": 1, "rules": rules });
+        folder.write("rules.json", file.to_string().as_bytes())?;
+        let mut options = vec!["--output", "json"];
+        options.extend(
+            is_own
+                .then_some(["--log-format", format])
+                .into_iter()
+                .flatten(),
+        );
+        let (out, _) = folder.replay(&["envoy.log"], &options)?;
+        let summary: Value = serde_json::from_str(&out)?;
+        let requests = summary.get("requests").context("requests")?;
+        let same = json!({ "total": 300, "admitted": 120, "held": 0, "refused": 180 });
+        ensure!(*requests == same, "{format}: {requests}");
     }
     Ok(())
 }
