@@ -4,7 +4,7 @@ use loudou_limiter::Nanos;
 
 use super::msg::{Failure, Snapshot};
 use super::question::{Action, Pending};
-use super::state::{History, Mode, State};
+use super::state::{Mode, State};
 use crate::live::apply::Done;
 use crate::live::ledger::Look;
 use crate::live::{Clocks, Item, Left, counts};
@@ -34,7 +34,7 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
         return;
     }
     // Counters restart at 0, and the undoable changes are gone.
-    state.history = History::default();
+    state.history.restart();
     state.undos.clear();
     let lost = state.ledger.lost();
     let line = lost.map(|lost| (lost.line(), lost.items().len() > 0));

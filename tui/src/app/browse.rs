@@ -5,6 +5,7 @@ use super::command::Command;
 use super::effects::Effect;
 use super::explaining;
 use super::form::Form;
+use super::history::Scale;
 use super::ingest;
 use super::keys;
 use super::layout::table_height;
@@ -20,6 +21,7 @@ use super::state::{Exit, Frozen, Mode, State};
 use crate::change::ban_undo::Seen;
 use crate::change::form::KeyPlace;
 use crate::change::{Begun, Start};
+use crate::text::humanise;
 
 /// The rows per turn of the wheel.
 const WHEEL: usize = 3;
@@ -49,6 +51,8 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
             state.link.hurry(state.now);
             state.toast(false, "refreshing");
         }
+        Command::Longer => rescale(state, state.scale.longer(), "longest"),
+        Command::Shorter => rescale(state, state.scale.shorter(), "shortest"),
         Command::NextTarget => {
             let next = state.number.saturating_add(1);
             state.wants = next.checked_rem(state.targets.len());
@@ -79,6 +83,16 @@ pub(crate) fn copy(state: &mut State, text: Option<String>, effects: &mut Vec<Ef
             state.toast(false, format!("copied: {text}"));
             effects.push(Effect::Copy(text));
         }
+    }
+}
+
+/// Shows charts over another time.
+fn rescale(state: &mut State, scale: Option<Scale>, end: &str) {
+    if let Some(scale) = scale {
+        state.scale = scale;
+    } else {
+        let span = humanise(state.scale.span_ns());
+        state.toast(true, format!("{span} is the {end} time of charts"));
     }
 }
 

@@ -36,6 +36,10 @@ pub(crate) enum Command {
     NextTarget,
     /// Mark the selected line, or take its mark away.
     Mark,
+    /// Charts over a longer time.
+    Longer,
+    /// Charts over a shorter time.
+    Shorter,
     /// Show what belongs to the selected line.
     Drill,
     /// Copy the selected name, or the command line of a question, to the clipboard.

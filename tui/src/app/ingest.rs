@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loudou_api::{Event, RuleView, Rules};
+use loudou_api::{BucketView, Event, RuleView, Rules};
 use loudou_limiter::Nanos;
 use loudou_rules::rule::Mode;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::again;
 use super::columns::Sort;
 use super::filter::Filter;
-use super::history::{Counts, Track};
+use super::history::{Counts, Rates};
 use super::layout::table_height;
 use super::msg::Snapshot;
 use super::rows::{BucketName, Row};
@@ -68,7 +68,9 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     if data.status.instance != snapshot.status.instance {
         data.rows.clear();
     }
-    note_rules(&mut state.history.rules, &snapshot);
+    let patience_ns = state.patience().get();
+    let history = &mut state.history;
+    history.note_rules(&snapshot.status, read_at, patience_ns);
     mark_shadow(&mut snapshot);
     let (open, pinned) = (state.open.clone(), state.table.pinned.clone());
     let keeps = |id: &BucketName| Some(id) == open.as_ref() || Some(id) == pinned.as_ref();
@@ -83,10 +85,18 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
         .collect();
     merge(
         &mut data.rows,
-        &mut state.history.buckets,
         &mut snapshot,
         keeps,
+        |id, view, as_of_ns| {
+            let is_open = Some(id) == open.as_ref();
+            let counts = Counts::of_bucket(view);
+            history.note_bucket(id, counts, as_of_ns, (is_open, patience_ns))
+        },
     );
+    // The past of a bucket without a row is dropped, so that it is bounded like the rows.
+    let rows: BTreeSet<&BucketName> = data.rows.iter().map(|row| &row.id).collect();
+    let tracks = &mut history.buckets;
+    tracks.retain(|id, _| rows.contains(id) || Some(id) == open.as_ref());
     let used = snapshot.status.store.used;
     data.truncated = snapshot.truncated && used > count(data.rows.len());
     data.searching = snapshot.searching;
@@ -141,15 +151,6 @@ fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     ordered
 }
 
-fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
-    let mut old = std::mem::take(tracks);
-    let now_ns = snapshot.status.now_ns;
-    for rule in &snapshot.status.rules {
-        let track = note(old.remove(&rule.name), Counts::of_rule(rule), now_ns);
-        tracks.insert(rule.name.clone(), track);
-    }
-}
-
 /// Marks the buckets of rules in shadow mode. A filter that knows the mark has done so.
 fn mark_shadow(snapshot: &mut Snapshot) {
     let rules = snapshot.status.rules.iter();
@@ -162,13 +163,12 @@ fn mark_shadow(snapshot: &mut Snapshot) {
     }
 }
 
-/// Takes the buckets of a poll over into the rows. Tracks of buckets without a row are dropped, so the history is
-/// bounded like the rows.
+/// Takes the buckets of a poll over into the rows, with the rates that `note` returns.
 fn merge(
     rows: &mut Vec<Row>,
-    tracks: &mut BTreeMap<BucketName, Track>,
     snapshot: &mut Snapshot,
     keeps: impl Fn(&BucketName) -> bool,
+    mut note: impl FnMut(&BucketName, &BucketView, u64) -> Option<Rates>,
 ) {
     let mut known: BTreeMap<BucketName, Row> = BTreeMap::new();
     // Where everything was read, a bucket that is not among it is gone.
@@ -180,9 +180,7 @@ fn merge(
     }
     for (as_of_ns, view) in std::mem::take(&mut snapshot.buckets) {
         let id = BucketName::new(&view.rule, &view.key);
-        let track = note(tracks.remove(&id), Counts::of_bucket(&view), as_of_ns);
-        let rates = track.rates();
-        tracks.insert(id.clone(), track);
+        let rates = note(&id, &view, as_of_ns);
         let row = Row {
             id: id.clone(),
             view,
@@ -204,7 +202,6 @@ fn merge(
             known.remove(&id);
         }
     }
-    tracks.retain(|id, _| known.contains_key(id));
     *rows = known.into_values().collect();
 }
 
@@ -214,16 +211,6 @@ fn longest(rows: &[Row]) -> (u16, u16) {
     rows.iter().fold((0, 0), |(rule, key), row| {
         (rule.max(of(&row.id.rule)), key.max(of(&row.id.key)))
     })
-}
-
-fn note(track: Option<Track>, counts: Counts, at_ns: u64) -> Track {
-    match track {
-        Some(mut track) => {
-            track.note(counts, at_ns);
-            track
-        }
-        None => Track::new(counts, at_ns),
-    }
 }
 
 fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {

@@ -7,6 +7,7 @@ use super::state::State;
 
 pub(crate) mod bucket;
 mod buckets;
+mod chart;
 mod envoy;
 mod events;
 mod rules;

@@ -10,7 +10,7 @@ use super::delivery::Delivery;
 use super::explain::Explain;
 use super::filter::Filter;
 use super::form::Form;
-use super::history::{Rates, Track};
+use super::history::{History, Rates, Scale, Track};
 use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
@@ -90,13 +90,6 @@ pub(crate) struct Data {
     pub(crate) longest: (u16, u16),
     /// The time at which it was read.
     pub(crate) read_at: Nanos,
-}
-
-/// Counters over time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct History {
-    pub(crate) buckets: BTreeMap<BucketName, Track>,
-    pub(crate) rules: BTreeMap<String, Track>,
 }
 
 /// The Buckets table: its sort, filter and selection.
@@ -205,6 +198,8 @@ pub(crate) struct State {
     pub(crate) polls: Polls,
     pub(crate) data: Option<Data>,
     pub(crate) history: History,
+    /// The time that charts show.
+    pub(crate) scale: Scale,
     pub(crate) table: Table,
     /// The bucket of the Bucket screen.
     pub(crate) open: Option<BucketName>,
@@ -267,12 +262,21 @@ impl State {
         self.age().min(Nanos::new(most))
     }
 
-    /// Whether the shown data are older than polling explains: three intervals, and at least 2 s.
-    pub(crate) fn is_stale(&self) -> bool {
+    /// The longest time between two answers that polling explains: three intervals, and at least 2 s.
+    pub(crate) fn patience(&self) -> Nanos {
         let patience = self.settings.interval.get().saturating_mul(3);
-        self.data.is_some()
-            && self.frozen.is_none()
-            && self.age() > Nanos::new(patience.max(2_000_000_000))
+        Nanos::new(patience.max(2_000_000_000))
+    }
+
+    /// Whether the shown data are older than polling explains.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.data.is_some() && self.frozen.is_none() && self.age() > self.patience()
+    }
+
+    /// The end of charts: the last answer or, if that is old, now.
+    pub(crate) fn charts_end_ns(&self) -> u64 {
+        let since = if self.is_stale() { self.age().get() } else { 0 };
+        self.history.place(self.server_ns()).saturating_add(since)
     }
 
     /// The server's clock as it was when the shown data were read.

@@ -179,11 +179,11 @@ impl Watched {
 
     /// Shows another Envoy, on the same screen.
     fn show(&mut self, at: usize) {
-        let screen = self.shown().screen;
+        let (screen, scale) = (self.shown().screen, self.shown().scale);
         for (number, state) in self.states.iter_mut().enumerate() {
             state.is_hidden = number != at;
             if number == at {
-                state.screen = screen;
+                (state.screen, state.scale) = (screen, scale);
                 let now = state.now;
                 state.link.hurry(now);
             }

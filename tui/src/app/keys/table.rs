@@ -14,6 +14,8 @@ use crate::change::Start;
 const BUCKETS: Places = Screen::HOME.place();
 /// All screens except the home screen.
 const AWAY: Places = BROWSE & !BUCKETS;
+/// Screens with charts.
+const CHARTS: Places = Screen::Bucket.place() | Screen::Rules.place();
 const LISTS: Places = BROWSE | SORT | HELP | EXPLAINED;
 const ALL: Places = Places::MAX;
 
@@ -36,6 +38,8 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply changes lost in a restart")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "refresh", "poll now")),
+    bind((C::Longer, &[c('+'), c('=')], CHARTS, 9, "longer", "charts over a longer time: 1m, 5m, 15m, 1h")),
+    bind((C::Shorter, &[c('-')], CHARTS, 9, "shorter", "charts over a shorter time")),
     bind((C::NextTarget, &[c('t')], BROWSE, 0, "target", "show the next of the Envoys that are watched")),
     bind((C::Copy, &[c('y')], A_RULE, 0, "copy", "copy the key or the rule to the clipboard (OSC 52)")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),

@@ -3,16 +3,16 @@
 use loudou_api::{LeaseView, LimitView, RuleView};
 use ratatui::style::Style;
 
+use super::chart;
 use super::rules::in_words;
 use super::view::{About, View};
 use crate::app::command::{c, tab};
-use crate::app::history::{Rates, Track};
 use crate::app::rows::{BucketName, Row, level, tone};
 use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::words::{ago, amount, percent, rate, seen, width, wrap};
+use crate::draw::words::{ago, amount, percent, seen, width, wrap};
 use crate::meaning::{leased, stands_out, state_word};
 use crate::num::cells;
 use crate::text::humanise;
@@ -194,17 +194,11 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
         let each = chart / 2;
         let width = pen.width();
         if let Some(track) = state.history.buckets.get(&row.id) {
-            let theme = pen.theme;
-            let admitted: Charted = ("admitted/s", theme.good, |rates| rates.admitted);
-            chart_of(&mut pen.part(0, y, width, each), track, admitted);
-            y = y.saturating_add(each);
-            let refused: Charted = if row.view.shadow {
-                ("would refuse/s", theme.shadow, |rates| rates.shadow)
-            } else {
-                ("refused/s", theme.bad, |rates| rates.refused)
-            };
-            chart_of(&mut pen.part(0, y, width, each), track, refused);
-            y = y.saturating_add(each).saturating_add(1);
+            for chart in chart::both(pen, row.view.shadow) {
+                chart::draw(&mut pen.part(0, y, width, each), state, track, chart);
+                y = y.saturating_add(each);
+            }
+            y = y.saturating_add(1);
         }
     }
     for (line, style) in about {
@@ -276,27 +270,6 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
     }
     pen.spans(2, y.saturating_add(2), &parts);
     y.saturating_add(4)
-}
-
-/// A chart's title, colour and numbers.
-type Charted = (&'static str, Style, fn(Rates) -> f64);
-
-fn chart_of(pen: &mut Pen<'_>, track: &Track, (name, style, pick): Charted) {
-    let theme = pen.theme;
-    let width = pen.width().min(60);
-    let series: Vec<_> = track.series(width).iter().map(|r| r.map(pick)).collect();
-    let top = bars::peak(&series);
-    let now = track.rates().map(pick);
-    let x = pen.text(0, 0, name, style);
-    let x = pen.text(x.saturating_add(1), 0, &rate(now), theme.strong);
-    pen.text(
-        x,
-        0,
-        &format!("  peak {} in 60s", rate(Some(top))),
-        theme.dim,
-    );
-    let height = pen.height().saturating_sub(1);
-    bars::columns(&mut pen.part(0, 1, width, height), &series, top, style);
 }
 
 type Styled = (String, Style);

@@ -5,6 +5,7 @@ use loudou_rules::rule::Mode;
 use ratatui::style::Style;
 use serde_json::Value;
 
+use super::chart;
 use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
@@ -118,7 +119,16 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
             pen.select_line(y);
         }
     }
+    let shown = cells(data.rules.rules.len().saturating_sub(first).min(height));
     let y = pen.height().saturating_sub(cells(detail.len()));
+    let top = shown.saturating_add(2);
+    let room = y.saturating_sub(top).saturating_sub(1);
+    let width = pen.width().saturating_sub(2);
+    if let Some(rule) = state.rule_view(selected) {
+        let in_shadow = totals_of(data, rule).mode == Mode::Shadow.name();
+        let pen = &mut pen.part(1, top, width, room);
+        chart::rule_and_total(pen, state, &rule.name, in_shadow);
+    }
     for (line, y) in detail.iter().zip(y..pen.height()) {
         pen.text(1, y, line, theme.dim);
     }
