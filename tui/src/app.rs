@@ -35,6 +35,7 @@ pub(crate) mod motion;
 pub(crate) mod msg;
 pub(crate) mod of_key;
 pub(crate) mod palette;
+pub(crate) mod play;
 pub(crate) mod polls;
 pub(crate) mod press;
 pub(crate) mod previewed;
@@ -43,6 +44,7 @@ pub(crate) mod rows;
 pub(crate) mod screen;
 pub(crate) mod screens;
 pub(crate) mod state;
+pub(crate) mod table;
 pub(crate) mod update;
 pub(crate) mod watched;
 

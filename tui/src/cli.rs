@@ -35,6 +35,8 @@ mod on_key;
 mod options;
 mod outcome;
 mod overrides;
+mod play;
+mod record;
 mod relay;
 mod replay;
 mod report;
@@ -43,6 +45,7 @@ mod secret;
 mod status;
 mod table;
 mod target;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -110,6 +113,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Run a rule file over recorded traffic and report how it would have decided
     Replay(replay::ReplayArgs),
+    /// Record what the live screen shows into a file, for `top --play`
+    Record(record::RecordArgs),
     /// Show filter and store health
     Status(status::StatusArgs),
     /// List the rules, or show one
@@ -255,6 +260,7 @@ fn command(
     match &cli.command {
         None => top::run(context, None)?,
         Some(Command::Top(args)) => top::run(context, Some(args))?,
+        Some(Command::Record(args)) => record::run(context, args)?,
         Some(Command::Check(args)) => return check::run(context, args),
         Some(Command::Replay(args)) => return replay::run(context, args),
         Some(Command::Status(args)) => status::run(context, args)?,

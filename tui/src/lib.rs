@@ -16,6 +16,7 @@ mod meaning;
 mod num;
 mod preview;
 pub mod runtime;
+mod tape;
 mod term;
 pub mod text;
 mod typed_request;

@@ -18,37 +18,39 @@
 //! For the test of panics in a real terminal: with `LOUDOU_TEST_PANIC=screen` or `poller` in the
 //! environment, that thread panics after it has started.
 
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use loudou_limiter::Nanos;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
-use signal_hook::iterator::Signals;
 
-use crate::app::effects::{Effect, PollRequest};
+use crate::app::effects::Effect;
+use crate::app::history::History;
 use crate::app::msg::Msg;
+use crate::app::play::{Control, Play};
 use crate::app::state::{Exit, Settings, State};
 use crate::app::watched::Watched;
 use crate::client::Client;
 use crate::clock::Clock;
+use crate::tape::Tape;
 use crate::term::{self, Terminal};
 use crate::ui::{Theme, view};
 
+mod hands;
+mod inbox;
+mod player;
 mod poller;
+pub(crate) mod record;
 mod trap;
 mod worker;
 
+use hands::Hands;
+use inbox::{Inbound, MESSAGES, spawn, spawn_input, spawn_signals};
+use player::Player;
 use trap::panic_if_asked;
 
-/// The most messages queued for the screen; senders block beyond that.
-const MESSAGES: usize = 256;
 /// The most messages drained before the screen is drawn.
 const BATCH: usize = 1024;
-/// The most changes and single reads queued for the worker.
-const JOBS: usize = 8;
 /// The least time between frames: at most 30 frames per second.
 const FRAME: Nanos = Nanos::from_millis(34);
 
@@ -90,7 +92,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     let (messages, inbox) = sync_channel(MESSAGES);
     // Before any thread can panic.
     term::install_panic_hook();
-    let mut states = Vec::new();
+    let (envoys, mut states) = (targets.len(), Vec::new());
     let mut hands = Vec::new();
     for (number, clients) in targets.into_iter().enumerate() {
         let settings = Settings {
@@ -98,28 +100,66 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
             read_only,
             interval: nanos(interval),
         };
-        states.push(State::new(settings, Terminal::size()));
+        let mut state = State::new(settings, Terminal::size());
+        state.history = History::of_one(envoys);
+        states.push(state);
         hands.push(Hands::start(clients, clock, &messages, number)?);
     }
-    // Before the terminal is taken, so that a signal in between is handled.
-    spawn_signals(&messages)?;
-    let mut terminal = Terminal::enter().context("cannot use this terminal")?;
-    spawn_input(&messages)?;
-    let theme = Theme::new(color, ascii);
-    let mut screen = Screen {
+    let screen = Screen {
         watched: Watched::new(states),
         clock,
         hands,
         inbox,
+        player: None,
     };
-    match screen.run(&mut terminal, &theme)? {
-        Exit::Quit => Ok(screen.watched.unfinished()),
-        Exit::Fatal(text) => {
-            let unfinished = screen.watched.unfinished().into_iter();
-            let lines: Vec<String> = std::iter::once(text).chain(unfinished).collect();
-            Err(anyhow!(lines.join("\n")))
-        }
-    }
+    screen.show(&messages, color, ascii)
+}
+
+/// Plays a recording on the screen, until the user quits.
+pub(crate) fn play(tape: Tape, color: bool, ascii: bool) -> anyhow::Result<()> {
+    let clock = Clock::start();
+    let (messages, inbox) = sync_channel(MESSAGES);
+    term::install_panic_hook();
+    let envoys = tape.head.urls.len();
+    let states = tape.head.urls.iter().map(|url| {
+        let settings = Settings {
+            url: url.clone(),
+            read_only: true,
+            interval: Nanos::new(tape.head.interval_ns),
+        };
+        let mut state = State::new(settings, Terminal::size());
+        state.history = History::of_one(envoys);
+        state
+    });
+    let mut watched = Watched::new(states.collect());
+    let times = tape.marks.first().zip(tape.marks.last());
+    let (first, last) = times.context("the recording is empty")?;
+    let begin = (player::at(first), first.stamp.unix_ms);
+    let play = Play::new(begin.0, player::at(last), begin.1, clock.now());
+    watched.play(&play);
+    let (to_player, orders) = channel();
+    let player = Player {
+        tape,
+        clock,
+        orders,
+        screen: messages.clone(),
+        play: play.clone(),
+        next: 0,
+    };
+    spawn("player", &messages, move || player.run())?;
+    let screen = Screen {
+        watched,
+        clock,
+        hands: Vec::new(),
+        inbox,
+        player: Some(Playing {
+            at: begin.0,
+            sought: play.rewinds,
+            play,
+            orders: to_player,
+        }),
+    };
+    screen.show(&messages, color, ascii).map(drop)
 }
 
 fn nanos(duration: Duration) -> Nanos {
@@ -131,31 +171,59 @@ struct Screen {
     watched: Watched,
     clock: Clock,
     hands: Vec<Hands>,
-    inbox: Receiver<Tagged>,
+    inbox: Receiver<Inbound>,
+    player: Option<Playing>,
 }
 
-/// A message, and the number of the Envoy that it is about; none for the one that is shown.
-type Tagged = (Option<usize>, Msg);
-
-/// The way to the screen of one thread.
-#[derive(Clone)]
-struct Outbox {
-    to: SyncSender<Tagged>,
-    about: Option<usize>,
+/// A recording in place of live Envoys.
+struct Playing {
+    play: Play,
+    orders: Sender<Play>,
+    /// The time of the last answer.
+    at: Nanos,
+    /// How often it has gone back and was there.
+    sought: u64,
 }
 
-impl Outbox {
-    /// Sends a message; false if the screen is gone.
-    fn send(&self, msg: Msg) -> bool {
-        self.to.send((self.about, msg)).is_ok()
+impl Playing {
+    /// The time of the recording. While it goes back, that of the answers that are read again.
+    fn now(&self, now: Nanos) -> Nanos {
+        if self.sought == self.play.rewinds {
+            self.play.at(now)
+        } else {
+            self.at
+        }
     }
 }
 
 impl Screen {
+    /// Takes the terminal until the user quits. Returns in words which changes for all Envoys are not known to be in force
+    /// everywhere.
+    fn show(
+        mut self,
+        messages: &SyncSender<Inbound>,
+        color: bool,
+        ascii: bool,
+    ) -> anyhow::Result<Vec<String>> {
+        // Before the terminal is taken, so that a signal in between is handled.
+        spawn_signals(messages, &inbox::OF_SCREEN)?;
+        let mut terminal = Terminal::enter().context("cannot use this terminal")?;
+        spawn_input(messages)?;
+        let theme = Theme::new(color, ascii);
+        match self.run(&mut terminal, &theme)? {
+            Exit::Quit => Ok(self.watched.unfinished()),
+            Exit::Fatal(text) => {
+                let unfinished = self.watched.unfinished().into_iter();
+                let lines: Vec<String> = std::iter::once(text).chain(unfinished).collect();
+                Err(anyhow!(lines.join("\n")))
+            }
+        }
+    }
+
     fn run(&mut self, terminal: &mut Terminal, theme: &Theme) -> anyhow::Result<Exit> {
         let mut drawn: Option<Nanos> = None;
         let mut dirty = true;
-        self.step((None, Msg::Tick), terminal)?;
+        self.step(Inbound::Live(None, Msg::Tick), terminal)?;
         loop {
             let now = self.clock.now();
             let frame_due = drawn.map_or(now, |drawn| drawn.saturating_add(FRAME));
@@ -175,9 +243,9 @@ impl Screen {
             };
             let first = match self.inbox.recv_timeout(Duration::from_nanos(wait.get())) {
                 Ok(msg) => msg,
-                Err(RecvTimeoutError::Timeout) => (None, Msg::Tick),
+                Err(RecvTimeoutError::Timeout) => Inbound::Live(None, Msg::Tick),
                 Err(RecvTimeoutError::Disconnected) => {
-                    (None, Msg::Fatal("all threads ended".to_owned()))
+                    Inbound::Live(None, Msg::Fatal("all threads ended".to_owned()))
                 }
             };
             self.step(first, terminal)?;
@@ -195,18 +263,68 @@ impl Screen {
     }
 
     /// Applies one message and starts its effects.
-    fn step(&mut self, (about, msg): Tagged, terminal: &mut Terminal) -> anyhow::Result<()> {
-        for (number, effect) in self.watched.update(about, msg, self.clock.now()) {
+    fn step(&mut self, inbound: Inbound, terminal: &mut Terminal) -> anyhow::Result<()> {
+        let Some((about, msg)) = self.received(inbound) else {
+            return Ok(());
+        };
+        for (number, effect) in self.watched.update(about, msg, self.now()) {
             match effect {
                 Effect::Suspend => terminal.suspend().context("cannot suspend")?,
                 Effect::Copy(text) => terminal
                     .copy(&text)
                     .context("cannot write to the terminal")?,
                 Effect::Resume => terminal.resume().context("cannot take the terminal back")?,
+                Effect::Play(control) => self.control(control),
                 effect => self.start(number, effect),
             }
         }
         Ok(())
+    }
+
+    /// The time of the app: that of the recording, if one is played.
+    fn now(&self) -> Nanos {
+        let now = self.clock.now();
+        let playing = self.player.as_ref();
+        playing.map_or(now, |playing| playing.now(now))
+    }
+
+    /// The message for the app. A recording's place is noted first.
+    fn received(&mut self, inbound: Inbound) -> Option<(Option<usize>, Msg)> {
+        let now = self.clock.now();
+        let Some(playing) = &mut self.player else {
+            return match inbound {
+                Inbound::Live(about, msg) => Some((about, msg)),
+                Inbound::Played(..) | Inbound::Sought(_) | Inbound::Ended(_) => None,
+            };
+        };
+        playing.play.now = now;
+        let msg = match inbound {
+            Inbound::Live(about, msg) => (about, msg),
+            Inbound::Played(at, about, msg) => {
+                playing.at = at;
+                (about, msg)
+            }
+            Inbound::Sought(rewinds) => {
+                playing.sought = rewinds;
+                (None, Msg::Tick)
+            }
+            Inbound::Ended(why) => {
+                playing.play.ended(why, now);
+                (None, Msg::Tick)
+            }
+        };
+        self.watched.play(&playing.play);
+        Some(msg)
+    }
+
+    fn control(&mut self, control: Control) {
+        let now = self.clock.now();
+        if let Some(playing) = &mut self.player {
+            playing.play.control(control, now);
+            // A thread that ended reports that itself.
+            drop(playing.orders.send(playing.play.clone()));
+            self.watched.play(&playing.play);
+        }
     }
 
     fn start(&mut self, number: usize, effect: Effect) {
@@ -214,117 +332,9 @@ impl Screen {
         let hands = self.hands.get(number);
         if !hands.is_some_and(|hands| hands.start_effect(effect)) {
             // `Busy` requests no effects of its own, so this does not recurse.
-            let effects = self
-                .watched
-                .update(Some(number), Msg::Busy(goal), self.clock.now());
+            let now = self.now();
+            let effects = self.watched.update(Some(number), Msg::Busy(goal), now);
             drop(effects);
         }
     }
-}
-
-/// The threads that carry out effects.
-struct Hands {
-    poller: SyncSender<PollRequest>,
-    worker: SyncSender<Effect>,
-}
-
-impl Hands {
-    fn start(
-        clients: Clients,
-        clock: Clock,
-        messages: &SyncSender<Tagged>,
-        number: usize,
-    ) -> anyhow::Result<Self> {
-        let Clients { polling, changing } = clients;
-        let about = Outbox {
-            to: messages.clone(),
-            about: Some(number),
-        };
-        let (poller, requests) = sync_channel(1);
-        let answers = about.clone();
-        spawn("poller", messages, move || {
-            poller::run(&polling, clock, &requests, &answers);
-        })?;
-        let (worker, jobs) = sync_channel(JOBS);
-        spawn("worker", messages, move || {
-            worker::run(&changing, &jobs, &about);
-        })?;
-        Ok(Self { poller, worker })
-    }
-
-    /// Hands an effect to its thread without waiting; false if there is no room for it.
-    fn start_effect(&self, effect: Effect) -> bool {
-        match effect {
-            Effect::Poll(request) => match self.poller.try_send(request) {
-                Ok(()) => true,
-                // A thread that ended reports that itself.
-                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-            },
-            effect => self.worker.try_send(effect).is_ok(),
-        }
-    }
-}
-
-/// The way of a thread that serves no single Envoy.
-fn untagged(messages: &SyncSender<Tagged>) -> Outbox {
-    Outbox {
-        to: messages.clone(),
-        about: None,
-    }
-}
-
-/// Starts a thread whose panic ends the app.
-fn spawn(
-    name: &str,
-    messages: &SyncSender<Tagged>,
-    body: impl FnOnce() + Send + 'static,
-) -> anyhow::Result<()> {
-    let messages = untagged(messages);
-    let name = format!("{}{name}", term::BACKGROUND);
-    thread::Builder::new()
-        .name(name)
-        .spawn(move || {
-            if panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
-                // The receiver is gone if the app is ending anyway.
-                messages.send(Msg::Fatal(term::report()));
-            }
-        })
-        .context("cannot start a thread")?;
-    Ok(())
-}
-
-fn spawn_input(messages: &SyncSender<Tagged>) -> anyhow::Result<()> {
-    let out = untagged(messages);
-    spawn("input", messages, move || {
-        loop {
-            let msg = match term::read() {
-                Ok(Some(msg)) => msg,
-                Ok(None) => continue,
-                // The terminal is gone, so the app ends.
-                Err(_) => Msg::Quit,
-            };
-            let last = matches!(msg, Msg::Quit);
-            if !out.send(msg) || last {
-                return;
-            }
-        }
-    })
-}
-
-fn spawn_signals(messages: &SyncSender<Tagged>) -> anyhow::Result<()> {
-    let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT]);
-    let mut signals = signals.context("cannot listen to signals")?;
-    let out = untagged(messages);
-    spawn("signals", messages, move || {
-        for signal in signals.forever() {
-            let msg = match signal {
-                SIGTSTP => Msg::Suspend,
-                SIGCONT => Msg::Resumed,
-                _ => Msg::Quit,
-            };
-            if !out.send(msg) {
-                return;
-            }
-        }
-    })
 }

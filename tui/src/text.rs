@@ -45,6 +45,26 @@ pub fn is_unsafe(c: char) -> bool {
         )
 }
 
+/// Escapes the characters that a terminal acts on. JSON writers escape only control characters below
+/// 32; all other characters outside ASCII are inside strings, so they can be escaped in place.
+pub(crate) fn json_safe(text: String) -> String {
+    if text.chars().all(|c| c == '\n' || !is_unsafe(c)) {
+        return text;
+    }
+    text.chars().flat_map(json_char).collect()
+}
+
+fn json_char(c: char) -> Vec<char> {
+    if c == '\n' || !is_unsafe(c) {
+        return vec![c];
+    }
+    let mut buffer = [0; 2];
+    let units = c.encode_utf16(&mut buffer).iter();
+    units
+        .flat_map(|unit| format!("\\u{unit:04x}").chars().collect::<Vec<_>>())
+        .collect()
+}
+
 /// A size in binary units, in words: `6.9 MiB`.
 pub fn bytes(bytes: u64) -> String {
     let tenths = |unit: u64| {

@@ -1,5 +1,6 @@
 //! Commands, and the keys that are bound to them.
 
+use super::play::Control;
 use super::press::{Code, Press};
 use super::screen::{BROWSE, Places, Screen};
 use crate::change::Start;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     NextTarget,
     /// Mark the selected line, or take its mark away.
     Mark,
+    /// Do something with the recording that is played.
+    Play(Control),
     /// Charts over a longer time.
     Longer,
     /// Charts over a shorter time.

@@ -3,6 +3,7 @@
 use loudou_api::BucketState;
 use serde_json::Value;
 
+use super::play::Control;
 use super::rows::BucketName;
 use crate::change::Change;
 use crate::live::Item;
@@ -22,6 +23,8 @@ pub(crate) enum Effect {
     Again(Vec<Item>),
     /// Ask for the decision on this request.
     Explain(Box<Value>),
+    /// Do something with the recording that is played.
+    Play(Control),
     /// Copy a text to the terminal's clipboard.
     Copy(String),
     /// Give the terminal back until the shell continues the process.
@@ -39,6 +42,7 @@ impl Effect {
             Self::ReadRule(_)
             | Self::Again(_)
             | Self::Explain(_)
+            | Self::Play(_)
             | Self::Copy(_)
             | Self::Suspend
             | Self::Resume => Goal::Other,

@@ -9,7 +9,7 @@ use super::screen::{
     FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
 use super::screens::{self, SCREENS};
-use super::state::{Mode, State};
+use super::state::{Mode, RECORDED, State};
 use crate::change::Start;
 use crate::live::is_lost;
 
@@ -57,6 +57,11 @@ pub(crate) fn find(place: Places, press: Press) -> Option<Command> {
     works.find(|b| b.keys.contains(&press)).map(|b| b.command)
 }
 
+/// Whether a line is listed: those of recordings only while one is played.
+pub(crate) const fn is_listed(state: &State, binding: &Binding) -> bool {
+    state.play.is_some() || !matches!(binding.command, Command::Play(_))
+}
+
 /// The line of a key that works on another screen.
 pub(crate) fn elsewhere(press: Press) -> Option<&'static Binding> {
     let mut works = all().filter(|b| b.places & BROWSE != 0);
@@ -82,6 +87,10 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         Command::NextTarget | Command::YesAll => {
             let is_alone = state.targets.len() < 2;
             is_alone.then(|| "one Envoy is watched; repeat --url to watch more".to_owned())
+        }
+        Command::Poll | Command::Explain if state.play.is_some() => Some(RECORDED.to_owned()),
+        Command::Play(_) if state.play.is_none() => {
+            Some("no recording is played; loudou top --play FILE plays one".to_owned())
         }
         Command::Edit => locked.or_else(|| unread_rule(state)),
         Command::Undo => locked.or_else(|| {

@@ -130,7 +130,7 @@ fn palette(
     command: Option<Command>,
     effects: &mut Vec<Effect>,
 ) {
-    let found = palette::search(&line.text());
+    let found = palette::search(state, &line.text());
     match command {
         Some(Command::Yes) => {
             if let Some(binding) = found.get(at) {

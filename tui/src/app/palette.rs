@@ -3,15 +3,16 @@
 use super::command::Binding;
 use super::keys;
 use super::screen::BROWSE;
+use super::state::State;
 use crate::num::count;
 
 /// The most letters that a match in a description may skip.
 const MOST_SKIPPED: u64 = 24;
 
 /// The commands that match, best first; all of them for no text.
-pub(crate) fn search(text: &str) -> Vec<&'static Binding> {
+pub(crate) fn search(state: &State, text: &str) -> Vec<&'static Binding> {
     let wanted = text.trim().to_lowercase();
-    let commands = keys::all().filter(|b| b.places & BROWSE != 0);
+    let commands = keys::all().filter(|b| b.places & BROWSE != 0 && keys::is_listed(state, b));
     let mut found: Vec<(u64, &Binding)> = commands
         .filter_map(|binding| {
             let name = score(&wanted, binding.short);
@@ -50,7 +51,8 @@ mod tests {
 
     #[test]
     fn finds_by_letters_in_order() {
-        let first = |text| search(text).first().map(|binding| binding.command);
+        let state = State::default();
+        let first = |text| search(&state, text).first().map(|binding| binding.command);
         assert_eq!(first("undo"), Some(Command::Undo));
         assert_eq!(first("frz"), Some(Command::Freeze));
         assert_eq!(
@@ -58,6 +60,6 @@ mod tests {
             Some(Command::Start(crate::change::Start::Reset))
         );
         assert_eq!(first("zzzz"), None);
-        assert!(search("").len() > 20);
+        assert!(search(&state, "").len() > 20);
     }
 }

@@ -2,12 +2,13 @@
 
 use loudou_api::{BucketView, LimitView};
 use loudou_limiter::Nanos;
+use serde::{Deserialize, Serialize};
 
 use super::history::Rates;
 use crate::num::fraction;
 
 /// The identity of a bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct BucketName {
     pub(crate) rule: String,
     pub(crate) key: String,

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
 use loudou_limiter::Nanos;
 
-use super::columns::Sort;
 use super::delivery::Delivery;
 use super::explain::Explain;
-use super::filter::Filter;
 use super::form::Form;
 use super::history::{History, Rates, Scale, Track};
 use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
+use super::play::Play;
 use super::polls::Polls;
 use super::question::Pending;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
+use super::table::Table;
 use crate::change::Undo;
 use crate::change::ban_undo::Seen;
 use crate::live::ledger::Ledger;
@@ -26,6 +26,9 @@ use crate::typed_request::TypedRequest;
 
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
+
+/// Why nothing can be done to what is shown while a recording is played.
+pub(crate) const RECORDED: &str = "this is a recording";
 
 /// The message while a change is being sent.
 pub(crate) const SENDING: &str = "sending";
@@ -90,53 +93,6 @@ pub(crate) struct Data {
     pub(crate) longest: (u16, u16),
     /// The time at which it was read.
     pub(crate) read_at: Nanos,
-}
-
-/// The Buckets table: its sort, filter and selection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) sort: Sort,
-    pub(crate) filter: Filter,
-    pub(crate) filter_text: String,
-    /// The problem of the text being typed; the last valid filter stays in effect.
-    pub(crate) filter_error: Option<String>,
-    /// The indices of the rows that pass the filter, in order.
-    pub(crate) visible: Vec<usize>,
-    /// The bucket that the selection follows; `None` until the user moves: the top row.
-    pub(crate) pinned: Option<BucketName>,
-    /// The index of the selection in `visible`.
-    pub(crate) at: usize,
-    /// Whether the pinned bucket is not among the visible rows: then none is selected.
-    pub(crate) is_missing: bool,
-    /// The first row on screen. Only the user moves it: rows that are sorted anew do not.
-    pub(crate) offset: usize,
-}
-
-impl Table {
-    /// The index in `visible` of each line of a table with this many lines. A selection that is out of view has the
-    /// first or the last line.
-    pub(crate) fn lines(&self, height: usize) -> Vec<usize> {
-        let end = self.offset.saturating_add(height);
-        let mut lines: Vec<usize> = (self.offset..end.min(self.visible.len())).collect();
-        let edge = if self.is_missing {
-            None
-        } else if self.at < self.offset {
-            lines.first_mut()
-        } else if self.at >= end {
-            lines.last_mut()
-        } else {
-            None
-        };
-        if let Some(edge) = edge.filter(|_| self.at < self.visible.len()) {
-            *edge = self.at;
-        }
-        lines
-    }
-
-    /// Shows the first rows, whatever is selected.
-    pub(crate) const fn rewind(&mut self) {
-        self.offset = 0;
-    }
 }
 
 /// A message that disappears after a few seconds.
@@ -212,6 +168,8 @@ pub(crate) struct State {
     /// The selected line of screens that are plain lists.
     pub(crate) selected: BTreeMap<Screen, usize>,
     pub(crate) frozen: Option<Frozen>,
+    /// The recording that is played in place of a live Envoy.
+    pub(crate) play: Option<Play>,
     pub(crate) toasts: Vec<Toast>,
     /// The user's changes that can be undone, newest last.
     pub(crate) undos: Vec<Undo>,
@@ -328,6 +286,9 @@ impl State {
 
     /// The reason why nothing may be changed, if any.
     pub(crate) fn locked(&self) -> Option<&'static str> {
+        if self.play.is_some() {
+            return Some(RECORDED);
+        }
         if self.settings.read_only {
             return Some("read-only: started with --read-only");
         }
@@ -378,6 +339,21 @@ impl State {
         rates.reduce(Rates::plus)
     }
 
+    /// The time that messages are shown by: that of the user, also while a recording is played.
+    pub(crate) fn instant(&self) -> Nanos {
+        self.play.as_ref().map_or(self.now, |play| play.now)
+    }
+
+    /// A recording goes back to `now`. What the user has chosen stays.
+    pub(crate) fn rewind(&mut self, now: Nanos) {
+        self.history.forget_after(now);
+        (self.data, self.ledger) = (None, Ledger::default());
+        (self.restarted_at, self.offers) = (None, false);
+        (self.link, self.polls) = (Link::default(), Polls::default());
+        self.changed = None;
+        self.now = now;
+    }
+
     /// Shows a message for a few seconds. The same text is never shown twice at once.
     pub(crate) fn toast(&mut self, is_bad: bool, text: impl Into<String>) {
         const SHOWN: Nanos = Nanos::from_secs(6);
@@ -390,7 +366,7 @@ impl State {
         self.toasts.push(Toast {
             text,
             is_bad,
-            until: self.now.saturating_add(SHOWN),
+            until: self.instant().saturating_add(SHOWN),
         });
     }
 

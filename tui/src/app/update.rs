@@ -35,6 +35,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
             ingest::stay(state);
         }
         Msg::Tick => {}
+        Msg::Rewind => state.rewind(now),
         Msg::Polled(result) => polled(state, result),
         Msg::RuleRead(rule, result) => answers::rule_read(state, &rule, result),
         Msg::Changed(sending, result) => answers::changed(state, *sending, result),
@@ -48,10 +49,10 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Resumed => effects.push(Effect::Resume),
         Msg::Fatal(text) => fatal(state, text),
     }
-    let now = state.now;
-    state.toasts.retain(|toast| toast.until > now);
+    let (now, instant) = (state.now, state.instant());
+    state.toasts.retain(|toast| toast.until > instant);
     state.changed.take_if(|(_, until)| *until <= now);
-    if state.exit.is_none() && state.link.start(now) {
+    if state.exit.is_none() && state.play.is_none() && state.link.start(now) {
         effects.push(Effect::Poll(feed::request(state)));
     }
     effects
@@ -61,7 +62,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
 pub(crate) fn tick_after(state: &State) -> Nanos {
     let moving = screens::shown(state).about().moves && state.frozen.is_none() && !state.is_stale();
     let tick = Nanos::from_millis(if moving { 80 } else { 250 });
-    if state.link.in_flight.is_some() {
+    if state.link.in_flight.is_some() || state.play.is_some() {
         return tick;
     }
     tick.min(state.link.due.since(state.now))

@@ -37,8 +37,9 @@ impl Command {
             | Self::Unban(_)
             | Self::Override(_) => true,
             Self::Explain(args) => args.asks_envoy(),
-            // Top watches several on one screen; the others follow, write one file, or ask nobody.
+            // Top and record watch several at once; the others follow, write one file, or ask nobody.
             Self::Top(_)
+            | Self::Record(_)
             | Self::Check(_)
             | Self::Replay(_)
             | Self::Events(_)

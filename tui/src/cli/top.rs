@@ -1,20 +1,20 @@
 //! `loudou top`: the screen on a terminal. Without a terminal, or with options for a list, the keys
 //! that were refused or admitted most recently.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use loudou_api::{MAX_TOP, Top, TopBy};
 use loudou_limiter::Nanos;
 
 use super::complete;
 use super::context::{Context, TIMEOUT, duration};
-use super::options::{Format, URL, span};
+use super::options::{Format, span};
+use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
-use super::target::{self, Address};
+use super::targets::TargetArgs;
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
@@ -22,14 +22,14 @@ use crate::meaning::refusals;
 use crate::runtime;
 use crate::text::humanise;
 
-const INTERVAL: Nanos = Nanos::from_secs(1);
-/// The most Envoys that a screen watches: each has two threads.
-const MAX_TARGETS: usize = 64;
+/// The time between two polls, and the least time that a poll may take.
+pub(super) const INTERVAL: Nanos = Nanos::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
   loudou top
   loudou --url http://10.0.0.7:9911 top --interval 250ms
+  loudou top --play incident.jsonl.gz             a recording of loudou record
   loudou top --by refused --limit 10              most refused keys, without the screen
   loudou top --by refused --watch                 the same, again and again
   loudou top --by admitted --rule per-user --output csv > busiest.csv";
@@ -51,48 +51,19 @@ pub(crate) struct TopArgs {
     /// Maximum number of keys to list [default: 20]
     #[arg(long, value_name = "N", value_parser = top_limit)]
     pub(crate) limit: Option<usize>,
-    /// With the screen: file with the addresses of more Envoys, one per line; # begins a comment
-    #[arg(long, value_name = "FILE")]
-    pub(crate) targets: Option<PathBuf>,
-    /// With the screen: shell command that prints the addresses of more Envoys, one per line
-    #[arg(long, value_name = "CMD")]
-    pub(crate) targets_from: Option<String>,
+    /// Play a recording of `loudou record` on the screen, in place of live Envoys
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "rule", "limit", "watch", "targets", "targets_from"])]
+    play: Option<PathBuf>,
+    #[command(flatten)]
+    targets: TargetArgs,
     #[command(flatten)]
     watch: WatchArgs,
 }
 
-/// The addresses of the Envoys to watch, each once. Those of a file or a command come in place of the default.
-fn addresses(context: &Context<'_, '_>, args: Option<&TopArgs>) -> Result<Vec<Address>> {
-    let file = args.and_then(|args| args.targets.as_deref());
-    let command = args.and_then(|args| args.targets_from.as_deref());
-    let typed = &context.global.connect.url;
-    let is_default = *typed == [URL];
-    let mut urls: Vec<String> = Vec::new();
-    if !is_default || file.is_none() && command.is_none() {
-        urls.extend(typed.iter().cloned());
-    }
-    urls.extend(file.map(target::listed).transpose()?.into_iter().flatten());
-    urls.extend(
-        command
-            .map(target::printed)
-            .transpose()?
-            .into_iter()
-            .flatten(),
-    );
-    let mut addresses = Vec::new();
-    for url in &urls {
-        addresses.extend(target::resolved(url)?);
-    }
-    let mut seen = BTreeSet::new();
-    addresses.retain(|address| seen.insert(address.clone()));
-    match addresses.len() {
-        0 => bail!("there is no Envoy to watch: the file or the command names none"),
-        1..=MAX_TARGETS => Ok(addresses),
-        many => bail!("{many} Envoys are too many to watch; at most {MAX_TARGETS}"),
-    }
-}
-
 pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<()> {
+    if let Some(file) = args.and_then(|args| args.play.as_deref()) {
+        return play::run(context, file);
+    }
     let query = TopQuery {
         rule: args.and_then(|args| args.rule.clone()),
         by: args.and_then(|args| args.by),
@@ -109,7 +80,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     let interval = args.map_or(INTERVAL, |args| args.interval);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
     let mut targets = Vec::new();
-    for address in addresses(context, args)? {
+    let watched = args.map_or_else(TargetArgs::default, |args| args.targets.clone());
+    for address in watched.addresses(context)? {
         targets.push(runtime::Clients {
             polling: context.client_at(&address, interval.max(INTERVAL))?,
             // A change is worth waiting for: it is in doubt if its answer is not.

@@ -18,7 +18,7 @@ use signal_hook::flag::register_conditional_shutdown;
 use super::options::{ColorWhen, Format, Global};
 use crate::cells::fit;
 use crate::clock::Clock;
-use crate::text::is_unsafe;
+use crate::text::json_safe;
 
 /// Input, output and environment of one run.
 pub(crate) struct Io<'a> {
@@ -182,29 +182,10 @@ pub(crate) fn json_list<T: Serialize>(
     items.iter().try_for_each(|item| json(out, format, item))
 }
 
-/// Escapes the characters that a terminal acts on. JSON writers escape only control characters below
-/// 32; all other characters outside ASCII are inside strings, so they can be escaped in place.
-fn json_safe(text: String) -> String {
-    if text.chars().all(|c| c == '\n' || !is_unsafe(c)) {
-        return text;
-    }
-    text.chars().flat_map(json_char).collect()
-}
-
-fn json_char(c: char) -> Vec<char> {
-    if c == '\n' || !is_unsafe(c) {
-        return vec![c];
-    }
-    let mut buffer = [0; 2];
-    let units = c.encode_utf16(&mut buffer).iter();
-    units
-        .flat_map(|unit| format!("\\u{unit:04x}").chars().collect::<Vec<_>>())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::is_unsafe;
     use proptest::prelude::*;
 
     proptest! {

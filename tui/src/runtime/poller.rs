@@ -13,7 +13,7 @@ use loudou_api::{BucketNames, BucketState, BucketView, Events, MAX_READ, MAX_TOP
 use loudou_limiter::Nanos;
 
 use self::search::{Bound, Found, Search, Searcher};
-use super::Outbox;
+use super::inbox::Outbox;
 use super::trap::panic_if_asked;
 use crate::app::effects::{PollRequest, Wanted};
 use crate::app::msg::{Failure, Msg, Snapshot};

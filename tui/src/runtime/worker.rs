@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use super::Outbox;
+use super::inbox::Outbox;
 use crate::app::effects::Effect;
 use crate::app::msg::{Failure, Msg};
 use crate::client::{Client, ClientError};
@@ -39,6 +39,7 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
         // Not for this thread.
         Effect::Poll(_)
         | Effect::ChangeAll(_)
+        | Effect::Play(_)
         | Effect::Copy(_)
         | Effect::Suspend
         | Effect::Resume => None,

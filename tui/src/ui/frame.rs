@@ -1,7 +1,7 @@
 //! The frame of every screen: the header with connection and totals, the status line, the footer.
 
 use crate::app::again;
-use crate::app::command::{ALWAYS, Binding};
+use crate::app::command::{ALWAYS, Binding, Command};
 use crate::app::findings::{Weight, findings};
 use crate::app::form::Stage;
 use crate::app::keys;
@@ -16,6 +16,9 @@ use crate::num::fraction;
 use crate::text::humanise;
 use loudou_api::Status;
 use ratatui::style::Style;
+
+/// From this width on, a recording's time has its date.
+const WIDE: u16 = 100;
 
 /// Draws name, screens and connection, then totals.
 pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
@@ -79,6 +82,16 @@ fn tab(about: &About) -> String {
 
 fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
     let theme = pen.theme;
+    if let Some(play) = &state.play {
+        let date = play.date(state.now);
+        let time = date.rsplit(' ').next().unwrap_or_default();
+        let date = if pen.width() < WIDE { time } else { &date };
+        return if play.is_still() {
+            (format!("{} {date}", theme.pick('■', '#')), theme.warn)
+        } else {
+            (format!("{} {date}", theme.pick('▶', '>')), theme.name)
+        };
+    }
     let up = theme.pick('●', '*');
     let down = theme.pick('○', 'o');
     let age = humanise(whole_seconds(state.age().get()));
@@ -262,6 +275,15 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
     } else {
         pen.text(1, 0, &screens::shown(state).status(state), theme.dim);
     }
+    played(pen, state);
+}
+
+/// Draws how the recording is played, at the right end of the status line.
+fn played(pen: &mut Pen<'_>, state: &State) {
+    let Some(play) = &state.play else { return };
+    let text = format!(" {} ", play.words(state.now));
+    let style = pen.theme.banner;
+    pen.right(0, 0, pen.width(), &text, style);
 }
 
 /// The warning on the home screen; the Events screen shows all.
@@ -275,7 +297,7 @@ pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let place = keys::place(state);
     let mut here: Vec<&Binding> = keys::all()
-        .filter(|b| b.places & place != 0 && b.rank > 0)
+        .filter(|b| b.places & place != 0 && b.rank > 0 && keys::is_listed(state, b))
         .collect();
     here.sort_by_key(|binding| binding.rank);
     let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == ALWAYS);
@@ -313,6 +335,11 @@ fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) -> u16 {
         Some(_) => (theme.dim, theme.dim),
     };
     let x = pen.text(x, 0, &key.unwrap_or_default(), key_style);
-    let x = pen.text(x.saturating_add(1), 0, binding.short, style);
+    let short = if state.play.is_some() && binding.command == Command::Freeze {
+        "pause"
+    } else {
+        binding.short
+    };
+    let x = pen.text(x.saturating_add(1), 0, short, style);
     x.saturating_add(2)
 }

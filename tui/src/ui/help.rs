@@ -12,7 +12,8 @@ use crate::num::cells;
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, top: usize) {
     let theme = pen.theme;
     let place = state.screen.place();
-    let here: Vec<&Binding> = keys::all().filter(|b| b.places & place != 0).collect();
+    let here = keys::all().filter(|b| b.places & place != 0 && keys::is_listed(state, b));
+    let here: Vec<&Binding> = here.collect();
     let title = format!("keys on {}", screens::shown(state).about().title);
     let height = cells(here.len()).saturating_add(2);
     let width = pen.width().saturating_sub(2).min(70);

@@ -12,7 +12,7 @@ use crate::num::cells;
 /// Draws the palette: the typed text, and the matching commands with their keys.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     let theme = pen.theme;
-    let found = search(&line.text());
+    let found = search(state, &line.text());
     let width = pen.width().saturating_sub(2).min(64);
     let most = pen.height();
     let mut pen = panel::open(pen, "commands", width, most.min(22));

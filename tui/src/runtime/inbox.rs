@@ -1,0 +1,107 @@
+//! What reaches the screen's thread, and the threads that send it input and signals.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+use anyhow::Context as _;
+use loudou_limiter::Nanos;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+
+use crate::app::msg::Msg;
+use crate::term;
+
+/// The most messages queued for the screen; senders block beyond that.
+pub(super) const MESSAGES: usize = 256;
+
+/// The signals that a screen handles, and those that end a command without one.
+pub(super) const OF_SCREEN: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT];
+pub(super) const OF_END: [i32; 3] = [SIGTERM, SIGHUP, SIGINT];
+
+/// What reaches the screen.
+pub(super) enum Inbound {
+    /// A message, and the number of the Envoy that it is about; none for the one that is shown.
+    Live(Option<usize>, Msg),
+    /// The same out of a recording, at this time of it.
+    Played(Nanos, Option<usize>, Msg),
+    /// The recording has gone back so often, and is there now.
+    Sought(u64),
+    /// The recording has ended, for this reason.
+    Ended(String),
+}
+
+/// The way to the screen of one thread.
+#[derive(Clone)]
+pub(super) struct Outbox {
+    to: SyncSender<Inbound>,
+    about: Option<usize>,
+}
+
+impl Outbox {
+    /// The way of a thread that serves one Envoy, or no single one.
+    pub(super) fn new(to: &SyncSender<Inbound>, about: Option<usize>) -> Self {
+        let to = to.clone();
+        Self { to, about }
+    }
+
+    /// Sends a message; false if the screen is gone.
+    pub(super) fn send(&self, msg: Msg) -> bool {
+        self.to.send(Inbound::Live(self.about, msg)).is_ok()
+    }
+}
+
+/// Starts a thread whose panic ends the app.
+pub(super) fn spawn(
+    name: &str,
+    messages: &SyncSender<Inbound>,
+    body: impl FnOnce() + Send + 'static,
+) -> anyhow::Result<()> {
+    let messages = Outbox::new(messages, None);
+    let name = format!("{}{name}", term::BACKGROUND);
+    thread::Builder::new()
+        .name(name)
+        .spawn(move || {
+            if panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
+                // The receiver is gone if the app is ending anyway.
+                messages.send(Msg::Fatal(term::report()));
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}
+
+pub(super) fn spawn_input(messages: &SyncSender<Inbound>) -> anyhow::Result<()> {
+    let out = Outbox::new(messages, None);
+    spawn("input", messages, move || {
+        loop {
+            let msg = match term::read() {
+                Ok(Some(msg)) => msg,
+                Ok(None) => continue,
+                // The terminal is gone, so the app ends.
+                Err(_) => Msg::Quit,
+            };
+            let last = matches!(msg, Msg::Quit);
+            if !out.send(msg) || last {
+                return;
+            }
+        }
+    })
+}
+
+pub(super) fn spawn_signals(messages: &SyncSender<Inbound>, which: &[i32]) -> anyhow::Result<()> {
+    let mut signals = Signals::new(which).context("cannot listen to signals")?;
+    let out = Outbox::new(messages, None);
+    spawn("signals", messages, move || {
+        for signal in signals.forever() {
+            let msg = match signal {
+                SIGTSTP => Msg::Suspend,
+                SIGCONT => Msg::Resumed,
+                _ => Msg::Quit,
+            };
+            if !out.send(msg) {
+                return;
+            }
+        }
+    })
+}
