@@ -63,7 +63,7 @@ impl Axis {
     fn answered(&mut self, server_ns: u64, read_at: Nanos) -> u64 {
         if let Some((last_ns, came)) = self.last.filter(|_| self.is_new_process) {
             self.server_ns = server_ns;
-            self.place_ns = last_ns.saturating_add(read_at.since(came).get().max(1));
+            self.place_ns = last_ns.saturating_add(read_at.since(came).get());
         }
         self.is_new_process = false;
         let place_ns = self.place(server_ns);

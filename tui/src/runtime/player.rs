@@ -13,9 +13,9 @@ use crate::app::play::Play;
 use crate::clock::Clock;
 use crate::tape::{Bad, End, Ending, Mark, Tape};
 
-/// How much of a recording is read again when it goes back: rates need ten seconds, and rows that are not on screen are
-/// read less often.
-const BEFORE: Nanos = Nanos::from_secs(30);
+/// How much of a recording is read again when it goes back: the minute of the sparklines. Charts of a longer time remember
+/// what was before.
+const BEFORE: Nanos = Nanos::from_secs(61);
 /// The most earlier lines that are read for their events.
 const EARLIER: usize = 64;
 
@@ -124,17 +124,18 @@ impl Player {
             }
         }
         // Of an Envoy that was away, the last answer before that.
+        let before = marks.get(..begin).unwrap_or_default();
         let mut earlier = Vec::new();
         for envoy in (0..envoys).filter(|envoy| !first.contains_key(envoy)) {
-            let is_its = |mark: &&Mark| mark.envoy == envoy && mark.is_answer;
-            let before = marks.get(..begin).unwrap_or_default();
-            let last = before.iter().rposition(|mark| is_its(&mark));
-            earlier.extend(last);
+            let is_its = |mark: &Mark| mark.envoy == envoy && mark.is_answer;
+            earlier.extend(before.iter().rposition(is_its).map(|index| (envoy, index)));
         }
+        first.extend(earlier.iter().copied());
+        let mut earlier: Vec<usize> = earlier.into_iter().map(|(_, index)| index).collect();
         earlier.sort_unstable();
-        let since = earlier.iter().chain(first.values()).min();
-        let since = since.and_then(|index| marks.get(*index)).map_or(to, at);
         for envoy in 0..envoys {
+            let since = first.get(&envoy).and_then(|index| marks.get(*index));
+            let since = since.map_or(to, at);
             self.send(Inbound::Played(since, Some(envoy), Msg::Rewind))?;
         }
         let mut is_new = vec![true; envoys];
@@ -201,3 +202,6 @@ pub(super) fn why(tape: &Tape) -> String {
         Ending::Damaged(Bad { line, why }) => format!("line {line} is damaged: {why}"),
     }
 }
+
+#[cfg(test)]
+mod tests;
