@@ -87,6 +87,10 @@ impl History {
     /// Envoy restarted: counters begin again, and so does its clock.
     pub(crate) fn restart(&mut self) {
         self.axis.is_new_process = true;
+        // However fast it was: rates do not reach back over it.
+        if let Some((place_ns, _)) = &mut self.axis.last {
+            *place_ns = place_ns.saturating_add(1);
+        }
         let tracks = self.buckets.values_mut().chain(self.rules.values_mut());
         tracks.for_each(Track::restart);
     }

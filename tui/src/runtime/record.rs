@@ -67,8 +67,12 @@ pub(crate) fn run(
         done: Progress::default(),
     };
     let end = recorder.run(options.time, &inbox, &mut writer, report)?;
-    let done = recorder.done;
-    writer.finish(stamp(clock), end)?;
+    let stamp = stamp(clock);
+    let done = Progress {
+        time: Nanos::new(stamp.at_ns),
+        ..recorder.done
+    };
+    writer.finish(stamp, end)?;
     Ok((done, end))
 }
 

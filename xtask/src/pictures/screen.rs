@@ -1,4 +1,4 @@
-//! Pictures of the terminal's screens, drawn from the styled snapshots of its tests.
+//! Pictures of the terminal's screens, drawn from styled snapshots: of the tests that play a recording of the demo.
 //!
 //! A snapshot has one line for each run of cells of equal style: `ROW:COLUMN FOREGROUND on BACKGROUND
 //! MODIFIERS TEXT`. Blocks and lines are drawn as shapes, so that they join whatever the viewer's font is.
@@ -11,9 +11,10 @@ use loudou_tests::paths::workspace_root;
 use unicode_width::UnicodeWidthChar as _;
 
 /// The screens to draw: the snapshot and its title.
-pub(super) const SCREENS: [(&str, &str); 2] = [
+pub(super) const SCREENS: [(&str, &str); 3] = [
     ("buckets", "loudou: the buckets"),
     ("bucket", "loudou: one bucket"),
+    ("rules", "loudou: the rules, with charts"),
 ];
 
 /// The size of a cell, in pixels, and the space around the screen.
@@ -35,7 +36,8 @@ struct Run<'a> {
 
 /// The picture of a screen.
 pub(super) fn picture(name: &str, title: &str) -> Result<String> {
-    let path = format!("tui/src/ui/snapshots/loudou__ui__tests__{name}_styles.snap");
+    let path =
+        format!("tui/src/ui/tests/snapshots/loudou__ui__tests__recorded__{name}_styles.snap");
     let text = fs::read_to_string(workspace_root().join(&path)).with_context(|| path.clone())?;
     draw(&text, title).with_context(|| path)
 }
