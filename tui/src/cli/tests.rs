@@ -25,6 +25,7 @@ mod leases;
 mod live;
 mod manifests;
 mod of_keys;
+mod recordings;
 mod replays;
 mod usage;
 mod views;

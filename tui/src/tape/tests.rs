@@ -56,6 +56,20 @@ const fn stamp(second: u64) -> Stamp {
     }
 }
 
+/// The first line of a recording in this version of the format.
+pub(crate) fn first_line(version: u64) -> String {
+    let head = Head {
+        loudou_recording: version,
+        ..head()
+    };
+    serde_json::to_string(&head).expect("serialises") + "\n"
+}
+
+/// A whole recording, compressed.
+pub(crate) fn demo() -> Vec<u8> {
+    recorded(&answers(10), true, Some(End::Done))
+}
+
 type Answer = Result<Box<Snapshot>, Failure>;
 
 /// The bytes of a recording of these answers, one a second.
