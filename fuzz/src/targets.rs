@@ -5,6 +5,7 @@ mod files;
 mod leases;
 mod logs;
 mod patterns;
+mod recordings;
 mod requests;
 mod shared;
 mod world;
@@ -75,6 +76,7 @@ pub const ALL: &[Target] = &[
     requests::REQUEST,
     patterns::PATTERN,
     logs::LOG,
+    recordings::RECORDING,
 ];
 
 /// The target of a name.

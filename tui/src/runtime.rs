@@ -36,6 +36,8 @@ use crate::tape::Tape;
 use crate::term::{self, Terminal};
 use crate::ui::{Theme, view};
 
+#[cfg(feature = "fuzz")]
+pub mod fuzzing;
 mod hands;
 mod inbox;
 mod player;
