@@ -19,10 +19,11 @@ use super::{PATIENCE, rules};
 struct Recorder(Option<Child>);
 
 impl Recorder {
-    fn start(envoy: &Envoy, file: &Path, more: &[&str]) -> Result<Self> {
+    fn start(envoys: &[&Envoy], file: &Path, more: &[&str]) -> Result<Self> {
         let mut command = Command::new(loudou_bin()?);
         command.arg("record").arg(file).args(more);
-        command.env("LOUDOU_URL", envoy.admin_url());
+        let urls: Vec<String> = envoys.iter().map(|envoy| envoy.admin_url()).collect();
+        command.env("LOUDOU_URL", urls.join(","));
         command.env("LOUDOU_TOKEN", EDIT_TOKEN);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(Self(Some(command.spawn()?)))
@@ -82,7 +83,7 @@ fn a_recording_shows_what_was_there() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     let folder = TempDir::new("recording")?;
     let file = folder.path().join("incident.jsonl");
-    let recorder = Recorder::start(&envoy, &file, &["--interval", "200ms"])?;
+    let recorder = Recorder::start(&[&envoy], &file, &["--interval", "200ms"])?;
     let mut data = envoy.data();
     let mut ask = || data.send(&Request::get("/").header("x-user-id", "mallory"));
     eventually(PATIENCE, "answers under traffic", || {
@@ -141,7 +142,7 @@ fn a_killed_recorder_leaves_a_recording() -> Result<()> {
     }
     let folder = TempDir::new("killed")?;
     let file = folder.path().join("incident.jsonl.gz");
-    let recorder = Recorder::start(&envoy, &file, &["--interval", "100ms"])?;
+    let recorder = Recorder::start(&[&envoy], &file, &["--interval", "100ms"])?;
     let mut sizes = BTreeSet::new();
     eventually(PATIENCE, "several answers", || {
         sizes.extend(metadata(&file).map(|file| file.len()));
@@ -157,6 +158,53 @@ fn a_killed_recorder_leaves_a_recording() -> Result<()> {
     let (code, seen) = terminal.ended()?;
     ensure!(code == 0, "{code}: {seen}");
     envoy.stop()
+}
+
+/// Two Envoys, of which one goes: what was there and that it went away is played.
+#[test]
+fn several_envoys_are_recorded() -> Result<()> {
+    let first = Envoy::start(&Config::new(rules()))?;
+    let second = Envoy::start(&Config::new(rules()))?;
+    let (one, other) = (first.admin_url(), second.admin_url());
+    for (envoy, user) in [(&first, "alice"), (&second, "mallory")] {
+        let request = Request::get("/").header("x-user-id", user);
+        envoy.data().send(&request)?;
+    }
+    let folder = TempDir::new("several")?;
+    let file = folder.path().join("both.jsonl");
+    let recorder = Recorder::start(&[&first, &second], &file, &["--interval", "200ms"])?;
+    let has = |field: &str, url: &str| -> Result<Option<()>> {
+        let is_it = |line: &Value| line.get(field).is_some() && line["url"] == url;
+        Ok(lines(&file)?.iter().any(is_it).then_some(()))
+    };
+    eventually(PATIENCE, "an answer of the first", || has("snapshot", &one))?;
+    eventually(PATIENCE, "mallory's bucket", || {
+        let found = lines(&file)?.iter().any(|line| recorded(line).is_some());
+        Ok(found.then_some(()))
+    })?;
+    second.stop()?;
+    eventually(PATIENCE, "the other's absence", || has("failed", &other))?;
+    let output = recorder.end("-TERM")?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{said}");
+    ensure!(said.contains("recorded 2 Envoys: "), "{said}");
+    first.stop()?;
+    let mut terminal = play(&file)?;
+    terminal.shows("alice")?;
+    terminal.press("]]]]]]")?;
+    terminal.shows("recording ends: it was stopped")?;
+    terminal.press("7")?;
+    terminal.until("both Envoys, one of them away", |screen| {
+        screen.contains(&format!("● {one}")) && screen.contains(&format!("○ {other}"))
+    })?;
+    terminal.press("1t")?;
+    terminal.until("the other's last answer", |screen| {
+        screen.contains("2/2") && screen.contains("mallory")
+    })?;
+    terminal.press("q")?;
+    let (code, seen) = terminal.ended()?;
+    ensure!(code == 0, "{code}: {seen}");
+    Ok(())
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) const OPEN_AND_EDIT: &[Binding] = &[
 /// The remaining shared commands. The tabs of the screens follow them.
 #[rustfmt::skip]
 pub(super) const ACT: &[Binding] = &[
-    bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze or resume the screen")),
+    bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze or resume the screen; pause a recording")),
     bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 9, "reset", "restore the initial state of the bucket")),
     bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban or unban the key")),
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "override the limits of the key")),
