@@ -56,6 +56,7 @@ pub(crate) fn test() -> Result<()> {
         LOUDOU,
         RELAY,
         END_TO_END,
+        ("headers in HTTP clients", clients),
     ])
 }
 
@@ -80,6 +81,7 @@ pub(crate) fn ci() -> Result<()> {
         LOUDOU,
         RELAY,
         END_TO_END,
+        ("headers in HTTP clients", clients),
         ("the image in a registry", registry),
         BENCH,
         SOAK,
@@ -220,6 +222,16 @@ fn advisories() -> Result<Outcome> {
 
 fn manifests() -> Result<Outcome> {
     let skipped = crate::manifests::check()?;
+    Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
+}
+
+/// The check of HTTP clients by itself.
+pub(crate) fn clients_alone() -> Result<()> {
+    steps(&[("headers in HTTP clients", clients)])
+}
+
+fn clients() -> Result<Outcome> {
+    let skipped = crate::clients::check()?;
     Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
 }
 

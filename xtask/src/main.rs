@@ -14,6 +14,7 @@
 mod bench;
 mod checks;
 mod circles;
+mod clients;
 mod command;
 mod demo;
 mod dist;
@@ -107,6 +108,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Look for files of a crate that use each other in a circle
     Circles,
+    /// Let HTTP clients, such as got, urllib3 and curl, read the filter's headers in a real Envoy
+    Clients,
     /// Run every test, including those in a real Envoy
     Test,
     /// Check formatting, lints, import circles and docs; run `test`, cargo-deny, a fuzz and a soak
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Image { check } => image::run(check),
         Task::Circles => circles::run(),
+        Task::Clients => checks::clients_alone(),
         Task::Demo { fleet } => demo::run(fleet),
         Task::Pictures => pictures::run_all(),
         Task::Docs { check } => docs::run(check),

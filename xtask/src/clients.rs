@@ -1,0 +1,126 @@
+//! The headers of responses as HTTP clients of npm and `PyPI`, and curl, read them: in a real Envoy, where these tools are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::{target_dir, workspace_root};
+use loudou_tests::{Config, Envoy};
+use serde_json::json;
+
+use crate::command::run;
+
+const NPM: [&str; 5] = [
+    "ratelimit-header-parser@0.1.0",
+    "got@14.6.6",
+    "ky@1.14.3",
+    "axios@1.21.1",
+    "axios-retry@4.5.0",
+];
+const PYPI: [&str; 2] = ["http-sf==1.5.0", "urllib3==2.8.0"];
+
+/// Runs the clients; returns which of them could not be run, and why.
+pub(crate) fn check() -> Result<Option<String>> {
+    let mut skipped = Vec::new();
+    let envoy = Envoy::start(&Config::new(json!([{
+        "name": "r",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "name": "l", "algorithm": "funnel", "capacity": 2, "rate": "1/s" }],
+        "respond": { "ratelimit_headers": "both" },
+    }])))?;
+    let url = format!("http://{}/", envoy.data_address());
+    let scripts = workspace_root().join("tests/clients");
+    match installed("npm", &NPM) {
+        Ok(modules) => {
+            let mut node = Command::new("node");
+            node.arg(scripts.join("clients.mjs"))
+                .arg(&url)
+                .arg(modules.join("node_modules"));
+            run(&mut node)?;
+        }
+        Err(error) => skipped.push(format!("clients of npm ({error:#})")),
+    }
+    match installed("pip", &PYPI) {
+        Ok(modules) => {
+            let mut python = Command::new("python3");
+            python.arg(scripts.join("clients.py")).arg(&url);
+            run(python.env("PYTHONPATH", modules))?;
+        }
+        Err(error) => skipped.push(format!("clients of PyPI ({error:#})")),
+    }
+    if is_there("curl") {
+        curl(&url)?;
+    } else {
+        skipped.push("curl is not installed".to_owned());
+    }
+    envoy.stop()?;
+    Ok((!skipped.is_empty()).then(|| skipped.join(", ")))
+}
+
+/// `curl --retry` waits for `Retry-After`: a third request, refused, is admitted with one retry.
+fn curl(url: &str) -> Result<()> {
+    for status in ["200", "200", "200"] {
+        let mut curl = Command::new("curl");
+        // To standard output: before a retry, curl wants to cut off what it wrote.
+        curl.args(["--silent", "--retry", "1", "--write-out", "%{http_code}"])
+            .args(["--header", "x-user-id: curl"])
+            .arg(url);
+        let output = curl.output().context("cannot run curl")?;
+        let seen = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            output.status.success() && seen.ends_with(status),
+            "curl ({}): {seen:?} instead of {status}",
+            output.status
+        );
+    }
+    println!("curl: ok");
+    Ok(())
+}
+
+fn is_there(program: &str) -> bool {
+    let mut version = Command::new(program);
+    version.arg("--version");
+    let version = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    version.is_ok_and(|status| status.success())
+}
+
+/// The folder with these packages, installed below the build directory if need be.
+fn installed(tool: &str, packages: &[&str]) -> Result<PathBuf> {
+    let place = target_dir().join(format!("clients-{tool}"));
+    let marker = place.join("installed");
+    let wanted = packages.join(" ");
+    if fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
+        return Ok(place);
+    }
+    fs::create_dir_all(&place).context("cannot make a folder")?;
+    run(&mut install(tool, packages, &place))?;
+    fs::write(marker, wanted).context("cannot write a file")?;
+    Ok(place)
+}
+
+fn install(tool: &str, packages: &[&str], place: &Path) -> Command {
+    if tool == "npm" {
+        let mut npm = Command::new("npm");
+        npm.args([
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--no-save",
+        ])
+        .arg("--prefix")
+        .arg(place)
+        .args(packages);
+        return npm;
+    }
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--upgrade"])
+        .args(["--disable-pip-version-check", "--target"])
+        .arg(place)
+        .args(packages)
+        .env("PIP_USER", "0")
+        .env("PIP_REQUIRE_VIRTUALENV", "0")
+        .env("PIP_ROOT_USER_ACTION", "ignore");
+    pip
+}
