@@ -125,3 +125,38 @@ fn a_recording_cannot_be_changed() {
     assert!(text(&state, size).contains("no recording is played"));
     assert!(!text(&state, size).contains("Left back"));
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Any keys, any way of playing, back and forth in time: nothing panics, and nothing is asked of an Envoy.
+    #[test]
+    fn nothing_panics_while_a_recording_is_played(
+        steps in prop::collection::vec((any::<prop::sample::Index>(), 0_u64..90, any::<bool>()), 1..30),
+        size in (0_u16..130, 0_u16..50),
+    ) {
+        const KEYS: [&str; 16] = [
+            " ", "<left>", "<right>", "[", "]", "{", "}", "<ret>", "<esc>", "3+", "-", "5", "6", "ex", "bo", ":back<ret>",
+        ];
+        let second = Nanos::from_secs;
+        let mut play = Play::new(second(0), second(90), 0, second(0));
+        let mut state = state(size, 5);
+        for (key, at, goes_back) in steps {
+            state.play = Some(play.clone());
+            for effect in type_keys(&mut state, KEYS[key.index(KEYS.len())]) {
+                match effect {
+                    Effect::Play(control) => play.control(control, second(at)),
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+            let msg = if goes_back {
+                Msg::Rewind
+            } else {
+                Msg::Polled(Ok(Box::new(crate::app::fixture::snapshot(at))))
+            };
+            let effects = update(&mut state, msg, second(at));
+            prop_assert!(effects.is_empty(), "{effects:?}");
+            draw(&state, &Theme::new(true, false), size);
+        }
+    }
+}
