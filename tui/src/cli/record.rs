@@ -1,5 +1,6 @@
 //! `loudou record`: what the live screen would show, into a file for `loudou top --play`.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,6 +14,7 @@ use super::context::Context;
 use super::options::span;
 use super::targets::TargetArgs;
 use super::world::{Style, Usage};
+use crate::client::Client;
 use crate::clock::unix_ms;
 use crate::num::count;
 use crate::runtime::record::{self, Progress};
@@ -74,17 +76,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RecordArgs) -> Result<()> {
-    let mut clients = Vec::new();
-    for address in args.targets.addresses(context)? {
-        clients.push(context.client_at(&address, args.interval.max(super::top::INTERVAL))?);
-    }
-    // A wrong address or token shows before the file exists.
-    let mut reached = clients.iter().map(|client| client.status().map(drop));
-    let first = reached.next().unwrap_or(Ok(()));
-    if first.is_err() && !reached.any(|status| status.is_ok()) {
-        first?;
-    }
-    drop(reached);
+    let clients = clients(context, args)?;
     let head = Head {
         loudou_recording: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -133,6 +125,28 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &RecordArgs) -> Result<()
         bail!("no Envoy answered: there is nothing to play in {name}");
     }
     Ok(())
+}
+
+/// The clients of the Envoys to record, of which one answers: a wrong address or token shows before the file exists.
+fn clients(context: &mut Context<'_, '_>, args: &RecordArgs) -> Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for address in args.targets.addresses(context)? {
+        clients.push(context.client_at(&address, args.interval.max(super::top::INTERVAL))?);
+    }
+    let mut urls = BTreeSet::new();
+    if let Some(client) = clients.iter().find(|client| !urls.insert(client.url())) {
+        bail!(Usage(format!(
+            "{} is given twice, with two names of its certificate; leave one out",
+            escape(client.url())
+        )));
+    }
+    let mut reached = clients.iter().map(|client| client.status().map(drop));
+    let first = reached.next().unwrap_or(Ok(()));
+    if first.is_err() && !reached.any(|status| status.is_ok()) {
+        first?;
+    }
+    drop(reached);
+    Ok(clients)
 }
 
 /// A new file that only its owner can read: keys can be names of customers.
