@@ -30,6 +30,7 @@ mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 mod import;
+mod look;
 mod man;
 mod on_key;
 mod options;

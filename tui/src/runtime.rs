@@ -24,14 +24,18 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use loudou_limiter::Nanos;
 
+use crate::app::columns::Column;
 use crate::app::effects::Effect;
 use crate::app::history::History;
+use crate::app::keymap::Keymap;
 use crate::app::msg::Msg;
 use crate::app::play::{Control, Play};
 use crate::app::state::{Exit, Settings, State};
 use crate::app::watched::Watched;
 use crate::client::Client;
 use crate::clock::Clock;
+use crate::draw::spots::Spots;
+use crate::draw::theme::Look;
 use crate::tape::Tape;
 use crate::term::{self, Terminal};
 use crate::ui::{Theme, view};
@@ -63,12 +67,21 @@ pub struct Options {
     pub targets: Vec<Clients>,
     /// Whether to refuse all changes.
     pub read_only: bool,
-    /// Whether to draw with ASCII only.
-    pub ascii: bool,
-    /// Whether to use colour.
-    pub color: bool,
+    /// How the screen looks, and its keys.
+    pub(crate) appearance: Appearance,
     /// The poll interval.
     pub interval: Duration,
+}
+
+/// How the screen looks, and its keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Appearance {
+    /// Colours and glyphs.
+    pub(crate) look: Look,
+    /// The keys that the user chose.
+    pub(crate) keymap: Keymap,
+    /// The columns of the Buckets table; `None` for the usual ones.
+    pub(crate) columns: Option<Vec<Column>>,
 }
 
 /// The clients of one admin listener.
@@ -86,8 +99,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     let Options {
         targets,
         read_only,
-        ascii,
-        color,
+        appearance,
         interval,
     } = options;
     let clock = Clock::start();
@@ -101,8 +113,10 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
             url: clients.polling.url().to_owned(),
             read_only,
             interval: nanos(interval),
+            keymap: appearance.keymap.clone(),
         };
         let mut state = State::new(settings, Terminal::size());
+        state.table.columns.clone_from(&appearance.columns);
         state.history = History::of_one(envoys);
         states.push(state);
         hands.push(Hands::start(clients, clock, &messages, number)?);
@@ -113,12 +127,13 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
         hands,
         inbox,
         player: None,
+        spots: Spots::default(),
     };
-    screen.show(&messages, color, ascii)
+    screen.show(&messages, &appearance.look)
 }
 
 /// Plays a recording on the screen, until the user quits.
-pub(crate) fn play(tape: Tape, color: bool, ascii: bool) -> anyhow::Result<()> {
+pub(crate) fn play(tape: Tape, appearance: &Appearance) -> anyhow::Result<()> {
     let clock = Clock::start();
     let (messages, inbox) = sync_channel(MESSAGES);
     term::install_panic_hook();
@@ -128,8 +143,10 @@ pub(crate) fn play(tape: Tape, color: bool, ascii: bool) -> anyhow::Result<()> {
             url: url.clone(),
             read_only: true,
             interval: Nanos::new(tape.head.interval_ns),
+            keymap: appearance.keymap.clone(),
         };
         let mut state = State::new(settings, Terminal::size());
+        state.table.columns.clone_from(&appearance.columns);
         state.history = History::of_one(envoys);
         state
     });
@@ -154,6 +171,7 @@ pub(crate) fn play(tape: Tape, color: bool, ascii: bool) -> anyhow::Result<()> {
         clock,
         hands: Vec::new(),
         inbox,
+        spots: Spots::default(),
         player: Some(Playing {
             at: begin.0,
             sought: play.rewinds,
@@ -161,7 +179,7 @@ pub(crate) fn play(tape: Tape, color: bool, ascii: bool) -> anyhow::Result<()> {
             orders: to_player,
         }),
     };
-    screen.show(&messages, color, ascii).map(drop)
+    screen.show(&messages, &appearance.look).map(drop)
 }
 
 fn nanos(duration: Duration) -> Nanos {
@@ -175,6 +193,8 @@ struct Screen {
     hands: Vec<Hands>,
     inbox: Receiver<Inbound>,
     player: Option<Playing>,
+    /// Where clicks act, in the last frame.
+    spots: Spots,
 }
 
 /// A recording in place of live Envoys.
@@ -201,17 +221,12 @@ impl Playing {
 impl Screen {
     /// Takes the terminal until the user quits. Returns in words which changes for all Envoys are not known to be in force
     /// everywhere.
-    fn show(
-        mut self,
-        messages: &SyncSender<Inbound>,
-        color: bool,
-        ascii: bool,
-    ) -> anyhow::Result<Vec<String>> {
+    fn show(mut self, messages: &SyncSender<Inbound>, look: &Look) -> anyhow::Result<Vec<String>> {
         // Before the terminal is taken, so that a signal in between is handled.
         spawn_signals(messages, &inbox::OF_SCREEN)?;
-        let mut terminal = Terminal::enter().context("cannot use this terminal")?;
+        let mut terminal = Terminal::enter(look.depth).context("cannot use this terminal")?;
         spawn_input(messages)?;
-        let theme = Theme::new(color, ascii);
+        let theme = Theme::of(look);
         match self.run(&mut terminal, &theme)? {
             Exit::Quit => Ok(self.watched.unfinished()),
             Exit::Fatal(text) => {
@@ -232,7 +247,7 @@ impl Screen {
             if dirty && now >= frame_due {
                 let state = self.watched.shown();
                 terminal
-                    .draw(|frame| view(state, theme, frame))
+                    .draw(|frame| view(state, theme, frame, &mut self.spots))
                     .context("cannot draw")?;
                 (drawn, dirty) = (Some(now), false);
                 panic_if_asked("screen");
@@ -266,9 +281,12 @@ impl Screen {
 
     /// Applies one message and starts its effects.
     fn step(&mut self, inbound: Inbound, terminal: &mut Terminal) -> anyhow::Result<()> {
-        let Some((about, msg)) = self.received(inbound) else {
+        let Some((about, mut msg)) = self.received(inbound) else {
             return Ok(());
         };
+        if let Msg::Mouse(mouse) = &mut msg {
+            mouse.spot = self.spots.at(mouse.x, mouse.y);
+        }
         for (number, effect) in self.watched.update(about, msg, self.now()) {
             match effect {
                 Effect::Suspend => terminal.suspend().context("cannot suspend")?,

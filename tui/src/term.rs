@@ -27,6 +27,11 @@ use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};
 
 use crate::app::msg::Msg;
 use crate::app::press::{Code, Mouse, MouseAction, Press};
+use crate::draw::theme::color::Depth;
+
+mod basic;
+
+use basic::Basic;
 
 /// The prefix of the names of threads whose panics end the app through a message.
 pub(crate) const BACKGROUND: &str = "loudou-";
@@ -40,14 +45,15 @@ static REPORT: Mutex<Option<String>> = Mutex::new(None);
 
 /// The terminal, taken until this is dropped.
 pub(crate) struct Terminal {
-    inner: ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    inner: ratatui::Terminal<CrosstermBackend<Basic<BufWriter<Stdout>>>>,
 }
 
 impl Terminal {
-    /// Takes the terminal.
-    pub(crate) fn enter() -> io::Result<Self> {
+    /// Takes the terminal, which has these colours.
+    pub(crate) fn enter(depth: Depth) -> io::Result<Self> {
         take()?;
-        let backend = CrosstermBackend::new(BufWriter::new(io::stdout()));
+        let out = Basic::new(BufWriter::new(io::stdout()), depth == Depth::Sixteen);
+        let backend = CrosstermBackend::new(out);
         let inner = ratatui::Terminal::new(backend);
         if inner.is_err() {
             restore();
@@ -213,5 +219,6 @@ fn mouse(mouse: MouseEvent) -> Option<Mouse> {
         action,
         x: mouse.column,
         y: mouse.row,
+        spot: None,
     })
 }

@@ -15,6 +15,7 @@ use crate::app::layout::{FOOT, HEAD, LEAST};
 use crate::app::screens;
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
+use crate::draw::spots::Spots;
 
 mod event;
 mod explain;
@@ -28,10 +29,11 @@ mod toast;
 
 pub(crate) use crate::draw::theme::Theme;
 
-/// Draws everything.
-pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>) {
+/// Draws everything, and notes in `spots` where clicks act.
+pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &mut Spots) {
     let area = frame.area();
-    let mut pen = Pen::new(frame.buffer_mut(), area, theme);
+    spots.cover();
+    let mut pen = Pen::new(frame.buffer_mut(), spots, area, theme);
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = format!("terminal too small (need {}x{})", LEAST.0, LEAST.1);
         pen.text(0, 0, &text, theme.plain);
@@ -42,6 +44,9 @@ pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>) {
     body(&mut pen.part(0, HEAD, area.width, height), state);
     let foot = HEAD.saturating_add(height);
     frame::status(&mut pen.part(0, foot, area.width, 1), state);
+    if !matches!(state.mode, Mode::Browse) {
+        pen.cover_spots();
+    }
     frame::footer(
         &mut pen.part(0, foot.saturating_add(1), area.width, 1),
         state,
@@ -68,6 +73,7 @@ fn overlay(pen: &mut Pen<'_>, state: &State) {
     match &state.mode {
         Mode::Browse | Mode::Filter(..) => {}
         Mode::Sort(at) => palette::sort_menu(pen, state, *at),
+        Mode::Columns(menu) => palette::columns_menu(pen, menu),
         Mode::Help(top) => help::draw(pen, state, *top),
         Mode::Palette(line, at) => palette::draw(pen, state, line, *at),
         Mode::Confirm(pending) => question::draw(pen, state, pending),

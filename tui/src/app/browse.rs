@@ -13,7 +13,6 @@ use super::line::Line;
 use super::motion::moved;
 use super::of_key::KeyForm;
 use super::play::Control;
-use super::press::{Mouse, MouseAction};
 use super::question::Pending;
 use super::rows::BucketName;
 use super::screen::Screen;
@@ -23,9 +22,6 @@ use crate::change::ban_undo::Seen;
 use crate::change::form::KeyPlace;
 use crate::change::{Begun, Start};
 use crate::text::humanise;
-
-/// The rows per turn of the wheel.
-const WHEEL: usize = 3;
 
 /// Runs a command of the screens, or shows why it does not apply.
 pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
@@ -165,27 +161,9 @@ fn start(state: &mut State, start: Start) {
 }
 
 /// Moves in the list of the screen.
-fn go(state: &mut State, command: Command) {
+pub(crate) fn go(state: &mut State, command: Command) {
     let page = table_height(state.size).max(1);
     let view = screens::shown(state);
     let at = moved(view.at(state), view.lines(state), page, command);
     view.select(state, at);
-}
-
-/// The mouse: the wheel moves the selection, a click is handled by the screen.
-pub(crate) fn moused(state: &mut State, mouse: Mouse) {
-    if !matches!(state.mode, Mode::Browse) {
-        return;
-    }
-    let wheel = match mouse.action {
-        MouseAction::WheelUp => Command::Up,
-        MouseAction::WheelDown => Command::Down,
-        MouseAction::Click => {
-            screens::shown(state).clicked(state, mouse.x, mouse.y);
-            return;
-        }
-    };
-    for _ in 0..WHEEL {
-        go(state, wheel);
-    }
 }

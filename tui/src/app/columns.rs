@@ -1,13 +1,15 @@
-//! The columns of the Buckets table: titles, sort orders, and the choice of columns that fit.
-//!
-//! Wide screens show more columns. One list has their priority; its last column is the first to be
-//! dropped on a narrow screen.
+//! The columns of the Buckets table: names, titles, sort orders.
 
 use std::cmp::Ordering;
 
 use loudou_limiter::Nanos;
 
 use super::rows::Row;
+
+pub(crate) mod menu;
+mod placing;
+
+pub(crate) use placing::{Placed, Wishes, place};
 
 /// A column, in the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +41,28 @@ impl Column {
         Self::Retry,
         Self::Seen,
     ];
+
+    /// All columns in their usual order, with their names in the config file and in menus.
+    pub(crate) const ALL: [(&'static str, Self); 11] = [
+        ("state", Self::State),
+        ("rule", Self::Rule),
+        ("key", Self::Key),
+        ("level", Self::Level),
+        ("remaining", Self::Left),
+        ("leased", Self::Leased),
+        ("admitted", Self::Admitted),
+        ("refused", Self::Refused),
+        ("history", Self::History),
+        ("retry", Self::Retry),
+        ("seen", Self::Seen),
+    ];
+
+    /// The name in the config file.
+    pub(crate) fn word(self) -> &'static str {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, column)| *column == self)
+            .map_or("", |(word, _)| word)
+    }
 
     /// The name in the header.
     pub(crate) const fn title(self, width: u16) -> &'static str {
@@ -175,150 +199,5 @@ impl Sort {
         order
             .then_with(|| level(b).total_cmp(&level(a)))
             .then_with(|| a.id.cmp(&b.id))
-    }
-}
-
-/// A column with its place on the screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
-    pub(crate) column: Column,
-    pub(crate) x: u16,
-    pub(crate) width: u16,
-}
-
-/// The least width of each column, by priority.
-const WANTED: [(Column, u16); 11] = [
-    (Column::State, 1),
-    (Column::Rule, 8),
-    (Column::Key, 8),
-    (Column::Level, 6),
-    (Column::Left, 9),
-    (Column::Refused, 9),
-    (Column::Retry, 6),
-    (Column::Leased, 6),
-    (Column::Admitted, 7),
-    (Column::History, 8),
-    (Column::Seen, 6),
-];
-
-/// The widths that columns grow to if there is room, by priority.
-const GROWN: [(Column, u16); 9] = [
-    (Column::Rule, 16),
-    (Column::Key, 24),
-    (Column::State, 10),
-    (Column::Level, 12),
-    (Column::Admitted, 11),
-    (Column::History, 24),
-    (Column::Left, 15),
-    (Column::Retry, 12),
-    (Column::Seen, 10),
-];
-
-/// The columns that fit into `width`, with their places. Names are at most `rule` and `key` wide; `has_fleet`
-/// adds what is leased.
-pub(crate) fn place(width: u16, rule: u16, key: u16, has_fleet: bool) -> Vec<Placed> {
-    let mut chosen: Vec<(Column, u16)> = Vec::new();
-    let mut free = width;
-    for (column, least) in WANTED {
-        if column == Column::Leased && !has_fleet {
-            continue;
-        }
-        // Narrow screens have no sparkline and no time of the last request.
-        let narrow = match column {
-            Column::History => width < if has_fleet { 90 } else { 60 },
-            Column::Seen => width < 90,
-            _ => false,
-        };
-        let taken = least.saturating_add(1);
-        if narrow || free < taken {
-            break;
-        }
-        free = free.saturating_sub(taken);
-        chosen.push((column, least));
-    }
-    for (column, most) in GROWN {
-        let most = match column {
-            Column::Rule => most.min(rule),
-            Column::Key => most.min(key),
-            _ => most,
-        };
-        grow(&mut chosen, column, most, &mut free);
-    }
-    grow(&mut chosen, Column::Key, key.min(60), &mut free);
-    grow(&mut chosen, Column::Level, 20, &mut free);
-    grow(&mut chosen, Column::History, 60, &mut free);
-    chosen.sort_by_key(|(column, _)| *column);
-    let mut x = 0_u16;
-    let mut placed = Vec::with_capacity(chosen.len());
-    for (column, width) in chosen {
-        placed.push(Placed { column, x, width });
-        x = x.saturating_add(width).saturating_add(1);
-    }
-    placed
-}
-
-fn grow(chosen: &mut [(Column, u16)], column: Column, most: u16, free: &mut u16) {
-    if let Some((_, width)) = chosen.iter_mut().find(|(other, _)| *other == column) {
-        let more = most.saturating_sub(*width).min(*free);
-        *width = width.saturating_add(more);
-        *free = free.saturating_sub(more);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn columns(width: u16) -> Vec<Column> {
-        place(width, 14, 30, false)
-            .iter()
-            .map(|placed| placed.column)
-            .collect()
-    }
-
-    #[test]
-    fn narrow_screens_drop_the_sparkline_then_rates() {
-        assert!(columns(80).contains(&Column::History));
-        let narrow = columns(59);
-        assert!(!narrow.contains(&Column::History) && narrow.contains(&Column::Refused));
-        let narrower = columns(40);
-        assert!(!narrower.contains(&Column::Refused) && narrower.contains(&Column::Left));
-        assert_eq!(columns(0), []);
-    }
-
-    #[test]
-    fn columns_never_overlap_nor_leave_the_screen() {
-        for width in 0..300 {
-            for has_fleet in [false, true] {
-                let placed = place(width, 40, 200, has_fleet);
-                for pair in placed.windows(2) {
-                    assert!(pair[0].x + pair[0].width < pair[1].x, "{width}");
-                }
-                if let Some(last) = placed.last() {
-                    assert!(last.x + last.width <= width, "{width}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_leased_has_a_column_where_a_fleet_shares() {
-        let columns = |width, has_fleet| {
-            let placed = place(width, 14, 30, has_fleet).into_iter();
-            placed.map(|placed| placed.column).collect::<Vec<_>>()
-        };
-        for width in [80, 120] {
-            assert!(columns(width, true).contains(&Column::Leased));
-            assert!(!columns(width, false).contains(&Column::Leased));
-        }
-        assert!(!columns(80, true).contains(&Column::History));
-        assert!(columns(120, true).contains(&Column::Seen));
-        assert!(!columns(40, true).contains(&Column::Leased));
-    }
-
-    #[test]
-    fn a_state_word_has_its_place_on_wide_screens() {
-        let state = place(120, 14, 30, false)[0];
-        assert_eq!((state.column, state.width), (Column::State, 10));
     }
 }

@@ -28,6 +28,16 @@ pub(crate) enum Command {
     Open,
     Filter,
     SortMenu,
+    /// Open the menu of columns.
+    Columns,
+    /// Show or hide the selected column.
+    Toggle,
+    /// Move the selected column up.
+    Raise,
+    /// Move the selected column down.
+    Lower,
+    /// Return to the usual columns.
+    Usual,
     SortLeft,
     SortRight,
     Invert,

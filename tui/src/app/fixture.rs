@@ -28,6 +28,7 @@ pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
         url: "http://127.0.0.1:9911".to_owned(),
         read_only: false,
         interval: Nanos::from_secs(1),
+        ..Settings::default()
     };
     let mut state = State::new(settings, size);
     update(&mut state, Msg::Tick, Nanos::ZERO);

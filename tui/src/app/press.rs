@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::screen::Screen;
+
 /// A key without its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -21,6 +23,27 @@ pub(crate) enum Code {
     End,
     PageUp,
     PageDown,
+}
+
+impl Code {
+    /// The keys with a name of several letters.
+    const NAMED: [Self; 15] = [
+        Self::Char(' '),
+        Self::Enter,
+        Self::Esc,
+        Self::Tab,
+        Self::BackTab,
+        Self::Backspace,
+        Self::Delete,
+        Self::Up,
+        Self::Down,
+        Self::Left,
+        Self::Right,
+        Self::Home,
+        Self::End,
+        Self::PageUp,
+        Self::PageDown,
+    ];
 }
 
 /// One key press.
@@ -49,6 +72,22 @@ impl Press {
     /// A character.
     pub(crate) const fn char(c: char) -> Self {
         Self::plain(Code::Char(c))
+    }
+
+    /// The key with a name as on the screen.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        if let Some(c) = name.strip_prefix("C-").filter(|rest| rest.len() == 1) {
+            let c = c.chars().next()?;
+            // Terminals send Backspace, Tab and Enter for these.
+            return (c.is_ascii_lowercase() && !"hijm".contains(c)).then(|| Self::ctrl(c));
+        }
+        let mut chars = name.chars();
+        if let (Some(c), None) = (chars.next(), chars.next()) {
+            let is_visible = !c.is_control() && !c.is_whitespace();
+            return is_visible.then(|| Self::char(c));
+        }
+        let mut named = Code::NAMED.into_iter().map(Self::plain);
+        named.find(|press| press.to_string() == name)
     }
 }
 
@@ -93,6 +132,23 @@ pub(crate) struct Mouse {
     pub(crate) action: MouseAction,
     pub(crate) x: u16,
     pub(crate) y: u16,
+    /// The thing under it in the last frame, if it is not a table of a screen.
+    pub(crate) spot: Option<Spot>,
+}
+
+/// A thing on the screen that a click acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// The name of a key: a click is like the key.
+    Key(Press),
+    /// The tab of a screen.
+    Tab(Screen),
+    /// A line of a menu.
+    Line(usize),
+    /// A field of a form.
+    Field(usize),
+    /// A choice of a field.
+    Choice(usize, usize),
 }
 
 /// Reads `"jj/foo<ret>e250<C-s>"`: characters as they are, other keys by name in angle brackets.
@@ -141,6 +197,19 @@ fn by_name(name: &str) -> Option<Press> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_on_the_screen_are_read() {
+        for code in Code::NAMED {
+            let press = Press::plain(code);
+            assert_eq!(Press::named(&press.to_string()), Some(press));
+        }
+        assert_eq!(Press::named("C-d"), Some(Press::ctrl('d')));
+        assert_eq!(Press::named("é"), Some(Press::char('é')));
+        for wrong in ["", " ", "\u{1b}", "C-i", "C-D", "C-", "enter", "ab"] {
+            assert_eq!(Press::named(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn key_strings_name_keys() {

@@ -1,12 +1,14 @@
 //! The Buckets table: its rows in order, and the part of them that is on screen.
 
-use super::columns::Sort;
+use super::columns::{Column, Sort};
 use super::filter::Filter;
 use super::rows::BucketName;
 
 /// The Buckets table: its sort, filter and selection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
+    /// The columns that the user chose; `None` for the usual ones.
+    pub(crate) columns: Option<Vec<Column>>,
     pub(crate) sort: Sort,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,

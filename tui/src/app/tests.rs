@@ -19,6 +19,7 @@ pub(crate) mod again;
 mod broadcasts;
 mod edits;
 mod explain;
+mod mouse;
 mod of_key;
 mod random;
 mod several;
@@ -264,6 +265,7 @@ fn the_mouse_selects_opens_and_sorts() {
             action: MouseAction::Click,
             x,
             y,
+            spot: None,
         })
     };
     let mut state = state(SIZE, 3);

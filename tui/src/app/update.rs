@@ -13,6 +13,7 @@ use super::form::Stage;
 use super::ingest;
 use super::keys;
 use super::modal;
+use super::mouse;
 use super::msg::{Failure, Msg, Snapshot};
 use super::press::Press;
 use super::screen::BROWSE;
@@ -29,7 +30,11 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     match msg {
         Msg::Press(press) => pressed(state, press, &mut effects),
         Msg::Paste(text) => modal::pasted(state, &text),
-        Msg::Mouse(mouse) => browse::moused(state, mouse),
+        Msg::Mouse(mouse) => {
+            if let Some(press) = mouse::moused(state, mouse, &mut effects) {
+                pressed(state, press, &mut effects);
+            }
+        }
         Msg::Resize(columns, rows) => {
             state.size = (columns, rows);
             ingest::stay(state);
@@ -111,14 +116,14 @@ fn busy(state: &mut State, goal: Goal) {
 
 fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
     let place = keys::place(state);
-    let command = keys::find(place, press);
+    let command = keys::find(&state.settings.keymap, place, press);
     match command {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
         Some(Command::Suspend) => effects.push(Effect::Suspend),
         _ if place & BROWSE == 0 => modal::pressed(state, press, command, effects),
         Some(command) => browse::run(state, command, effects),
         None => {
-            if let Some(binding) = keys::elsewhere(press) {
+            if let Some(binding) = keys::elsewhere(&state.settings.keymap, press) {
                 let names = screens::names(binding.places);
                 state.toast(
                     true,

@@ -122,6 +122,7 @@ impl Watched {
         if let Some(wanted) = wanted.filter(|wanted| *wanted < self.states.len()) {
             self.show(wanted);
         }
+        self.share_columns();
         match changed {
             Changed::One => self.note_target(number),
             // Ages are shown only there.
@@ -130,6 +131,16 @@ impl Watched {
         }
         self.note_broadcasts();
         effects
+    }
+
+    /// Gives all the columns that the user chose for one.
+    fn share_columns(&mut self) {
+        let chosen = self.shown().table.columns.clone();
+        for state in &mut self.states {
+            if state.table.columns != chosen {
+                state.table.columns.clone_from(&chosen);
+            }
+        }
     }
 
     /// Sends a change of one Envoy to all.

@@ -11,6 +11,7 @@ use loudou_limiter::Nanos;
 
 use super::complete;
 use super::context::{Context, TIMEOUT, duration};
+use super::look;
 use super::options::{Format, span};
 use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
@@ -91,8 +92,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     let unfinished = runtime::run(runtime::Options {
         targets,
         read_only: context.global.read_only,
-        ascii: context.global.ascii,
-        color: context.style.color,
+        appearance: look::of(context),
         interval: duration(interval),
     })?;
     for line in unfinished {

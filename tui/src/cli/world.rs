@@ -90,6 +90,8 @@ pub(crate) struct Env {
     pub(crate) no_color: Option<OsString>,
     /// `TERM`.
     pub(crate) term: Option<OsString>,
+    /// `COLORTERM`.
+    pub(crate) color_term: Option<OsString>,
 }
 
 impl Env {
@@ -105,6 +107,7 @@ impl Env {
             no_proxy: either("no_proxy", "NO_PROXY"),
             no_color: var("NO_COLOR"),
             term: var("TERM"),
+            color_term: var("COLORTERM"),
         }
     }
 }

@@ -5,22 +5,31 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use unicode_width::UnicodeWidthChar as _;
 
+use super::spots::Spots;
 use super::theme::Theme;
 use super::words::{self, safe};
+use crate::app::press::Spot;
 
 /// A part of the frame, with coordinates relative to its top left corner.
 pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
+    spots: &'a mut Spots,
     pub(crate) area: Rect,
     pub(crate) theme: &'a Theme,
 }
 
 impl<'a> Pen<'a> {
     /// A pen for `area`.
-    pub(crate) fn new(buffer: &'a mut Buffer, area: Rect, theme: &'a Theme) -> Self {
+    pub(crate) fn new(
+        buffer: &'a mut Buffer,
+        spots: &'a mut Spots,
+        area: Rect,
+        theme: &'a Theme,
+    ) -> Self {
         let area = area.intersection(buffer.area);
         Self {
             buffer,
+            spots,
             area,
             theme,
         }
@@ -37,6 +46,7 @@ impl<'a> Pen<'a> {
         Pen {
             area: part.intersection(self.area),
             buffer: &mut *self.buffer,
+            spots: &mut *self.spots,
             theme: self.theme,
         }
     }
@@ -49,6 +59,17 @@ impl<'a> Pen<'a> {
     /// The height of the area.
     pub(crate) const fn height(&self) -> u16 {
         self.area.height
+    }
+
+    /// Notes that a click on these cells is one on `spot`.
+    pub(crate) fn spot(&mut self, x: u16, y: u16, width: u16, spot: Spot) {
+        let cells = self.part(x, y, width, 1).area;
+        self.spots.note(cells, spot);
+    }
+
+    /// Makes everything drawn so far deaf to clicks.
+    pub(crate) fn cover_spots(&mut self) {
+        self.spots.cover();
     }
 
     /// Writes `text` up to the right edge; returns its end.

@@ -2,7 +2,7 @@
 //!
 //! Colour is never the only sign: the selection is reversed, states have a glyph or a word, refused
 //! drops have a separate shape. Without colour only bold, dim and reversed remain; in ASCII every glyph
-//! has a plain substitute.
+//! has a plain substitute. A user's theme changes roles of a built-in one.
 
 use std::borrow::Cow;
 
@@ -10,6 +10,86 @@ use loudou_api::{BucketState, BucketView};
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::num::{cells, share};
+
+pub(crate) mod color;
+mod palette;
+
+use color::Depth;
+
+/// A built-in theme.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// For a dark background.
+    #[default]
+    Dark,
+    /// For a light background.
+    Light,
+}
+
+impl Base {
+    /// The built-in themes with their names.
+    pub(crate) const ALL: [(&'static str, Self); 2] =
+        [("dark", Self::Dark), ("light", Self::Light)];
+}
+
+/// A built-in theme, and the roles that the user changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Scheme {
+    pub(crate) base: Base,
+    pub(crate) styles: Vec<(Role, Style)>,
+    pub(crate) water: Vec<(Fill, Vec<Color>)>,
+}
+
+/// How the screen is to look: colours of the terminal, glyphs, theme.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Look {
+    pub(crate) depth: Depth,
+    pub(crate) ascii: bool,
+    pub(crate) scheme: Scheme,
+}
+
+/// The fill of a bucket, as far as colours show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    Calm,
+    High,
+    Full,
+}
+
+impl Fill {
+    /// All with their names.
+    pub(crate) const ALL: [(&'static str, Self); 3] = [
+        ("calm", Self::Calm),
+        ("high", Self::High),
+        ("full", Self::Full),
+    ];
+}
+
+/// The colours of water by fill, from the surface down.
+#[derive(Clone, Debug, Default)]
+struct Water {
+    calm: Vec<Color>,
+    high: Vec<Color>,
+    full: Vec<Color>,
+}
+
+impl Water {
+    const fn of(&self, fill: Fill) -> &Vec<Color> {
+        match fill {
+            Fill::Calm => &self.calm,
+            Fill::High => &self.high,
+            Fill::Full => &self.full,
+        }
+    }
+
+    const fn of_mut(&mut self, fill: Fill) -> &mut Vec<Color> {
+        match fill {
+            Fill::Calm => &mut self.calm,
+            Fill::High => &mut self.high,
+            Fill::Full => &mut self.full,
+        }
+    }
+}
 
 /// The roles of colours, and the allowed glyphs.
 #[derive(Clone, Debug)]
@@ -39,24 +119,111 @@ pub(crate) struct Theme {
     pub(crate) stale: Style,
     pub(crate) wall: Style,
     pub(crate) track: Style,
-    calm: &'static [u8],
-    high: &'static [u8],
-    full: &'static [u8],
+    water: Water,
 }
 
-/// The colours of water, from the surface down.
-const CALM: &[u8] = &[117, 81, 75, 39, 33, 32, 26, 25];
-const HIGH: &[u8] = &[229, 222, 221, 220, 214, 178, 172, 136];
-const FULL: &[u8] = &[224, 217, 210, 203, 197, 161, 125, 124];
+/// A role that a user's theme can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Dim,
+    Strong,
+    Name,
+    Head,
+    Key,
+    Good,
+    Warn,
+    Bad,
+    Shadow,
+    Selected,
+    Row,
+    RowText,
+    Changed,
+    Banner,
+    Alarm,
+    Field,
+    Stale,
+    Wall,
+    Track,
+}
+
+impl Role {
+    /// All with their names.
+    pub(crate) const ALL: [(&'static str, Self); 19] = [
+        ("dim", Self::Dim),
+        ("strong", Self::Strong),
+        ("name", Self::Name),
+        ("head", Self::Head),
+        ("key", Self::Key),
+        ("good", Self::Good),
+        ("warn", Self::Warn),
+        ("bad", Self::Bad),
+        ("shadow", Self::Shadow),
+        ("selected", Self::Selected),
+        ("row", Self::Row),
+        ("row_text", Self::RowText),
+        ("changed", Self::Changed),
+        ("banner", Self::Banner),
+        ("alarm", Self::Alarm),
+        ("field", Self::Field),
+        ("stale", Self::Stale),
+        ("wall", Self::Wall),
+        ("track", Self::Track),
+    ];
+}
 
 impl Theme {
-    /// The theme for a terminal with or without colour, and with or without non-ASCII characters.
-    pub(crate) fn new(color: bool, ascii: bool) -> Self {
+    /// The theme of a look.
+    pub(crate) fn of(look: &Look) -> Self {
+        let plain = Self::uncoloured(look.ascii);
+        let mut theme = match (look.depth, look.scheme.base) {
+            // A theme has nothing to say without colours.
+            (Depth::Plain, _) => return plain,
+            (Depth::Sixteen, Base::Dark) => palette::dark_16(plain),
+            (Depth::Sixteen, Base::Light) => palette::light_16(plain),
+            (_, Base::Dark) => palette::dark(plain),
+            (_, Base::Light) => palette::light(plain),
+        };
+        for (role, style) in &look.scheme.styles {
+            *theme.slot(*role) = look.depth.reduced(*style);
+        }
+        for (fill, colors) in &look.scheme.water {
+            let colors = colors.iter().map(|color| look.depth.nearest(*color));
+            *theme.water.of_mut(*fill) = colors.collect();
+        }
+        theme
+    }
+
+    const fn slot(&mut self, role: Role) -> &mut Style {
+        match role {
+            Role::Dim => &mut self.dim,
+            Role::Strong => &mut self.strong,
+            Role::Name => &mut self.name,
+            Role::Head => &mut self.head,
+            Role::Key => &mut self.key,
+            Role::Good => &mut self.good,
+            Role::Warn => &mut self.warn,
+            Role::Bad => &mut self.bad,
+            Role::Shadow => &mut self.shadow,
+            Role::Selected => &mut self.selected,
+            Role::Row => &mut self.row,
+            Role::RowText => &mut self.row_text,
+            Role::Changed => &mut self.changed,
+            Role::Banner => &mut self.banner,
+            Role::Alarm => &mut self.alarm,
+            Role::Field => &mut self.field,
+            Role::Stale => &mut self.stale,
+            Role::Wall => &mut self.wall,
+            Role::Track => &mut self.track,
+        }
+    }
+
+    /// The theme without colours.
+    fn uncoloured(ascii: bool) -> Self {
         let plain = Style::new();
         let bold = plain.add_modifier(Modifier::BOLD);
         let dim = plain.add_modifier(Modifier::DIM);
         let reversed = plain.add_modifier(Modifier::REVERSED);
-        let none = Self {
+        Self {
             ascii,
             plain,
             dim,
@@ -78,59 +245,35 @@ impl Theme {
             stale: dim,
             wall: plain,
             track: dim,
-            calm: &[],
-            high: &[],
-            full: &[],
-        };
-        if color { none.coloured() } else { none }
+            water: Water::default(),
+        }
     }
 
-    /// The same with colours.
-    fn coloured(self) -> Self {
-        let ink = |n| Style::new().fg(Color::Indexed(n));
-        Self {
-            dim: ink(245),
-            name: ink(81).add_modifier(Modifier::BOLD),
-            head: ink(250).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            key: ink(81).add_modifier(Modifier::BOLD),
-            good: ink(78),
-            warn: ink(221),
-            bad: ink(203),
-            shadow: ink(141),
-            row: Style::new()
-                .bg(Color::Indexed(238))
-                .add_modifier(Modifier::BOLD),
-            row_text: ink(255),
-            changed: ink(221).add_modifier(Modifier::BOLD),
-            banner: Style::new().fg(Color::Indexed(16)).bg(Color::Indexed(221)),
-            alarm: Style::new()
-                .fg(Color::Indexed(231))
-                .bg(Color::Indexed(160))
-                .add_modifier(Modifier::BOLD),
-            field: Style::new().bg(Color::Indexed(237)),
-            stale: ink(240),
-            wall: ink(250),
-            track: Style::new().fg(Color::Indexed(238)),
-            calm: CALM,
-            high: HIGH,
-            full: FULL,
-            ..self
-        }
+    /// The dark theme in 256 colours or in none.
+    #[cfg(test)]
+    pub(crate) fn new(color: bool, ascii: bool) -> Self {
+        let depth = if color { Depth::Indexed } else { Depth::Plain };
+        Self::of(&Look {
+            depth,
+            ascii,
+            scheme: Scheme::default(),
+        })
     }
 
     /// The colour of water at the fill `level` and the `depth` below the surface, both from 0 to 1.
     pub(crate) fn water(&self, level: f64, depth: f64) -> Style {
-        let inks = if level >= 0.95 {
-            self.full
+        let fill = if level >= 0.95 {
+            Fill::Full
         } else if level >= 0.75 {
-            self.high
+            Fill::High
         } else {
-            self.calm
+            Fill::Calm
         };
+        let inks = self.water.of(fill);
         let deepest = cells(inks.len().saturating_sub(1));
         let at = usize::from(share(depth, deepest));
         match inks.get(at).or_else(|| inks.last()) {
-            Some(ink) => Style::new().fg(Color::Indexed(*ink)),
+            Some(ink) => Style::new().fg(*ink),
             None => self.plain,
         }
     }
@@ -159,6 +302,63 @@ impl Theme {
             BucketState::Held => (self.pick('◷', 'o'), self.warn),
             BucketState::Refusing => (self.pick('✖', 'x'), self.bad),
             BucketState::Banned => (self.pick('⊘', '#'), self.bad),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_theme_changes_roles_of_a_built_in_one() {
+        let red = Style::new().fg(Color::Rgb(255, 0, 0));
+        let scheme = Scheme {
+            base: Base::Light,
+            styles: vec![(Role::Good, red)],
+            water: vec![(Fill::Full, vec![Color::Rgb(0, 0, 0)])],
+        };
+        let theme = |depth| {
+            Theme::of(&Look {
+                depth,
+                ascii: false,
+                scheme: scheme.clone(),
+            })
+        };
+        let light = Theme::of(&Look {
+            depth: Depth::Rgb,
+            scheme: Scheme {
+                base: Base::Light,
+                ..Scheme::default()
+            },
+            ..Look::default()
+        });
+        assert_eq!(theme(Depth::Rgb).good, red);
+        assert_eq!(theme(Depth::Rgb).bad, light.bad);
+        let full = theme(Depth::Rgb).water(1.0, 0.5);
+        assert_eq!(full.fg, Some(Color::Rgb(0, 0, 0)));
+        assert_eq!(theme(Depth::Sixteen).good.fg, Some(Color::Indexed(9)));
+        assert_eq!(theme(Depth::Plain).good, Style::new());
+    }
+
+    /// Nothing of a theme for 16 colours needs more of them.
+    #[test]
+    fn sixteen_colours_are_enough() {
+        for (_, base) in Base::ALL {
+            let mut theme = Theme::of(&Look {
+                depth: Depth::Sixteen,
+                ascii: false,
+                scheme: Scheme {
+                    base,
+                    ..Scheme::default()
+                },
+            });
+            let water = Fill::ALL.map(|(_, fill)| theme.water.of(fill).clone());
+            let styles = Role::ALL.map(|(_, role)| *theme.slot(role));
+            let inks = styles.iter().flat_map(|style| [style.fg, style.bg]);
+            for color in inks.flatten().chain(water.into_iter().flatten()) {
+                assert!(matches!(color, Color::Indexed(0..16)), "{base:?}: {color}");
+            }
         }
     }
 }

@@ -103,6 +103,7 @@ impl Envoy {
             url: url.clone(),
             read_only: true,
             interval,
+            ..Settings::default()
         };
         Ok(Self {
             state: State::new(settings, SIZE),

@@ -4,9 +4,10 @@ use loudou_api::RuleView;
 use loudou_rules::config;
 use ratatui::style::Style;
 
-use super::question::{command_lines, one_is_enough, to_all};
+use super::question::{buttons, command_lines, one_is_enough, to_all};
 use crate::app::form::{Field, Form, Input, Kind, Stage};
 use crate::app::line::Line;
+use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::change::Change;
 use crate::change::form::Prompt;
@@ -86,7 +87,9 @@ fn editing(pen: &mut Pen<'_>, state: &State, form: &Form) {
     let first = panel::first_line(rows.len(), pen.height(), focus.unwrap_or(0));
     for (row, y) in rows.iter().skip(first).zip(0..pen.height()) {
         match row {
-            FormRow::Field(index, field) => field_line(&mut pen, y, field, *index == form.focus),
+            FormRow::Field(index, field) => {
+                field_line(&mut pen, y, (*index, field), *index == form.focus);
+            }
             FormRow::Problem(text, first) => {
                 let mark = if *first { theme.pick('✖', 'x') } else { ' ' };
                 pen.cell(2, i32::from(y), mark, theme.bad);
@@ -182,8 +185,14 @@ fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = FormRow<'a
         .map(|(line, index)| FormRow::Problem(line, index == 0))
 }
 
-pub(super) fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
+pub(super) fn field_line(
+    pen: &mut Pen<'_>,
+    y: u16,
+    (index, field): (usize, &Field),
+    focused: bool,
+) {
     let theme = pen.theme;
+    pen.spot(0, y, pen.width(), Spot::Field(index));
     let mark = if focused {
         theme.pick_text("▸", ">")
     } else {
@@ -202,7 +211,7 @@ pub(super) fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool
             Some(default) => pen.text(VALUE, y, &format!("({default})"), theme.dim),
             None => pen.text(VALUE, y, &line.text(), theme.field),
         },
-        Input::Choice(options, at) => choice(pen, y, options, *at, focused),
+        Input::Choice(options, at) => choice(pen, y, index, (options, *at), focused),
     };
     let end = end.max(VALUE.saturating_add(14));
     if field.is_changed() {
@@ -217,7 +226,13 @@ pub(super) fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool
     }
 }
 
-fn choice(pen: &mut Pen<'_>, y: u16, options: &[&str], at: usize, focused: bool) -> u16 {
+fn choice(
+    pen: &mut Pen<'_>,
+    y: u16,
+    field: usize,
+    (options, at): (&[&str], usize),
+    focused: bool,
+) -> u16 {
     let theme = pen.theme;
     let mut x = VALUE;
     for (index, option) in options.iter().enumerate() {
@@ -227,7 +242,9 @@ fn choice(pen: &mut Pen<'_>, y: u16, options: &[&str], at: usize, focused: bool)
             (false, _) => theme.dim,
         };
         let (open, close) = if index == at { ("[", "]") } else { (" ", " ") };
+        let from = x;
         x = pen.spans(x, y, &[(open, style), (option, style), (close, style)]);
+        pen.spot(from, y, x.saturating_sub(from), Spot::Choice(field, index));
     }
     x
 }
@@ -311,19 +328,9 @@ fn confirm(pen: &mut Pen<'_>, state: &State, form: &Form) {
     if form.stage == Stage::Sending {
         pen.text(1, last, "sending", theme.warn);
     } else {
-        confirm_keys(&mut pen, last, state);
+        let all = to_all(state).map(|all| format!("{all},"));
+        buttons(&mut pen, last, "send,", all.as_deref(), "back");
     }
-}
-
-fn confirm_keys(pen: &mut Pen<'_>, y: u16, state: &State) {
-    let theme = pen.theme;
-    let all = to_all(state);
-    let mut keys = vec![("Enter", theme.key), (" send, ", theme.plain)];
-    if let Some(all) = &all {
-        keys.extend([("a ", theme.key), (all, theme.plain), (", ", theme.plain)]);
-    }
-    keys.extend([("Esc", theme.key), (" back", theme.plain)]);
-    pen.spans(1, y, &keys);
 }
 
 /// Draws four columns: the field, when read, theirs, yours.
@@ -360,11 +367,6 @@ fn conflict(pen: &mut Pen<'_>, form: &Form, theirs: &RuleView) {
         pen.within(x(1), y, column, their, theme.warn);
         pen.within(x(2), y, column, yours, theme.changed);
     }
-    let keys = [
-        ("Enter", theme.key),
-        (" merge your changes into theirs, ", theme.plain),
-        ("Esc", theme.key),
-        (" back", theme.plain),
-    ];
-    pen.spans(1, last, &keys);
+    let merge = "merge your changes into theirs,";
+    buttons(&mut pen, last, merge, None, "back");
 }

@@ -5,6 +5,7 @@ use crate::app::command::{ALWAYS, Binding, Command};
 use crate::app::findings::{Weight, findings};
 use crate::app::form::Stage;
 use crate::app::keys;
+use crate::app::press::Spot;
 use crate::app::screen::Screen;
 use crate::app::screens::{self, About, SCREENS};
 use crate::app::state::{Mode, State};
@@ -34,7 +35,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let tabs: Vec<_> = SCREENS
         .iter()
         .filter(|view| several || view.about().screen != Screen::Targets)
-        .map(|view| (tab(view.about()), view.about().screen))
+        .map(|view| (tab(state, view.about()), view.about().screen))
         .collect();
     let wide: u16 = tabs
         .iter()
@@ -48,7 +49,9 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
             continue;
         }
         let tab = if here { theme.selected } else { theme.dim };
-        x = pen.text(x.saturating_add(1), 0, &format!(" {name} "), tab);
+        let from = x.saturating_add(1);
+        x = pen.text(from, 0, &format!(" {name} "), tab);
+        pen.spot(from, 0, x.saturating_sub(from), Spot::Tab(screen));
     }
     let room = pen.width().saturating_sub(x).saturating_sub(2);
     let text = if several {
@@ -75,9 +78,9 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
 }
 
 /// The key and the name of a screen.
-fn tab(about: &About) -> String {
-    let key = about.tab.keys.first().map(ToString::to_string);
-    format!("{} {}", key.unwrap_or_default(), about.title)
+fn tab(state: &State, about: &About) -> String {
+    let key = state.settings.keymap.shown(&about.tab);
+    format!("{key} {}", about.title).trim_start().to_owned()
 }
 
 fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
@@ -261,7 +264,10 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
         pen.text(
             0,
             0,
-            &format!(" FROZEN for {age} - space resumes "),
+            &format!(
+                " FROZEN for {age} - {} resumes ",
+                state.settings.keymap.said("freeze", "space")
+            ),
             theme.banner,
         );
     } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
@@ -296,12 +302,15 @@ fn first_warning(state: &State) -> Option<&String> {
 pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let place = keys::place(state);
+    let keymap = &state.settings.keymap;
     let mut here: Vec<&Binding> = keys::all()
         .filter(|b| b.places & place != 0 && b.rank > 0 && keys::is_listed(state, b))
+        .filter(|b| !keymap.of(b).is_empty())
         .collect();
     here.sort_by_key(|binding| binding.rank);
     let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == ALWAYS);
-    let ends = always.iter().map(|binding| hint_width(binding)).sum();
+    let wide = |binding: &Binding| hint_width(state, binding);
+    let ends = always.iter().map(|binding| wide(binding)).sum();
     let right = pen.width().saturating_sub(ends);
     let mut x = right.saturating_add(1);
     for binding in always {
@@ -313,7 +322,7 @@ pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
         x = pen.text(x, 0, "sending  ", theme.warn);
     }
     for binding in here {
-        if x.saturating_add(hint_width(binding)) > right.saturating_add(1) {
+        if x.saturating_add(wide(binding)) > right.saturating_add(1) {
             break;
         }
         x = hint(pen, state, x, binding);
@@ -321,25 +330,27 @@ pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
 }
 
 /// The width of a key, its word and the gap after it.
-fn hint_width(binding: &Binding) -> u16 {
-    let key = binding.keys.first().map(ToString::to_string);
-    let key = width(&key.unwrap_or_default());
+fn hint_width(state: &State, binding: &Binding) -> u16 {
+    let key = width(&state.settings.keymap.shown(binding));
     key.saturating_add(width(binding.short)).saturating_add(3)
 }
 
 fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) -> u16 {
     let theme = pen.theme;
-    let key = binding.keys.first().map(ToString::to_string);
+    let keymap = &state.settings.keymap;
     let (key_style, style) = match keys::obstacle(state, binding.command) {
         None => (theme.key, theme.plain),
         Some(_) => (theme.dim, theme.dim),
     };
-    let x = pen.text(x, 0, &key.unwrap_or_default(), key_style);
     let short = if state.play.is_some() && binding.command == Command::Freeze {
         "pause"
     } else {
         binding.short
     };
-    let x = pen.text(x.saturating_add(1), 0, short, style);
-    x.saturating_add(2)
+    let end = pen.text(x, 0, &keymap.shown(binding), key_style);
+    let end = pen.text(end.saturating_add(1), 0, short, style);
+    if let Some(press) = keymap.of(binding).first() {
+        pen.spot(x, 0, end.saturating_sub(x), Spot::Key(*press));
+    }
+    end.saturating_add(2)
 }

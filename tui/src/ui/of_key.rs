@@ -31,7 +31,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
     );
     let mut y = 2;
     for (index, field) in form.fields.iter().enumerate() {
-        field_line(&mut pen, y, field, index == form.focus);
+        field_line(&mut pen, y, (index, field), index == form.focus);
         y = y.saturating_add(1);
         for line in problems(index).unwrap_or_default() {
             pen.text(4, y, &line, theme.bad);

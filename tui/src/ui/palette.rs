@@ -1,9 +1,11 @@
-//! Menus: the command palette and the sort menu.
+//! Menus: the command palette, the sort menu, the menu of columns.
 
 use crate::app::columns::Column;
+use crate::app::columns::menu::ColumnMenu;
 use crate::app::keys;
 use crate::app::line::Line;
 use crate::app::palette::search;
+use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
@@ -31,13 +33,10 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
             binding.places & under != 0 && keys::obstacle(state, binding.command).is_none();
         let style = if applies { theme.plain } else { theme.dim };
         pen.within(2, y, width.saturating_sub(12), binding.help, style);
-        let key = binding
-            .keys
-            .first()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let key = state.settings.keymap.shown(binding);
         let key_style = if applies { theme.key } else { theme.dim };
         pen.right(width.saturating_sub(9), y, 8, &key, key_style);
+        pen.spot(0, y, width, Spot::Line(index));
         if index == at {
             pen.select_line(y);
         }
@@ -65,7 +64,29 @@ pub(crate) fn sort_menu(pen: &mut Pen<'_>, state: &State, at: usize) {
         };
         pen.spans(1, y, &[(mark, theme.good), (column.name(), theme.plain)]);
         pen.right(15, y, 8, order, theme.dim);
+        pen.spot(0, y, pen.width(), Spot::Line(index));
         if index == at {
+            pen.select_line(y);
+        }
+    }
+}
+
+/// Draws the menu of columns: those that are shown have a mark.
+pub(crate) fn columns_menu(pen: &mut Pen<'_>, menu: &ColumnMenu) {
+    let theme = pen.theme;
+    let height = cells(menu.all.len()).saturating_add(2);
+    let mut pen = panel::open(pen, "columns", 22, height);
+    let first = panel::first_line(menu.all.len(), pen.height(), menu.at);
+    let lines = menu.all.iter().enumerate().skip(first);
+    for ((index, (column, is_shown)), y) in lines.zip(0..pen.height()) {
+        let (mark, style) = if *is_shown {
+            (theme.pick_text("✔ ", "x "), theme.plain)
+        } else {
+            ("  ", theme.dim)
+        };
+        pen.spans(1, y, &[(mark, theme.good), (column.word(), style)]);
+        pen.spot(0, y, pen.width(), Spot::Line(index));
+        if index == menu.at {
             pen.select_line(y);
         }
     }

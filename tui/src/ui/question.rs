@@ -1,5 +1,6 @@
 //! The question before an action that is hard to undo.
 
+use crate::app::press::{Code, Press, Spot};
 use crate::app::question::{Action, Pending};
 use crate::app::state::State;
 use crate::change::Change;
@@ -49,12 +50,23 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, pending: &Pending) {
     }
     let y = y.saturating_add(1).min(pen.height().saturating_sub(1));
     let all = change.and_then(|_| to_all(state));
-    let mut keys = vec![(" Enter ", theme.key), ("yes   ", theme.plain)];
-    if let Some(all) = &all {
-        keys.extend([("a ", theme.key), (all, theme.plain), ("   ", theme.plain)]);
+    let all = all.map(|all| format!("{all}  "));
+    buttons(&mut pen, y, "yes  ", all.as_deref(), "no");
+}
+
+/// Draws what the keys do, which can also be clicked.
+pub(super) fn buttons(pen: &mut Pen<'_>, y: u16, yes: &str, all: Option<&str>, no: &str) {
+    let theme = pen.theme;
+    let yes = ("Enter", yes, Press::plain(Code::Enter));
+    let all = all.map(|all| ("a", all, Press::char('a')));
+    let no = ("Esc", no, Press::plain(Code::Esc));
+    let mut x = 1;
+    for (key, word, press) in [Some(yes), all, Some(no)].into_iter().flatten() {
+        let gap = (" ", theme.plain);
+        let end = pen.spans(x, y, &[(key, theme.key), gap, (word, theme.plain)]);
+        pen.spot(x, y, end.saturating_sub(x), Spot::Key(press));
+        x = end.saturating_add(1);
     }
-    keys.extend([("Esc ", theme.key), ("no", theme.plain)]);
-    pen.spans(0, y, &keys);
 }
 
 /// The answer that sends a change to all Envoys that are watched, or to those that are marked: `yes, at all 2`; `None`

@@ -7,8 +7,8 @@ use crate::app::press::Code::{
     BackTab, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up,
 };
 use crate::app::screen::{
-    A_BUCKET, A_RULE, BROWSE, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM, FORM_CONFIRM,
-    FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
+    A_BUCKET, A_RULE, BROWSE, COLUMNS, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM,
+    FORM_CONFIRM, FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
 use crate::change::Start;
 
@@ -17,7 +17,7 @@ const BUCKETS: Places = Screen::HOME.place();
 const AWAY: Places = BROWSE & !BUCKETS;
 /// Screens with charts.
 const CHARTS: Places = Screen::Bucket.place() | Screen::Rules.place();
-const LISTS: Places = BROWSE | SORT | HELP | EXPLAINED;
+const LISTS: Places = BROWSE | SORT | HELP | COLUMNS | EXPLAINED;
 const ALL: Places = Places::MAX;
 
 /// The first of the shared keys. If two lines have the same key, the first one that works in a place wins.
@@ -57,10 +57,10 @@ pub(super) const REST: &[Binding] = &[
     // In lists: rows, a bucket's limits, events, menus, help.
     bind((C::Down, &[k(Down), c('j')], LISTS, 0, "down", "move down (on Bucket: the next limit)")),
     bind((C::Up, &[k(Up), c('k')], LISTS, 0, "up", "move up")),
-    bind((C::PageDown, &[k(PageDown)], LISTS, 0, "page down", "move a page down")),
-    bind((C::PageUp, &[k(PageUp)], LISTS, 0, "page up", "move a page up")),
-    bind((C::HalfDown, &[ctrl('d')], LISTS, 0, "half down", "move half a page down")),
-    bind((C::HalfUp, &[ctrl('u')], LISTS, 0, "half up", "move half a page up")),
+    bind((C::PageDown, &[k(PageDown)], LISTS, 0, "page-down", "move a page down")),
+    bind((C::PageUp, &[k(PageUp)], LISTS, 0, "page-up", "move a page up")),
+    bind((C::HalfDown, &[ctrl('d')], LISTS, 0, "half-down", "move half a page down")),
+    bind((C::HalfUp, &[ctrl('u')], LISTS, 0, "half-up", "move half a page up")),
     bind((C::Top, &[c('g'), k(Home)], LISTS, 0, "top", "move to the first")),
     bind((C::Bottom, &[c('G'), k(End)], LISTS, 0, "bottom", "move to the last")),
     // In dialogs over the screens.
@@ -68,6 +68,12 @@ pub(super) const REST: &[Binding] = &[
     bind((C::No, &[k(Esc)], FILTER, 2, "cancel", "restore the previous filter")),
     bind((C::Yes, &[k(Enter)], SORT, 1, "sort", "sort by the chosen column")),
     bind((C::No, &[k(Esc), c('s'), c('q')], SORT, 2, "close", "close the menu")),
+    bind((C::Toggle, &[c(' ')], COLUMNS, 1, "show/hide", "show or hide the column")),
+    bind((C::Raise, &[c('K'), c('<'), k(Left)], COLUMNS, 2, "up", "move the column to the left")),
+    bind((C::Lower, &[c('J'), c('>'), k(Right)], COLUMNS, 3, "down", "move the column to the right")),
+    bind((C::Usual, &[c('r')], COLUMNS, 4, "usual", "return to the usual columns")),
+    bind((C::Copy, &[c('y')], COLUMNS, 5, "copy", "copy the line for the config file")),
+    bind((C::No, &[k(Esc), k(Enter), c('C'), c('q')], COLUMNS, 6, "close", "close the menu")),
     bind((C::No, &[k(Esc), c('?'), c('q')], HELP, 1, "close", "close help")),
     bind((C::Yes, &[k(Enter)], PALETTE, 1, "run", "run the command")),
     bind((C::Down, &[k(Down), ctrl('n')], PALETTE, 0, "down", "move down")),

@@ -3,7 +3,8 @@
 use self::cells::cell;
 use super::bucket::Bucket;
 use super::view::{About, View};
-use crate::app::columns::{Column, Placed, Sort, place};
+use crate::app::columns::menu::ColumnMenu;
+use crate::app::columns::{Column, Placed, Sort, Wishes, place};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, tab};
 use crate::app::filter::Filter;
@@ -35,8 +36,9 @@ static ABOUT: About = About {
 const KEYS: &[Binding] = &[
     bind((C::Filter, &[c('/')], HERE, 3, "filter", "filter rows: text, !text, refused > 5")),
     bind((C::SortMenu, &[c('s')], HERE, 4, "sort", "choose the column to sort by")),
-    bind((C::SortLeft, &[c('<')], HERE, 0, "sort left", "sort by the column to the left")),
-    bind((C::SortRight, &[c('>')], HERE, 0, "sort right", "sort by the column to the right")),
+    bind((C::SortLeft, &[c('<')], HERE, 0, "sort-left", "sort by the column to the left")),
+    bind((C::SortRight, &[c('>')], HERE, 0, "sort-right", "sort by the column to the right")),
+    bind((C::Columns, &[c('C')], HERE, 12, "columns", "choose columns and their order")),
     bind((C::Invert, &[c('i')], HERE, 9, "reverse", "reverse the order")),
 ];
 
@@ -92,12 +94,13 @@ impl View for Buckets {
 
     fn obstacle(&self, state: &State, command: C) -> Option<String> {
         match command {
-            C::Filter | C::SortMenu | C::Invert => {
+            C::Filter | C::SortMenu | C::Columns | C::Invert => {
                 state.data.is_none().then(|| "no data yet".to_owned())
             }
             C::Back => {
                 let at_home = state.table.filter_text.is_empty() && state.table.pinned.is_none();
-                at_home.then(|| "this is the first screen; q quits".to_owned())
+                let quit = state.settings.keymap.said("quit", "q");
+                at_home.then(|| format!("this is the first screen; {quit} quits"))
             }
             _ => None,
         }
@@ -113,6 +116,10 @@ impl View for Buckets {
             C::SortMenu => {
                 let at = |other: &Column| *other == column;
                 state.mode = Mode::Sort(Column::SORTABLE.iter().position(at).unwrap_or(0));
+            }
+            C::Columns => {
+                let menu = ColumnMenu::new(state.table.columns.as_deref());
+                state.mode = Mode::Columns(menu);
             }
             C::SortLeft => ingest::sort(state, state.table.sort.step(-1)),
             C::SortRight => ingest::sort(state, state.table.sort.step(1)),
@@ -170,11 +177,13 @@ const SCROLL_BAR: u16 = 1;
 
 /// The columns that fit, with their places.
 fn columns(state: &State) -> Vec<Placed> {
-    let (rule, key) = state.data.as_ref().map_or((0, 0), |data| data.longest);
     let status = state.data.as_ref().map(|data| &data.status);
-    let has_fleet = status.is_some_and(|status| status.fleet.is_some());
-    let width = state.size.0.saturating_sub(SCROLL_BAR);
-    place(width, rule, key, has_fleet)
+    let wishes = Wishes {
+        longest: state.data.as_ref().map_or((0, 0), |data| data.longest),
+        has_fleet: status.is_some_and(|status| status.fleet.is_some()),
+        chosen: state.table.columns.as_deref(),
+    };
+    place(state.size.0.saturating_sub(SCROLL_BAR), wishes)
 }
 
 /// A part of the table.
@@ -215,9 +224,9 @@ fn shown(state: &State) -> String {
     let mut text = match (data.searching, data.truncated) {
         (Some(percent), _) => format!("{} found, {percent}% searched", amount(some)),
         (None, true) if state.table.filter.is_empty() => {
-            let of = amount(used);
+            let (of, filter) = (amount(used), state.settings.keymap.said("filter", "/"));
             format!(
-                "{} of {of} buckets: those with most requests; / finds others",
+                "{} of {of} buckets: those with most requests; {filter} finds others",
                 amount(some)
             )
         }

@@ -8,6 +8,7 @@ use crate::app::command::{Binding, bind, c, k, tab};
 use crate::app::event_lines::{about, kind, visible};
 use crate::app::line::Line;
 use crate::app::press::Code::Enter;
+use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
@@ -148,6 +149,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         .zip(y..pen.height())
     {
         line(pen, y, event, now);
+        pen.spot(0, y, pen.width(), Spot::Line(index));
         if index == selected {
             pen.select_line(y);
         }

@@ -13,6 +13,7 @@ use crate::app::history::{Rates, Track};
 use crate::app::ingest;
 use crate::app::layout::table_height;
 use crate::app::press::Code::Enter;
+use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
@@ -115,6 +116,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
             state.history.rules.get(&rule.name),
             &beside,
         );
+        pen.spot(0, y, pen.width(), Spot::Line(index));
         if index == selected {
             pen.select_line(y);
         }

@@ -6,6 +6,7 @@ use crate::app::command::{Binding, bind, c, k, tab};
 use crate::app::delivery::Delivery;
 use crate::app::history::Rates;
 use crate::app::press::Code::Enter;
+use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{State, TargetSummary};
 use crate::draw::pen::Pen;
@@ -95,6 +96,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     for ((number, target), y) in state.targets.iter().enumerate().zip(1..pen.height()) {
         sum = sum.plus(target.rates.unwrap_or_default());
         line(pen, y, url, (target, number == state.number));
+        pen.spot(0, y, pen.width(), Spot::Line(number));
         if number == selected {
             pen.select_line(y);
         }

@@ -12,6 +12,7 @@ pub(super) fn watched() -> Watched {
             url: format!("http://127.0.0.1:{port}"),
             read_only: false,
             interval: Nanos::from_secs(1),
+            ..Settings::default()
         };
         State::new(settings, (120, 40))
     };

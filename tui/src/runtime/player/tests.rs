@@ -67,6 +67,7 @@ fn states(play: &Play) -> Vec<State> {
             url: format!("http://127.0.0.1:991{number}"),
             read_only: true,
             interval: Nanos::from_secs(2),
+            ..Settings::default()
         };
         let mut state = State::new(settings, SIZE);
         state.play = Some(play.clone());

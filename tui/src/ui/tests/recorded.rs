@@ -18,6 +18,7 @@ fn played(size: (u16, u16)) -> (State, Play) {
         url: tape.head.urls[0].clone(),
         read_only: false,
         interval: Nanos::new(tape.head.interval_ns),
+        ..Settings::default()
     };
     let mut state = State::new(settings, size);
     let marks = tape.marks.clone();

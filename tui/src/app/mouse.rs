@@ -1,0 +1,100 @@
+//! The mouse: a click acts on what was drawn under it, the wheel moves in lists, menus, help and forms.
+
+use super::browse;
+use super::command::Command;
+use super::effects::Effect;
+use super::form::{Field, Input, Stage};
+use super::keys;
+use super::modal;
+use super::press::{Code, Mouse, MouseAction, Press, Spot};
+use super::screen::EXPLAINED;
+use super::screens;
+use super::state::{Mode, State};
+
+/// The rows per turn of the wheel.
+const WHEEL: usize = 3;
+
+/// Applies an action of the mouse. Returns the key that it stands for, if it is one.
+pub(crate) fn moused(state: &mut State, mouse: Mouse, effects: &mut Vec<Effect>) -> Option<Press> {
+    match (mouse.action, mouse.spot) {
+        (MouseAction::WheelUp, _) => wheel(state, Command::Up, effects),
+        (MouseAction::WheelDown, _) => wheel(state, Command::Down, effects),
+        (MouseAction::Click, Some(Spot::Key(press))) => return Some(press),
+        (MouseAction::Click, Some(spot)) => clicked(state, spot, effects),
+        (MouseAction::Click, None) if matches!(state.mode, Mode::Browse) => {
+            screens::shown(state).clicked(state, mouse.x, mouse.y);
+        }
+        (MouseAction::Click, None) => {}
+    }
+    None
+}
+
+/// A click on anything but a key. It may be late: what it was on may be gone.
+fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
+    match (&mut state.mode, spot) {
+        (Mode::Browse, Spot::Tab(screen)) => browse::run(state, Command::Show(screen), effects),
+        (Mode::Browse, Spot::Line(at)) => {
+            let view = screens::shown(state);
+            if at < view.lines(state) {
+                view.select(state, at);
+            }
+        }
+        (Mode::Sort(selected) | Mode::Palette(_, selected), Spot::Line(at)) => {
+            *selected = at;
+            run(state, Command::Yes, effects);
+        }
+        (Mode::Columns(menu), Spot::Line(at)) => {
+            menu.at = at;
+            run(state, Command::Toggle, effects);
+        }
+        (Mode::Edit(form), Spot::Field(at) | Spot::Choice(at, _))
+            if form.stage == Stage::Editing =>
+        {
+            if form.focus != at {
+                form.focus_on(at);
+            }
+            choose(&mut form.fields, spot);
+            form.check();
+        }
+        (Mode::OfKey(form), Spot::Field(at) | Spot::Choice(at, _)) => {
+            form.focus = at.min(form.fields.len().saturating_sub(1));
+            choose(&mut form.fields, spot);
+            form.check();
+        }
+        _ => {}
+    }
+}
+
+/// Takes the choice that was clicked.
+fn choose(fields: &mut [Field], spot: Spot) {
+    if let Spot::Choice(field, choice) = spot
+        && let Some(field) = fields.get_mut(field)
+        && let Input::Choice(options, at) = &mut field.input
+        && choice < options.len()
+    {
+        *at = choice;
+    }
+}
+
+fn wheel(state: &mut State, motion: Command, effects: &mut Vec<Effect>) {
+    let field = match motion {
+        Command::Up => Command::PreviousField,
+        _ => Command::NextField,
+    };
+    match &state.mode {
+        Mode::Browse => (0..WHEEL).for_each(|_| browse::go(state, motion)),
+        Mode::Help(_) => (0..WHEEL).for_each(|_| run(state, motion, effects)),
+        Mode::Sort(_) | Mode::Columns(_) | Mode::Palette(..) => run(state, motion, effects),
+        Mode::Edit(form) if form.stage == Stage::Editing => run(state, field, effects),
+        Mode::OfKey(_) => run(state, field, effects),
+        Mode::Explain(_) if keys::place(state) == EXPLAINED => run(state, motion, effects),
+        Mode::Explain(_) => {}
+        Mode::Filter(..) | Mode::Confirm(_) | Mode::Edit(_) | Mode::Event(_) => {}
+    }
+}
+
+/// Runs a command of the open dialog.
+fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
+    // Where there is a command, the key does not matter.
+    modal::pressed(state, Press::plain(Code::Enter), Some(command), effects);
+}
