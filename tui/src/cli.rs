@@ -21,6 +21,7 @@ mod buckets;
 mod changes;
 mod check;
 mod complete;
+mod config_file;
 mod context;
 mod edit;
 mod events;
@@ -30,7 +31,6 @@ mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 mod import;
-mod look;
 mod man;
 mod on_key;
 mod options;
@@ -203,7 +203,10 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
         return failed(&relay::run(options), io);
     }
     match Cli::try_parse_from(&args) {
-        Ok(cli) => {
+        Ok(mut cli) => {
+            if let Err(error) = configured(&mut cli, io) {
+                return failed(&error, io);
+            }
             let words = args.iter().skip(1).map(|word| word.to_string_lossy());
             let typed = words.collect::<Vec<_>>().join(" ");
             let outcome = match at_each::several(&cli) {
@@ -220,6 +223,27 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
         }
         Err(error) => unparsed(&error, io),
     }
+}
+
+/// Applies the config file, for commands that ask an Envoy.
+fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
+    let is_apart = matches!(
+        cli.command,
+        Some(
+            Command::Check(_)
+                | Command::Replay(_)
+                | Command::Schema { .. }
+                | Command::Completions { .. }
+                | Command::Man(_)
+        )
+    );
+    if is_apart {
+        return Ok(());
+    }
+    for warning in config_file::apply(&mut cli.global, &io.env)? {
+        writeln!(io.err, "warning: {warning}")?;
+    }
+    Ok(())
 }
 
 /// Help and version go to standard output, wrong arguments to standard error.

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 mod command_line;
+mod config;
 pub mod document;
 mod draw;
 mod limit_edit;

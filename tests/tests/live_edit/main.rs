@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 mod demo;
 mod explaining;
+mod looking;
 mod recording;
 mod restarts;
 mod several;

@@ -88,8 +88,8 @@ fn wheel(state: &mut State, motion: Command, effects: &mut Vec<Effect>) {
         Mode::Edit(form) if form.stage == Stage::Editing => run(state, field, effects),
         Mode::OfKey(_) => run(state, field, effects),
         Mode::Explain(_) if keys::place(state) == EXPLAINED => run(state, motion, effects),
-        Mode::Explain(_) => {}
-        Mode::Filter(..) | Mode::Confirm(_) | Mode::Edit(_) | Mode::Event(_) => {}
+        Mode::Filter(..) | Mode::Confirm(_) | Mode::Edit(_) | Mode::Explain(_) | Mode::Event(_) => {
+        }
     }
 }
 

@@ -17,10 +17,12 @@ use clap_complete::{
 };
 use loudou_api::{MAX_TOP, TopBy};
 
+use super::config_file;
 use super::options::{ConnectArgs, URL};
 use super::target;
 use super::world::Env;
 use crate::client::{Client, TopQuery};
+use crate::config::Config;
 
 /// Set by the scripts, to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
@@ -112,14 +114,28 @@ impl Line {
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
         let url = std::env::var("LOUDOU_URL").ok();
-        Self {
+        let mut line = Self {
             words,
             // Of several, the first.
             url: url
                 .and_then(|urls| urls.split(',').next().map(str::to_owned))
                 .unwrap_or_else(|| URL.to_owned()),
             env: Env::read(),
+        };
+        if std::env::var_os("LOUDOU_URL").is_none()
+            && let Some(url) = line.config().url.first()
+        {
+            line.url.clone_from(url);
         }
+        line
+    }
+
+    /// The config file; an empty one if it is wrong.
+    fn config(&self) -> Config {
+        let typed = self.option("--config-file").map(PathBuf::from);
+        let named = typed.or_else(|| std::env::var_os("LOUDOU_CONFIG_FILE").map(PathBuf::from));
+        let read = config_file::read(named.as_deref(), &self.env, &mut Vec::new());
+        read.unwrap_or_default()
     }
 
     /// The last value of an option.
@@ -139,8 +155,11 @@ impl Line {
             typed.or_else(|| std::env::var_os(name).map(PathBuf::from))
         };
         let named = std::env::var("LOUDOU_TLS_NAME").ok();
+        let config = self.config();
         let connect = ConnectArgs {
             url: Vec::new(),
+            is_default: false,
+            named: config.targets,
             token_file: file,
             tls_ca: path("--tls-ca", "LOUDOU_TLS_CA"),
             tls_cert: path("--tls-cert", "LOUDOU_TLS_CERT"),
@@ -148,7 +167,10 @@ impl Line {
             tls_name: self.option("--tls-name").map(str::to_owned).or(named),
         };
         let url = self.option("--url").unwrap_or(&self.url);
-        let address = target::resolved(url).ok()?.into_iter().next()?;
+        let address = target::resolved(url, &connect.named)
+            .ok()?
+            .into_iter()
+            .next()?;
         let (target, _) = target::read(&address, &connect, &self.env).ok()?;
         Client::new(&target, PATIENCE).ok()
     }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use loudou_limiter::Nanos;
 
+use super::config_file;
 use super::options::{AskArgs, Format, Global};
 use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
 use crate::client::Client;
+use crate::runtime::Appearance;
 
 /// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
@@ -72,6 +74,12 @@ impl<'a, 'io> Context<'a, 'io> {
         let timeout = self.global.timeout.unwrap_or(timeout);
         // Only the address or the token can be wrong here: nothing was sent yet.
         Client::new(&target, duration(timeout)).map_err(|bad| Usage(bad.to_string()).into())
+    }
+
+    /// How the screen looks.
+    pub(super) fn appearance(&self) -> Result<Appearance> {
+        let config = &self.global.config;
+        config_file::appearance(config, self.global, &self.io.env, self.style.color)
     }
 
     pub(super) fn client(&mut self) -> Result<Client> {

@@ -1,9 +1,12 @@
 //! Options that commands share, and the readers of their values.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use loudou_limiter::{DURATION_FORM, Nanos};
+
+use crate::config::{Config, NamedTarget};
 
 /// The default address of the admin listener.
 pub(crate) const URL: &str = "http://127.0.0.1:9911";
@@ -13,15 +16,24 @@ pub(crate) const URL: &str = "http://127.0.0.1:9911";
 pub(crate) struct ConnectArgs {
     #[arg(
         help = "Address of the admin listener: http://HOST:PORT, https://HOST:PORT or unix:/PATH; \
-                dns:http://HOST:PORT for all addresses of a name; may be repeated",
+                dns:http://HOST:PORT for all addresses of a name, @NAME for a target of the config file; may be \
+                repeated [default: http://127.0.0.1:9911]",
         long,
         global = true,
         env = "LOUDOU_URL",
         hide_env_values = true,
         value_name = "URL"
     )]
-    #[arg(default_value = URL, help_heading = "Connection", value_delimiter = ',')]
+    #[arg(help_heading = "Connection", value_delimiter = ',')]
     pub(crate) url: Vec<String>,
+
+    /// Whether neither an option nor the environment names an Envoy.
+    #[arg(skip)]
+    pub(crate) is_default: bool,
+
+    /// The targets of the config file.
+    #[arg(skip)]
+    pub(crate) named: BTreeMap<String, NamedTarget>,
 
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     #[arg(
@@ -57,6 +69,20 @@ pub(crate) struct Global {
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 
+    #[arg(help = "Config file [default: ~/.config/loudou/config.toml, or below XDG_CONFIG_HOME]")]
+    #[arg(
+        long,
+        global = true,
+        env = "LOUDOU_CONFIG_FILE",
+        hide_env_values = true
+    )]
+    #[arg(value_name = "FILE", help_heading = "Connection")]
+    pub(crate) config_file: Option<PathBuf>,
+
+    /// The config file's contents.
+    #[arg(skip)]
+    pub(crate) config: Config,
+
     /// Time limit of each call [default: 5s]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Connection")]
     #[arg(value_parser = span)]
@@ -87,6 +113,11 @@ pub(crate) struct Global {
     #[arg(default_value = "auto")]
     #[arg(help = "When to use colours; NO_COLOR and TERM=dumb also disable them")]
     pub(crate) color: ColorWhen,
+
+    /// Theme of the screen: dark, light, or one of the config file [default: dark]
+    #[arg(long, global = true, env = "LOUDOU_THEME", hide_env_values = true)]
+    #[arg(value_name = "NAME", help_heading = "Output")]
+    pub(crate) theme: Option<String>,
 
     /// Draw with ASCII characters only
     #[arg(long, global = true, help_heading = "Output")]

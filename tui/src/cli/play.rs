@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::context::Context;
-use super::look;
 use super::world::Usage;
 use crate::runtime;
 use crate::tape::{Ending, Tape};
@@ -37,5 +36,5 @@ pub(super) fn run(context: &mut Context<'_, '_>, file: &Path) -> Result<()> {
     if let Ending::Damaged(bad) = &tape.ending {
         context.note(&format!("warning: {name}: {bad}; it is played up to there"))?;
     }
-    runtime::play(tape, &look::of(context))
+    runtime::play(tape, &context.appearance()?)
 }

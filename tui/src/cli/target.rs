@@ -1,11 +1,11 @@
 //! Where the calls of a command go: address, token, TLS and proxy, from options and environment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use super::options::ConnectArgs;
 use super::world::{Env, Usage};
 use crate::client::{Target, Tls, is_in_the_clear};
+use crate::config::NamedTarget;
 use crate::text::escape;
 
 /// The maximum size of a file with a token, a key or certificates, in bytes.
@@ -23,12 +24,28 @@ const FOREIGN_WRITE: u32 = 0o022;
 
 /// The target at an address, and warnings about it.
 pub(super) fn read(
-    Address { url, server_name }: &Address,
+    Address {
+        url,
+        server_name,
+        named,
+    }: &Address,
     args: &ConnectArgs,
     env: &Env,
 ) -> Result<(Target, Vec<String>)> {
     let mut warnings = Vec::new();
-    let client = match (&args.tls_cert, &args.tls_key) {
+    // Options and the environment take precedence over the target.
+    let named = named.as_ref();
+    let or_named = |typed: &Option<PathBuf>, of: fn(&NamedTarget) -> &Option<PathBuf>| {
+        typed
+            .clone()
+            .or_else(|| named.and_then(|named| of(named).clone()))
+    };
+    let tls_ca = or_named(&args.tls_ca, |named| &named.tls_ca);
+    let tls_cert = or_named(&args.tls_cert, |named| &named.tls_cert);
+    let tls_key = or_named(&args.tls_key, |named| &named.tls_key);
+    let tls_name = args.tls_name.clone();
+    let tls_name = tls_name.or_else(|| named.and_then(|named| named.tls_name.clone()));
+    let client = match (&tls_cert, &tls_key) {
         (None, None) => None,
         (Some(cert), Some(key)) => Some((bytes(cert)?, private(key, &mut warnings)?)),
         (Some(_), None) => bail!(Usage("--tls-cert needs --tls-key".to_owned())),
@@ -36,11 +53,11 @@ pub(super) fn read(
     };
     let target = Target {
         url: url.clone(),
-        token: token(args.token_file.as_deref(), env, &mut warnings)?,
+        token: token(args.token_file.as_deref(), named, env, &mut warnings)?,
         tls: Tls {
-            ca: args.tls_ca.as_deref().map(bytes).transpose()?,
+            ca: tls_ca.as_deref().map(bytes).transpose()?,
             client,
-            server_name: args.tls_name.clone().or_else(|| server_name.clone()),
+            server_name: tls_name.or_else(|| server_name.clone()),
         },
         proxy: proxy(url, env),
     };
@@ -59,21 +76,45 @@ pub(super) struct Address {
     pub(super) url: String,
     /// The name in its certificate, if that is not the host of the URL.
     pub(super) server_name: Option<String>,
+    /// The target of the config file that it belongs to.
+    pub(super) named: Option<NamedTarget>,
 }
 
 /// The prefix of a URL that stands for all addresses of its host name.
 const ALL_OF: &str = "dns:";
 
-/// The Envoys of a URL: with `dns:` before it, one for each address of its host name, as of now.
-pub(super) fn resolved(url: &str) -> Result<Vec<Address>> {
+/// The Envoys of a URL: with `dns:` before it, one for each address of its host name, as of now; with `@`, those of a
+/// target of the config file.
+pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Result<Vec<Address>> {
     let one = |url: &str, server_name: Option<&str>| Address {
         url: url.to_owned(),
         server_name: server_name.map(ToOwned::to_owned),
+        named: None,
     };
-    let Some(named) = url.strip_prefix(ALL_OF) else {
+    if let Some(name) = url.strip_prefix('@') {
+        let Some(target) = named.get(name) else {
+            let allowed: Vec<String> = named.keys().map(|name| format!("@{name}")).collect();
+            let known = if allowed.is_empty() {
+                "the config file has none".to_owned()
+            } else {
+                format!("allowed: {}", allowed.join(", "))
+            };
+            bail!(Usage(format!("no target {}; {known}", escape(url))));
+        };
+        let mut all = Vec::new();
+        for url in &target.url {
+            // Its addresses, and no names of further targets.
+            all.extend(resolved(url, &BTreeMap::new())?);
+        }
+        for address in &mut all {
+            address.named = Some(target.clone());
+        }
+        return Ok(all);
+    }
+    let Some(typed) = url.strip_prefix(ALL_OF) else {
         return Ok(vec![one(url, None)]);
     };
-    let parts = named
+    let parts = typed
         .split_once("://")
         .filter(|(scheme, _)| ["http", "https"].contains(scheme));
     let Some((scheme, rest)) = parts else {
@@ -106,7 +147,7 @@ pub(super) fn resolved(url: &str) -> Result<Vec<Address>> {
 pub(super) fn all(args: &ConnectArgs) -> Result<Vec<Address>> {
     let mut all: Vec<Address> = Vec::new();
     for url in &args.url {
-        for address in resolved(url)? {
+        for address in resolved(url, &args.named)? {
             if !all.contains(&address) {
                 all.push(address);
             }
@@ -142,8 +183,14 @@ fn lines(text: &str) -> Vec<String> {
     lines.map(ToOwned::to_owned).collect()
 }
 
-/// The token from the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names.
-fn token(file: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<Option<String>> {
+/// The token from the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names, else that of
+/// the target.
+fn token(
+    file: Option<&Path>,
+    named: Option<&NamedTarget>,
+    env: &Env,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>> {
     let file = match (file, &env.token) {
         (Some(file), _) => file,
         (None, Some(token)) => {
@@ -152,7 +199,10 @@ fn token(file: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<O
         }
         (None, None) => match &env.token_file {
             Some(file) => Path::new(file),
-            None => return Ok(None),
+            None => match named.and_then(|named| named.token_file.as_deref()) {
+                Some(file) => file,
+                None => return Ok(named.and_then(|named| named.token.clone())),
+            },
         },
     };
     let text = private(file, warnings)?;
@@ -165,6 +215,16 @@ fn token(file: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<O
 fn private(file: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
     let (bytes, metadata) = read_file(file)?;
     let name = escape(&file.display().to_string()).into_owned();
+    check_mode(&name, &metadata, warnings)?;
+    Ok(bytes)
+}
+
+/// Refuses a file that others may write, and warns of one that they may read.
+pub(super) fn check_mode(
+    name: &str,
+    metadata: &Metadata,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
     let mode = metadata.mode() & 0o777;
     if metadata.is_file() && mode & FOREIGN_WRITE != 0 {
         bail!("others may write {name} (mode {mode:04o}), so it is not used; run chmod 600 {name}");
@@ -174,14 +234,14 @@ fn private(file: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
             "others may read {name} (mode {mode:04o}); run chmod 600 {name}"
         ));
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn bytes(file: &Path) -> Result<Vec<u8>> {
     read_file(file).map(|(bytes, _)| bytes)
 }
 
-fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
+pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
     let name = file.display().to_string();
     let read = || -> io::Result<(Vec<u8>, Metadata)> {
         let mut bytes = Vec::new();
@@ -228,7 +288,7 @@ mod tests {
     #[test]
     fn a_name_with_several_addresses_is_several_envoys() {
         let urls = |url: &str| -> Vec<String> {
-            let all = resolved(url).expect(url).into_iter();
+            let all = resolved(url, &BTreeMap::new()).expect(url).into_iter();
             all.map(|address| address.url).collect()
         };
         assert_eq!(urls("http://127.0.0.1:1"), ["http://127.0.0.1:1"]);
@@ -239,7 +299,7 @@ mod tests {
             here.contains(&"http://127.0.0.1:9911".to_owned()),
             "{here:?}"
         );
-        let secure = resolved("dns:https://localhost").expect("resolved");
+        let secure = resolved("dns:https://localhost", &BTreeMap::new()).expect("resolved");
         let named = |address: &Address| address.server_name.as_deref() == Some("localhost");
         assert!(secure.iter().all(named), "{secure:?}");
         for (url, why) in [
@@ -248,7 +308,7 @@ mod tests {
             ("dns:http://localhost:x", "invalid port"),
             ("dns:http://no.such.name.invalid:1", "cannot resolve"),
         ] {
-            let error = resolved(url).expect_err(url).to_string();
+            let error = resolved(url, &BTreeMap::new()).expect_err(url).to_string();
             assert!(error.contains(why), "{url}: {error}");
         }
     }

@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::context::Context;
-use super::options::URL;
 use super::target::{self, Address};
 use crate::tape::MAX_ENVOYS;
 
@@ -26,9 +25,8 @@ impl TargetArgs {
     pub(super) fn addresses(&self, context: &Context<'_, '_>) -> Result<Vec<Address>> {
         let (file, command) = (self.targets.as_deref(), self.targets_from.as_deref());
         let typed = &context.global.connect.url;
-        let is_default = *typed == [URL];
         let mut urls: Vec<String> = Vec::new();
-        if !is_default || file.is_none() && command.is_none() {
+        if !context.global.connect.is_default || file.is_none() && command.is_none() {
             urls.extend(typed.iter().cloned());
         }
         let listed = file.map(target::listed).transpose()?;
@@ -36,7 +34,7 @@ impl TargetArgs {
         urls.extend(listed.into_iter().chain(printed).flatten());
         let mut addresses = Vec::new();
         for url in &urls {
-            addresses.extend(target::resolved(url)?);
+            addresses.extend(target::resolved(url, &context.global.connect.named)?);
         }
         let mut seen = BTreeSet::new();
         addresses.retain(|address| seen.insert(address.clone()));

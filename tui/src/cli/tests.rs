@@ -14,6 +14,7 @@ use crate::text::is_unsafe;
 mod at_each;
 mod canned;
 mod checks;
+mod configured;
 mod conflicts;
 mod edits;
 mod exits;

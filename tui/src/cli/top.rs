@@ -11,7 +11,6 @@ use loudou_limiter::Nanos;
 
 use super::complete;
 use super::context::{Context, TIMEOUT, duration};
-use super::look;
 use super::options::{Format, span};
 use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
@@ -89,10 +88,11 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
             changing: context.client_at(&address, TIMEOUT)?,
         });
     }
+    let appearance = context.appearance()?;
     let unfinished = runtime::run(runtime::Options {
         targets,
         read_only: context.global.read_only,
-        appearance: look::of(context),
+        appearance,
         interval: duration(interval),
     })?;
     for line in unfinished {

@@ -90,6 +90,10 @@ pub(crate) struct Env {
     pub(crate) no_color: Option<OsString>,
     /// `TERM`.
     pub(crate) term: Option<OsString>,
+    /// `HOME`.
+    pub(crate) home: Option<OsString>,
+    /// `XDG_CONFIG_HOME`.
+    pub(crate) config_home: Option<OsString>,
     /// `COLORTERM`.
     pub(crate) color_term: Option<OsString>,
 }
@@ -107,6 +111,8 @@ impl Env {
             no_proxy: either("no_proxy", "NO_PROXY"),
             no_color: var("NO_COLOR"),
             term: var("TERM"),
+            home: var("HOME"),
+            config_home: var("XDG_CONFIG_HOME"),
             color_term: var("COLORTERM"),
         }
     }

@@ -178,10 +178,10 @@ impl Theme {
         let mut theme = match (look.depth, look.scheme.base) {
             // A theme has nothing to say without colours.
             (Depth::Plain, _) => return plain,
-            (Depth::Sixteen, Base::Dark) => palette::dark_16(plain),
-            (Depth::Sixteen, Base::Light) => palette::light_16(plain),
-            (_, Base::Dark) => palette::dark(plain),
-            (_, Base::Light) => palette::light(plain),
+            (Depth::Sixteen, Base::Dark) => palette::dark_16(&plain),
+            (Depth::Sixteen, Base::Light) => palette::light_16(&plain),
+            (_, Base::Dark) => palette::dark(&plain),
+            (_, Base::Light) => palette::light(&plain),
         };
         for (role, style) in &look.scheme.styles {
             *theme.slot(*role) = look.depth.reduced(*style);

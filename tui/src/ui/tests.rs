@@ -11,16 +11,17 @@ use serde_json::json;
 
 mod charts;
 mod leases;
-mod look;
+pub(crate) mod look;
 mod overlays;
 mod recorded;
 
-use super::{Spots, Theme, view};
+use super::{Theme, view};
 use crate::app::effects::Effect;
 use crate::app::fixture::{banned, feed, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::state::State;
 use crate::app::update::update;
+use crate::draw::spots::Spots;
 
 const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
 
@@ -30,16 +31,6 @@ pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<T
         .draw(|frame| view(state, theme, frame, &mut Spots::default()))
         .expect("a buffer takes everything");
     terminal
-}
-
-/// The places of a frame that clicks act on.
-pub(crate) fn spots(state: &State, theme: &Theme, size: (u16, u16)) -> Spots {
-    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a buffer");
-    let mut spots = Spots::default();
-    terminal
-        .draw(|frame| view(state, theme, frame, &mut spots))
-        .expect("a buffer takes everything");
-    spots
 }
 
 /// The screen as text.

@@ -12,7 +12,7 @@ use crate::app::state::{Mode, State};
 /// A click on `spot` where the last frame has it.
 fn click(state: &mut State, spot: Spot) -> Vec<Effect> {
     let theme = crate::ui::Theme::new(false, false);
-    let spots = crate::ui::tests::spots(state, &theme, SIZE);
+    let spots = crate::ui::tests::look::spots(state, &theme, SIZE);
     let (x, y) = spots
         .of(spot)
         .unwrap_or_else(|| panic!("{spot:?} is not drawn"));
@@ -58,7 +58,7 @@ fn a_click_on_a_question_answers_it() {
     assert!(matches!(state.mode, Mode::Confirm(_)));
     // The screen below is deaf.
     let theme = crate::ui::Theme::new(false, false);
-    let spots = crate::ui::tests::spots(&state, &theme, SIZE);
+    let spots = crate::ui::tests::look::spots(&state, &theme, SIZE);
     assert_eq!(spots.of(Spot::Tab(Screen::Rules)), None);
     let effects = click(&mut state, Spot::Key(Press::plain(Code::Enter)));
     assert!(matches!(effects[..], [Effect::Change(_)]), "{effects:?}");
@@ -143,7 +143,7 @@ fn chosen_keys_take_the_place_of_the_usual_ones() {
 fn a_click_on_a_tab_opens_its_screen() {
     let mut state = state((120, 40), 3);
     let theme = crate::ui::Theme::new(false, false);
-    let spots = crate::ui::tests::spots(&state, &theme, (120, 40));
+    let spots = crate::ui::tests::look::spots(&state, &theme, (120, 40));
     let (x, y) = spots.of(Spot::Tab(Screen::Rules)).expect("a tab");
     let spot = spots.at(x, y);
     let mouse = Mouse {

@@ -20,7 +20,7 @@ fn shades(all: &[u8]) -> Vec<Color> {
 }
 
 /// For a dark background.
-pub(super) fn dark(plain: Theme) -> Theme {
+pub(super) fn dark(plain: &Theme) -> Theme {
     Theme {
         dim: ink(245),
         name: ink(81).add_modifier(BOLD),
@@ -44,12 +44,12 @@ pub(super) fn dark(plain: Theme) -> Theme {
             high: shades(&[229, 222, 221, 220, 214, 178, 172, 136]),
             full: shades(&[224, 217, 210, 203, 197, 161, 125, 124]),
         },
-        ..plain
+        ..plain.clone()
     }
 }
 
 /// For a light background.
-pub(super) fn light(plain: Theme) -> Theme {
+pub(super) fn light(plain: &Theme) -> Theme {
     Theme {
         dim: ink(242),
         name: ink(25).add_modifier(BOLD),
@@ -73,12 +73,12 @@ pub(super) fn light(plain: Theme) -> Theme {
             high: shades(&[214, 208, 172, 166, 136, 130, 94]),
             full: shades(&[210, 203, 197, 161, 160, 125, 124]),
         },
-        ..plain
+        ..plain.clone()
     }
 }
 
 /// For a dark background and 16 colours. The selected line is reversed: every grey of 16 hides some text.
-pub(super) fn dark_16(plain: Theme) -> Theme {
+pub(super) fn dark_16(plain: &Theme) -> Theme {
     Theme {
         dim: ink(7),
         name: ink(14).add_modifier(BOLD),
@@ -98,12 +98,12 @@ pub(super) fn dark_16(plain: Theme) -> Theme {
             high: shades(&[11, 3]),
             full: shades(&[9, 1]),
         },
-        ..plain
+        ..plain.clone()
     }
 }
 
 /// For a light background and 16 colours.
-pub(super) fn light_16(plain: Theme) -> Theme {
+pub(super) fn light_16(plain: &Theme) -> Theme {
     Theme {
         dim: ink(8),
         name: ink(4).add_modifier(BOLD),
@@ -124,6 +124,6 @@ pub(super) fn light_16(plain: Theme) -> Theme {
             high: shades(&[3]),
             full: shades(&[1]),
         },
-        ..plain
+        ..plain.clone()
     }
 }

@@ -1,10 +1,25 @@
 //! Columns that the user chose, and themes.
 
-use super::{SIZES, draw, screens, styles};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::{SIZES, draw, screens, styles, view};
 use crate::app::columns::Column;
 use crate::app::fixture::{state, type_keys};
+use crate::app::state::State;
+use crate::draw::spots::Spots;
 use crate::draw::theme::color::Depth;
 use crate::draw::theme::{Base, Look, Scheme, Theme};
+
+/// The places of a frame that clicks act on.
+pub(crate) fn spots(state: &State, theme: &Theme, size: (u16, u16)) -> Spots {
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a buffer");
+    let mut spots = Spots::default();
+    terminal
+        .draw(|frame| view(state, theme, frame, &mut spots))
+        .expect("a buffer takes everything");
+    spots
+}
 
 /// The menu of columns, and a table of a user's columns.
 #[test]

@@ -1,0 +1,68 @@
+//! The config file and the mouse in a terminal.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, TempDir, Terminal, loudou_bin};
+use portable_pty::CommandBuilder;
+
+#[test]
+fn a_config_file_and_a_click_on_a_tab() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(super::rules()))?;
+    envoy
+        .data()
+        .send(&Request::get("/").header("x-user-id", "alice"))?;
+    let folder = TempDir::new("looking")?;
+    let file = folder.path().join("config.toml");
+    let text = format!(
+        "url = \"@here\"\n[targets.here]\nurl = \"{}\"\ntoken_file = \"token\"\n\
+         [screen]\ntheme = \"light\"\ncolumns = [\"key\", \"remaining\"]\n[keys]\nfreeze = \"p\"\n",
+        envoy.admin_url()
+    );
+    fs::write(&file, text)?;
+    fs::write(folder.path().join("token"), EDIT_TOKEN)?;
+    for name in ["config.toml", "token"] {
+        fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o600))?;
+    }
+    let mut command = CommandBuilder::new(loudou_bin()?);
+    command.env("LOUDOU_CONFIG_FILE", &file);
+    for name in [
+        "LOUDOU_URL",
+        "LOUDOU_TOKEN",
+        "LOUDOU_TOKEN_FILE",
+        "LOUDOU_THEME",
+    ] {
+        command.env_remove(name);
+    }
+    let mut terminal = Terminal::run(command)?;
+    let seen = terminal.until("alice in the chosen columns", |seen| seen.contains("alice"))?;
+    ensure!(
+        seen.contains("remaining/cap") && !seen.contains("refused/s "),
+        "{seen}"
+    );
+    ensure!(
+        seen.contains("p freeze") && !seen.contains("read-only"),
+        "{seen}"
+    );
+    terminal.press("p")?;
+    terminal.shows("p resumes")?;
+    terminal.press("p")?;
+    let head = seen.lines().next().context("a header")?;
+    let at = head.find("3 Rules").context("a tab")?;
+    // Cells, counted from 1: every character is one or two wide.
+    let before = head.get(..at).unwrap_or_default();
+    let wide = before.chars().filter(|c| *c > '\u{2000}').count();
+    let x = before
+        .chars()
+        .count()
+        .saturating_add(wide)
+        .saturating_add(1);
+    terminal.press(&format!("\u{1b}[<0;{x};1M\u{1b}[<0;{x};1m"))?;
+    terminal.shows("mode")?;
+    terminal.shows("limits")?;
+    terminal.press("q")?;
+    let (code, seen) = terminal.ended()?;
+    ensure!(code == 0, "{code}: {seen}");
+    envoy.stop()
+}

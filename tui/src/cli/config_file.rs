@@ -1,0 +1,128 @@
+//! The config file: where it is, whether it may be trusted, and the look of the screen that it asks for.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::options::{Global, URL};
+use super::target;
+use super::world::{Env, Usage};
+use crate::config::{Config, NamedTarget, scheme, theme_names};
+use crate::draw::theme::color::Depth;
+use crate::draw::theme::{Look, Scheme};
+use crate::runtime::Appearance;
+use crate::text::escape;
+
+/// Reads the file that an option, the environment or the user's home names, if there is one.
+pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<Config> {
+    let usual = usual(env).filter(|file| file.exists());
+    let Some(file) = named.map(Path::to_path_buf).or(usual) else {
+        return Ok(Config::default());
+    };
+    let name = escape(&file.display().to_string()).into_owned();
+    let (bytes, metadata) = target::read_file(&file)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut config = match Config::read(&text) {
+        Ok(config) => config,
+        Err(problems) => {
+            let lines = problems
+                .iter()
+                .map(|problem| format!("\n  {name}:{problem}"));
+            let plural = if problems.len() == 1 { "" } else { "s" };
+            bail!(Usage(format!(
+                "{} problem{plural} in the config file:{}",
+                problems.len(),
+                lines.collect::<String>()
+            )));
+        }
+    };
+    if config.directs_tokens() {
+        let mut readable = Vec::new();
+        target::check_mode(&name, &metadata, &mut readable)?;
+        if config.has_token() {
+            warnings.append(&mut readable);
+        }
+    }
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    for target in config.targets.values_mut() {
+        locate(target, folder, env);
+    }
+    Ok(config)
+}
+
+/// Takes the config file into account: the Envoys, if neither options nor the environment name one, and the targets.
+pub(super) fn apply(global: &mut Global, env: &Env) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let config = read(global.config_file.as_deref(), env, &mut warnings)?;
+    let connect = &mut global.connect;
+    if connect.url.is_empty() {
+        connect.is_default = true;
+        connect.url.clone_from(&config.url);
+    }
+    if connect.url.is_empty() {
+        connect.url.push(URL.to_owned());
+    }
+    connect.named.clone_from(&config.targets);
+    global.config = config;
+    Ok(warnings)
+}
+
+/// `$XDG_CONFIG_HOME/loudou/config.toml`, or that below `~/.config`.
+fn usual(env: &Env) -> Option<PathBuf> {
+    let xdg = env.config_home.as_ref().map(PathBuf::from);
+    // Relative ones are to be ignored, says the specification.
+    let folder = xdg.filter(|folder| folder.is_absolute());
+    let below_home = || Some(Path::new(env.home.as_ref()?).join(".config"));
+    Some(folder.or_else(below_home)?.join("loudou/config.toml"))
+}
+
+/// Makes the paths of a target absolute: they are beside the file, or below `~/`.
+fn locate(target: &mut NamedTarget, folder: &Path, env: &Env) {
+    let paths = [
+        &mut target.token_file,
+        &mut target.tls_ca,
+        &mut target.tls_cert,
+        &mut target.tls_key,
+    ];
+    for path in paths.into_iter().flatten() {
+        *path = match (path.strip_prefix("~"), &env.home) {
+            (Ok(rest), Some(home)) => Path::new(home).join(rest),
+            _ => folder.join(&*path),
+        };
+    }
+}
+
+/// How the screen looks: options and environment before the file.
+pub(super) fn appearance(
+    config: &Config,
+    global: &Global,
+    env: &Env,
+    has_color: bool,
+) -> Result<Appearance> {
+    let theme = global.theme.as_ref().or(config.theme.as_ref());
+    let scheme = match theme {
+        None => Scheme::default(),
+        Some(name) => match scheme(name, &config.themes) {
+            Some(scheme) => scheme,
+            None => bail!(Usage(format!(
+                "no theme {}; allowed: {}",
+                escape(name),
+                escape(&theme_names(&config.themes).join(", "))
+            ))),
+        },
+    };
+    let look = Look {
+        depth: if has_color {
+            Depth::of_terminal(env.term.as_deref(), env.color_term.as_deref())
+        } else {
+            Depth::Plain
+        },
+        ascii: global.ascii || config.ascii,
+        scheme,
+    };
+    Ok(Appearance {
+        look,
+        keymap: config.keymap.clone(),
+        columns: config.columns.clone(),
+    })
+}

@@ -1,0 +1,114 @@
+//! The config file of a user: Envoys by name, and how the screen looks. No I/O: the command line finds and reads it.
+//!
+//! ```toml
+//! url = "@edge"
+//!
+//! [targets.edge]
+//! url = ["https://edge-1:9911", "https://edge-2:9911"]
+//! token_file = "edge.token"
+//!
+//! [screen]
+//! theme = "mine"
+//! columns = ["key", "level", "refused"]
+//!
+//! [themes.mine]
+//! base = "light"
+//! bad = "bold #c00000"
+//!
+//! [keys]
+//! freeze = "p"
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::app::columns::Column;
+use crate::app::keymap::Keymap;
+use crate::draw::theme::Scheme;
+
+mod keys;
+mod reader;
+mod screen;
+mod targets;
+
+pub(crate) use reader::Located;
+pub(crate) use screen::{scheme, theme_names};
+
+use reader::{Node, Reader};
+
+/// The settings of a file. All of them may be absent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
+    /// The Envoys without `--url`: addresses, and names of targets with `@`.
+    pub(crate) url: Vec<String>,
+    /// Envoys by name.
+    pub(crate) targets: BTreeMap<String, NamedTarget>,
+    /// The name of the theme.
+    pub(crate) theme: Option<String>,
+    /// Whether to draw with ASCII only.
+    pub(crate) ascii: bool,
+    /// The columns of the Buckets table; `None` for the usual ones.
+    pub(crate) columns: Option<Vec<Column>>,
+    /// The themes of the user.
+    pub(crate) themes: BTreeMap<String, Scheme>,
+    pub(crate) keymap: Keymap,
+}
+
+/// One or more Envoys that are reached alike. Paths are as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NamedTarget {
+    pub(crate) url: Vec<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) tls_ca: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) tls_name: Option<String>,
+}
+
+impl Config {
+    /// Reads the text of a file, or returns all of its problems.
+    pub(crate) fn read(text: &str) -> Result<Self, Vec<Located>> {
+        let mut reader = Reader::new(text);
+        let root = match reader::parse(text) {
+            Ok(root) => root,
+            Err(problem) => return Err(vec![*problem]),
+        };
+        let config = whole(&mut reader, &Node::root(&root));
+        reader.finish().map(|()| config)
+    }
+
+    /// Whether a token is in it.
+    pub(crate) fn has_token(&self) -> bool {
+        self.targets.values().any(|target| target.token.is_some())
+    }
+
+    /// Whether it decides where a token goes.
+    pub(crate) fn directs_tokens(&self) -> bool {
+        !self.url.is_empty() || !self.targets.is_empty()
+    }
+}
+
+fn whole(reader: &mut Reader<'_>, root: &Node<'_>) -> Config {
+    let mut fields = reader.fields(root, &["url", "targets", "screen", "themes", "keys"]);
+    let mut config = Config::default();
+    if let Some(node) = fields.remove("targets") {
+        config.targets = targets::read(reader, &node);
+    }
+    if let Some(node) = fields.remove("url") {
+        config.url = targets::urls(reader, &node, Some(&config.targets));
+    }
+    if let Some(node) = fields.remove("themes") {
+        config.themes = screen::themes(reader, &node);
+    }
+    if let Some(node) = fields.remove("screen") {
+        screen::read(reader, &node, &mut config);
+    }
+    if let Some(node) = fields.remove("keys") {
+        config.keymap = keys::read(reader, &node);
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Values of a TOML file with their places, and the problems found in them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use loudou_rules::config::{Path, Problem, nearest};
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The most characters of a value that a problem shows.
+const MOST_SHOWN: usize = 60;
+
+/// A problem with its line and column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    line: usize,
+    column: usize,
+    problem: Problem,
+}
+
+impl fmt::Display for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.problem)
+    }
+}
+
+/// The document of a text, or why it is no TOML.
+pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Box<Located>> {
+    DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let problem = Problem::error(Path::root(), &Value::Null, error.message());
+        Box::new(locate(text, at, problem))
+    })
+}
+
+fn locate(text: &str, at: usize, problem: Problem) -> Located {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    Located {
+        line: before.matches('\n').count().saturating_add(1),
+        column: line.chars().count().saturating_add(1),
+        problem,
+    }
+}
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Node<'a> {
+    path: Path,
+    span: Range<usize>,
+    value: Content<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Content<'a> {
+    Table(&'a DeTable<'a>),
+    Other(&'a DeValue<'a>),
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn root(root: &'a Spanned<DeTable<'a>>) -> Self {
+        Self {
+            path: Path::root(),
+            span: root.span(),
+            value: Content::Table(root.get_ref()),
+        }
+    }
+
+    fn of(path: Path, value: &'a Spanned<DeValue<'a>>) -> Self {
+        let span = value.span();
+        let value = match value.get_ref() {
+            DeValue::Table(table) => Content::Table(table),
+            other => Content::Other(other),
+        };
+        Self { path, span, value }
+    }
+
+    fn text(&self) -> Option<&'a str> {
+        match self.value {
+            Content::Other(value) => value.as_str(),
+            Content::Table(_) => None,
+        }
+    }
+}
+
+/// Reads values, and collects problems.
+pub(super) struct Reader<'t> {
+    text: &'t str,
+    problems: Vec<(usize, Problem)>,
+}
+
+impl<'t> Reader<'t> {
+    pub(super) const fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            problems: Vec::new(),
+        }
+    }
+
+    /// The problems, in the order of the text.
+    pub(super) fn finish(mut self) -> Result<(), Vec<Located>> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        self.problems.sort_by_key(|(at, _)| *at);
+        let text = self.text;
+        let all = self.problems.into_iter();
+        Err(all.map(|(at, problem)| locate(text, at, problem)).collect())
+    }
+
+    /// Reports that a value is wrong; `more` adds what is allowed.
+    pub(super) fn wrong(
+        &mut self,
+        node: &Node<'_>,
+        message: impl Into<String>,
+        more: impl FnOnce(Problem) -> Problem,
+    ) {
+        let value = self.text.get(node.span.clone()).unwrap_or_default();
+        let problem = Problem::error(node.path.clone(), &Value::Null, message);
+        let mut problem = more(problem);
+        // Tables may be long, and their place says enough.
+        if !matches!(node.value, Content::Table(_)) {
+            problem.value = value.chars().take(MOST_SHOWN).collect();
+        }
+        self.problems.push((node.span.start, problem));
+    }
+
+    /// Reports a value that is none of a few words.
+    pub(super) fn none_of(&mut self, node: &Node<'_>, message: &str, allowed: &[&str]) {
+        let near = node.text().and_then(|text| nearest(text, allowed));
+        let list = allowed.join(", ");
+        self.wrong(node, message, |problem| problem.allowed(list).suggest(near));
+    }
+
+    /// The values of a table by name. Other names than the allowed ones are problems.
+    pub(super) fn fields<'a>(
+        &mut self,
+        node: &Node<'a>,
+        allowed: &[&'static str],
+    ) -> BTreeMap<&'static str, Node<'a>> {
+        let mut found = BTreeMap::new();
+        for (name, at, value) in self.entries(node) {
+            if let Some(known) = allowed.iter().find(|known| **known == name) {
+                found.insert(*known, value);
+            } else {
+                let problem = Problem {
+                    at_name: true,
+                    ..Problem::error(value.path, &Value::Null, "unknown field")
+                };
+                let problem = problem.allowed(allowed.join(", "));
+                let problem = problem.suggest(nearest(&name, allowed));
+                self.problems.push((at, problem));
+            }
+        }
+        found
+    }
+
+    /// All values of a table: name, place of the name, value.
+    pub(super) fn entries<'a>(&mut self, node: &Node<'a>) -> Vec<(String, usize, Node<'a>)> {
+        let Content::Table(table) = node.value else {
+            self.wrong(node, "expected a table", |problem| problem);
+            return Vec::new();
+        };
+        let all = table.iter().map(|(name, value)| {
+            let path = node.path.field(name.get_ref());
+            let at = name.span().start;
+            (name.get_ref().to_string(), at, Node::of(path, value))
+        });
+        all.collect()
+    }
+
+    pub(super) fn text<'a>(&mut self, node: &Node<'a>) -> Option<&'a str> {
+        let text = node.text();
+        if text.is_none() {
+            self.wrong(node, "expected a text in quotes", |problem| problem);
+        }
+        text
+    }
+
+    pub(super) fn boolean(&mut self, node: &Node<'_>) -> Option<bool> {
+        let found = match node.value {
+            Content::Other(value) => value.as_bool(),
+            Content::Table(_) => None,
+        };
+        if found.is_none() {
+            self.wrong(node, "expected a boolean", |problem| {
+                problem.allowed("true, false")
+            });
+        }
+        found
+    }
+
+    /// The texts of a list, with their places; one text stands for a list of one.
+    pub(super) fn texts<'a>(&mut self, node: &Node<'a>) -> Vec<(&'a str, Node<'a>)> {
+        let Content::Other(DeValue::Array(list)) = node.value else {
+            let one = self.text(node).map(|text| (text, node.clone()));
+            return one.into_iter().collect();
+        };
+        let mut texts = Vec::new();
+        for (index, value) in list.iter().enumerate() {
+            let value = Node::of(node.path.index(index), value);
+            texts.extend(self.text(&value).map(|text| (text, value)));
+        }
+        texts
+    }
+}

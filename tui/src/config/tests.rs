@@ -1,0 +1,162 @@
+//! Config files, right and wrong.
+
+use super::*;
+use crate::app::press::Press;
+use crate::draw::theme::{Base, Fill, Role};
+
+const WHOLE: &str = r##"
+url = "@edge"
+
+[targets.edge]
+url = ["https://edge-1:9911", "unix:/run/edge-2.sock"]
+token_file = "edge.token"
+tls_ca = "~/ca.pem"
+tls_cert = "/etc/client.pem"
+tls_key = "/etc/client.key"
+tls_name = "edge"
+
+[targets.here]
+url = "http://127.0.0.1:9911"
+token = "secret"
+
+[screen]
+theme = "mine"
+ascii = true
+columns = ["key", "remaining", "seen"]
+
+[themes.mine]
+base = "light"
+bad = "bold #c00000"
+row = "on bright-white"
+calm = ["cyan", "27", "#000080"]
+
+[keys]
+freeze = "p"
+page-down = ["C-f", "PgDn"]
+reset = []
+"##;
+
+fn problems(text: &str) -> Vec<String> {
+    let problems = Config::read(text).expect_err(text);
+    problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_whole_file_is_read() {
+    let config = Config::read(WHOLE).expect("valid");
+    assert_eq!(config.url, ["@edge"]);
+    let edge = &config.targets["edge"];
+    assert_eq!(edge.url, ["https://edge-1:9911", "unix:/run/edge-2.sock"]);
+    assert_eq!(edge.token_file, Some(PathBuf::from("edge.token")));
+    assert_eq!(edge.tls_name.as_deref(), Some("edge"));
+    assert!(config.has_token() && config.directs_tokens());
+    assert!(config.ascii);
+    let columns = [Column::Key, Column::Left, Column::Seen];
+    assert_eq!(config.columns.as_deref(), Some(&columns[..]));
+    let mine = scheme(config.theme.as_deref().expect("a theme"), &config.themes);
+    let mine = mine.expect("known");
+    assert_eq!(mine.base, Base::Light);
+    let roles: Vec<Role> = mine.styles.iter().map(|(role, _)| *role).collect();
+    assert_eq!(roles, [Role::Bad, Role::Row]);
+    assert_eq!((mine.water[0].0, mine.water[0].1.len()), (Fill::Calm, 3));
+    let keys = |word| {
+        let mut all = crate::app::keys::all();
+        let binding = all.find(|binding| binding.short == word).expect(word);
+        config.keymap.of(binding).to_vec()
+    };
+    assert_eq!(keys("freeze"), [Press::char('p')]);
+    assert_eq!(keys("reset"), []);
+    assert_eq!(keys("quit"), [Press::char('q')]);
+}
+
+#[test]
+fn an_empty_file_changes_nothing() {
+    let config = Config::read("# nothing\n").expect("valid");
+    assert!(config.url.is_empty() && config.targets.is_empty() && config.columns.is_none());
+    assert!(!config.has_token() && !config.directs_tokens());
+}
+
+/// Every problem has its place, its value, what is allowed, and a suggestion where there is one.
+#[test]
+fn all_problems_are_found_at_once() {
+    let text = r##"
+url = ["@egde", "localhost:9911"]
+colour = "red"
+
+[targets.edge]
+url = "@edge"
+token = "a"
+token_file = "b"
+tls_cert = "c"
+[targets."a,b"]
+
+[screen]
+theme = "ligth"
+ascii = "yes"
+columns = ["refsued", "level", "level"]
+
+[themes.dark]
+bad = "rde"
+good = "#12"
+calm = ["default", "300"]
+[themes.mine]
+base = "drak"
+baad = "red"
+
+[keys]
+freze = "p"
+undo = "ctrl-u"
+help = ["h", "h"]
+freeze = "r"
+"##;
+    insta::assert_snapshot!(problems(text).join("\n"));
+}
+
+#[test]
+fn a_key_is_the_key_of_one_command() {
+    let [problem] = &problems("[keys]\nfreeze = [\"p\", \"r\"]\n")[..] else {
+        panic!("one problem");
+    };
+    assert_eq!(
+        problem,
+        "2:10: keys.freeze: [\"p\", \"r\"]: r is the key of both `freeze` and `refresh`; \
+         allowed: another key, or another one for the other command"
+    );
+    // Either end of a swap alone would be a clash.
+    assert!(Config::read("[keys]\nfreeze = \"r\"\nrefresh = \"space\"\n").is_ok());
+    // Keys of dialogs stay.
+    let down = problems("[keys]\ndown = \"q\"\n");
+    assert!(
+        down.iter().any(|problem| problem.contains("`close`")),
+        "{down:?}"
+    );
+    assert!(problems("[keys]\nfreeze = \"C-c\"\n")[0].contains("`quit`"));
+    assert!(problems("[keys]\nfreeze = \"Esc\"\n")[0].contains("`back`"));
+}
+
+#[test]
+fn text_that_is_no_toml_has_its_place() {
+    let [problem] = &problems("[screen]\ntheme = dark\n")[..] else {
+        panic!("one problem");
+    };
+    assert!(problem.starts_with("2:9: "), "{problem}");
+    let twice = problems("[screen]\nascii = true\nascii = true\n");
+    assert!(twice[0].starts_with("3:1: "), "{}", twice[0]);
+}
+
+/// The example at the top of this file and in the documents is valid.
+#[test]
+fn the_documented_example_is_valid() {
+    let docs = include_str!("../../../docs/config.md");
+    let blocks = docs.split("```toml\n").skip(1);
+    let mut checked = 0;
+    for block in blocks {
+        let text = block.split("```").next().expect("an end");
+        if let Err(problems) = Config::read(text) {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            panic!("{text}\n{}", problems.join("\n"));
+        }
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
