@@ -241,13 +241,14 @@ pub(super) fn bad_lines(count: u64) -> String {
     }
 }
 
-/// A percentage. It shows 0 or 100 only if exact.
+/// A percentage, rounded. It shows 0 or 100 only if exact.
 pub(super) fn share(part: u64, whole: u64) -> String {
-    let tenths = u128::from(part) * 1_000;
-    let tenths = tenths.checked_div(u128::from(whole)).unwrap_or(0);
-    if part > 0 && tenths == 0 {
+    let (part, whole) = (u128::from(part), u128::from(whole));
+    if part > 0 && part * 1_000 < whole {
         return "<0.1 %".to_owned();
     }
+    let tenths = (part * 1_000 + whole / 2).checked_div(whole).unwrap_or(0);
+    let tenths = tenths.min(if part < whole { 999 } else { 1_000 });
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
@@ -288,6 +289,8 @@ mod tests {
     fn shares() {
         assert_eq!(share(0, 0), "0.0 %");
         assert_eq!(share(1, 1_000_000), "<0.1 %");
+        assert_eq!(share(1, 1_000), "0.1 %");
+        assert_eq!(share(490, 3_380), "14.5 %");
         assert_eq!(share(999_999, 1_000_000), "99.9 %");
         assert_eq!(share(u64::MAX, u64::MAX), "100.0 %");
     }
