@@ -78,6 +78,7 @@ mod recording;
 pub mod run;
 pub mod sort;
 pub mod source;
+pub mod suggest;
 pub mod summary;
 mod tally;
 mod timeline;

@@ -21,3 +21,13 @@ pub fn counted(n: u64, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
+
+/// `n` as a floating-point number; exact up to 2^53, and close enough for drawing beyond.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "the standard library has no other conversion; pictures need no more than 53 bits"
+)]
+pub const fn float(n: u64) -> f64 {
+    n as f64
+}

@@ -1,16 +1,6 @@
 //! Conversions between counts and cells, in one place because they round.
 
-pub(crate) use loudou_replay::num::{count, whole};
-
-/// `n` as a floating-point number; exact up to 2^53, and close enough for drawing beyond.
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "the standard library has no other conversion; pictures need no more than 53 bits"
-)]
-pub(crate) const fn float(n: u64) -> f64 {
-    n as f64
-}
+pub(crate) use loudou_replay::num::{count, float, whole};
 
 /// A share of `total` cells.
 pub(crate) fn share(fraction: f64, total: u16) -> u16 {

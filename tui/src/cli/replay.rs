@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use loudou_limiter::Nanos;
+use loudou_limiter::{Nanos, RATE_FORM, Rate};
 use loudou_replay::engine::Reported;
 use loudou_replay::format::LogFormat;
 use loudou_replay::input::{BadLine, InputIntake, Intake};
 use loudou_replay::run::Run;
 use loudou_replay::sort::Scratch;
 use loudou_replay::source::ClientSource;
+use loudou_replay::suggest::{MOST_RATES, RATES, Share, suggest};
 use loudou_replay::summary::RunSummary;
 use loudou_replay::window::{Bound, Window};
-use loudou_replay::{Error, Observer, Pattern, Progress, Reading, decisions, replay};
+use loudou_replay::{Error, Input, Observer, Pattern, Progress, Reading, decisions, replay};
 
 use super::check::rules_of;
 use super::context::Context;
@@ -28,6 +29,7 @@ mod compared;
 mod over_time;
 mod plot;
 mod progress;
+mod suggest;
 mod traces;
 mod view;
 
@@ -44,7 +46,8 @@ Examples:
   loudou replay --config rules.yaml --trace 'access.log*'    rotated, also compressed
   loudou replay --config rules.yaml --trace a.log --trace b.log --source xff:2
   kubectl logs -l app=envoy --prefix | loudou replay --config rules.yaml
-  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision";
+  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision
+  loudou replay --config rules.yaml --trace access.log --suggest --at-most 0.1%users";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
@@ -73,6 +76,15 @@ pub(crate) struct ReplayArgs {
     /// A second rule file to compare the first with
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
+    /// Suggest a limit for each rule: the capacity that its keys would have needed at some rates
+    #[arg(long, conflicts_with = "compare")]
+    suggest: bool,
+    /// With --suggest: the share of the keys that the limit may refuse
+    #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
+    at_most: Share,
+    /// With --suggest: the rates to try, at most 10 [default: 1/m to 100/s]
+    #[arg(long, value_name = "RATE,…", requires = "suggest", value_delimiter = ',', value_parser = rate)]
+    rates: Vec<Rate>,
     /// Fail at the first invalid line instead of skipping it
     #[arg(long)]
     strict: bool,
@@ -115,11 +127,40 @@ impl From<FormArg> for LogFormat {
     }
 }
 
+fn rate(text: &str) -> Result<Rate, String> {
+    Rate::parse(text).ok_or_else(|| format!("invalid rate; write {RATE_FORM}"))
+}
+
+/// The rates to try, the lowest first.
+fn rates(args: &ReplayArgs) -> Result<Vec<Rate>> {
+    let mut rates = args.rates.clone();
+    if rates.is_empty() {
+        rates.extend(RATES.iter().filter_map(|text| Rate::parse(text)));
+    }
+    if rates.len() > MOST_RATES {
+        bail!(Usage(format!("--rates takes at most {MOST_RATES}")));
+    }
+    let longer =
+        |rate: &Rate, other: &Rate| u128::from(rate.amount()) * u128::from(other.period().get());
+    rates.sort_by(|one, other| longer(one, other).cmp(&longer(other, one)));
+    Ok(rates)
+}
+
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Outcome> {
     check_use(context, args)?;
     let Some(file) = rules_of(context, &args.config)? else {
         return Ok(Outcome::Failed);
     };
+    if args.suggest {
+        let rates = rates(args)?;
+        let traces = traces::expand(&args.trace)?;
+        let found = with_inputs(context, args, &traces, |inputs, reading, watch| {
+            suggest(inputs, reading, (&file, &rates), watch)
+        })?;
+        nothing(&traces, &found.intake)?;
+        suggest::print(context, &found, args.at_most)?;
+        return Ok(Outcome::Done);
+    }
     let other = match &args.compare {
         None => None,
         Some(path) => match rules_of(context, path)? {
@@ -132,7 +173,9 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     let run = Run::new((&name, &file), compare);
     let mut run = run.map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
     let traces = traces::expand(&args.trace)?;
-    let input = play(context, args, &traces, &mut run)?;
+    let input = with_inputs(context, args, &traces, |inputs, reading, watch| {
+        replay(inputs, reading, &mut run, watch)
+    })?;
     nothing(&traces, &input)?;
     print(context, &traces, &input, &run)?;
     Ok(Outcome::Done)
@@ -185,13 +228,13 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs the traces.
-fn play(
+/// Opens the traces for `work`, which shows its progress.
+fn with_inputs<T>(
     context: &mut Context<'_, '_>,
     args: &ReplayArgs,
     traces: &Traces,
-    run: &mut Run,
-) -> Result<Intake> {
+    work: impl FnOnce(Vec<Input<'_>>, &Reading<'_>, &mut dyn Observer) -> Result<T, Error>,
+) -> Result<T> {
     let jsonl = context.format() == Format::Jsonl;
     let style = Style {
         width: context.io.width,
@@ -225,7 +268,7 @@ fn play(
         buffer: Vec::with_capacity(if jsonl { 2 * CHUNK } else { 0 }),
         progress: shows.then(|| ProgressBar::new(&mut **err, total, style)),
     };
-    let played = replay(inputs, &reading, run, &mut watch);
+    let played = work(inputs, &reading, &mut watch);
     // Decisions from before a failure are kept.
     watch.finish()?;
     played.map_err(explained)

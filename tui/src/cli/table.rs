@@ -103,14 +103,15 @@ pub(crate) enum Set {
 
 /// A table.
 pub(crate) struct TextTable {
-    columns: Vec<(&'static str, Set)>,
+    columns: Vec<(String, Set)>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl TextTable {
-    pub(crate) fn new(columns: &[(&'static str, Set)]) -> Self {
+    pub(crate) fn new(columns: &[(&str, Set)]) -> Self {
+        let columns = columns.iter().map(|(name, set)| ((*name).to_owned(), *set));
         Self {
-            columns: columns.to_vec(),
+            columns: columns.collect(),
             rows: Vec::new(),
         }
     }

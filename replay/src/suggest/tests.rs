@@ -1,0 +1,124 @@
+//! The needs against the core's own funnel, and a log with a known answer.
+
+use loudou_limiter::algorithm::Funnel;
+use loudou_limiter::{Limit, Limits};
+use loudou_rules::config::parse_rule;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn rule(cost: u32) -> Rule {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
+    parse_rule(&json!({ "name": "r", "key": [], "limits": limits, "cost": cost })).expect("valid")
+}
+
+/// The requests that a funnel refuses.
+fn refused(capacity: u32, rate: Rate, cost: u64, times: &[u64]) -> usize {
+    let Ok(funnel) = Funnel::new(capacity.into(), rate) else {
+        return times.len();
+    };
+    let limits = Limits::new(vec![Limit::new("l", funnel)]).expect("one");
+    let mut bucket = limits.start(Nanos::ZERO);
+    let mut decide = |at: &u64| limits.decide(&mut bucket, cost, Nanos::new(*at));
+    times.iter().filter(|at| decide(at).is_refused()).count()
+}
+
+proptest! {
+    /// With the need nobody is refused, with one less somebody is: so says the code that decides in Envoy.
+    #[test]
+    fn the_need_is_the_least_capacity_that_refuses_nothing(
+        gaps in prop::collection::vec(0_u64..5_000_000_000, 1..60),
+        amount in 1_u32..2_000,
+        period in prop::sample::select(vec![1_000_000_000_u64, 60_000_000_000, 3_600_000_000_000, 7]),
+        cost in 1_u32..4,
+    ) {
+        let rate = Rate::new(amount, Nanos::new(period)).expect("positive");
+        let mut at = 0;
+        let times: Vec<u64> = gaps.iter().map(|gap| { at += gap; at }).collect();
+        let mut needs = RuleNeeds::new(&rule(cost));
+        let mut keys = 0;
+        for at in &times {
+            prop_assert!(needs.add("k", Nanos::new(*at), &[rate], &mut keys));
+        }
+        let need = needs.at(0, 1).capacity(0);
+        prop_assert_eq!(refused(need, rate, cost.into(), &times), 0, "capacity {}", need);
+        if need > 1 {
+            prop_assert!(refused(need - 1, rate, cost.into(), &times) > 0, "capacity {}", need - 1);
+        }
+    }
+}
+
+/// A thousand users with bursts of 1 to 10, and one with 500: the answer is known.
+#[test]
+fn a_known_answer_is_found() {
+    let rates = ["1/s", "10/s"].map(|text| Rate::parse(text).expect("a rate"));
+    let mut needs = RuleNeeds::new(&rule(1));
+    let mut keys = 0;
+    let mut send = |key: &str, times: u64, at: u64| {
+        for _ in 0..times {
+            assert!(needs.add(key, Nanos::from_secs(at), &rates, &mut keys));
+        }
+    };
+    for user in 0..999 {
+        // Idle for an hour, and the same again.
+        send(&format!("u{user}"), user % 10 + 1, 10);
+        send(&format!("u{user}"), user % 10 + 1, 3_610);
+    }
+    send("abuser", 500, 20);
+    assert_eq!(needs.keys(), 1_000);
+    for rate in 0..2 {
+        let at = needs.at(rate, 2);
+        assert_eq!(at.capacity(0), 500);
+        assert_eq!(at.capacity(1), 10, "one of a thousand is refused");
+        assert_eq!(
+            (at.refused(10), at.refused(9), at.refused(500)),
+            (1, 100, 0)
+        );
+        assert_eq!((at.per_mille(500), at.per_mille(999)), (5, 10));
+    }
+}
+
+#[test]
+fn shares_are_read_and_written() {
+    for (text, shown, of_1000) in [
+        ("0.1%users", "0.1%", 1),
+        ("0.150 % users", "0.15%", 1),
+        ("5%users", "5%", 50),
+        ("0%users", "0%", 0),
+        ("100%users", "100%", 1_000),
+    ] {
+        let share = Share::parse(text).expect(text);
+        assert_eq!(
+            (share.to_string().as_str(), share.of(1_000)),
+            (shown, of_1000),
+            "{text}"
+        );
+    }
+    for wrong in [
+        "",
+        "1",
+        "1%",
+        "users",
+        "%users",
+        "-1%users",
+        "0.0001%users",
+        "101%users",
+        "1e1%users",
+    ] {
+        assert!(Share::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// The knee is where the curve bends, not at its ends.
+#[test]
+fn the_knee_is_where_the_curve_bends() {
+    let rates =
+        ["1/m", "6/m", "1/s", "10/s", "100/s"].map(|text| Rate::parse(text).expect("a rate"));
+    assert_eq!(knee(&rates, &[900, 850, 20, 18, 17]), Some(2));
+    assert_eq!(
+        knee(&rates, &[5, 5, 5, 5, 5]).map(|at| at < rates.len()),
+        Some(true)
+    );
+    assert_eq!(knee(&[], &[]), None);
+}
