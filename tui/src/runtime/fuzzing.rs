@@ -7,11 +7,15 @@ use ratatui::backend::TestBackend;
 
 use super::player::at;
 use crate::app::history::Scale;
+use crate::app::keymap::Keymap;
 use crate::app::msg::{Failure, Msg};
 use crate::app::play::Play;
 use crate::app::screen::Screen;
 use crate::app::state::{Settings, State};
 use crate::app::update::update;
+use crate::draw::spots::Spots;
+use crate::draw::theme::Look;
+use crate::draw::theme::color::Depth;
 use crate::tape::{Bad, Tape};
 use crate::ui::{Theme, view};
 
@@ -35,6 +39,7 @@ fn played_or_bad(bytes: &[u8]) -> Result<String, Bad> {
             url: tape.head.urls.concat(),
             read_only: true,
             interval: Nanos::new(tape.head.interval_ns),
+            keymap: Keymap::default(),
         },
         SIZE,
     );
@@ -47,6 +52,11 @@ fn played_or_bad(bytes: &[u8]) -> Result<String, Bad> {
         });
         drop(update(&mut state, Msg::Polled(answer), at(mark)));
     }
+    let theme = Theme::of(&Look {
+        depth: Depth::Indexed,
+        ..Look::default()
+    });
+    let mut spots = Spots::default();
     let mut shown = String::new();
     state.open = state.selected_row().map(|row| row.id.clone());
     for screen in [
@@ -59,7 +69,7 @@ fn played_or_bad(bytes: &[u8]) -> Result<String, Bad> {
         state.screen = screen;
         let backend = TestBackend::new(SIZE.0, SIZE.1);
         let Ok(mut terminal) = ratatui::Terminal::new(backend);
-        let Ok(_) = terminal.draw(|frame| view(&state, &Theme::new(true, false), frame));
+        let Ok(_) = terminal.draw(|frame| view(&state, &theme, frame, &mut spots));
         let cells = terminal.backend().buffer().content.iter();
         shown.extend(cells.map(ratatui::buffer::Cell::symbol));
     }
