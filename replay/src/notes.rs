@@ -1,7 +1,7 @@
 //! Caveats about a run's numbers: warnings where they may change the answer, notes otherwise.
 
 use loudou_limiter::Nanos;
-use loudou_rules::rule::{Mode, Scope};
+use loudou_rules::rule::{Mode, Rule, Scope};
 
 use super::format::LogFormat;
 use super::input::Intake;
@@ -9,6 +9,7 @@ use super::missing::missing;
 use super::num::counted;
 use super::run::{Run, Side};
 use super::tally::RuleCounts;
+use super::top::TopKeys;
 
 /// The least requests of which one client can have nearly all.
 const ENOUGH: u64 = 100;
@@ -17,16 +18,25 @@ const NEARLY_ALL: u64 = 95;
 
 /// What changes the answer: of the input, of the clients, and of the rules.
 pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
-    let mut warnings = Vec::new();
-    order(input, &mut warnings);
-    times(input, &mut warnings);
-    clients(input, run, &mut warnings);
+    let mut warnings = of_log(input, run.clients.as_ref(), run.requests());
     match &run.other {
         None => side(input, "", &run.side, &mut warnings),
         Some((other, _)) => {
             side(input, "A: ", &run.side, &mut warnings);
             side(input, "B: ", other, &mut warnings);
         }
+    }
+    warnings
+}
+
+/// What changes the answer whatever the rules are. `clients` has the busiest ones of `total` requests, if any rule counts
+/// by client.
+pub(super) fn of_log(input: &Intake, clients: Option<&TopKeys>, total: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    order(input, &mut warnings);
+    times(input, &mut warnings);
+    if let Some(clients) = clients {
+        of_clients(input, clients, total, &mut warnings);
     }
     if input.answered_429 > 0 {
         let n = counted(input.answered_429, "request");
@@ -89,8 +99,7 @@ fn times(input: &Intake, warnings: &mut Vec<String>) {
     }
 }
 
-fn clients(input: &Intake, run: &Run, warnings: &mut Vec<String>) {
-    let Some(clients) = &run.clients else { return };
+fn of_clients(input: &Intake, clients: &TopKeys, total: u64, warnings: &mut Vec<String>) {
     let seen = &input.seen;
     let requests = input.inputs.iter().map(|about| about.requests).sum();
     if seen.without_source > 0 {
@@ -110,7 +119,6 @@ fn clients(input: &Intake, run: &Run, warnings: &mut Vec<String>) {
                 .to_owned(),
         );
     }
-    let total = run.requests();
     if let [client, ..] = clients.most(1).as_slice() {
         let least = client.total.saturating_sub(client.surplus);
         let is_most = u128::from(least) * 100 >= u128::from(total) * u128::from(NEARLY_ALL);
@@ -132,36 +140,7 @@ fn side(input: &Intake, name: &str, side: &Side, warnings: &mut Vec<String>) {
     }
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
         let rule = active.rule();
-        if rule.when.is_some() {
-            warnings.push(format!(
-                "{name}rule {} applies only while an upstream fails, which no trace records",
-                rule.name
-            ));
-        }
-        if rule.scope == Scope::Fleet && rule.mode != Mode::Off {
-            warnings.push(format!(
-                "{name}rule {} is decided as one central bucket, without the waits and leases of a fleet",
-                rule.name
-            ));
-        }
-        // A trace has all of a request, so that a part is missing there says nothing of its rules.
-        let is_whole = input.forms.iter().all(|form| *form == LogFormat::Trace);
-        let is_idle = counts.skipped == counts.matched;
-        let missing = missing(rule, &input.seen);
-        for part in missing.iter().filter(|_| !is_whole || is_idle) {
-            let effect = effect(counts);
-            warnings.push(format!(
-                "{name}rule {} needs {part}, which no line has: {effect}",
-                rule.name
-            ));
-        }
-        if missing.is_empty() && counts.matched > 0 && is_idle {
-            let effect = effect(counts);
-            let rule = &rule.name;
-            warnings.push(format!(
-                "{name}rule {rule} did not find its key in any request: {effect}"
-            ));
-        }
+        of_rule(input, name, rule, counts, warnings);
     }
     let lossy = engine.stats().evicted_lossy;
     if lossy > 0 {
@@ -182,6 +161,46 @@ fn side(input: &Intake, name: &str, side: &Side, warnings: &mut Vec<String>) {
     }
 }
 
+/// What of a rule a log does not show.
+pub(super) fn of_rule(
+    input: &Intake,
+    name: &str,
+    rule: &Rule,
+    counts: &RuleCounts,
+    warnings: &mut Vec<String>,
+) {
+    if rule.when.is_some() {
+        warnings.push(format!(
+            "{name}rule {} applies only while an upstream fails, which no trace records",
+            rule.name
+        ));
+    }
+    if rule.scope == Scope::Fleet && rule.mode != Mode::Off {
+        warnings.push(format!(
+            "{name}rule {} is decided as one central bucket, without the waits and leases of a fleet",
+            rule.name
+        ));
+    }
+    // A trace has all of a request, so that a part is missing there says nothing of its rules.
+    let is_whole = input.forms.iter().all(|form| *form == LogFormat::Trace);
+    let is_idle = counts.skipped == counts.matched;
+    let missing = missing(rule, &input.seen);
+    for part in missing.iter().filter(|_| !is_whole || is_idle) {
+        let effect = effect(counts);
+        warnings.push(format!(
+            "{name}rule {} needs {part}, which no line has: {effect}",
+            rule.name
+        ));
+    }
+    if missing.is_empty() && counts.matched > 0 && is_idle {
+        let effect = effect(counts);
+        let rule = &rule.name;
+        warnings.push(format!(
+            "{name}rule {rule} did not find its key in any request: {effect}"
+        ));
+    }
+}
+
 fn effect(counts: &RuleCounts) -> String {
     if counts.matched == 0 {
         return "it matched no request".to_owned();
@@ -195,8 +214,9 @@ fn effect(counts: &RuleCounts) -> String {
 
 /// A part of a whole in percent, and as a count.
 fn share(part: u64, whole: u64) -> String {
-    let tenths = u128::from(part) * 1_000;
-    let tenths = tenths.checked_div(u128::from(whole)).unwrap_or(0);
+    let whole = u128::from(whole);
+    let tenths = (u128::from(part) * 1_000 + whole / 2).checked_div(whole);
+    let tenths = tenths.unwrap_or(0);
     let least = if part > 0 && tenths == 0 { "<" } else { "" };
     let tenths = tenths.max(u128::from(part > 0));
     format!("{least}{}.{} % ({part})", tenths / 10, tenths % 10)

@@ -2,7 +2,8 @@
 
 use loudou_limiter::bounds::MAX_DRAIN;
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::rule::{KeyPart, Rule, RuleFile};
+use loudou_rules::request::Sample;
+use loudou_rules::rule::{KeyPart, RuleFile};
 use loudou_store::GaveUp;
 
 use super::changes::Changes;
@@ -78,10 +79,22 @@ impl Side {
     }
 }
 
-/// Whether a rule has a bucket for each client.
-fn counts_by_client(rule: &Rule) -> bool {
+/// The busiest clients.
+pub(crate) fn clients() -> TopKeys {
+    TopKeys::with_places(CLIENTS)
+}
+
+/// Adds a request to those of its client.
+pub(crate) fn add_client(clients: Option<&mut TopKeys>, request: &Sample<'_>) {
+    if let Some((clients, source)) = clients.zip(request.source.as_ref()) {
+        clients.add(0, &String::from_utf8_lossy(source), 0);
+    }
+}
+
+/// Whether a rule of the file has a bucket for each client.
+pub(crate) fn counts_by_client(file: &RuleFile) -> bool {
     let is_source = |part: &KeyPart| matches!(part, KeyPart::Source(_));
-    rule.key.iter().any(is_source)
+    file.rules.iter().any(|rule| rule.key.iter().any(is_source))
 }
 
 impl Run {
@@ -91,8 +104,8 @@ impl Run {
         compare: Option<(&str, &RuleFile)>,
     ) -> Result<Self, GaveUp> {
         let (name, file) = config;
-        let by_client = |file: &RuleFile| file.rules.iter().any(counts_by_client);
-        let has_clients = by_client(file) || compare.is_some_and(|(_, other)| by_client(other));
+        let has_clients =
+            counts_by_client(file) || compare.is_some_and(|(_, other)| counts_by_client(other));
         let side = Side::new(name, file)?;
         let other = compare.map(|(name, other)| {
             let changes = Changes::new(&file.rules, &other.rules);
@@ -103,7 +116,7 @@ impl Run {
             other: other.transpose()?,
             time: Time::default(),
             edits: 0,
-            clients: has_clients.then(|| TopKeys::with_places(CLIENTS)),
+            clients: has_clients.then(clients),
         })
     }
 
@@ -115,9 +128,7 @@ impl Run {
     ) -> T {
         let clock = self.pass(record.at);
         let at = self.time.last;
-        if let (Some(clients), Some(source)) = (&mut self.clients, &record.request.source) {
-            clients.add(0, &String::from_utf8_lossy(source), 0);
-        }
+        add_client(self.clients.as_mut(), &record.request);
         let Side { engine, tally, .. } = &mut self.side;
         let outcome = engine.decide(record, clock);
         let reported = Reported::of(&outcome, clock.now);

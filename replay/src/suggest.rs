@@ -6,21 +6,30 @@
 //! the highest level of a key that is never refused is the capacity that it needs, and with any smaller one it is refused
 //! at least once: until its first refusal both levels are the same. Levels are exact: time is counted in nanoseconds
 //! times the amount of the rate.
+//!
+//! Each rule is looked at by itself, but for `stop`: a request that another rule refuses is counted.
+//!
+//! The shares of requests that smaller capacities refuse are counted beside, in a `grid`.
 
 use std::collections::HashMap;
 
 use loudou_limiter::{Nanos, Rate, fingerprint};
-use loudou_rules::request::Sample;
+use loudou_rules::request::{Request as _, Sample};
 use loudou_rules::rule::key::Key;
-use loudou_rules::rule::{Cost, Fit, Rule, RuleFile};
+use loudou_rules::rule::{Mode, Reach, Rule, RuleFile};
 
 use super::error::{Error, Observer, Progress};
 use super::input::{Input, Intake};
-use super::num::float;
+use super::num::{counted, float};
 use super::read::{Reading, read};
 use super::record::LogLine;
+use super::tally::RuleCounts;
+use super::{notes, run};
 
+mod grid;
 mod share;
+
+use grid::{Grid, Step};
 
 pub use share::{Share, Subject};
 
@@ -32,6 +41,10 @@ pub const MOST_RATES: usize = 10;
 pub const RATES: [&str; MOST_RATES] = [
     "1/m", "6/m", "20/m", "1/s", "2/s", "5/s", "10/s", "20/s", "50/s", "100/s",
 ];
+/// The most capacities for which shares are counted.
+pub const MOST_CAPACITIES: usize = 10;
+/// The capacities for which shares are counted if none are named.
+pub const CAPACITIES: [u32; MOST_CAPACITIES] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 /// The number of requests between two progress reports.
 const PROGRESS_REQUESTS: u64 = 4_096;
 
@@ -42,11 +55,20 @@ pub struct RuleNeeds {
     pub name: String,
     /// The requests that it applies to and that have a key.
     pub requests: u64,
-    /// Whether the cost of its requests is not in the log, so that each counts as 1.
-    pub is_cost_unknown: bool,
-    cost: u64,
-    /// For each key and each rate: the level, and the most units that it reached.
+    /// Requests of keys with an override, which are in no other number.
+    pub excepted: u64,
+    counts: RuleCounts,
     keys: Keys,
+    grid: Grid,
+}
+
+/// The rates and capacities to try, each in ascending order.
+#[derive(Clone, Debug)]
+pub struct Candidates {
+    /// At most [`MOST_RATES`].
+    pub rates: Vec<Rate>,
+    /// At most [`MOST_CAPACITIES`].
+    pub capacities: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -54,43 +76,63 @@ struct Keys {
     /// The place of each key, by its fingerprint: among a million keys, two have the same once in 37 million logs.
     places: HashMap<u64, u32>,
     last: Vec<Nanos>,
+    blocks: Vec<u32>,
+    /// For each key, and each rate: the level.
     levels: Vec<u64>,
+    /// For each key, and each rate: the most units that the level reached.
     needs: Vec<u32>,
 }
 
 /// The needs of all rules.
 #[derive(Debug)]
 pub struct Suggestion {
-    /// The rates that were tried, in the order of the numbers.
-    pub rates: Vec<Rate>,
+    /// What was tried.
+    pub tried: Candidates,
     /// The rules, in the order of the file.
     pub rules: Vec<RuleNeeds>,
-    /// Requests of keys beyond [`MOST_KEYS`], which are in no number.
-    pub beyond: u64,
+    /// What changes the answer.
+    pub warnings: Vec<String>,
     /// What was read.
     pub intake: Intake,
 }
 
-/// Reads all inputs, and finds what each rule would need at these rates, at most [`MOST_RATES`].
+/// Reads all inputs, and finds what each rule would need.
 pub fn suggest(
     inputs: Vec<Input<'_>>,
     reading: &Reading<'_>,
-    (file, rates): (&RuleFile, &[Rate]),
+    (file, tried): (&RuleFile, Candidates),
     observer: &mut dyn Observer,
 ) -> Result<Suggestion, Error> {
     let mut recording = read(inputs, reading, observer)?;
-    let rates: Vec<Rate> = rates.iter().copied().take(MOST_RATES).collect();
-    let mut rules: Vec<RuleNeeds> = file.rules.iter().map(RuleNeeds::new).collect();
+    let new = |rule| RuleNeeds::new(rule, &tried);
+    let mut rules: Vec<RuleNeeds> = file.rules.iter().map(new).collect();
     let (mut beyond, mut requests, mut keys) = (0, 0_u64, 0);
+    let mut clients = run::counts_by_client(file).then(run::clients);
     let records = recording.intake.records;
     while let Some((_, line)) = recording.next().map_err(Error::Sort)? {
         let LogLine::Request(mut record) = line else {
             continue;
         };
+        run::add_client(clients.as_mut(), &record.request);
+        let mut is_stopped = false;
         for (needs, rule) in rules.iter_mut().zip(&file.rules) {
-            if let Some(key) = key_of(rule, &mut record.request) {
-                beyond += u64::from(!needs.add(&key, record.at, &rates, &mut keys));
+            let is_enforced = rule.mode == Mode::Enforce;
+            if is_enforced && is_stopped {
+                continue;
             }
+            let request = &mut record.request;
+            let Some(key) = needs.key_of(rule, request) else {
+                continue;
+            };
+            is_stopped |= is_enforced && rule.stop;
+            if rule.overrides.get(&key).is_some() {
+                needs.excepted += 1;
+                continue;
+            }
+            let own = request.cost();
+            let cost = own.unwrap_or_else(|| rule.cost.price(request).cost);
+            let one = (key.as_str(), record.at, cost);
+            beyond += u64::from(!needs.add(one, &tried.rates, &mut keys));
         }
         requests += 1;
         if requests.is_multiple_of(PROGRESS_REQUESTS) {
@@ -98,42 +140,71 @@ pub fn suggest(
             observer.progress(progress).map_err(Error::Observer)?;
         }
     }
+    let intake = recording.intake;
+    let mut warnings = notes::of_log(&intake, clients.as_ref(), requests);
+    for (needs, rule) in rules.iter().zip(&file.rules) {
+        notes::of_rule(&intake, "", rule, &needs.counts, &mut warnings);
+        needs.warn(&mut warnings);
+    }
+    if beyond > 0 {
+        let requests = counted(beyond, "request");
+        warnings.push(format!(
+            "{requests} of keys beyond the first {MOST_KEYS} are left out; a part of the log (--from, --to) has fewer"
+        ));
+    }
     Ok(Suggestion {
-        rates,
+        tried,
         rules,
-        beyond,
-        intake: recording.intake,
+        warnings,
+        intake,
     })
 }
 
-/// The key of a request that a rule applies to.
-fn key_of(rule: &Rule, request: &mut Sample<'_>) -> Option<String> {
-    if rule.matches.fit(request) != Fit::Yes {
-        return None;
-    }
-    match rule.key_of(request) {
-        Key::Bucket(key) => Some(key),
-        Key::Skip | Key::Refuse | Key::Ambiguous => None,
-    }
-}
-
 impl RuleNeeds {
-    fn new(rule: &Rule) -> Self {
-        let (cost, is_cost_unknown) = match rule.cost {
-            Cost::Fixed(cost) => (cost, false),
-            Cost::Header { .. } | Cost::RequestBytes(_) => (1, true),
-        };
+    fn new(rule: &Rule, tried: &Candidates) -> Self {
         Self {
             name: rule.name.clone(),
             requests: 0,
-            is_cost_unknown,
-            cost: cost.into(),
+            excepted: 0,
+            counts: RuleCounts::default(),
             keys: Keys::default(),
+            grid: Grid::new(tried.rates.len(), &tried.capacities),
+        }
+    }
+
+    /// The key of a request that the rule applies to.
+    fn key_of(&mut self, rule: &Rule, request: &mut Sample<'_>) -> Option<String> {
+        if rule.reach(request) != Reach::Yes {
+            return None;
+        }
+        self.counts.matched += 1;
+        match rule.key_of(request) {
+            Key::Bucket(key) => return Some(key),
+            Key::Skip => self.counts.skipped += 1,
+            Key::Refuse | Key::Ambiguous => {}
+        }
+        None
+    }
+
+    /// What changes the answer for this rule.
+    fn warn(&self, warnings: &mut Vec<String>) {
+        let mut warn = |text: &str| warnings.push(format!("rule {}: {text}", self.name));
+        if self.excepted > 0 {
+            let requests = counted(self.excepted, "request");
+            warn(&format!("{requests} of keys with an override are left out"));
+        }
+        if self.uncounted() > 0 {
+            warn("too many keys are refused to follow all; shares of requests are lower bounds");
         }
     }
 
     /// Adds a request; false if its key is one too many.
-    fn add(&mut self, key: &str, at: Nanos, rates: &[Rate], all: &mut usize) -> bool {
+    fn add(
+        &mut self,
+        (key, at, cost): (&str, Nanos, u64),
+        rates: &[Rate],
+        all: &mut usize,
+    ) -> bool {
         let next = u32::try_from(self.keys.last.len()).unwrap_or(u32::MAX);
         let print = fingerprint(key);
         let place = match self.keys.places.get(&print) {
@@ -143,6 +214,7 @@ impl RuleNeeds {
                 *all += 1;
                 self.keys.places.insert(print, next);
                 self.keys.last.push(at);
+                self.keys.blocks.push(grid::NONE);
                 let end = self.keys.levels.len() + rates.len();
                 self.keys.levels.resize(end, 0);
                 self.keys.needs.resize(end, 0);
@@ -151,7 +223,10 @@ impl RuleNeeds {
         };
         self.requests += 1;
         let place = usize::try_from(place).unwrap_or(usize::MAX);
-        let Some(last) = self.keys.last.get_mut(place) else {
+        let (Some(last), Some(block)) = (
+            self.keys.last.get_mut(place),
+            self.keys.blocks.get_mut(place),
+        ) else {
             return true;
         };
         let passed = at.since(*last).get();
@@ -159,11 +234,22 @@ impl RuleNeeds {
         let from = place * rates.len();
         let levels = self.keys.levels.iter_mut().skip(from);
         let needs = self.keys.needs.iter_mut().skip(from);
-        for ((level, need), rate) in levels.zip(needs).zip(rates) {
+        for (number, ((level, need), rate)) in levels.zip(needs).zip(rates).enumerate() {
             let period = rate.period().get();
-            let left = level.saturating_sub(passed.saturating_mul(rate.amount().into()));
-            *level = left.saturating_add(self.cost.saturating_mul(period));
+            let passed = passed.saturating_mul(rate.amount().into());
+            let left = level.saturating_sub(passed);
+            let cost = cost.saturating_mul(period);
+            let step = Step {
+                passed,
+                cost,
+                period,
+                left,
+                need: *need,
+            };
+            self.grid.add(block, number, &step);
+            *level = left.saturating_add(cost);
             let units = level.div_ceil(period.max(1));
+            let units = if *level == u64::MAX { u64::MAX } else { units };
             *need = (*need).max(u32::try_from(units).unwrap_or(u32::MAX));
         }
         true
@@ -172,6 +258,17 @@ impl RuleNeeds {
     /// The number of keys.
     pub fn keys(&self) -> usize {
         self.keys.last.len()
+    }
+
+    /// The requests that a funnel would refuse: for each of the rates, in their order, a number for each of the
+    /// capacities. Lower bounds if [`Self::uncounted`] is not 0.
+    pub fn refused(&self) -> &[u64] {
+        &self.grid.refused
+    }
+
+    /// Refused requests that are in no number, as too many keys are refused.
+    pub const fn uncounted(&self) -> u64 {
+        self.grid.uncounted
     }
 
     /// The needs of all keys at the rate with this number, the largest first.
@@ -231,7 +328,8 @@ pub fn knee(rates: &[Rate], capacities: &[u32]) -> Option<usize> {
         let line = first.1 - (x - first.0) / wide * tall;
         line - y
     };
-    let best = points.iter().enumerate();
+    // Of equal ones the lowest rate, which is the tightest limit.
+    let best = points.iter().enumerate().rev();
     let best = best.max_by(|(_, one), (_, other)| below(one).total_cmp(&below(other)));
     best.map(|(number, _)| number)
 }

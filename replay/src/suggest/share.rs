@@ -7,25 +7,29 @@ use std::fmt;
 pub enum Subject {
     /// Keys that are refused at least once.
     Users,
+    /// Refused requests.
+    Requests,
 }
 
-/// A share of the keys, in hundred-thousandths.
+/// A share of the keys or of the requests, in hundred-thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     hundred_thousandths: u32,
+    /// What it is of.
+    pub subject: Subject,
 }
 
 impl Share {
-    /// At most one of a thousand.
-    pub const DEFAULT: Self = Self {
-        hundred_thousandths: 100,
-    };
-
-    /// Reads `0.1%users`; at most three digits behind the point.
+    /// Reads `0.1%users` or `1%requests`; at most three digits behind the point.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "invalid share; write it like 0.1%users".to_owned();
-        let number = text.trim().strip_suffix("users").ok_or_else(wrong)?;
-        let number = number.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
+        let wrong = || "invalid share; write it like 0.1%users or 1%requests".to_owned();
+        let (number, subject) = text.split_once('%').ok_or_else(wrong)?;
+        let subject = match subject.trim() {
+            "users" => Subject::Users,
+            "requests" => Subject::Requests,
+            _ => return Err(wrong()),
+        };
+        let number = number.trim();
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
         if whole.is_empty() || !is_number(whole) || !is_number(fraction) || fraction.len() > 3 {
@@ -34,18 +38,18 @@ impl Share {
         let digits = format!("{whole}{fraction:0<3}");
         let parsed: u32 = digits.parse().map_err(|_error| wrong())?;
         if parsed > 100_000 {
-            return Err("a share is at most 100%users".to_owned());
+            return Err("a share is at most 100%".to_owned());
         }
         Ok(Self {
             hundred_thousandths: parsed,
+            subject,
         })
     }
 
     /// How many of these that is at most.
-    pub fn of(self, count: usize) -> usize {
-        let of =
-            u128::try_from(count).unwrap_or(0) * u128::from(self.hundred_thousandths) / 100_000;
-        usize::try_from(of).unwrap_or(usize::MAX)
+    pub fn of(self, count: u64) -> u64 {
+        let of = u128::from(count) * u128::from(self.hundred_thousandths) / 100_000;
+        u64::try_from(of).unwrap_or(u64::MAX)
     }
 }
 
@@ -58,6 +62,10 @@ impl fmt::Display for Share {
         let digits = format!("{rest:03}");
         let digits = digits.trim_end_matches('0');
         let point = if digits.is_empty() { "" } else { "." };
-        write!(f, "{whole}{point}{digits}%")
+        let subject = match self.subject {
+            Subject::Users => "keys",
+            Subject::Requests => "requests",
+        };
+        write!(f, "{whole}{point}{digits} % of the {subject}")
     }
 }

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::*;
 
-fn rule(cost: u32) -> Rule {
+fn rule() -> Rule {
     let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
-    parse_rule(&json!({ "name": "r", "key": [], "limits": limits, "cost": cost })).expect("valid")
+    parse_rule(&json!({ "name": "r", "key": [], "limits": limits })).expect("valid")
 }
 
 /// The requests that a funnel refuses.
@@ -36,15 +36,21 @@ proptest! {
         let rate = Rate::new(amount, Nanos::new(period)).expect("positive");
         let mut at = 0;
         let times: Vec<u64> = gaps.iter().map(|gap| { at += gap; at }).collect();
-        let mut needs = RuleNeeds::new(&rule(cost));
+        let capacities = vec![1, 2, 3, 5, 8];
+        let tried = Candidates { rates: vec![rate], capacities };
+        let mut needs = RuleNeeds::new(&rule(), &tried);
         let mut keys = 0;
         for at in &times {
-            prop_assert!(needs.add("k", Nanos::new(*at), &[rate], &mut keys));
+            prop_assert!(needs.add(("k", Nanos::new(*at), cost.into()), &[rate], &mut keys));
         }
         let need = needs.at(0, 1).capacity(0);
         prop_assert_eq!(refused(need, rate, cost.into(), &times), 0, "capacity {}", need);
         if need > 1 {
             prop_assert!(refused(need - 1, rate, cost.into(), &times) > 0, "capacity {}", need - 1);
+        }
+        for (capacity, found) in tried.capacities.iter().zip(needs.refused()) {
+            let count = refused(*capacity, rate, cost.into(), &times);
+            prop_assert_eq!(*found, u64::try_from(count).expect("few"), "capacity {}", capacity);
         }
     }
 }
@@ -53,11 +59,15 @@ proptest! {
 #[test]
 fn a_known_answer_is_found() {
     let rates = ["1/s", "10/s"].map(|text| Rate::parse(text).expect("a rate"));
-    let mut needs = RuleNeeds::new(&rule(1));
+    let tried = Candidates {
+        rates: rates.to_vec(),
+        capacities: vec![9, 10, 500],
+    };
+    let mut needs = RuleNeeds::new(&rule(), &tried);
     let mut keys = 0;
     let mut send = |key: &str, times: u64, at: u64| {
         for _ in 0..times {
-            assert!(needs.add(key, Nanos::from_secs(at), &rates, &mut keys));
+            assert!(needs.add((key, Nanos::from_secs(at), 1), &rates, &mut keys));
         }
     };
     for user in 0..999 {
@@ -67,6 +77,7 @@ fn a_known_answer_is_found() {
     }
     send("abuser", 500, 20);
     assert_eq!(needs.keys(), 1_000);
+    assert_eq!(needs.refused(), [689, 490, 0, 689, 490, 0]);
     for rate in 0..2 {
         let at = needs.at(rate, 2);
         assert_eq!(at.capacity(0), 500);
@@ -82,11 +93,11 @@ fn a_known_answer_is_found() {
 #[test]
 fn shares_are_read_and_written() {
     for (text, shown, of_1000) in [
-        ("0.1%users", "0.1%", 1),
-        ("0.150 % users", "0.15%", 1),
-        ("5%users", "5%", 50),
-        ("0%users", "0%", 0),
-        ("100%users", "100%", 1_000),
+        ("0.1%users", "0.1 % of the keys", 1),
+        ("0.150 % users", "0.15 % of the keys", 1),
+        ("5%requests", "5 % of the requests", 50),
+        ("0%users", "0 % of the keys", 0),
+        ("100%users", "100 % of the keys", 1_000),
     ] {
         let share = Share::parse(text).expect(text);
         assert_eq!(
@@ -104,6 +115,8 @@ fn shares_are_read_and_written() {
         "-1%users",
         "0.0001%users",
         "101%users",
+        "1%user",
+        "1%%users",
         "1e1%users",
     ] {
         assert!(Share::parse(wrong).is_err(), "{wrong}");

@@ -145,9 +145,17 @@ fn check_one(mut report: Report, on_preflights: Advice) -> Checked {
 /// error.
 pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
-    let name = name_of(path);
+    rules_of_text(context, &name_of(path), &bytes)
+}
+
+/// The same for a text.
+pub(super) fn rules_of_text(
+    context: &mut Context<'_, '_>,
+    name: &str,
+    bytes: &[u8],
+) -> Result<Option<RuleFile>> {
     // Preflights only matter to a file that Envoy will load.
-    let checked = check(&name, &bytes, |_| Vec::new());
+    let checked = check(name, bytes, |_| Vec::new());
     let mut distinct: Vec<(String, &RuleFile)> = Vec::new();
     let mut valid = true;
     for (report, found) in &checked {
@@ -163,7 +171,7 @@ pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Opt
             Some(_) => {}
         }
     }
-    let name = escape(&name);
+    let name = escape(name);
     match distinct.as_slice() {
         _ if !valid => {}
         [(_, file)] => return Ok(Some((*file).clone())),

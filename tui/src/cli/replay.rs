@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use loudou_limiter::{Nanos, RATE_FORM, Rate};
+use loudou_limiter::Nanos;
 use loudou_replay::engine::Reported;
 use loudou_replay::format::LogFormat;
 use loudou_replay::input::{BadLine, InputIntake, Intake};
 use loudou_replay::run::Run;
 use loudou_replay::sort::Scratch;
 use loudou_replay::source::ClientSource;
-use loudou_replay::suggest::{MOST_RATES, RATES, Share, suggest};
+use loudou_replay::suggest::suggest;
 use loudou_replay::summary::RunSummary;
 use loudou_replay::window::{Bound, Window};
 use loudou_replay::{Error, Input, Observer, Pattern, Progress, Reading, decisions, replay};
@@ -33,6 +33,8 @@ mod suggest;
 mod traces;
 mod view;
 
+use suggest::SuggestArgs;
+
 use progress::ProgressBar;
 use traces::Traces;
 
@@ -47,14 +49,15 @@ Examples:
   loudou replay --config rules.yaml --trace a.log --trace b.log --source xff:2
   kubectl logs -l app=envoy --prefix | loudou replay --config rules.yaml
   loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision
-  loudou replay --config rules.yaml --trace access.log --suggest --at-most 0.1%users";
+  loudou replay --config rules.yaml --trace access.log --suggest --at-most 0.1%users
+  loudou replay --key source --match '{ path: { prefix: /api } }' --trace access.log --suggest";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct ReplayArgs {
     /// The rule file or Envoy configuration, JSON or YAML; - for standard input
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "key_part")]
+    config: Option<PathBuf>,
     /// Traces or access logs, also compressed (gzip, Zstandard); repeat it, or write a pattern like 'access.log*'; - for standard input. All requests are sorted by their start
     #[arg(long, value_name = "FILE", default_value = "-")]
     trace: Vec<PathBuf>,
@@ -76,15 +79,8 @@ pub(crate) struct ReplayArgs {
     /// A second rule file to compare the first with
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// Suggest a limit for each rule: the capacity that its keys would have needed at some rates
-    #[arg(long, conflicts_with = "compare")]
-    suggest: bool,
-    /// With --suggest: the share of the keys that the limit may refuse
-    #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
-    at_most: Share,
-    /// With --suggest: the rates to try, at most 10 [default: 1/m to 100/s]
-    #[arg(long, value_name = "RATE,…", requires = "suggest", value_delimiter = ',', value_parser = rate)]
-    rates: Vec<Rate>,
+    #[command(flatten)]
+    suggest: SuggestArgs,
     /// Fail at the first invalid line instead of skipping it
     #[arg(long)]
     strict: bool,
@@ -127,38 +123,23 @@ impl From<FormArg> for LogFormat {
     }
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
-    Rate::parse(text).ok_or_else(|| format!("invalid rate; write {RATE_FORM}"))
-}
-
-/// The rates to try, the lowest first.
-fn rates(args: &ReplayArgs) -> Result<Vec<Rate>> {
-    let mut rates = args.rates.clone();
-    if rates.is_empty() {
-        rates.extend(RATES.iter().filter_map(|text| Rate::parse(text)));
-    }
-    if rates.len() > MOST_RATES {
-        bail!(Usage(format!("--rates takes at most {MOST_RATES}")));
-    }
-    let longer =
-        |rate: &Rate, other: &Rate| u128::from(rate.amount()) * u128::from(other.period().get());
-    rates.sort_by(|one, other| longer(one, other).cmp(&longer(other, one)));
-    Ok(rates)
-}
-
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Outcome> {
     check_use(context, args)?;
-    let Some(file) = rules_of(context, &args.config)? else {
+    let file = match &args.config {
+        Some(config) => rules_of(context, config)?,
+        None => args.suggest.rules(context)?,
+    };
+    let Some(file) = file else {
         return Ok(Outcome::Failed);
     };
-    if args.suggest {
-        let rates = rates(args)?;
+    if args.suggest.suggest {
+        let tried = args.suggest.tried()?;
         let traces = traces::expand(&args.trace)?;
         let found = with_inputs(context, args, &traces, |inputs, reading, watch| {
-            suggest(inputs, reading, (&file, &rates), watch)
+            suggest(inputs, reading, (&file, tried), watch)
         })?;
         nothing(&traces, &found.intake)?;
-        suggest::print(context, &found, args.at_most)?;
+        suggest::print(context, &found, args.suggest.at_most)?;
         return Ok(Outcome::Done);
     }
     let other = match &args.compare {
@@ -168,7 +149,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
             Some(other) => Some((name_of(path), other)),
         },
     };
-    let name = name_of(&args.config);
+    let name = args.config.as_deref().map(name_of).unwrap_or_default();
     let compare = other.as_ref().map(|(name, other)| (name.as_str(), other));
     let run = Run::new((&name, &file), compare);
     let mut run = run.map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
@@ -209,8 +190,7 @@ fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
 
 fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
     let dash = Path::new("-");
-    let mut inputs = vec![&args.config];
-    inputs.extend(&args.trace);
+    let mut inputs: Vec<&PathBuf> = args.config.iter().chain(&args.trace).collect();
     inputs.extend(&args.compare);
     if inputs.iter().filter(|path| **path == dash).count() > 1 {
         let wrong = "only one of --config, --trace and --compare can be standard input";

@@ -28,6 +28,7 @@ mod manifests;
 mod of_keys;
 mod recordings;
 mod replays;
+mod suggests;
 mod usage;
 mod views;
 mod watches;

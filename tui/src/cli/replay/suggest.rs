@@ -4,15 +4,23 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use loudou_limiter::Rate;
-use loudou_replay::suggest::{MOST_KEYS, Needs, RuleNeeds, Share, Suggestion, knee};
+use loudou_limiter::algorithm::Funnel;
+use loudou_replay::suggest::{Candidates, Needs, RuleNeeds, Share, Subject, Suggestion, knee};
 use serde_json::{Value, json};
 
+use self::shares::Refusals;
+use super::view::{print_note, share};
 use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, json as print_json};
-use crate::num::{count, fraction};
+use crate::num::count;
 use crate::text::{counted, escape};
+
+mod args;
+mod shares;
+
+pub(super) use args::SuggestArgs;
 
 /// The needs of one rule, a line for each rate.
 struct Rule<'a> {
@@ -29,40 +37,80 @@ struct Line {
     most: u32,
     /// The least capacity within the bound, and how many keys it refuses.
     capacity: u32,
-    refused: usize,
+    refused: u64,
+    /// In the order of the capacities.
+    refusals: Vec<Refusals>,
 }
 
 /// The percentiles of the table.
 const PER_MILLE: [(usize, &str); 4] = [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99.9")];
 
 fn rules(suggestion: &Suggestion, bound: Share) -> Vec<Rule<'_>> {
-    let count = suggestion.rates.len();
+    let tried = &suggestion.tried;
     let rules = suggestion.rules.iter().map(|needs| {
-        let rates: Vec<Line> = suggestion
-            .rates
-            .iter()
-            .enumerate()
-            .map(|(number, rate)| line(*rate, &needs.at(number, count), bound.of(needs.keys())))
+        let rates = tried.rates.iter().enumerate();
+        let rates: Vec<Line> = rates
+            .map(|(number, rate)| line(*rate, needs, (number, tried), bound))
             .collect();
-        let capacities: Vec<u32> = rates.iter().map(|line| line.capacity).collect();
         Rule {
             needs,
-            knee: knee(&suggestion.rates, &capacities),
+            knee: knee_of(&rates),
             rates,
         }
     });
     rules.collect()
 }
 
-fn line(rate: Rate, needs: &Needs, most_refused: usize) -> Line {
-    let capacity = needs.capacity(most_refused);
+fn line(rate: Rate, rule: &RuleNeeds, (number, tried): (usize, &Candidates), bound: Share) -> Line {
+    let needs = rule.at(number, tried.rates.len());
+    let refused = rule.refused().iter().skip(number * tried.capacities.len());
+    let cells = tried.capacities.iter().zip(refused);
+    let refusals: Vec<Refusals> = cells
+        .map(|(capacity, requests)| Refusals {
+            capacity: *capacity,
+            keys: count(needs.refused(*capacity)),
+            requests: *requests,
+        })
+        .collect();
+    let capacity = match bound.subject {
+        Subject::Users => {
+            let most = bound.of(count(rule.keys()));
+            needs.capacity(usize::try_from(most).unwrap_or(usize::MAX))
+        }
+        Subject::Requests => of_requests(rule, &needs, &refusals, bound),
+    };
     Line {
         rate,
         per_mille: PER_MILLE.map(|(per_mille, _)| needs.per_mille(per_mille)),
         most: needs.capacity(0),
         capacity,
-        refused: needs.refused(capacity),
+        refused: count(needs.refused(capacity)),
+        refusals,
     }
+}
+
+/// The least of the capacities tried that refuses at most the share of the requests; else the one that refuses
+/// nothing.
+fn of_requests(rule: &RuleNeeds, needs: &Needs, refusals: &[Refusals], bound: Share) -> u32 {
+    let most = bound.of(rule.requests);
+    let is_within = |it: &&Refusals| rule.uncounted() == 0 && it.requests <= most;
+    let all = needs.capacity(0);
+    let tried = refusals.iter().find(is_within);
+    tried.map_or(all, |it| it.capacity.min(all))
+}
+
+/// The knee among the rates at which a limit of that capacity is valid.
+fn knee_of(lines: &[Line]) -> Option<usize> {
+    let is_valid = |line: &Line| Funnel::new(line.capacity.into(), line.rate).is_ok();
+    let valid: Vec<(usize, &Line)> = lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| is_valid(line))
+        .collect();
+    let rates: Vec<Rate> = valid.iter().map(|(_, line)| line.rate).collect();
+    let capacities: Vec<u32> = valid.iter().map(|(_, line)| line.capacity).collect();
+    let (number, _) = valid.get(knee(&rates, &capacities)?)?;
+    Some(*number)
 }
 
 impl Rule<'_> {
@@ -81,6 +129,12 @@ pub(super) fn print(context: &mut Context<'_, '_>, found: &Suggestion, bound: Sh
     let (format, style) = (context.format(), context.style);
     match format {
         Format::Table => {
+            for warning in &found.warnings {
+                print_note("warning", warning, context.io.out, style)?;
+            }
+            if !found.warnings.is_empty() {
+                writeln!(context.io.out)?;
+            }
             for (number, rule) in rules.iter().enumerate() {
                 if number > 0 {
                     writeln!(context.io.out)?;
@@ -90,25 +144,15 @@ pub(super) fn print(context: &mut Context<'_, '_>, found: &Suggestion, bound: Sh
         }
         Format::Json | Format::Jsonl => {
             let document: Vec<Value> = rules.iter().map(document).collect();
-            let document =
-                json!({ "version": 1, "at_most_users": bound.to_string(), "rules": document });
+            let document = json!({ "version": 1, "at_most": bound.to_string(), "warnings": found.warnings, "rules": document });
             print_json(context.io.out, format, &document)?;
         }
         Format::Csv => lines(&rules, context.io.out)?,
     }
-    for rule in &rules {
-        if rule.needs.is_cost_unknown {
-            let name = escape(&rule.needs.name);
-            context.note(&format!(
-                "warning: {name}: the log has no cost, so each request counts as 1"
-            ))?;
+    if format == Format::Csv {
+        for warning in &found.warnings {
+            context.note(&format!("warning: {}", escape(warning)))?;
         }
-    }
-    if found.beyond > 0 {
-        let requests = counted(found.beyond, "request");
-        context.note(&format!(
-            "warning: {requests} of keys beyond the first {MOST_KEYS} are left out; a part of the log (--from, --to) has fewer"
-        ))?;
     }
     Ok(())
 }
@@ -128,7 +172,7 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
     }
     writeln!(
         out,
-        "the capacity of a funnel that refuses nothing of a key, over the keys; CAPACITY: for at most {bound} of them\n"
+        "The capacity that a funnel needs to refuse nothing of a key, over the keys.\nCAPACITY refuses at most {bound}.\n"
     )?;
     let mut columns = vec![("RATE", Set::Right)];
     columns.extend(PER_MILLE.map(|(_, name)| (name, Set::Right)));
@@ -144,21 +188,26 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
         row.extend(line.per_mille.map(|need| need.to_string().into()));
         row.push(line.most.to_string().into());
         row.push(line.capacity.to_string().into());
-        let share = 100.0 * fraction(count(line.refused), keys);
-        row.push(format!("{} ({share:.2} %)", line.refused).into());
+        row.push(format!("{} ({})", line.refused, share(line.refused, keys)).into());
         row.extend((rule.knee == Some(number)).then(|| "knee".into()));
         table.row(row);
     }
     table.print(out, style)?;
-    if let Some(limit) = rule.limit() {
-        writeln!(
+    shares::print(&rule.rates, (keys, needs.requests), out, style)?;
+    match rule.limit() {
+        Some(limit) => {
+            let name = escape(&needs.name);
+            writeln!(
+                out,
+                "\nTo paste into the rule {name}; it refuses at most {bound}:"
+            )?;
+            writeln!(out, "    limits: [{limit}]")
+        }
+        None => writeln!(
             out,
-            "\nat most {bound} of the keys are refused by, in the rule {}:",
-            escape(&needs.name)
-        )?;
-        writeln!(out, "    limits: [{limit}]")?;
+            "\nNo limit has so large a capacity at these rates; try higher --rates."
+        ),
     }
-    Ok(())
 }
 
 fn document(rule: &Rule<'_>) -> Value {
@@ -166,6 +215,9 @@ fn document(rule: &Rule<'_>) -> Value {
         let mut fields = json!({
             "rate": line.rate.to_string(), "most": line.most,
             "capacity": line.capacity, "keys_refused": line.refused,
+            "refusals": line.refusals.iter().map(|it| json!({
+                "capacity": it.capacity, "keys_refused": it.keys, "requests_refused": it.requests,
+            })).collect::<Vec<_>>(),
         });
         if let Some(fields) = fields.as_object_mut() {
             for ((_, name), need) in PER_MILLE.iter().zip(line.per_mille) {
@@ -177,6 +229,7 @@ fn document(rule: &Rule<'_>) -> Value {
     let knee = rule.knee.and_then(|knee| rule.rates.get(knee));
     json!({
         "rule": rule.needs.name, "requests": rule.needs.requests, "keys": rule.needs.keys(),
+        "excepted_requests": rule.needs.excepted, "uncounted_refusals": rule.needs.uncounted(),
         "rates": rates.collect::<Vec<_>>(),
         "suggested": knee.map(|line| json!({
             "name": "suggested", "algorithm": "funnel",

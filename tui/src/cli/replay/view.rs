@@ -220,7 +220,12 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
 }
 
 /// Prints a note or a warning, which may take several lines.
-fn print_note(kind: &str, note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
+pub(super) fn print_note(
+    kind: &str,
+    note: &str,
+    out: &mut dyn Write,
+    style: Style,
+) -> io::Result<()> {
     let margin = kind.len() + 2;
     let width = style.width.unwrap_or(WIDEST).clamp(margin * 2, WIDEST);
     let room = u16::try_from(width.saturating_sub(margin)).unwrap_or(u16::MAX);

@@ -1,0 +1,97 @@
+//! The options of `loudou replay --suggest`.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use loudou_limiter::{RATE_FORM, Rate};
+use loudou_replay::suggest::{CAPACITIES, Candidates, MOST_CAPACITIES, MOST_RATES, RATES, Share};
+use loudou_rules::rule::RuleFile;
+
+use crate::cli::check::rules_of_text;
+use crate::cli::context::Context;
+use crate::cli::world::Usage;
+
+/// The largest capacity that can be tried.
+const LARGEST: i64 = 1_000_000_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct SuggestArgs {
+    /// Suggest a limit for each rule: the capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
+    #[arg(long, conflicts_with = "compare")]
+    pub(crate) suggest: bool,
+    /// With --suggest: the share that the limit may refuse, of the keys (0.1%users) or of the requests (1%requests)
+    #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
+    pub(crate) at_most: Share,
+    /// With --suggest: the rates to try, at most 10 [default: 1/m to 100/s]
+    #[arg(long, value_name = "RATE,…", requires = "suggest", value_delimiter = ',', value_parser = rate)]
+    rates: Vec<Rate>,
+    /// With --suggest: the capacities to count shares for, at most 10 [default: 1 to 1000]
+    #[arg(long, value_name = "N,…", requires = "suggest", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=LARGEST))]
+    capacities: Vec<u32>,
+    /// With --suggest, without --config: a part of the key, as in a rule file: source, path, '{ header: x-api-key }' …; repeat it for several
+    #[arg(
+        long = "key",
+        id = "key_part",
+        value_name = "PART",
+        requires = "suggest",
+        conflicts_with = "config"
+    )]
+    pub(crate) parts: Vec<String>,
+    /// With --key: which requests, as in a rule file: '{ path: { prefix: /api } }' [default: all]
+    #[arg(
+        long = "match",
+        id = "match_part",
+        value_name = "MATCH",
+        requires = "key_part"
+    )]
+    matches: Option<String>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    Rate::parse(text).ok_or_else(|| format!("invalid rate; write {RATE_FORM}"))
+}
+
+impl SuggestArgs {
+    /// The rates and capacities to try.
+    pub(crate) fn tried(&self) -> Result<Candidates> {
+        let mut rates = self.rates.clone();
+        if rates.is_empty() {
+            rates.extend(RATES.iter().filter_map(|text| Rate::parse(text)));
+        }
+        let mut capacities = self.capacities.clone();
+        if capacities.is_empty() {
+            capacities.extend(CAPACITIES);
+        }
+        let longer = |rate: &Rate, other: &Rate| {
+            u128::from(rate.amount()) * u128::from(other.period().get())
+        };
+        rates.sort_by(|one, other| longer(one, other).cmp(&longer(other, one)));
+        rates.dedup_by(|one, other| longer(one, other) == longer(other, one));
+        capacities.sort_unstable();
+        capacities.dedup();
+        for (option, count, most) in [
+            ("--rates", rates.len(), MOST_RATES),
+            ("--capacities", capacities.len(), MOST_CAPACITIES),
+        ] {
+            if count > most {
+                bail!(Usage(format!("{option} takes at most {most}, not {count}")));
+            }
+        }
+        Ok(Candidates { rates, capacities })
+    }
+
+    /// The rule of `--key` and `--match`; `None` with problems, which are printed.
+    pub(crate) fn rules(&self, context: &mut Context<'_, '_>) -> Result<Option<RuleFile>> {
+        let line = |text: &str| text.replace(['\n', '\r'], " ");
+        let mut lines = ["version: 1", "rules:", "- name: all"]
+            .map(str::to_owned)
+            .to_vec();
+        let matches = self.matches.iter();
+        lines.extend(matches.map(|text| format!("  match: {}", line(text))));
+        lines.push("  key:".to_owned());
+        lines.extend(self.parts.iter().map(|part| format!("  - {}", line(part))));
+        let limit = "{ name: any, algorithm: funnel, capacity: 1, rate: 1/s }";
+        lines.push(format!("  limits: [{limit}]\n"));
+        let text = lines.join("\n");
+        rules_of_text(context, "--key, --match", text.as_bytes())
+    }
+}

@@ -1,0 +1,82 @@
+//! The shares that some capacities and rates refuse, as two tables.
+
+use std::io::{self, Write};
+
+use loudou_limiter::Rate;
+
+use super::Line;
+use crate::cli::replay::view::share;
+use crate::cli::table::{Cell, Paint, Set, TextTable};
+use crate::cli::world::Style;
+
+/// The refusals of a funnel with one capacity and one rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusals {
+    pub(super) capacity: u32,
+    /// Keys that are refused at least once.
+    pub(super) keys: u64,
+    pub(super) requests: u64,
+}
+
+/// A number of the refusals.
+type Count = fn(&Refusals) -> u64;
+
+/// Prints the shares of keys and of requests, in percent.
+pub(super) fn print(
+    lines: &[Line],
+    (keys, requests): (u64, u64),
+    out: &mut dyn Write,
+    style: Style,
+) -> io::Result<()> {
+    let shown = shown(lines);
+    let tables: [(&str, Count, u64); 2] = [
+        ("keys refused at least once", |it| it.keys, keys),
+        ("requests refused", |it| it.requests, requests),
+    ];
+    for (title, count, of) in tables {
+        writeln!(out, "\n% of {title}, by rate and capacity\n")?;
+        let capacities = lines.first().map(|line| line.refusals.as_slice());
+        let capacities: Vec<String> = capacities
+            .unwrap_or_default()
+            .iter()
+            .take(shown)
+            .map(|it| it.capacity.to_string())
+            .collect();
+        let mut columns = vec![("RATE", Set::Right)];
+        columns.extend(capacities.iter().map(|name| (name.as_str(), Set::Right)));
+        let mut table = TextTable::new(&columns);
+        for Line { rate, refusals, .. } in lines {
+            table.row(row(*rate, refusals.iter().take(shown), count, of));
+        }
+        table.print(out, style)?;
+    }
+    Ok(())
+}
+
+fn row<'a>(
+    rate: Rate,
+    refusals: impl Iterator<Item = &'a Refusals>,
+    count: Count,
+    of: u64,
+) -> Vec<Cell> {
+    let mut row: Vec<Cell> = vec![rate.to_string().into()];
+    row.extend(refusals.map(|it| {
+        let share = share(count(it), of);
+        let paint = if count(it) > 0 {
+            Paint::Plain
+        } else {
+            Paint::Dim
+        };
+        Cell::new(share.trim_end_matches(" %")).paint(paint)
+    }));
+    row
+}
+
+/// The number of capacities up to the first one that refuses nothing.
+fn shown(lines: &[Line]) -> usize {
+    let needed = lines.iter().map(|line| {
+        let refuses = |it: &&Refusals| it.keys > 0;
+        line.refusals.iter().take_while(refuses).count() + 1
+    });
+    needed.max().unwrap_or(0)
+}
