@@ -50,6 +50,7 @@
 //! 5. Outcomes are counted in structures whose size does not depend on the input: `tally`, `top`,
 //!    `timeline`, `waits`, and `changes` between two rule files.
 //! 6. [`summary`] collects them, with warnings and `notes` on what a log is `missing`.
+//! 7. [`suggest`](mod@suggest) goes through a recording for the limits that it would have needed.
 #![forbid(unsafe_code)]
 
 mod caddy;
