@@ -150,6 +150,11 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         &["on_missing_key"],
     ),
     (
+        "answers.rs",
+        "a_missing_key_has_a_status_of_its_own",
+        &["refuse.status_without_key"],
+    ),
+    (
         "hostile_regex.rs",
         "the_rule_decides_about_values_that_are_too_long",
         &["on_long_value"],
