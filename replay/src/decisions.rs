@@ -1,9 +1,24 @@
 //! One decision per request, as JSON Lines.
 
+use std::borrow::Cow;
+
 use loudou_limiter::{Nanos, Verdict};
 use serde::Serialize;
 
 use super::engine::Reported;
+use super::record::{LoggedRequest, Text};
+
+/// A request of a log, and what was decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    /// The name of its file, if there are several.
+    pub file: Option<&'a str>,
+    /// The number of its line in it, from 1.
+    pub line: u64,
+    pub(crate) request: &'a LoggedRequest<'a>,
+    /// The outcome under the first rule file.
+    pub reported: &'a Reported<'a>,
+}
 
 /// The name of a verdict.
 const fn word(verdict: Verdict) -> &'static str {
@@ -16,7 +31,12 @@ const fn word(verdict: Verdict) -> &'static str {
 
 #[derive(Serialize)]
 struct DecisionLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    line: u64,
     at_ns: u64,
+    method: Option<Cow<'a, str>>,
+    path: Option<Cow<'a, str>>,
     verdict: &'static str,
     rule: Option<&'a str>,
     limit: Option<&'a str>,
@@ -28,15 +48,27 @@ struct DecisionLine<'a> {
     reset_after_ns: Option<u64>,
 }
 
+/// A text of a request; what is no UTF-8 in it is replaced.
+fn text<'a>(text: Option<&'a Text<'_>>) -> Option<Cow<'a, str>> {
+    text.map(|text| String::from_utf8_lossy(text))
+}
+
 /// Appends the line of a decision to `out`.
-pub fn write(out: &mut Vec<u8>, at: Nanos, reported: &Reported<'_>) -> serde_json::Result<()> {
+pub fn write(out: &mut Vec<u8>, decided: &Decided<'_>) -> serde_json::Result<()> {
+    let Decided {
+        request, reported, ..
+    } = *decided;
     let rule = reported.rule.as_ref();
     let limit = rule.and_then(|rule| rule.limit);
     let numbers = limit.map(|(_, decision)| decision);
     serde_json::to_writer(
         &mut *out,
         &DecisionLine {
-            at_ns: at.get(),
+            file: decided.file,
+            line: decided.line,
+            at_ns: request.at.get(),
+            method: text(request.request.method.as_ref()),
+            path: text(request.request.path.as_ref()),
             verdict: word(reported.verdict),
             rule: rule.map(|rule| rule.name),
             limit: limit.map(|(name, _)| name),

@@ -2,15 +2,13 @@
 
 use std::{error, fmt, io};
 
-use loudou_limiter::Nanos;
-
-use super::engine::Reported;
+use super::decisions::Decided;
 use super::input::BadLine;
 
 /// Receives the decisions and the progress of a run.
 pub trait Observer {
-    /// A request's instant, and its outcome under the first rule file.
-    fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> io::Result<()>;
+    /// A request, and its outcome under the first rule file.
+    fn decided(&mut self, decided: &Decided<'_>) -> io::Result<()>;
     /// Called every few thousand lines.
     fn progress(&mut self, progress: Progress) -> io::Result<()>;
 }

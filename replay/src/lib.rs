@@ -8,15 +8,14 @@
 //! result as a document, [`decisions`] are JSON Lines, one per request.
 //!
 //! ```
-//! use loudou_replay::{Input, Observer, Progress, Reading, Run, RunSummary, engine::Reported, replay};
-//! # use loudou_limiter::Nanos;
+//! use loudou_replay::{Input, Observer, Progress, Reading, Run, RunSummary, decisions::Decided, replay};
 //! # use loudou_rules::config;
 //!
 //! /// Needs the summary alone.
 //! struct Quiet;
 //!
 //! impl Observer for Quiet {
-//!     fn decided(&mut self, _: Nanos, _: &Reported<'_>) -> std::io::Result<()> {
+//!     fn decided(&mut self, _: &Decided<'_>) -> std::io::Result<()> {
 //!         Ok(())
 //!     }
 //!     fn progress(&mut self, _: Progress) -> std::io::Result<()> {

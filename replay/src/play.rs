@@ -1,5 +1,6 @@
 //! The loop: passes all requests, in order of time, through a run.
 
+use super::decisions::Decided;
 use super::error::{Error, Observer, Progress};
 use super::input::{Input, Intake};
 use super::read::{Reading, read};
@@ -30,14 +31,27 @@ fn play(
     observer: &mut dyn Observer,
 ) -> Result<(), Error> {
     let records = recording.intake.records;
+    let inputs = recording.intake.inputs.iter();
+    let mut files: Vec<String> = inputs.map(|input| input.name.clone()).collect();
+    if files.len() == 1 {
+        files.clear();
+    }
     loop {
         let Some((place, line)) = recording.next().map_err(Error::Sort)? else {
             return Ok(());
         };
         match line {
             LogLine::Request(mut record) => {
-                let at = record.at;
-                let decided = run.request(&mut record, |reported| observer.decided(at, reported));
+                let file = usize::try_from(place.input).ok();
+                let file = file.and_then(|file| files.get(file)).map(String::as_str);
+                let decided = run.request(&mut record, |request, reported| {
+                    observer.decided(&Decided {
+                        file,
+                        line: place.line,
+                        request,
+                        reported,
+                    })
+                });
                 decided.map_err(Error::Observer)?;
                 let requests = run.requests();
                 if requests.is_multiple_of(PROGRESS_REQUESTS) {

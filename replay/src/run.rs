@@ -124,7 +124,7 @@ impl Run {
     pub(crate) fn request<T>(
         &mut self,
         record: &mut LoggedRequest<'_>,
-        sink: impl FnOnce(&Reported<'_>) -> T,
+        sink: impl FnOnce(&LoggedRequest<'_>, &Reported<'_>) -> T,
     ) -> T {
         let clock = self.pass(record.at);
         let at = self.time.last;
@@ -139,7 +139,7 @@ impl Run {
             other.tally.add(&outcome, &other_reported, at);
             changes.add(&reported, &other_reported);
         }
-        sink(&reported)
+        sink(record, &reported)
     }
 
     /// Edits a rule, in both files if both have it.

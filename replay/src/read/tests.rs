@@ -6,7 +6,7 @@ use loudou_limiter::Nanos;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::Reported;
+use crate::decisions::Decided;
 use crate::sort::Scratch;
 use crate::window::Bound;
 
@@ -14,7 +14,7 @@ use crate::window::Bound;
 struct Quiet;
 
 impl Observer for Quiet {
-    fn decided(&mut self, _: Nanos, _: &Reported<'_>) -> io::Result<()> {
+    fn decided(&mut self, _: &Decided<'_>) -> io::Result<()> {
         Ok(())
     }
 

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use loudou_limiter::Nanos;
-use loudou_replay::engine::Reported;
+use loudou_replay::decisions::Decided;
 use loudou_replay::format::LogFormat;
 use loudou_replay::input::{BadLine, InputIntake, Intake};
 use loudou_replay::run::Run;
@@ -23,7 +22,7 @@ use super::files::name_of;
 use super::options::Format;
 use super::outcome::Outcome;
 use super::world::{Io, Style, Usage, json};
-use crate::text::escape;
+use crate::text::{escape, json_safe};
 
 mod compared;
 mod over_time;
@@ -306,14 +305,14 @@ struct Watch<'a> {
 }
 
 impl Observer for Watch<'_> {
-    fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> io::Result<()> {
+    fn decided(&mut self, decided: &Decided<'_>) -> io::Result<()> {
         let Some(out) = &mut self.out else {
             return Ok(());
         };
-        decisions::write(&mut self.buffer, at, reported)?;
+        decisions::write(&mut self.buffer, decided)?;
         if self.buffer.len() >= CHUNK {
-            out.write_all(&self.buffer)?;
-            self.buffer.clear();
+            write_safe(out, std::mem::take(&mut self.buffer))?;
+            self.buffer.reserve(2 * CHUNK);
         }
         Ok(())
     }
@@ -326,10 +325,20 @@ impl Observer for Watch<'_> {
     }
 }
 
+/// Writes lines of JSON. Keys and paths in them are a client's.
+fn write_safe(out: &mut dyn Write, lines: Vec<u8>) -> io::Result<()> {
+    let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) || *byte == b'\n';
+    if lines.iter().all(is_plain) {
+        return out.write_all(&lines);
+    }
+    let text = String::from_utf8(lines).map_err(io::Error::other)?;
+    out.write_all(json_safe(text).as_bytes())
+}
+
 impl Watch<'_> {
     fn finish(self) -> io::Result<()> {
         if let Some(out) = self.out {
-            out.write_all(&self.buffer)?;
+            write_safe(out, self.buffer)?;
         }
         self.progress.map_or(Ok(()), ProgressBar::finish)
     }

@@ -306,3 +306,54 @@ fn a_rule_of_a_fleet_has_one_bucket() {
     );
     assert_eq!(ran.out.matches(note).count(), 1, "{}", ran.out);
 }
+
+/// A decision names its line, so that it can be looked up in the log.
+#[test]
+fn decisions_name_their_lines() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = |name: &str, lines: &[&str]| {
+        let file = folder.path().join(name);
+        fs::write(&file, lines.join("\n")).expect("room");
+        file.display().to_string()
+    };
+    let first = log(
+        "a.log",
+        &[
+            r#"{"at_ns":30,"method":"POST","path":"/late","headers":{"x-user-id":"u"}}"#,
+            "not a request",
+            r#"{"at_ns":10,"path":"/a?\u001b[2J\u202e","headers":{"x-user-id":"u"}}"#,
+        ],
+    );
+    let second = log("b.log", &[r#"{"at_ns":20,"host":"h"}"#]);
+    let lines = |options: &str| -> Vec<[serde_json::Value; 4]> {
+        let ran = replay("funnel", b"", &format!("{options} -o jsonl"));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(
+            !ran.out.replace('\n', "").contains(is_unsafe),
+            "{}",
+            ran.out
+        );
+        let line = |line: &str| {
+            let decision: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            ["file", "line", "method", "path"].map(|name| decision[name].clone())
+        };
+        ran.out.lines().map(line).collect()
+    };
+    let row = |file: &str, line: u32, method: &str, path: &str| {
+        let texts = [file, method, path].map(serde_json::Value::from);
+        let [file, method, path] = texts;
+        [file, line.into(), method, path]
+    };
+    let hostile = "/a?\u{1b}[2J\u{202e}";
+    assert_eq!(
+        lines(&format!("--trace {first} --trace {second}")),
+        [
+            row(&first, 3, "GET", hostile),
+            row(&second, 1, "GET", "/"),
+            row(&first, 1, "POST", "/late"),
+        ]
+    );
+    let alone = lines(&format!("--trace {second}"));
+    let unnamed = [serde_json::Value::Null, 1.into(), "GET".into(), "/".into()];
+    assert_eq!(alone, [unnamed]);
+}
