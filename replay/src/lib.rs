@@ -46,8 +46,8 @@
 //!    [`Recording`]: all requests of the `window`, in order of time.
 //! 4. `play` passes each record to a [`run`], and that to an [`engine`]: the rules, their buckets, and the
 //!    requests in `flight`.
-//! 5. Outcomes are counted in structures whose size does not depend on the input: `tally`, `top`,
-//!    `timeline`, `waits`, and `changes` between two rule files.
+//! 5. Outcomes are counted in structures of bounded size: `tally`, `top`, `timeline`, `waits`, `keys` (each key
+//!    up to half a million), and `changes` between two rule files.
 //! 6. [`summary`] collects them, with warnings and `notes` on what a log is `missing`.
 //! 7. [`suggest`](mod@suggest) goes through a recording for the limits that it would have needed.
 #![forbid(unsafe_code)]
@@ -66,6 +66,7 @@ pub mod format;
 pub mod input;
 pub mod instant;
 mod json;
+mod keys;
 mod lines;
 mod missing;
 mod notes;

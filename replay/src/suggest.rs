@@ -11,15 +11,14 @@
 //!
 //! The shares of requests that smaller capacities refuse are counted beside, in a `grid`.
 
-use std::collections::HashMap;
-
-use loudou_limiter::{Nanos, Rate, fingerprint};
+use loudou_limiter::{Nanos, Rate};
 use loudou_rules::request::{Request as _, Sample};
 use loudou_rules::rule::key::Key;
 use loudou_rules::rule::{Mode, Reach, Rule, RuleFile};
 
 use super::error::{Error, Observer, Progress};
 use super::input::{Input, Intake};
+use super::keys::KeyPlaces;
 use super::num::{counted, float};
 use super::read::{Reading, read};
 use super::record::LogLine;
@@ -73,8 +72,7 @@ pub struct Candidates {
 
 #[derive(Debug, Default)]
 struct Keys {
-    /// The place of each key, by its fingerprint: among a million keys, two have the same once in 37 million logs.
-    places: HashMap<u64, u32>,
+    places: KeyPlaces,
     last: Vec<Nanos>,
     blocks: Vec<u32>,
     /// For each key, and each rate: the level.
@@ -205,24 +203,19 @@ impl RuleNeeds {
         rates: &[Rate],
         all: &mut usize,
     ) -> bool {
-        let next = u32::try_from(self.keys.last.len()).unwrap_or(u32::MAX);
-        let print = fingerprint(key);
-        let place = match self.keys.places.get(&print) {
-            Some(place) => *place,
-            None if *all >= MOST_KEYS => return false,
-            None => {
-                *all += 1;
-                self.keys.places.insert(print, next);
-                self.keys.last.push(at);
-                self.keys.blocks.push(grid::NONE);
-                let end = self.keys.levels.len() + rates.len();
-                self.keys.levels.resize(end, 0);
-                self.keys.needs.resize(end, 0);
-                next
-            }
+        let keys = &mut self.keys;
+        let Some(place) = keys.places.place(key, *all < MOST_KEYS) else {
+            return false;
         };
+        if place == keys.last.len() {
+            *all += 1;
+            keys.last.push(at);
+            keys.blocks.push(grid::NONE);
+            let end = keys.levels.len() + rates.len();
+            keys.levels.resize(end, 0);
+            keys.needs.resize(end, 0);
+        }
         self.requests += 1;
-        let place = usize::try_from(place).unwrap_or(usize::MAX);
         let (Some(last), Some(block)) = (
             self.keys.last.get_mut(place),
             self.keys.blocks.get_mut(place),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::input::{BadLine, InputIntake};
+pub use super::keys::{MOST_COUNTED, Percentiles};
 pub use super::timeline::VerdictCounts;
 
 mod collect;
@@ -132,6 +133,23 @@ pub struct RuleSummary {
     pub skipped: u64,
     /// Requests that fell back to its `on_error`.
     pub gave_up: u64,
+    /// Its keys.
+    pub keys: KeysSummary,
+}
+
+/// The keys of a rule. Refusals include those in shadow mode.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KeysSummary {
+    /// Keys that were seen.
+    pub seen: u64,
+    /// Keys that were refused at least once.
+    pub refused: u64,
+    /// The requests of a key.
+    pub requests: Percentiles,
+    /// Of a thousand requests of a key, those refused.
+    pub refused_per_mille: Percentiles,
+    /// Requests of further keys, which are in none of these numbers.
+    pub left_out: u64,
 }
 
 /// The most refused keys.
@@ -158,6 +176,10 @@ pub struct RefusedKey {
     pub surplus: u64,
     /// The number of refusals in shadow mode; a lower bound when `surplus` is not 0.
     pub shadow_refused: u64,
+    /// The first refusal, or a later one when `surplus` is not 0.
+    pub first_ns: Option<u64>,
+    /// The last refusal.
+    pub last_ns: Option<u64>,
 }
 
 /// Requests over time, in slots of equal width.

@@ -5,6 +5,7 @@ use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_rules::rule::Mode;
 
 use super::engine::Reported;
+use super::keys::KeyCounts;
 use super::timeline::{Timeline, VerdictCounts};
 use super::top::TopKeys;
 use super::waits::Waits;
@@ -39,6 +40,9 @@ pub(crate) struct RuleCounts {
 pub(crate) struct SideTally {
     pub(crate) requests: VerdictCounts,
     pub(crate) rules: Vec<RuleCounts>,
+    /// The keys of each rule, and how many they are.
+    pub(crate) keys: Vec<KeyCounts>,
+    counted_keys: usize,
     pub(crate) refused_keys: TopKeys,
     pub(crate) timeline: Timeline,
     pub(crate) waits: Waits,
@@ -49,6 +53,8 @@ impl SideTally {
         Self {
             requests: VerdictCounts::default(),
             rules: vec![RuleCounts::default(); rules],
+            keys: (0..rules).map(|_| KeyCounts::default()).collect(),
+            counted_keys: 0,
             refused_keys: TopKeys::new(),
             timeline: Timeline::default(),
             waits: Waits::default(),
@@ -67,12 +73,16 @@ impl SideTally {
             };
             let (refuses, mode) = (ruled.refuses(), ruled.active.rule().mode);
             counts.add(ruled, refuses, mode);
-            if let (true, Some(key)) = (refuses, &ruled.key) {
+            let Some(key) = &ruled.key else { continue };
+            if let Some(keys) = self.keys.get_mut(ruled.rule) {
+                keys.add(key, refuses, &mut self.counted_keys);
+            }
+            if refuses {
                 let kind = match mode {
                     Mode::Enforce => REFUSED,
                     Mode::Shadow | Mode::Off => SHADOW_REFUSED,
                 };
-                self.refused_keys.add(ruled.rule, key, kind);
+                self.refused_keys.add_at(ruled.rule, key, kind, at);
             }
         }
     }

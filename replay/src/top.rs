@@ -1,6 +1,6 @@
 //! The most counted keys, in bounded memory: the filter's own counters with more slots.
 
-use loudou_limiter::fingerprint;
+use loudou_limiter::{Nanos, fingerprint};
 use loudou_store::top::summary::{Entry, Summary};
 
 use super::num::count;
@@ -10,10 +10,18 @@ const PLACES: usize = 8_192;
 
 /// Counts of keys, each in a group (a rule).
 #[derive(Debug)]
-pub(crate) struct TopKeys(Summary<Kinds>);
+pub(crate) struct TopKeys(Summary<Mark>);
 
 /// A key's counts by kind, since it got its slot.
 pub(crate) type Kinds = [u64; 2];
+
+/// What is known of a key since it got its slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    kinds: Kinds,
+    /// The first and the last instant that was counted, if instants were named.
+    times: Option<(Nanos, Nanos)>,
+}
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +32,7 @@ pub(crate) struct CountedKey<'a> {
     pub(crate) total: u64,
     pub(crate) surplus: u64,
     pub(crate) kinds: Kinds,
+    pub(crate) times: Option<(Nanos, Nanos)>,
 }
 
 impl TopKeys {
@@ -37,10 +46,23 @@ impl TopKeys {
 
     /// Counts one more of `kind` (0 or 1) for a key.
     pub(crate) fn add(&mut self, group: usize, key: &str, kind: usize) {
+        self.count(group, key, kind, None);
+    }
+
+    /// The same at an instant.
+    pub(crate) fn add_at(&mut self, group: usize, key: &str, kind: usize, at: Nanos) {
+        self.count(group, key, kind, Some(at));
+    }
+
+    fn count(&mut self, group: usize, key: &str, kind: usize, at: Option<Nanos>) {
         let group = u32::try_from(group).unwrap_or(u32::MAX);
-        self.0.add_marked(group, fingerprint(key), key, 1, |kinds| {
-            if let Some(kind) = kinds.get_mut(kind) {
+        self.0.add_marked(group, fingerprint(key), key, 1, |mark| {
+            if let Some(kind) = mark.kinds.get_mut(kind) {
                 *kind += 1;
+            }
+            if let Some(at) = at {
+                let (first, _) = mark.times.unwrap_or((at, at));
+                mark.times = Some((first, at));
             }
         });
     }
@@ -62,14 +84,15 @@ impl TopKeys {
     }
 }
 
-impl<'a> From<&'a Entry<Kinds>> for CountedKey<'a> {
-    fn from(entry: &'a Entry<Kinds>) -> Self {
+impl<'a> From<&'a Entry<Mark>> for CountedKey<'a> {
+    fn from(entry: &'a Entry<Mark>) -> Self {
         Self {
             group: usize::try_from(entry.rule_tag).unwrap_or(usize::MAX),
             key: &entry.key,
             total: entry.count,
             surplus: entry.error,
-            kinds: entry.mark,
+            kinds: entry.mark.kinds,
+            times: entry.mark.times,
         }
     }
 }

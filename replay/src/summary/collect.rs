@@ -4,12 +4,13 @@ use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::rule::Rule;
 
 use super::{
-    ChangedKey, ChangesSummary, Compare, OtherLines, RefusedKey, RefusedKeys, Requests,
-    RuleSummary, RunSummary, SideSummary, StoreSummary, TimelineSummary, Trace, VerdictCounts,
-    WaitStep, WaitsSummary,
+    ChangedKey, ChangesSummary, Compare, KeysSummary, OtherLines, RefusedKey, RefusedKeys,
+    Requests, RuleSummary, RunSummary, SideSummary, StoreSummary, TimelineSummary, Trace,
+    VerdictCounts, WaitStep, WaitsSummary,
 };
 use crate::changes::Changes;
 use crate::input::Intake;
+use crate::keys::KeyCounts;
 use crate::notes::{notes, warnings};
 use crate::run::{Run, Side};
 use crate::tally::{RuleCounts, SideTally};
@@ -86,7 +87,8 @@ impl SideSummary {
             engine,
             tally,
         } = side;
-        let rules = engine.rules().iter().zip(&tally.rules);
+        let counts = tally.rules.iter().zip(&tally.keys);
+        let rules = engine.rules().iter().zip(counts);
         let stats = engine.stats();
         Self {
             config: config.clone(),
@@ -108,7 +110,7 @@ impl SideSummary {
 }
 
 impl RuleSummary {
-    fn new(rule: &Rule, counts: &RuleCounts) -> Self {
+    fn new(rule: &Rule, (counts, keys): (&RuleCounts, &KeyCounts)) -> Self {
         Self {
             rule: rule.name.clone(),
             mode: rule.mode.name(),
@@ -121,6 +123,13 @@ impl RuleSummary {
             shadow_held: counts.shadow_held,
             skipped: counts.skipped,
             gave_up: counts.gave_up,
+            keys: KeysSummary {
+                seen: keys.keys(),
+                refused: keys.refused(),
+                requests: keys.requests_of_key(),
+                refused_per_mille: keys.refused_per_mille(),
+                left_out: keys.left_out,
+            },
         }
     }
 }
@@ -137,6 +146,8 @@ fn refused_keys(side: &Side) -> RefusedKeys {
             refused: counted.total,
             surplus: counted.surplus,
             shadow_refused,
+            first_ns: counted.times.map(|(first, _)| first.get()),
+            last_ns: counted.times.map(|(_, last)| last.get()),
         }
     });
     RefusedKeys {

@@ -25,12 +25,14 @@ use super::world::{Io, Style, Usage, json};
 use crate::text::{escape, json_safe};
 
 mod compared;
+mod of_keys;
 mod over_time;
 mod plot;
 mod progress;
 mod suggest;
 mod traces;
 mod view;
+mod words;
 
 use suggest::SuggestArgs;
 

@@ -13,6 +13,14 @@ const CALENDAR_NS: u64 = 100_000_000_000_000_000;
 /// The maximum width of output other than tables.
 pub(super) const WIDEST: usize = 78;
 
+/// An instant of a trace: a date, or the time since its beginning.
+pub(super) fn instant(ns: u64) -> String {
+    if ns < CALENDAR_NS {
+        return humanise(ns);
+    }
+    date(ns / 1_000_000)
+}
+
 /// Prints refusals over time, of one rule file or of several on the same scale.
 pub(super) fn print(
     sides: &[(&str, &TimelineSummary)],
@@ -40,7 +48,7 @@ pub(super) fn print(
             ("0s".to_owned(), humanise(span))
         } else {
             let end = start.saturating_add(span);
-            (date(start / 1_000_000), date(end / 1_000_000))
+            (instant(start), instant(end))
         };
         let axis = Axis { from, to };
         plot::print(&values, highest, &axis, width, out, style)?;

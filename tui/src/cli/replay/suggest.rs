@@ -9,7 +9,7 @@ use loudou_replay::suggest::{Candidates, Needs, RuleNeeds, Share, Subject, Sugge
 use serde_json::{Value, json};
 
 use self::shares::Refusals;
-use super::view::{print_note, share};
+use super::words::{print_note, share};
 use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};

@@ -5,14 +5,17 @@ use std::io::{self, Write};
 use loudou_replay::summary::{RuleSummary, RunSummary, SideSummary, Trace};
 
 use super::compared;
-use super::over_time::{self, WIDEST};
-use crate::cells::wrap;
+use super::of_keys;
+use super::over_time::{self, WIDEST, instant};
+use super::words::{print_note, share};
 use crate::cli::table::{Cell, Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
 use crate::text::{counted, escape, humanise};
 
 /// The minimum width that shows rules with all columns.
 const WIDE: usize = 76;
+/// The minimum width that shows when keys were refused.
+const WIDE_WITH_TIMES: usize = 100;
 /// The most files that are listed.
 const FILES: usize = 10;
 
@@ -73,6 +76,7 @@ fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> 
     }
     writeln!(out)?;
     rules(&side.rules, out, style)?;
+    of_keys::print(side, out, style)?;
     refused_keys(side, out, style)?;
     over_time::print(&[("", &side.timeline)], out, style)?;
     waits(side, out, style)?;
@@ -146,6 +150,10 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     if !keys.exact {
         columns.push(("~", Set::Right));
     }
+    let has_times = style.width.is_none_or(|width| width >= WIDE_WITH_TIMES);
+    if has_times {
+        columns.extend([("FIRST", Set::Left), ("LAST", Set::Left)]);
+    }
     let mut table = TextTable::new(&columns);
     for key in &keys.most {
         let mut row: Vec<Cell> = vec![
@@ -158,6 +166,9 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
         }
         if !keys.exact {
             row.push(key.surplus.into());
+        }
+        if has_times {
+            row.extend([key.first_ns, key.last_ns].map(|ns| Cell::from(ns.map(instant))));
         }
         table.row(row);
     }
@@ -219,42 +230,12 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
     Ok(())
 }
 
-/// Prints a note or a warning, which may take several lines.
-pub(super) fn print_note(
-    kind: &str,
-    note: &str,
-    out: &mut dyn Write,
-    style: Style,
-) -> io::Result<()> {
-    let margin = kind.len() + 2;
-    let width = style.width.unwrap_or(WIDEST).clamp(margin * 2, WIDEST);
-    let room = u16::try_from(width.saturating_sub(margin)).unwrap_or(u16::MAX);
-    let mut mark = format!("{kind}: ");
-    for line in wrap(&escape(note), room) {
-        let line = format!("{mark}{line}");
-        writeln!(out, "{}", Paint::Warn.on(&line, style))?;
-        mark = " ".repeat(margin);
-    }
-    Ok(())
-}
-
 /// The number of invalid lines, in words.
 pub(super) fn bad_lines(count: u64) -> String {
     match count {
         1 => "1 invalid line was skipped:".to_owned(),
         _ => format!("{count} invalid lines were skipped; the first ones:"),
     }
-}
-
-/// A percentage, rounded. It shows 0 or 100 only if exact.
-pub(super) fn share(part: u64, whole: u64) -> String {
-    let (part, whole) = (u128::from(part), u128::from(whole));
-    if part > 0 && part * 1_000 < whole {
-        return "<0.1 %".to_owned();
-    }
-    let tenths = (part * 1_000 + whole / 2).checked_div(whole).unwrap_or(0);
-    let tenths = tenths.min(if part < whole { 999 } else { 1_000 });
-    format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
 pub(super) fn csv_lines(summary: &RunSummary, out: &mut dyn Write) -> io::Result<()> {
@@ -284,19 +265,4 @@ pub(super) fn csv_lines(summary: &RunSummary, out: &mut dyn Write) -> io::Result
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares() {
-        assert_eq!(share(0, 0), "0.0 %");
-        assert_eq!(share(1, 1_000_000), "<0.1 %");
-        assert_eq!(share(1, 1_000), "0.1 %");
-        assert_eq!(share(490, 3_380), "14.5 %");
-        assert_eq!(share(999_999, 1_000_000), "99.9 %");
-        assert_eq!(share(u64::MAX, u64::MAX), "100.0 %");
-    }
 }

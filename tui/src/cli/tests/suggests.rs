@@ -132,6 +132,20 @@ fn every_share_is_that_of_a_replay() {
                 json!(of_users.len()),
                 "{place}"
             );
+            let keys = &replayed["rules"][0]["keys"];
+            let shares = users.values().map(|times| {
+                let refused = refused(times, capacity, per_second);
+                (refused * 1_000).div_euclid(u64::try_from(times.len()).expect("few"))
+            });
+            let mut shares: Vec<u64> = shares.collect();
+            shares.sort_unstable();
+            let expected = json!({
+                "seen": 1_000, "refused": of_users.len(), "left_out": 0,
+                "requests": { "p50": 1, "p90": 1, "p99": 20, "max": 500 },
+                "refused_per_mille":
+                    { "p50": shares[499], "p90": shares[899], "p99": shares[989], "max": shares[999] },
+            });
+            assert_eq!(*keys, expected, "{place}");
             seen += 1;
         }
     }

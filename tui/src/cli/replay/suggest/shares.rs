@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use loudou_limiter::Rate;
 
 use super::Line;
-use crate::cli::replay::view::share;
+use crate::cli::replay::words::share;
 use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
 

@@ -1,0 +1,72 @@
+//! The keys of each rule: how many were refused, and what single keys sent.
+
+use std::io::{self, Write};
+
+use loudou_replay::summary::{KeysSummary, MOST_COUNTED, Percentiles, SideSummary};
+
+use super::words::share;
+use crate::cli::table::{Cell, Paint, Set, TextTable};
+use crate::cli::world::Style;
+use crate::text::counted;
+
+/// Prints the keys of the rules that have any.
+pub(super) fn print(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let rules = side.rules.iter().filter(|rule| rule.keys.seen > 0);
+    let mut table = TextTable::new(&[
+        ("RULE", Set::Shrink),
+        ("KEYS", Set::Right),
+        ("REFUSED", Set::Right),
+        ("OF A KEY", Set::Left),
+        ("p50", Set::Right),
+        ("p90", Set::Right),
+        ("p99", Set::Right),
+        ("most", Set::Right),
+    ]);
+    let mut left_out = 0;
+    let mut is_empty = true;
+    for rule in rules {
+        let keys = &rule.keys;
+        left_out += keys.left_out;
+        is_empty = false;
+        let mut row: Vec<Cell> = vec![rule.rule.as_str().into()];
+        row.extend(head(keys));
+        row.push("requests".into());
+        row.extend(values(keys.requests).map(Cell::from));
+        table.row(row);
+        if keys.refused > 0 {
+            let mut row = vec![Cell::default(), Cell::default(), Cell::default()];
+            row.push("% refused".into());
+            let percent = |tenths: u64| format!("{}.{}", tenths / 10, tenths % 10);
+            row.extend(values(keys.refused_per_mille).map(|share| Cell::new(&percent(share))));
+            table.row(row);
+        }
+    }
+    if is_empty {
+        return Ok(());
+    }
+    writeln!(out)?;
+    table.print(out, style)?;
+    if left_out > 0 {
+        let requests = counted(left_out, "request");
+        writeln!(
+            out,
+            "without {requests} of keys beyond the first {MOST_COUNTED}"
+        )?;
+    }
+    Ok(())
+}
+
+/// The number of keys, and of those refused.
+fn head(keys: &KeysSummary) -> [Cell; 2] {
+    let refused = format!("{} ({})", keys.refused, share(keys.refused, keys.seen));
+    let paint = if keys.refused > 0 {
+        Paint::Bad
+    } else {
+        Paint::Plain
+    };
+    [keys.seen.into(), Cell::new(&refused).paint(paint)]
+}
+
+const fn values(of: Percentiles) -> [u64; 4] {
+    [of.p50, of.p90, of.p99, of.max]
+}
