@@ -47,12 +47,13 @@
 //! 4. `play` passes each record to a [`run`], and that to an [`engine`]: the rules, their buckets, and the
 //!    requests in `flight`.
 //! 5. Outcomes are counted in structures of bounded size: `tally`, `top`, `timeline`, `waits`, `keys` (each key
-//!    up to half a million), and `changes` between two rule files.
+//!    up to half a million), `calibration` beside the log's own answers, and `changes` between two rule files.
 //! 6. [`summary`] collects them, with warnings and `notes` on what a log is `missing`.
 //! 7. [`suggest`](mod@suggest) goes through a recording for the limits that it would have needed.
 #![forbid(unsafe_code)]
 
 mod caddy;
+mod calibration;
 mod changes;
 pub mod decisions;
 mod decompress;

@@ -6,6 +6,7 @@ use loudou_rules::request::Sample;
 use loudou_rules::rule::{KeyPart, RuleFile};
 use loudou_store::GaveUp;
 
+use super::calibration::Calibration;
 use super::changes::Changes;
 use super::engine::{Engine, Reported};
 use super::record::{LoggedRequest, TraceEdit};
@@ -36,6 +37,8 @@ pub struct Run {
     pub(crate) other: Option<(Side, Changes)>,
     pub(crate) time: Time,
     pub(crate) edits: u64,
+    /// The first rule file beside the log's own answers.
+    pub(crate) calibration: Calibration,
     /// The clients with the most requests, if any rule counts by client.
     pub(crate) clients: Option<TopKeys>,
 }
@@ -116,6 +119,7 @@ impl Run {
             other: other.transpose()?,
             time: Time::default(),
             edits: 0,
+            calibration: Calibration::new(file.rules.iter()),
             clients: has_clients.then(clients),
         })
     }
@@ -133,6 +137,7 @@ impl Run {
         let outcome = engine.decide(record, clock);
         let reported = Reported::of(&outcome, clock.now);
         tally.add(&outcome, &reported, at);
+        self.calibration.add(record.status, reported.verdict);
         if let Some((other, changes)) = &mut self.other {
             let outcome = other.engine.decide(record, clock);
             let other_reported = Reported::of(&outcome, clock.now);
@@ -153,6 +158,8 @@ impl Run {
             return Err(format!("no rule is named `{}`", set.rule));
         }
         self.edits += 1;
+        let rules = self.side.engine.rules().iter();
+        self.calibration.rules(rules.map(|active| active.rule()));
         Ok(())
     }
 

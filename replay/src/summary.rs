@@ -18,6 +18,9 @@ pub struct RunSummary {
     /// The results of the rule file.
     #[serde(flatten)]
     pub side: SideSummary,
+    /// The first rule file beside what the log says of each request; `None` where the log has no refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside_log: Option<BesideLog>,
     /// The second rule file, when two are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compare: Option<Compare>,
@@ -25,6 +28,22 @@ pub struct RunSummary {
     pub warnings: Vec<String>,
     /// Other caveats about these numbers.
     pub notes: Vec<String>,
+}
+
+/// Requests by what the log and the replay say of them. A refusal in the log is an answer with one of `statuses`, with
+/// which the enforced rules refuse. Requests whose status is not in the log are in no number.
+#[derive(Clone, Debug, Serialize)]
+pub struct BesideLog {
+    /// The statuses of refusals.
+    pub statuses: Vec<u16>,
+    /// Refused by both.
+    pub both_refused: u64,
+    /// Refused in the log alone.
+    pub only_log_refused: u64,
+    /// Refused in the replay alone.
+    pub only_replay_refused: u64,
+    /// Refused by neither.
+    pub neither_refused: u64,
 }
 
 /// The input.

@@ -30,6 +30,7 @@ struct Wire<'a> {
     cost: Option<u64>,
     max_wait_ns: Option<u64>,
     duration_ns: Option<u64>,
+    status: Option<u16>,
     set: Option<Value>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, Unread> {
         at,
         request,
         duration: wire.duration_ns.map(Nanos::new),
-        status: None,
+        status: wire.status,
     }))
 }
 
@@ -86,7 +87,8 @@ impl Wire<'_> {
             &self.source,
             &self.route,
         ];
-        let numbers = [self.cost, self.max_wait_ns, self.duration_ns];
+        let status = self.status.map(u64::from);
+        let numbers = [self.cost, self.max_wait_ns, self.duration_ns, status];
         texts.iter().any(|text| text.is_some())
             || numbers.iter().any(Option::is_some)
             || self.headers.is_some()

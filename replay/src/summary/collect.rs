@@ -4,10 +4,11 @@ use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::rule::Rule;
 
 use super::{
-    ChangedKey, ChangesSummary, Compare, KeysSummary, OtherLines, RefusedKey, RefusedKeys,
-    Requests, RuleSummary, RunSummary, SideSummary, StoreSummary, TimelineSummary, Trace,
-    VerdictCounts, WaitStep, WaitsSummary,
+    BesideLog, ChangedKey, ChangesSummary, Compare, KeysSummary, OtherLines, RefusedKey,
+    RefusedKeys, Requests, RuleSummary, RunSummary, SideSummary, StoreSummary, TimelineSummary,
+    Trace, VerdictCounts, WaitStep, WaitsSummary,
 };
+use crate::calibration::Calibration;
 use crate::changes::Changes;
 use crate::input::Intake;
 use crate::keys::KeyCounts;
@@ -42,10 +43,23 @@ impl RunSummary {
             version: 1,
             trace: Trace::new(name, input, run),
             side: SideSummary::new(&run.side),
+            beside_log: BesideLog::new(&run.calibration),
             compare,
             warnings: warnings(input, run),
             notes: notes(input),
         }
+    }
+}
+
+impl BesideLog {
+    fn new(calibration: &Calibration) -> Option<Self> {
+        calibration.has_refusals().then(|| Self {
+            statuses: calibration.statuses().to_vec(),
+            both_refused: calibration.both_refused,
+            only_log_refused: calibration.only_log,
+            only_replay_refused: calibration.only_replay,
+            neither_refused: calibration.neither,
+        })
     }
 }
 

@@ -24,6 +24,7 @@ use super::outcome::Outcome;
 use super::world::{Io, Style, Usage, json};
 use crate::text::{escape, json_safe};
 
+mod beside_log;
 mod compared;
 mod of_keys;
 mod over_time;

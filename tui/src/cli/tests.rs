@@ -12,6 +12,7 @@ use crate::client::fake::{Answer, Fake};
 use crate::text::is_unsafe;
 
 mod at_each;
+mod calibrations;
 mod canned;
 mod checks;
 mod configured;

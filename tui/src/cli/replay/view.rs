@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use loudou_replay::summary::{RuleSummary, RunSummary, SideSummary, Trace};
 
+use super::beside_log;
 use super::compared;
 use super::of_keys;
 use super::over_time::{self, WIDEST, instant};
@@ -30,6 +31,9 @@ pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> 
     match &summary.compare {
         None => one(&summary.side, out, style)?,
         Some(other) => compared::print(&summary.side, other, out, style)?,
+    }
+    if let Some(found) = &summary.beside_log {
+        beside_log::print(found, out, style)?;
     }
     notes(summary, out, style)
 }

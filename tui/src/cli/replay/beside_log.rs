@@ -1,0 +1,57 @@
+//! How often a replay agrees with the log's own answers.
+
+use std::io::{self, Write};
+
+use loudou_replay::summary::BesideLog;
+
+use super::over_time::WIDEST;
+use super::words::share;
+use crate::cells::wrap;
+use crate::cli::table::{Cell, Set, TextTable};
+use crate::cli::world::Style;
+
+/// The reasons for which the two may differ.
+const WHY: &str = "They differ where other rules were in force, where several Envoys had a bucket each or kept older \
+                   ones from before this log, where requests are not in it, and where such a status has another cause.";
+
+pub(super) fn print(found: &BesideLog, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let statuses: Vec<String> = found.statuses.iter().map(u16::to_string).collect();
+    let agree = found.both_refused + found.neither_refused;
+    let all = agree + found.only_log_refused + found.only_replay_refused;
+    let log = found.both_refused + found.only_log_refused;
+    writeln!(
+        out,
+        "\nbeside the log, where status {} is a refusal: {} of the requests agree,\n{} of the log's refusals",
+        statuses.join(" or "),
+        share(agree, all),
+        share(found.both_refused, log),
+    )?;
+    let mut table = TextTable::new(&[
+        (" ", Set::Left),
+        ("LOG PASSED", Set::Right),
+        ("LOG REFUSED", Set::Right),
+    ]);
+    let rows: [(&str, u64, u64); 2] = [
+        (
+            "replay passes",
+            found.neither_refused,
+            found.only_log_refused,
+        ),
+        (
+            "replay refuses",
+            found.only_replay_refused,
+            found.both_refused,
+        ),
+    ];
+    for (name, passed, refused) in rows {
+        table.row(vec![Cell::new(name), passed.into(), refused.into()]);
+    }
+    table.print(out, style)?;
+    if agree < all {
+        let width = style.width.unwrap_or(WIDEST).min(WIDEST);
+        for line in wrap(WHY, u16::try_from(width).unwrap_or(u16::MAX)) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
