@@ -4,7 +4,7 @@
 //! `loudou replay` command draws them.
 //!
 //! [`replay()`] reads all inputs, puts their requests in order of time, passes them through a [`Run`] of one
-//! rule file, or of two that are compared, and reports to an [`Observer`] on the way. [`RunSummary`] is the
+//! rule file, or of several that are compared, and reports to an [`Observer`] on the way. [`RunSummary`] is the
 //! result as a document, [`decisions`] are JSON Lines, one per request.
 //!
 //! ```
@@ -27,7 +27,7 @@
 //!     { "name": "l", "algorithm": "funnel", "capacity": 1, "rate": "1/s" },
 //! ] }] });
 //! let file = config::parse(&rules).file.expect("a valid rule file");
-//! let mut run = Run::new(("rules.json", &file), None).expect("room for the buckets");
+//! let mut run = Run::new(("rules.json", &file), &[]).expect("room for the buckets");
 //!
 //! let trace = Input::new("trace", &b"{\"at_ns\":1}\n{\"at_ns\":0}\n"[..]);
 //! let input = replay(vec![trace], &Reading::default(), &mut run, &mut Quiet)?;
@@ -47,7 +47,7 @@
 //! 4. `play` passes each record to a [`run`], and that to an [`engine`]: the rules, their buckets, and the
 //!    requests in `flight`.
 //! 5. Outcomes are counted in structures of bounded size: `tally`, `top`, `timeline`, `waits`, `keys` (each key
-//!    up to half a million), `calibration` beside the log's own answers, and `changes` between two rule files.
+//!    up to half a million), `calibration` beside the log's own answers, and `changes` between rule files.
 //! 6. [`summary`] collects them, with warnings and `notes` on what a log is `missing`.
 //! 7. [`suggest`](mod@suggest) goes through a recording for the limits that it would have needed.
 #![forbid(unsafe_code)]

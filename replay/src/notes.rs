@@ -19,12 +19,13 @@ const NEARLY_ALL: u64 = 95;
 /// What changes the answer: of the input, of the clients, and of the rules.
 pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
     let mut warnings = of_log(input, run.clients.as_ref(), run.requests());
-    match &run.other {
-        None => side(input, "", &run.side, &mut warnings),
-        Some((other, _)) => {
-            side(input, "A: ", &run.side, &mut warnings);
-            side(input, "B: ", other, &mut warnings);
-        }
+    if run.others.is_empty() {
+        side(input, "", &run.side, &mut warnings);
+        return warnings;
+    }
+    let others = run.others.iter().map(|(other, _)| other);
+    for (letter, one) in ('A'..).zip(std::iter::once(&run.side).chain(others)) {
+        side(input, &format!("{letter}: "), one, &mut warnings);
     }
     warnings
 }

@@ -1,4 +1,4 @@
-//! A run: passes lines, one after the other, through one rule file or through two side by side.
+//! A run: passes lines, one after the other, through one rule file or through several side by side.
 
 use loudou_limiter::bounds::MAX_DRAIN;
 use loudou_limiter::{Clock, Nanos};
@@ -30,11 +30,11 @@ pub(crate) struct Side {
     pub(crate) tally: SideTally,
 }
 
-/// The rule file, an optional second one for comparison, and the time.
+/// The rule file, others to compare with it, and the time.
 #[derive(Debug)]
 pub struct Run {
     pub(crate) side: Side,
-    pub(crate) other: Option<(Side, Changes)>,
+    pub(crate) others: Vec<(Side, Changes)>,
     pub(crate) time: Time,
     pub(crate) edits: u64,
     /// The first rule file beside the log's own answers.
@@ -102,21 +102,18 @@ pub(crate) fn counts_by_client(file: &RuleFile) -> bool {
 
 impl Run {
     /// A run of the rules of `config`, and of those of `compare` in parallel.
-    pub fn new(
-        config: (&str, &RuleFile),
-        compare: Option<(&str, &RuleFile)>,
-    ) -> Result<Self, GaveUp> {
+    pub fn new(config: (&str, &RuleFile), compare: &[(String, RuleFile)]) -> Result<Self, GaveUp> {
         let (name, file) = config;
-        let has_clients =
-            counts_by_client(file) || compare.is_some_and(|(_, other)| counts_by_client(other));
+        let mut files = compare.iter().map(|(_, other)| other);
+        let has_clients = counts_by_client(file) || files.any(counts_by_client);
         let side = Side::new(name, file)?;
-        let other = compare.map(|(name, other)| {
+        let others = compare.iter().map(|(name, other)| {
             let changes = Changes::new(&file.rules, &other.rules);
             Side::new(name, other).map(|side| (side, changes))
         });
         Ok(Self {
             side,
-            other: other.transpose()?,
+            others: others.collect::<Result<_, _>>()?,
             time: Time::default(),
             edits: 0,
             calibration: Calibration::new(file.rules.iter()),
@@ -138,7 +135,7 @@ impl Run {
         let reported = Reported::of(&outcome, clock.now);
         tally.add(&outcome, &reported, at);
         self.calibration.add(record.status, reported.verdict);
-        if let Some((other, changes)) = &mut self.other {
+        for (other, changes) in &mut self.others {
             let outcome = other.engine.decide(record, clock);
             let other_reported = Reported::of(&outcome, clock.now);
             other.tally.add(&outcome, &other_reported, at);
@@ -151,7 +148,7 @@ impl Run {
     pub(crate) fn set(&mut self, set: &TraceEdit) -> Result<(), String> {
         let now = self.pass(set.at).now;
         let mut found = self.side.engine.edit(set, now);
-        if let Some((other, _)) = &mut self.other {
+        for (other, _) in &mut self.others {
             found |= other.engine.edit(set, now);
         }
         if !found {
@@ -166,7 +163,7 @@ impl Run {
     fn pass(&mut self, at: Nanos) -> Clock {
         if self.time.first.is_none() {
             self.side.tally.timeline.begin(at);
-            if let Some((other, _)) = &mut self.other {
+            for (other, _) in &mut self.others {
                 other.tally.timeline.begin(at);
             }
         }

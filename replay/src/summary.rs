@@ -21,9 +21,9 @@ pub struct RunSummary {
     /// The first rule file beside what the log says of each request; `None` where the log has no refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside_log: Option<BesideLog>,
-    /// The second rule file, when two are compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compare: Option<Compare>,
+    /// The rule files to compare with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compare: Vec<Compare>,
     /// What may change the answer.
     pub warnings: Vec<String>,
     /// Other caveats about these numbers.
@@ -247,7 +247,7 @@ pub struct StoreSummary {
     pub evicted_lossy: u64,
 }
 
-/// The second rule file, and its differences from the first.
+/// A rule file to compare with, and its differences from the first.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compare {
     /// Its results.
@@ -257,22 +257,22 @@ pub struct Compare {
     pub changes: ChangesSummary,
 }
 
-/// Requests with a different verdict under the second rule file.
+/// Requests with a different verdict under the other rule file.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangesSummary {
     /// All requests with a different verdict.
     pub changed: u64,
-    /// Admitted by the first file, held by the second.
+    /// Admitted by the first file, held by the other.
     pub admit_hold: u64,
-    /// Admitted by the first file, refused by the second.
+    /// Admitted by the first file, refused by the other.
     pub admit_refuse: u64,
-    /// Held by the first file, admitted by the second.
+    /// Held by the first file, admitted by the other.
     pub hold_admit: u64,
-    /// Held by the first file, refused by the second.
+    /// Held by the first file, refused by the other.
     pub hold_refuse: u64,
-    /// Refused by the first file, admitted by the second.
+    /// Refused by the first file, admitted by the other.
     pub refuse_admit: u64,
-    /// Refused by the first file, held by the second.
+    /// Refused by the first file, held by the other.
     pub refuse_hold: u64,
     /// Whether every count in `keys` is exact.
     pub exact: bool,
@@ -287,7 +287,7 @@ pub struct ChangedKey {
     pub rule: String,
     /// The key.
     pub key: String,
-    /// Requests that only the second file refuses; a lower bound when `surplus` is not 0.
+    /// Requests that only the other file refuses; a lower bound when `surplus` is not 0.
     pub newly_refused: u64,
     /// Requests that only the first file refuses; a lower bound when `surplus` is not 0.
     pub no_longer_refused: u64,

@@ -35,7 +35,7 @@ impl From<VerdictCounts> for Requests {
 impl RunSummary {
     /// The document of a run over the trace `name`.
     pub fn new(name: &str, input: &Intake, run: &Run) -> Self {
-        let compare = run.other.as_ref().map(|(side, changes)| Compare {
+        let compare = run.others.iter().map(|(side, changes)| Compare {
             side: SideSummary::new(side),
             changes: ChangesSummary::new(changes),
         });
@@ -44,7 +44,7 @@ impl RunSummary {
             trace: Trace::new(name, input, run),
             side: SideSummary::new(&run.side),
             beside_log: BesideLog::new(&run.calibration),
-            compare,
+            compare: compare.collect(),
             warnings: warnings(input, run),
             notes: notes(input),
         }

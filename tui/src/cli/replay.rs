@@ -15,6 +15,7 @@ use loudou_replay::suggest::suggest;
 use loudou_replay::summary::RunSummary;
 use loudou_replay::window::{Bound, Window};
 use loudou_replay::{Error, Input, Observer, Pattern, Progress, Reading, decisions, replay};
+use loudou_rules::rule::RuleFile;
 
 use super::check::rules_of;
 use super::context::Context;
@@ -42,6 +43,9 @@ use traces::Traces;
 
 /// The number of bytes of decisions that are written at once.
 const CHUNK: usize = 64 << 10;
+
+/// The most files to compare with: each has buckets of its own.
+const MOST_COMPARED: usize = 7;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,9 +82,9 @@ pub(crate) struct ReplayArgs {
     /// Leave out requests from this time on; forms as for --from
     #[arg(long, value_name = "TIME", value_parser = Bound::parse, allow_hyphen_values = true)]
     to: Option<Bound>,
-    /// A second rule file to compare the first with
+    /// Another rule file to compare the first with; repeat it for up to 7
     #[arg(long, value_name = "FILE")]
-    compare: Option<PathBuf>,
+    compare: Vec<PathBuf>,
     #[command(flatten)]
     suggest: SuggestArgs,
     /// Fail at the first invalid line instead of skipping it
@@ -144,16 +148,15 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
         suggest::print(context, &found, args.suggest.at_most)?;
         return Ok(Outcome::Done);
     }
-    let other = match &args.compare {
-        None => None,
-        Some(path) => match rules_of(context, path)? {
-            None => return Ok(Outcome::Failed),
-            Some(other) => Some((name_of(path), other)),
-        },
-    };
+    let mut others: Vec<(String, RuleFile)> = Vec::new();
+    for path in &args.compare {
+        let Some(other) = rules_of(context, path)? else {
+            return Ok(Outcome::Failed);
+        };
+        others.push((name_of(path), other));
+    }
     let name = args.config.as_deref().map(name_of).unwrap_or_default();
-    let compare = other.as_ref().map(|(name, other)| (name.as_str(), other));
-    let run = Run::new((&name, &file), compare);
+    let run = Run::new((&name, &file), &others);
     let mut run = run.map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
     let traces = traces::expand(&args.trace)?;
     let input = with_inputs(context, args, &traces, |inputs, reading, watch| {
@@ -203,7 +206,13 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
             "write --trace FILE, or pipe a trace into standard input".to_owned()
         ));
     }
-    if args.compare.is_some() && context.format() == Format::Jsonl {
+    if args.compare.len() > MOST_COMPARED {
+        let count = args.compare.len();
+        bail!(Usage(format!(
+            "--compare takes at most {MOST_COMPARED} files, not {count}"
+        )));
+    }
+    if !args.compare.is_empty() && context.format() == Format::Jsonl {
         let wrong = "--compare prints no decisions; write --output table, json or csv";
         bail!(Usage(wrong.to_owned()));
     }

@@ -15,6 +15,7 @@ mod at_each;
 mod calibrations;
 mod canned;
 mod checks;
+mod comparisons;
 mod configured;
 mod conflicts;
 mod edits;

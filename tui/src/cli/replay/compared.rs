@@ -1,84 +1,90 @@
-//! Two rule files side by side.
+//! Rule files side by side.
 
 use std::io::{self, Write};
 
-use loudou_replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary};
+use loudou_replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary, TimelineSummary};
 
 use super::over_time;
 use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
 use crate::text::{counted, escape};
 
+/// Prints the first rule file, which is A, and those that are compared with it: B, C ….
 pub(super) fn print(
     first: &SideSummary,
-    other: &Compare,
+    others: &[Compare],
     out: &mut dyn Write,
     style: Style,
 ) -> io::Result<()> {
-    let second = &other.side;
-    writeln!(out, "A: {}", escape(&first.config))?;
-    writeln!(out, "B: {}\n", escape(&second.config))?;
-    counts(first, second, out, style)?;
-    changes(&other.changes, out, style)?;
-    over_time::print(
-        &[(", A", &first.timeline), (", B", &second.timeline)],
-        out,
-        style,
-    )?;
-    store(first, second, out)
+    let sides: Vec<&SideSummary> = std::iter::once(first)
+        .chain(others.iter().map(|other| &other.side))
+        .collect();
+    for (letter, side) in ('A'..).zip(&sides) {
+        writeln!(out, "{letter}: {}", escape(&side.config))?;
+    }
+    writeln!(out)?;
+    counts(&sides, out, style)?;
+    for (letter, other) in ('B'..).zip(others) {
+        changes(&other.changes, letter, out, style)?;
+    }
+    let named: Vec<String> = ('A'..)
+        .take(sides.len())
+        .map(|letter| format!(", {letter}"))
+        .collect();
+    let lines = named.iter().zip(&sides);
+    let lines: Vec<(&str, &TimelineSummary)> = lines
+        .map(|(name, side)| (name.as_str(), &side.timeline))
+        .collect();
+    over_time::print(&lines, out, style)?;
+    store(&sides, out)
 }
 
-fn counts(
-    first: &SideSummary,
-    second: &SideSummary,
-    out: &mut dyn Write,
-    style: Style,
-) -> io::Result<()> {
-    let mut table = TextTable::new(&[
-        ("RULE", Set::Shrink),
-        ("REQUESTS", Set::Left),
-        ("A", Set::Right),
-        ("B", Set::Right),
-        ("CHANGE", Set::Right),
-    ]);
-    let (a, b) = (first.requests, second.requests);
-    for (name, a, b) in [
-        ("admitted", a.admitted, b.admitted),
-        ("held", a.held, b.held),
-        ("refused", a.refused, b.refused),
-    ] {
-        if name != "held" || a > 0 || b > 0 {
-            table.row(row("all rules", name, Some(a), Some(b)));
+/// A number of a rule file.
+type Total = fn(&SideSummary) -> u64;
+
+fn counts(sides: &[&SideSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let letters: Vec<String> = ('A'..).take(sides.len()).map(String::from).collect();
+    let mut columns = vec![("RULE", Set::Shrink), ("REQUESTS", Set::Left)];
+    columns.extend(letters.iter().map(|letter| (letter.as_str(), Set::Right)));
+    if sides.len() == 2 {
+        columns.push(("CHANGE", Set::Right));
+    }
+    let mut table = TextTable::new(&columns);
+    let totals: [(&str, Total); 3] = [
+        ("admitted", |side| side.requests.admitted),
+        ("held", |side| side.requests.held),
+        ("refused", |side| side.requests.refused),
+    ];
+    for (name, total) in totals {
+        let of: Vec<Option<u64>> = sides.iter().map(|side| Some(total(side))).collect();
+        if name != "held" || of.iter().any(|count| *count > Some(0)) {
+            table.row(row("all rules", name, &of));
         }
     }
-    let has = |rules: &[RuleSummary], name: &str| rules.iter().any(|rule| rule.rule == name);
-    let added = second
-        .rules
-        .iter()
-        .filter(|rule| !has(&first.rules, &rule.rule));
-    for rule in first.rules.iter().chain(added) {
-        let find = |side: &SideSummary| {
-            side.rules
-                .iter()
-                .find(|other| other.rule == rule.rule)
-                .cloned()
+    let mut names: Vec<&str> = Vec::new();
+    for rule in sides.iter().flat_map(|side| &side.rules) {
+        if !names.contains(&rule.rule.as_str()) {
+            names.push(&rule.rule);
+        }
+    }
+    for name in names {
+        let find = |side: &&'_ SideSummary| -> Option<RuleSummary> {
+            let mut rules = side.rules.iter();
+            rules.find(|rule| rule.rule == name).cloned()
         };
-        rule_rows(
-            &rule.rule,
-            find(first).as_ref(),
-            find(second).as_ref(),
-            &mut table,
-        );
+        let rules: Vec<Option<RuleSummary>> = sides.iter().map(find).collect();
+        rule_rows(name, &rules, &mut table);
     }
     table.print(out, style)
 }
 
-fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table: &mut TextTable) {
+fn rule_rows(name: &str, rules: &[Option<RuleSummary>], table: &mut TextTable) {
     type Count = fn(&RuleSummary) -> u64;
-    let counts: [(&str, Count); 8] = [
+    let counts: [(&str, Count); 9] = [
         ("matched", |rule| rule.matched),
         ("held", |rule| rule.held),
         ("refused", |rule| rule.refused),
+        ("keys refused", |rule| rule.keys.refused),
         ("overruled", |rule| rule.overruled),
         ("would hold", |rule| rule.shadow_held),
         ("would refuse", |rule| rule.shadow_refused),
@@ -86,48 +92,59 @@ fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table
         ("gave up", |rule| rule.gave_up),
     ];
     for (what, count) in counts {
-        let (a, b) = (a.map(count), b.map(count));
-        if what == "matched" || a.unwrap_or(0) > 0 || b.unwrap_or(0) > 0 {
-            table.row(row(name, what, a, b));
+        let of: Vec<Option<u64>> = rules.iter().map(|rule| rule.as_ref().map(count)).collect();
+        if what == "matched" || of.iter().any(|count| *count > Some(0)) {
+            table.row(row(name, what, &of));
         }
     }
 }
 
 /// A row; `-` stands for a rule that one of the files does not have.
-fn row(rule: &str, what: &str, a: Option<u64>, b: Option<u64>) -> Vec<Cell> {
-    let number = |n: Option<u64>| Cell::from(n.map(|n| n.to_string()));
-    let (was, is) = (a.unwrap_or(0), b.unwrap_or(0));
+fn row(rule: &str, what: &str, counts: &[Option<u64>]) -> Vec<Cell> {
+    let mut row: Vec<Cell> = vec![rule.into(), what.into()];
+    row.extend(counts.iter().map(|n| Cell::from(n.map(|n| n.to_string()))));
+    if let [was, is] = counts {
+        row.push(change(what, was.unwrap_or(0), is.unwrap_or(0)));
+    }
+    row
+}
+
+fn change(what: &str, was: u64, is: u64) -> Cell {
     let (change, paint) = match what {
         _ if was == is => ("=".to_owned(), Paint::Dim),
-        "refused" | "gave up" if is > was => (format!("+{}", is - was), Paint::Bad),
+        "refused" | "keys refused" | "gave up" if is > was => {
+            (format!("+{}", is - was), Paint::Bad)
+        }
         _ if is > was => (format!("+{}", is - was), Paint::Plain),
         _ => (format!("-{}", was - is), Paint::Plain),
     };
-    vec![
-        rule.into(),
-        what.into(),
-        number(a),
-        number(b),
-        Cell::from(change).paint(paint),
-    ]
+    Cell::from(change).paint(paint)
 }
 
-fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+fn changes(
+    changes: &ChangesSummary,
+    letter: char,
+    out: &mut dyn Write,
+    style: Style,
+) -> io::Result<()> {
     if changes.changed == 0 {
-        return writeln!(out, "\nevery request has the same verdict");
+        return writeln!(
+            out,
+            "\n{letter}: every request has the same verdict as by A"
+        );
     }
     let kinds = [
-        ("admitted by A and refused by B", changes.admit_refuse),
-        ("refused by A and admitted by B", changes.refuse_admit),
-        ("admitted by A and held by B", changes.admit_hold),
-        ("held by A and admitted by B", changes.hold_admit),
-        ("held by A and refused by B", changes.hold_refuse),
-        ("refused by A and held by B", changes.refuse_hold),
+        ("admitted", "refused", changes.admit_refuse),
+        ("refused", "admitted", changes.refuse_admit),
+        ("admitted", "held", changes.admit_hold),
+        ("held", "admitted", changes.hold_admit),
+        ("held", "refused", changes.hold_refuse),
+        ("refused", "held", changes.refuse_hold),
     ];
     let requests = counted(changes.changed, "request");
-    writeln!(out, "\nverdict changed for {requests}")?;
-    for (name, count) in kinds.into_iter().filter(|(_, count)| *count > 0) {
-        writeln!(out, "  {count} {name}")?;
+    writeln!(out, "\n{letter}: verdict changed for {requests}")?;
+    for (was, is, count) in kinds.into_iter().filter(|(_, _, count)| *count > 0) {
+        writeln!(out, "  {count} {was} by A and {is} by {letter}")?;
     }
     if changes.keys.is_empty() {
         return Ok(());
@@ -137,7 +154,7 @@ fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::R
     } else {
         "; ~ is the largest possible undercount"
     };
-    writeln!(out, "\nmost changed keys{exact}")?;
+    writeln!(out, "\nmost changed keys, {letter}{exact}")?;
     let mut columns = vec![
         ("RULE", Set::Left),
         ("KEY", Set::Shrink),
@@ -163,12 +180,12 @@ fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::R
     table.print(out, style)
 }
 
-fn store(first: &SideSummary, second: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
-    for (name, side) in [("A", first), ("B", second)] {
+fn store(sides: &[&SideSummary], out: &mut dyn Write) -> io::Result<()> {
+    for (letter, side) in ('A'..).zip(sides) {
         let store = side.store;
         let (idle, lossy) = (store.evicted_lossless, store.evicted_lossy);
         if idle + lossy > 0 {
-            writeln!(out, "\nevicted, {name}: {idle} idle, {lossy} in use")?;
+            writeln!(out, "\nevicted, {letter}: {idle} idle, {lossy} in use")?;
         }
     }
     Ok(())

@@ -28,9 +28,9 @@ pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> 
     if !summary.warnings.is_empty() {
         writeln!(out)?;
     }
-    match &summary.compare {
-        None => one(&summary.side, out, style)?,
-        Some(other) => compared::print(&summary.side, other, out, style)?,
+    match summary.compare.as_slice() {
+        [] => one(&summary.side, out, style)?,
+        others => compared::print(&summary.side, others, out, style)?,
     }
     if let Some(found) = &summary.beside_log {
         beside_log::print(found, out, style)?;
@@ -246,8 +246,8 @@ pub(super) fn csv_lines(summary: &RunSummary, out: &mut dyn Write) -> io::Result
     let heading = "config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,\
                    shadow_held,skipped,gave_up";
     csv(out, heading.split(','))?;
-    let other = summary.compare.as_ref().map(|other| &other.side);
-    for side in [Some(&summary.side), other].into_iter().flatten() {
+    let others = summary.compare.iter().map(|other| &other.side);
+    for side in std::iter::once(&summary.side).chain(others) {
         for rule in &side.rules {
             let counts = [
                 rule.matched,
