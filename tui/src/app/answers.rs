@@ -3,7 +3,7 @@
 use loudou_api::RuleView;
 use loudou_limiter::Nanos;
 
-use super::effects::Sending;
+use super::effects::{Sending, Undoable};
 use super::form::{Form, Stage};
 use super::msg::Failure;
 use super::question::Pending;
@@ -64,7 +64,7 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
         forget(state, &sending.change, &answer);
         state.toast(false, text);
     } else if let Some(undo) = sending.change.undo(&answer) {
-        remember(state, undo);
+        remember(state, undo, sending.broadcast);
         state.toast(false, format!("{text}; u undoes"));
     } else {
         state.toast(false, text);
@@ -82,21 +82,21 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
 }
 
 /// Remembers how to undo a change; the oldest one is dropped if there is no room.
-fn remember(state: &mut State, undo: Undo) {
+fn remember(state: &mut State, undo: Undo, broadcast: Option<u64>) {
     if state.undos.len() >= MOST_UNDOS {
         state.undos.remove(0);
     }
-    state.undos.push(undo);
+    state.undos.push(Undoable { undo, broadcast });
 }
 
 /// Forgets an undone change, at whatever position it is by now: others may have come or gone since the
 /// question. The previous change for the same key, if any, is in effect again.
 fn forget(state: &mut State, change: &Change, answer: &Answer) {
-    if let Some(at) = state.undos.iter().rposition(|undo| undo.sends(change)) {
+    if let Some(at) = state.undos.iter().rposition(|made| made.undo.sends(change)) {
         state.undos.remove(at);
     }
     let of = (change.verb().rule(), change.verb().key());
-    let mut undos = state.undos.iter_mut().rev();
+    let mut undos = state.undos.iter_mut().rev().map(|made| &mut made.undo);
     if let (Some(before), (_, Some(_))) = (undos.find(|undo| undo.of() == of), of) {
         before.put_back(answer);
     }
@@ -106,7 +106,10 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
 fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
     let Sending {
-        change, is_undo, ..
+        change,
+        is_undo,
+        undoes,
+        ..
     } = sending;
     let edit = match change {
         Change::Edit(edit) => edit,
@@ -122,7 +125,7 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
                 seen: Box::new(current),
                 ..change
             });
-            state.mode = Mode::Confirm(Box::new(Pending::undo(question, again)));
+            state.mode = Mode::Confirm(Box::new(Pending::undo(question, again, undoes)));
             return;
         }
         change => {
@@ -150,7 +153,7 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
             seen: Box::new(current),
             ..edit
         });
-        state.mode = Mode::Confirm(Box::new(Pending::undo(question, again)));
+        state.mode = Mode::Confirm(Box::new(Pending::undo(question, again, undoes)));
     } else if let Some(form) = form_of(state, &edit.rule) {
         form.stage = Stage::Conflict(Box::new(current));
     } else {

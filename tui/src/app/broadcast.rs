@@ -8,6 +8,7 @@ use super::delivery::Delivery;
 use super::effects::Sending;
 use super::msg::Failure;
 use super::state::State;
+use super::undoing::of_broadcast;
 use crate::change::Change;
 use crate::change::verb::Answer;
 use crate::text::escape;
@@ -31,13 +32,18 @@ pub(crate) struct Broadcast {
     until: Nanos,
     /// The result at each Envoy, by its number.
     results: Vec<Delivery>,
+    /// Where it may have been made, although no answer says so.
+    in_doubt: BTreeSet<usize>,
+    /// Where what this one undoes is in doubt.
+    doubtful: BTreeSet<usize>,
 }
 
 impl Broadcast {
-    /// The change of the Envoy `at`, for all of these or those that are `marked`; with what to send to which.
+    /// The change of the Envoy `at`, for all of these or those that are `marked`, and the one that it undoes, if that is
+    /// still followed; with what to send to which.
     pub(crate) fn new(
         number: u64,
-        mut sending: Sending,
+        (mut sending, undone): (Sending, Option<&Self>),
         at: usize,
         (states, marked): (&[State], &BTreeSet<usize>),
         now: Nanos,
@@ -50,6 +56,8 @@ impl Broadcast {
             results: vec![Delivery::Waits("not connected".to_owned()); states.len()],
             title,
             until: now.saturating_add(PATIENCE),
+            in_doubt: BTreeSet::new(),
+            doubtful: undone.map(Self::doubtful).unwrap_or_default(),
             sending,
         };
         let mut sent = Vec::new();
@@ -59,7 +67,7 @@ impl Broadcast {
             } else if number == at {
                 broadcast.set(number, Delivery::Sending);
                 sent.push((number, broadcast.sending.clone()));
-            } else if state.link.up == Some(true) {
+            } else if !broadcast.has_nothing_to_undo(number, state) && state.link.up == Some(true) {
                 sent.extend(broadcast.send(number, state));
             }
         }
@@ -72,8 +80,37 @@ impl Broadcast {
         }
     }
 
-    /// The change for one Envoy, as its rule is there.
+    /// Whether this undoes a change that had no effect at an Envoy: then it is over there.
+    fn has_nothing_to_undo(&mut self, number: usize, state: &State) -> bool {
+        let Some(undoes) = self.sending.undoes else {
+            return false;
+        };
+        let has_nothing = !self.doubtful.contains(&number) && of_broadcast(state, undoes).is_none();
+        if has_nothing {
+            self.set(number, Delivery::Done("nothing to undo".to_owned()));
+        }
+        has_nothing
+    }
+
+    /// Where it may have been made, although no answer says so.
+    fn doubtful(&self) -> BTreeSet<usize> {
+        let results = self.results.iter().enumerate();
+        let sending = results.filter(|(_, result)| **result == Delivery::Sending);
+        let sending = sending.map(|(number, _)| number);
+        self.in_doubt.iter().copied().chain(sending).collect()
+    }
+
+    /// The change for one Envoy, as its rule is there; an undo of what was made there.
     fn send(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
+        if self.has_nothing_to_undo(number, state) {
+            return None;
+        }
+        let undoes = self.sending.undoes;
+        if let Some(change) = undoes.and_then(|undoes| of_broadcast(state, undoes)) {
+            self.set(number, Delivery::Sending);
+            let sending = self.sending.clone();
+            return Some((number, Sending { change, ..sending }));
+        }
         let name = self.sending.change.verb().rule().to_owned();
         let Some(rule) = state.rule_named(&name) else {
             self.set(number, Delivery::Failed(format!("there is no rule {name}")));
@@ -93,6 +130,11 @@ impl Broadcast {
     pub(crate) fn is_back(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
         let waits = matches!(self.results.get(number), Some(Delivery::Waits(_)));
         waits.then(|| self.send(number, state)).flatten()
+    }
+
+    /// Whether it is the change for all of this number.
+    pub(crate) const fn is_number(&self, number: u64) -> bool {
+        self.number == number
     }
 
     /// Whether another change for all is about the same: it takes the place of this one.
@@ -132,6 +174,16 @@ impl Broadcast {
         if !is_it || self.results.get(number) != Some(&Delivery::Sending) {
             return false;
         }
+        match result {
+            Err(failure) if failure.problem.is_none() && failure.in_doubt => {
+                self.in_doubt.insert(number);
+            }
+            // What was sent before an answer was seen by then.
+            Ok(_) => {
+                self.in_doubt.remove(&number);
+            }
+            Err(_) => {}
+        }
         let outcome = match result {
             Ok(answer) => Delivery::Done(sending.change.verb().outcome(answer).toast),
             // It is away, or its answer was lost. The same change twice is as good as once, but for a reset.
@@ -141,6 +193,12 @@ impl Broadcast {
                 } else {
                     Delivery::Waits(failure.text.clone())
                 }
+            }
+            Err(failure) if self.in_doubt.contains(&number) => {
+                let text = &failure.text;
+                Delivery::Failed(format!(
+                    "{text}; an earlier request, which was not answered, may have done it"
+                ))
             }
             Err(failure) => Delivery::Failed(failure.text.clone()),
         };

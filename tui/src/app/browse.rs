@@ -18,7 +18,7 @@ use super::rows::BucketName;
 use super::screen::Screen;
 use super::screens;
 use super::state::{Exit, Frozen, Mode, State};
-use crate::change::ban_undo::Seen;
+use super::undoing;
 use crate::change::form::KeyPlace;
 use crate::change::{Begun, Start};
 use crate::text::humanise;
@@ -58,7 +58,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         }
         Command::Copy => copy(state, screens::shown(state).copied(state), effects),
         Command::Edit => edit(state, effects),
-        Command::Undo => ask_undo(state),
+        Command::Undo => undoing::ask(state),
         Command::Start(change) => start(state, change),
         Command::Again => again::ask(state),
         Command::Explain => explaining::open(state),
@@ -122,25 +122,6 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     }
     state.mode = Mode::Edit(Box::new(Form::new(view)));
     effects.push(Effect::ReadRule(rule));
-}
-
-/// Opens the question whether to undo the user's last change. Expired changes are dropped.
-fn ask_undo(state: &mut State) {
-    while let Some(undo) = state.undos.last() {
-        let seen = match (undo.of(), undo.made_at_ns()) {
-            ((rule, Some(key)), Some(after_ns)) => {
-                state.seen_after(&BucketName::new(rule, key), after_ns)
-            }
-            _ => Seen::Unknown,
-        };
-        if let Some((question, change)) = undo.ask(state.polled_ns(), seen) {
-            state.mode = Mode::Confirm(Box::new(Pending::undo(question, change)));
-            return;
-        }
-        let text = format!("nothing left to undo: {}", undo.change());
-        state.toast(false, text);
-        state.undos.pop();
-    }
 }
 
 /// Begins a change for the current rate-limit key: with a form, or with its question.

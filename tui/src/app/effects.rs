@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::play::Control;
 use super::rows::BucketName;
-use crate::change::Change;
+use crate::change::{Change, Undo};
 use crate::live::Item;
 
 /// One effect.
@@ -94,6 +94,33 @@ pub(crate) struct Sending {
     pub(crate) change: Change,
     /// Whether this undoes one of the user's changes.
     pub(crate) is_undo: bool,
+    /// The number of the change for all Envoys that it undoes, if it undoes one.
+    pub(crate) undoes: Option<u64>,
     /// The number of the broadcast that it is part of, if it is for all Envoys.
+    pub(crate) broadcast: Option<u64>,
+}
+
+impl Sending {
+    /// A change that undoes nothing.
+    pub(crate) const fn new(change: Change) -> Self {
+        Self {
+            change,
+            is_undo: false,
+            undoes: None,
+            broadcast: None,
+        }
+    }
+
+    /// Whether it can be for all Envoys: an undo only if what it undoes was.
+    pub(crate) const fn suits_all(&self) -> bool {
+        !self.is_undo || self.undoes.is_some()
+    }
+}
+
+/// A change of the user that can be undone.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Undoable {
+    pub(crate) undo: Undo,
+    /// The number of the change for all Envoys that it is part of.
     pub(crate) broadcast: Option<u64>,
 }

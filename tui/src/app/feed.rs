@@ -79,7 +79,7 @@ fn shown(state: &State) -> Vec<BucketName> {
         Screen::Bucket => state.open.iter().cloned().collect(),
         _ => Vec::new(),
     };
-    let undone = state.undos.last().map(|undo| undo.of());
+    let undone = state.undos.last().map(|last| last.undo.of());
     if let Some((rule, Some(key))) = undone {
         shown.push(BucketName::new(rule, key));
     }

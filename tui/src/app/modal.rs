@@ -189,12 +189,12 @@ fn confirm(
     match command {
         Some(Command::YesAll) if state.targets.len() < 2 => state.mode = Mode::Confirm(pending),
         Some(Command::YesAll) => match pending.action {
-            Action::Change(sending) => {
+            Action::Change(sending) if sending.suits_all() => {
                 state.toast(false, SENDING);
                 effects.push(Effect::ChangeAll(sending));
             }
-            // Each Envoy lost its own.
-            action @ Action::Again(_) => {
+            // Each Envoy lost its own, and what was made at one is undone there.
+            action @ (Action::Change(_) | Action::Again(_)) => {
                 state.mode = Mode::Confirm(Box::new(Pending { action, ..*pending }));
             }
         },
@@ -256,19 +256,15 @@ fn form_key(
         }
         (Stage::Confirm, Some(Command::YesAll)) if state.targets.len() > 1 => {
             form.stage = Stage::Sending;
-            effects.push(Effect::ChangeAll(Box::new(Sending {
-                change: Change::Edit(form.edit()),
-                is_undo: false,
-                broadcast: None,
-            })));
+            effects.push(Effect::ChangeAll(Box::new(Sending::new(Change::Edit(
+                form.edit(),
+            )))));
         }
         (Stage::Confirm, Some(Command::Yes)) => {
             form.stage = Stage::Sending;
-            effects.push(Effect::Change(Box::new(Sending {
-                change: Change::Edit(form.edit()),
-                is_undo: false,
-                broadcast: None,
-            })));
+            effects.push(Effect::Change(Box::new(Sending::new(Change::Edit(
+                form.edit(),
+            )))));
         }
         (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,
         (Stage::Conflict(theirs), Some(Command::Yes)) => {

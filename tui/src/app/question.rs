@@ -27,24 +27,26 @@ impl Pending {
     /// The question before a change.
     pub(crate) fn change(change: Change) -> Self {
         let question = change.verb().question();
-        Self::new(question, change, false)
+        Self::new(question, Sending::new(change))
     }
 
-    /// The question before `change`, which undoes one of the user's changes.
-    pub(crate) fn undo(question: Question, change: Change) -> Self {
-        Self::new(question, change, true)
+    /// The question before `change`, which undoes one of the user's changes, perhaps the one for all Envoys of this
+    /// number.
+    pub(crate) fn undo(question: Question, change: Change, undoes: Option<u64>) -> Self {
+        let sending = Sending {
+            is_undo: true,
+            undoes,
+            ..Sending::new(change)
+        };
+        Self::new(question, sending)
     }
 
-    fn new(question: Question, change: Change, is_undo: bool) -> Self {
+    fn new(question: Question, sending: Sending) -> Self {
         Self {
             question: question.title,
             detail: question.detail,
-            command: change.verb().command(),
-            action: Action::Change(Box::new(Sending {
-                change,
-                is_undo,
-                broadcast: None,
-            })),
+            command: sending.change.verb().command(),
+            action: Action::Change(Box::new(sending)),
         }
     }
 }

@@ -7,6 +7,7 @@ use loudou_limiter::Nanos;
 
 use super::columns::menu::ColumnMenu;
 use super::delivery::Delivery;
+use super::effects::Undoable;
 use super::explain::Explain;
 use super::form::Form;
 use super::history::{History, Rates, Scale, Track};
@@ -21,7 +22,6 @@ use super::question::Pending;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::table::Table;
-use crate::change::Undo;
 use crate::change::ban_undo::Seen;
 use crate::live::ledger::Ledger;
 use crate::typed_request::TypedRequest;
@@ -178,7 +178,7 @@ pub(crate) struct State {
     pub(crate) play: Option<Play>,
     pub(crate) toasts: Vec<Toast>,
     /// The user's changes that can be undone, newest last.
-    pub(crate) undos: Vec<Undo>,
+    pub(crate) undos: Vec<Undoable>,
     /// A rule that was just changed, and the end of its highlight.
     pub(crate) changed: Option<(String, Nanos)>,
     /// The live changes, and those lost in restarts.

@@ -16,6 +16,7 @@ use crate::change::edit::{Edit, EditTo};
 use crate::change::verb::Answer;
 
 pub(crate) mod again;
+mod apart;
 mod broadcasts;
 mod edits;
 mod explain;

@@ -156,8 +156,11 @@ impl Watched {
             self.broadcasts.remove(over);
         }
         self.sent = self.sent.saturating_add(1);
-        let (broadcast, sent) =
-            Broadcast::new(self.sent, sending, at, (&self.states, &self.marked), now);
+        let undoes = sending.undoes;
+        let mut earlier = self.broadcasts.iter();
+        let undone = earlier.find(|earlier| undoes.is_some_and(|number| earlier.is_number(number)));
+        let of = (&self.states[..], &self.marked);
+        let (broadcast, sent) = Broadcast::new(self.sent, (sending, undone), at, of, now);
         let same = self.broadcasts.iter_mut();
         for older in same.filter(|older| older.is_like(&broadcast)) {
             older.replace();

@@ -11,7 +11,7 @@ use crate::app::fixture::snapshot;
 use crate::app::watched::Watched;
 use crate::change::ban::{Ban, BanTo};
 
-fn failed(text: &str) -> Failure {
+pub(super) fn failed(text: &str) -> Failure {
     Failure {
         text: text.to_owned(),
         ..Failure::default()
@@ -19,7 +19,7 @@ fn failed(text: &str) -> Failure {
 }
 
 /// The changes among effects, with their Envoys.
-fn changes(effects: Vec<(usize, Effect)>) -> Vec<(usize, Box<Sending>)> {
+pub(super) fn changes(effects: Vec<(usize, Effect)>) -> Vec<(usize, Box<Sending>)> {
     let changes = effects
         .into_iter()
         .filter_map(|(number, effect)| match effect {
@@ -29,7 +29,7 @@ fn changes(effects: Vec<(usize, Effect)>) -> Vec<(usize, Box<Sending>)> {
     changes.collect()
 }
 
-fn results(watched: &Watched) -> Vec<String> {
+pub(super) fn results(watched: &Watched) -> Vec<String> {
     let (_, results) = watched
         .shown()
         .broadcasts
@@ -129,9 +129,16 @@ fn the_ban_of_one_envoy_is_no_condition_at_another() {
     let sending = Sending {
         change: Change::Ban(ban),
         is_undo: false,
+        undoes: None,
         broadcast: None,
     };
-    let (_, sent) = Broadcast::new(1, sending, 0, (&states, &BTreeSet::new()), Nanos::ZERO);
+    let (_, sent) = Broadcast::new(
+        1,
+        (sending, None),
+        0,
+        (&states, &BTreeSet::new()),
+        Nanos::ZERO,
+    );
     let conditions: Vec<bool> = sent
         .iter()
         .map(|(_, sending)| matches!(&sending.change, Change::Ban(ban) if ban.if_match.is_some()))
@@ -140,7 +147,7 @@ fn the_ban_of_one_envoy_is_no_condition_at_another() {
 }
 
 /// Both Envoys, of which the second has never answered.
-fn one_away() -> Watched {
+pub(super) fn one_away() -> Watched {
     let mut watched = watched();
     for at in 0..3 {
         poll(&mut watched, 0, at);

@@ -156,6 +156,7 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
             reason: String::new(),
         }),
         is_undo: false,
+        undoes: None,
         broadcast: None,
     });
     done(&mut state, longer, first, second);

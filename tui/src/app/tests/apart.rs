@@ -1,0 +1,126 @@
+//! Changes for all where the Envoys are not alike: each keeps what the change is not about.
+
+use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
+
+use super::broadcasts::{changes, failed, one_away, results};
+use super::of_key::{ban, to};
+use super::several::{poll, press, watched};
+use super::*;
+use crate::app::fixture::S;
+use crate::app::watched::Watched;
+use crate::change::ban::BanTo;
+
+fn both() -> Watched {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    watched
+}
+
+fn answered(watched: &mut Watched, number: usize, sending: Box<Sending>, answer: Answer) {
+    let now = watched.shown().now;
+    watched.update(Some(number), Msg::Changed(sending, Ok(answer)), now);
+}
+
+/// The answer to a ban: the bans before and after, and whether that is a change.
+fn banned(before: Option<BanView>, after: Option<BanView>, changed: bool) -> Answer {
+    let bucket = BucketView {
+        ban: after,
+        ..BucketView::default()
+    };
+    Answer::Ban(Box::new(BanAnswer {
+        now_ns: 1_002 * S,
+        before,
+        bucket: Some(bucket),
+        changed,
+        fleet: None,
+    }))
+}
+
+/// A ban for all, answered at both.
+fn ban_at_both(second: Answer) -> Watched {
+    let mut watched = both();
+    let mut sent = changes(press(&mut watched, "b<ret>a")).into_iter();
+    let (_, own) = sent.next().expect("two");
+    let first = banned(None, ban(BanBy::Operator, 1_602), true);
+    answered(&mut watched, 0, own, first);
+    let (_, other) = sent.next().expect("two");
+    answered(&mut watched, 1, other, second);
+    watched
+}
+
+/// The other Envoy had a ban of another operator, which the one for all did not change: it stays.
+#[test]
+fn an_undo_for_all_leaves_what_was_there_before() {
+    let forever = Some(BanView {
+        until_ns: None,
+        by: BanBy::Operator,
+    });
+    let mut watched = ban_at_both(banned(forever, forever, false));
+    let sent = changes(press(&mut watched, "ua"));
+    let numbers: Vec<usize> = sent.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [0], "{sent:?}");
+    assert_eq!(results(&watched), ["sending", "done: nothing to undo"]);
+}
+
+/// The other Envoy had a shorter ban, which the one for all replaced: it is put back there, and only there.
+#[test]
+fn an_undo_for_all_puts_back_at_each_what_it_had() {
+    let (shorter, longer) = (ban(BanBy::Penalty, 1_202), ban(BanBy::Operator, 1_602));
+    let mut watched = ban_at_both(banned(shorter, longer, true));
+    press(&mut watched, "u");
+    let text = crate::ui::tests::text(watched.shown(), (80, 24));
+    assert!(text.contains("Enter undoes it only at this one"), "{text}");
+    let sent = changes(press(&mut watched, "a"));
+    let [(0, first), (1, second)] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    let rest = BanTo::Banned(Some(Nanos::from_secs(200)));
+    assert_eq!((to(first), to(second)), (BanTo::Free(None), rest));
+}
+
+/// What never reached an Envoy is not undone there, and what perhaps did is.
+#[test]
+fn an_undo_for_all_follows_what_is_in_doubt() {
+    let mut watched = one_away();
+    let mut sent = changes(press(&mut watched, "b<ret>a")).into_iter();
+    let (_, own) = sent.next().expect("one");
+    let first = || banned(None, ban(BanBy::Operator, 1_602), true);
+    answered(&mut watched, 0, own, first());
+    assert_eq!(changes(press(&mut watched, "ua")).len(), 1);
+    assert_eq!(results(&watched), ["sending", "done: nothing to undo"]);
+
+    let mut watched = both();
+    let mut sent = changes(press(&mut watched, "b<ret>a")).into_iter();
+    let (_, own) = sent.next().expect("two");
+    answered(&mut watched, 0, own, first());
+    let (_, other) = sent.next().expect("two");
+    let lost = Failure {
+        in_doubt: true,
+        ..failed("no answer")
+    };
+    let now = watched.shown().now;
+    watched.update(Some(1), Msg::Changed(other, Err(lost)), now);
+    let sent = changes(press(&mut watched, "ua"));
+    let lifted = sent.iter().map(|(number, sending)| (*number, to(sending)));
+    let lifted: Vec<_> = lifted.collect();
+    assert_eq!(lifted, [(0, BanTo::Free(None)), (1, BanTo::Free(None))]);
+}
+
+/// What was made at one Envoy is undone at that one.
+#[test]
+fn the_undo_of_a_change_at_one_is_not_for_all() {
+    let mut watched = both();
+    let mut sent = changes(press(&mut watched, "b<ret><ret>")).into_iter();
+    let (_, own) = sent.next().expect("one");
+    let first = banned(None, ban(BanBy::Operator, 1_602), true);
+    answered(&mut watched, 0, own, first);
+    press(&mut watched, "u");
+    let text = crate::ui::tests::text(watched.shown(), (80, 24));
+    assert!(text.contains("Enter yes   Esc no"), "{text}");
+    assert!(press(&mut watched, "a").is_empty());
+    assert_eq!(changes(press(&mut watched, "<ret>")).len(), 1);
+}
