@@ -68,6 +68,23 @@ impl Change {
         }
     }
 
+    /// The same change for another Envoy, whose rule is this; or why it cannot be.
+    pub(crate) fn at_another(&self, rule: RuleView) -> Result<Self, String> {
+        match self {
+            Self::Edit(edit) => edit.at_another(rule).map(Self::Edit),
+            // The ban that was seen is one of another Envoy.
+            Self::Ban(ban) => Ok(Self::Ban(Ban {
+                if_match: None,
+                ..ban.clone()
+            })),
+            Self::Override(_) | Self::Reset(_) => {
+                let mut change = self.clone();
+                change.see(rule);
+                Ok(change)
+            }
+        }
+    }
+
     /// Before and after, if that is known without a change.
     pub(crate) fn preview(
         &mut self,

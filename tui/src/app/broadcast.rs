@@ -10,11 +10,14 @@ use super::msg::Failure;
 use super::state::State;
 use super::undoing::of_broadcast;
 use crate::change::Change;
+use crate::change::edit::EditTo;
 use crate::change::verb::Answer;
 use crate::text::escape;
 
 /// How long a change waits for an Envoy that is away: what was meant for now is not meant for later.
 const PATIENCE: Nanos = Nanos::from_secs(600);
+/// Why a change is not sent to an Envoy yet.
+const BEHIND: &str = "an earlier change of the rule is on its way";
 /// Why nothing more is sent of a change that another one took the place of.
 const REPLACED: &str = "a later change of the same took its place";
 
@@ -24,8 +27,8 @@ pub(crate) struct Broadcast {
     /// Its number, which is in each of its parts.
     number: u64,
     sending: Sending,
-    /// Whether a later change of the same takes its place: then nothing of it is sent any more.
-    is_replaced: bool,
+    /// Where a later change takes its place: there nothing of it is sent any more.
+    replaced: BTreeSet<usize>,
     /// The change in a line.
     title: String,
     /// Until when it is sent again.
@@ -39,39 +42,79 @@ pub(crate) struct Broadcast {
 }
 
 impl Broadcast {
-    /// The change of the Envoy `at`, for all of these or those that are `marked`, and the one that it undoes, if that is
-    /// still followed; with what to send to which.
+    /// A change for all `envoys` or those that are `marked`, and the one that it undoes, if that is still followed.
     pub(crate) fn new(
         number: u64,
         (mut sending, undone): (Sending, Option<&Self>),
-        at: usize,
-        (states, marked): (&[State], &BTreeSet<usize>),
+        (envoys, marked): (usize, &BTreeSet<usize>),
         now: Nanos,
-    ) -> (Self, Vec<(usize, Sending)>) {
+    ) -> Self {
         let title = sending.change.verb().question().title;
         sending.broadcast = Some(number);
-        let mut broadcast = Self {
+        let is_asked = |number: usize| marked.is_empty() || marked.contains(&number);
+        let results = (0..envoys).map(|number| {
+            if is_asked(number) {
+                Delivery::Waits("not connected".to_owned())
+            } else {
+                Delivery::NotAsked
+            }
+        });
+        Self {
             number,
-            is_replaced: false,
-            results: vec![Delivery::Waits("not connected".to_owned()); states.len()],
+            replaced: BTreeSet::new(),
+            results: results.collect(),
             title,
             until: now.saturating_add(PATIENCE),
             in_doubt: BTreeSet::new(),
             doubtful: undone.map(Self::doubtful).unwrap_or_default(),
             sending,
-        };
+        }
+    }
+
+    /// Begins with the Envoy `at` that it was decided for. What to send to which.
+    pub(crate) fn begin(
+        &mut self,
+        at: usize,
+        states: &[State],
+        earlier: &[Self],
+    ) -> Vec<(usize, Sending)> {
         let mut sent = Vec::new();
         for (number, state) in states.iter().enumerate() {
-            if !marked.is_empty() && !marked.contains(&number) {
-                broadcast.set(number, Delivery::NotAsked);
+            if !self.waits(number) {
+                continue;
+            }
+            if earlier.iter().any(|earlier| earlier.precedes(self, number)) {
+                self.set(number, Delivery::Waits(BEHIND.to_owned()));
             } else if number == at {
-                broadcast.set(number, Delivery::Sending);
-                sent.push((number, broadcast.sending.clone()));
-            } else if !broadcast.has_nothing_to_undo(number, state) && state.link.up == Some(true) {
-                sent.extend(broadcast.send(number, state));
+                self.set(number, Delivery::Sending);
+                sent.push((number, self.sending.clone()));
+            } else if !self.has_nothing_to_undo(number, state) && state.link.up == Some(true) {
+                sent.extend(self.send(number, state));
             }
         }
-        (broadcast, sent)
+        sent
+    }
+
+    fn waits(&self, number: usize) -> bool {
+        matches!(self.results.get(number), Some(Delivery::Waits(_)))
+    }
+
+    /// Whether it is on its way to an Envoy.
+    pub(crate) fn is_sending(&self, number: usize) -> bool {
+        self.results.get(number) == Some(&Delivery::Sending)
+    }
+
+    /// Whether a later change for all has to wait for this one at an Envoy: an edit is made on top of the edits and
+    /// overrides of the rule before it, and an override on top of the edits.
+    pub(crate) fn precedes(&self, later: &Self, number: usize) -> bool {
+        let (own, theirs) = (&self.sending.change, &later.sending.change);
+        let on_top = matches!(
+            (own, theirs),
+            (Change::Edit(_) | Change::Override(_), Change::Edit(_))
+                | (Change::Edit(_), Change::Override(_))
+        );
+        let is_open = self.waits(number) || self.is_sending(number);
+        is_open && on_top && own.verb().rule() == theirs.verb().rule()
     }
 
     fn set(&mut self, number: usize, outcome: Delivery) {
@@ -116,20 +159,22 @@ impl Broadcast {
             self.set(number, Delivery::Failed(format!("there is no rule {name}")));
             return None;
         };
-        let mut sending = self.sending.clone();
-        match &mut sending.change {
-            // The ban that was seen is one of another Envoy.
-            Change::Ban(ban) => ban.if_match = None,
-            change => change.see(rule.clone()),
+        match self.sending.change.at_another(rule.clone()) {
+            Ok(change) => {
+                self.set(number, Delivery::Sending);
+                let sending = self.sending.clone();
+                Some((number, Sending { change, ..sending }))
+            }
+            Err(why) => {
+                self.set(number, Delivery::Failed(why));
+                None
+            }
         }
-        self.set(number, Delivery::Sending);
-        Some((number, sending))
     }
 
     /// An Envoy answered a poll: what waits for it is sent again.
     pub(crate) fn is_back(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
-        let waits = matches!(self.results.get(number), Some(Delivery::Waits(_)));
-        waits.then(|| self.send(number, state)).flatten()
+        self.waits(number).then(|| self.send(number, state))?
     }
 
     /// Whether it is the change for all of this number.
@@ -137,17 +182,31 @@ impl Broadcast {
         self.number == number
     }
 
-    /// Whether another change for all is about the same: it takes the place of this one.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    /// Whether a later change for all takes the place of this one: its undo, and any that is about the same. An edit
+    /// leaves what another one changed, so that only the drop of all edits does.
+    pub(crate) fn gives_way_to(&self, later: &Self) -> bool {
+        if let Some(undoes) = later.sending.undoes {
+            return self.number == undoes;
+        }
+        let adds = match &later.sending.change {
+            Change::Edit(edit) => matches!(edit.to, EditTo::Put { .. }),
+            Change::Override(_) | Change::Ban(_) | Change::Reset(_) => false,
+        };
         let kind = |broadcast: &Self| std::mem::discriminant(&broadcast.sending.change);
-        let (own, theirs) = (self.sending.change.verb(), other.sending.change.verb());
-        kind(self) == kind(other) && own.rule() == theirs.rule() && own.key() == theirs.key()
+        let (own, theirs) = (self.sending.change.verb(), later.sending.change.verb());
+        !adds
+            && kind(self) == kind(later)
+            && own.rule() == theirs.rule()
+            && own.key() == theirs.key()
     }
 
-    /// A later change of the same takes its place: sent after that one, this one would undo it.
-    pub(crate) fn replace(&mut self) {
-        self.is_replaced = true;
-        for result in &mut self.results {
+    /// A later change takes its place where that is for: sent after that one, this one would undo it.
+    pub(crate) fn replace(&mut self, later: &Self) {
+        for (number, (result, theirs)) in self.results.iter_mut().zip(&later.results).enumerate() {
+            if *theirs == Delivery::NotAsked {
+                continue;
+            }
+            self.replaced.insert(number);
             if matches!(result, Delivery::Waits(_)) {
                 *result = Delivery::Failed(REPLACED.to_owned());
             }
@@ -188,7 +247,7 @@ impl Broadcast {
             Ok(answer) => Delivery::Done(sending.change.verb().outcome(answer).toast),
             // It is away, or its answer was lost. The same change twice is as good as once, but for a reset.
             Err(failure) if failure.problem.is_none() && !self.is_lost(failure) => {
-                if self.is_replaced {
+                if self.replaced.contains(&number) {
                     Delivery::Failed(REPLACED.to_owned())
                 } else {
                     Delivery::Waits(failure.text.clone())

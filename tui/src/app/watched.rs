@@ -103,10 +103,8 @@ impl Watched {
                 effect => vec![(other, effect)],
             })
             .collect();
-        if let Some(state) = self.states.get(number).filter(|_| is_answer) {
-            let broadcasts = self.broadcasts.iter_mut();
-            let again = broadcasts.filter_map(|broadcast| broadcast.is_back(number, state));
-            effects.extend(again.map(change));
+        if is_answer {
+            effects.extend(self.again(number).into_iter().map(change));
         }
         let wanted = self
             .states
@@ -131,6 +129,21 @@ impl Watched {
         }
         self.note_broadcasts();
         effects
+    }
+
+    /// What waits for an Envoy that answered a poll, and can be sent to it now.
+    fn again(&mut self, number: usize) -> Vec<(usize, Sending)> {
+        let mut sent = Vec::new();
+        let Some(state) = self.states.get(number) else {
+            return sent;
+        };
+        for at in 0..self.broadcasts.len() {
+            let (earlier, rest) = self.broadcasts.split_at_mut(at);
+            let next = rest.first_mut();
+            let next = next.filter(|next| !earlier.iter().any(|one| one.precedes(next, number)));
+            sent.extend(next.and_then(|next| next.is_back(number, state)));
+        }
+        sent
     }
 
     /// Gives all the columns that the user chose for one.
@@ -159,12 +172,13 @@ impl Watched {
         let undoes = sending.undoes;
         let mut earlier = self.broadcasts.iter();
         let undone = earlier.find(|earlier| undoes.is_some_and(|number| earlier.is_number(number)));
-        let of = (&self.states[..], &self.marked);
-        let (broadcast, sent) = Broadcast::new(self.sent, (sending, undone), at, of, now);
-        let same = self.broadcasts.iter_mut();
-        for older in same.filter(|older| older.is_like(&broadcast)) {
-            older.replace();
+        let of = (self.states.len(), &self.marked);
+        let mut broadcast = Broadcast::new(self.sent, (sending, undone), of, now);
+        let earlier = self.broadcasts.iter_mut();
+        for earlier in earlier.filter(|earlier| earlier.gives_way_to(&broadcast)) {
+            earlier.replace(&broadcast);
         }
+        let sent = broadcast.begin(at, &self.states, &self.broadcasts);
         self.broadcasts.push(broadcast);
         sent.into_iter().map(change).collect()
     }

@@ -2,11 +2,13 @@
 
 use loudou_api::{EditAnswer, EditView, RuleView};
 use loudou_limiter::{Carry, Nanos};
-use serde_json::{Map, Value};
+use loudou_rules::config::spoken_value;
+use serde_json::{Map, Value, json};
 
 use super::verb::{Answer, OutcomeText, Question, Verb, difference, undo_reason};
 use crate::client::{Client, ClientError, DropRequest, EditRequest};
 use crate::command_line::{self, CommandLine};
+use crate::limit_edit::{self, text};
 use crate::text::escape;
 
 /// A change of one rule.
@@ -154,6 +156,89 @@ impl Edit {
             }
         }
     }
+}
+
+impl Edit {
+    /// The same change of the rule as another Envoy has it: what it does not change stays as it is there. Or why that
+    /// cannot be: the rule has no such limit.
+    pub(crate) fn at_another(&self, rule: RuleView) -> Result<Self, String> {
+        let mut edit = self.clone();
+        if let EditTo::Put { body, .. } = &mut edit.to {
+            let mut parts = Map::new();
+            let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
+            parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
+            // A body needs a part, also where only the end of the edit changes.
+            let mode = body
+                .get("mode")
+                .filter(|mode| self.seen.rule.get("mode") != Some(mode));
+            let own = rule.rule.get("mode").filter(|_| parts.is_empty());
+            parts.extend(mode.or(own).map(|mode| ("mode".to_owned(), mode.clone())));
+            *body = Value::Object(parts);
+        }
+        *edit.seen = rule;
+        Ok(edit)
+    }
+}
+
+/// The limits of a rule with the fields that `body` changes in those of `before`; `None` if it changes none.
+fn changed_limits(before: &Value, body: &Value, rule: &Value) -> Result<Option<Value>, String> {
+    let (before, after) = (limits_of(before), limits_of(body));
+    if after.is_empty() || before == after {
+        return Ok(None);
+    }
+    let names = |limits: &[Map<String, Value>]| -> Vec<_> {
+        let names = limits
+            .iter()
+            .map(|limit| ["name", "algorithm"].map(|name| limit.get(name).cloned()));
+        names.collect()
+    };
+    if names(&before) != names(&after) {
+        return Ok(Some(json!(after)));
+    }
+    let mut limits = limits_of(rule);
+    for (before, after) in before.iter().zip(&after) {
+        if before == after {
+            continue;
+        }
+        let same = |other: &&mut Map<String, Value>| {
+            ["name", "algorithm"]
+                .iter()
+                .all(|name| other.get(*name) == after.get(*name))
+        };
+        let Some(limit) = limits.iter_mut().find(same) else {
+            let [name, algorithm] =
+                ["name", "algorithm"].map(|name| after.get(name).map(text).unwrap_or_default());
+            return Err(format!(
+                "the rule has no limit {name} that is a {algorithm}"
+            ));
+        };
+        let fields = before.keys().chain(after.keys());
+        let set: Vec<&str> = fields
+            .filter(|name| before.get(*name) != after.get(*name))
+            .map(String::as_str)
+            .collect();
+        for name in &set {
+            match after.get(*name) {
+                Some(value) => limit.insert((*name).to_owned(), value.clone()),
+                None => limit.shift_remove(*name),
+            };
+        }
+        limit_edit::settle(limit, &set);
+    }
+    Ok(Some(json!(limits)))
+}
+
+/// The limits of a rule without what repeats a default.
+fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
+    let limits = rule
+        .get("limits")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    limits
+        .filter_map(Value::as_object)
+        .map(spoken_value)
+        .collect()
 }
 
 /// The undo of an edit that this program made.

@@ -1,14 +1,16 @@
 //! Changes for all where the Envoys are not alike: each keeps what the change is not about.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
+use serde_json::{Value, json};
 
 use super::broadcasts::{changes, failed, one_away, results};
 use super::of_key::{ban, to};
 use super::several::{poll, press, watched};
 use super::*;
-use crate::app::fixture::S;
+use crate::app::fixture::{S, snapshot};
 use crate::app::watched::Watched;
 use crate::change::ban::BanTo;
+use crate::change::edit::EditTo;
 
 fn both() -> Watched {
     let mut watched = watched();
@@ -123,4 +125,87 @@ fn the_undo_of_a_change_at_one_is_not_for_all() {
     assert!(text.contains("Enter yes   Esc no"), "{text}");
     assert!(press(&mut watched, "a").is_empty());
     assert_eq!(changes(press(&mut watched, "<ret>")).len(), 1);
+}
+
+/// Both Envoys, of which the second has limits of its own in the first rule.
+fn other_limits() -> Watched {
+    let mut watched = watched();
+    let mut own = snapshot(0);
+    let rule = own.rules.as_mut().and_then(|rules| rules.rules.first_mut());
+    let rule = rule.expect("a rule");
+    rule.rule["limits"][1]["capacity"] = json!(2000);
+    rule.rule["mode"] = json!("shadow");
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    let msg = Msg::Polled(Ok(Box::new(own)));
+    watched.update(Some(1), msg, Nanos::from_secs(3));
+    watched
+}
+
+fn body(sending: &Sending) -> &Value {
+    match &edit_of(sending).to {
+        EditTo::Put { body, .. } => body,
+        EditTo::Drop => panic!("{sending:?}"),
+    }
+}
+
+/// An edit of one field at all changes that field at all.
+#[test]
+fn an_edit_for_all_changes_nothing_else_at_the_others() {
+    let mut watched = other_limits();
+    let sent = changes(press(&mut watched, "e250<ret>a"));
+    let [(0, own), (1, other)] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(body(own)["limits"][1]["capacity"], 1000);
+    assert_eq!(body(other)["limits"][0]["capacity"], 250);
+    assert_eq!(body(other)["limits"][1]["capacity"], 2000);
+    assert_eq!(body(other).get("mode"), None);
+}
+
+/// Two edits of a rule wait: the second is neither lost nor made without the first.
+#[test]
+fn edits_for_all_are_made_one_after_the_other() {
+    let mut watched = one_away();
+    for keys in ["e250<ret>a", "e<tab>60/m<ret>a"] {
+        let sent = changes(press(&mut watched, keys));
+        let [(0, own)] = &sent[..] else {
+            panic!("{sent:?}")
+        };
+        let made = Answer::Edit(Box::new(made(edit_of(own))));
+        answered(&mut watched, 0, own.clone(), made);
+    }
+    let mut sent = Vec::new();
+    for at in 0..3 {
+        let msg = Msg::Polled(Ok(Box::new(snapshot(at))));
+        let again = changes(watched.update(Some(1), msg, Nanos::from_secs(3 + at)));
+        for (number, sending) in again {
+            sent.push(body(&sending)["limits"][0].clone());
+            let seen = edit_of(&sending).seen.clone();
+            let mut edit = made(edit_of(&sending));
+            edit.after.rule["mode"] = seen.rule["mode"].clone();
+            answered(&mut watched, number, sending, Answer::Edit(Box::new(edit)));
+        }
+    }
+    let burst = |capacity: u64, rate: &str| json!({ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": rate });
+    assert_eq!(sent, [burst(250, "30/m"), burst(250, "60/m")]);
+}
+
+/// A later change for those that are marked says nothing about the others.
+#[test]
+fn a_change_for_some_leaves_what_waits_for_the_others() {
+    let mut watched = one_away();
+    press(&mut watched, "o<ret>a");
+    press(&mut watched, "7m1");
+    press(&mut watched, "o<ret>a");
+    let waits: Vec<String> = watched
+        .shown()
+        .broadcasts
+        .iter()
+        .map(|(_, results)| results[1].words())
+        .collect();
+    assert_eq!(waits, ["not asked", "waits: not connected"]);
 }

@@ -132,13 +132,8 @@ fn the_ban_of_one_envoy_is_no_condition_at_another() {
         undoes: None,
         broadcast: None,
     };
-    let (_, sent) = Broadcast::new(
-        1,
-        (sending, None),
-        0,
-        (&states, &BTreeSet::new()),
-        Nanos::ZERO,
-    );
+    let mut broadcast = Broadcast::new(1, (sending, None), (2, &BTreeSet::new()), Nanos::ZERO);
+    let sent = broadcast.begin(0, &states, &[]);
     let conditions: Vec<bool> = sent
         .iter()
         .map(|(_, sending)| matches!(&sending.change, Change::Ban(ban) if ban.if_match.is_some()))
