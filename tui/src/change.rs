@@ -5,6 +5,7 @@
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
 use loudou_api::RuleView;
+use loudou_limiter::Nanos;
 
 use crate::client::{Client, ClientError};
 
@@ -19,9 +20,9 @@ pub(crate) mod reset;
 mod tests;
 pub(crate) mod verb;
 
-use ban::Ban;
+use ban::{Ban, BanTo};
 use ban_undo::{BanUndo, Seen};
-use edit::{Edit, EditUndo};
+use edit::{Edit, EditTo, EditUndo};
 use form::{Asked, KeyPlace, Typed, Wrong};
 use key_override::{Override, OverrideUndo};
 use reset::Reset;
@@ -83,6 +84,26 @@ impl Change {
                 Ok(change)
             }
         }
+    }
+
+    /// The same change after it has `waited`: it ends when it would have ended; `None` if that is over.
+    pub(crate) fn later(mut self, waited: Nanos) -> Option<Self> {
+        let span = match &mut self {
+            Self::Edit(Edit {
+                to: EditTo::Put { expires_after, .. },
+                ..
+            }) => expires_after,
+            Self::Override(change) => &mut change.expires_after,
+            Self::Ban(Ban {
+                to: BanTo::Banned(span),
+                ..
+            }) => span,
+            Self::Edit(_) | Self::Ban(_) | Self::Reset(_) => return Some(self),
+        };
+        if let Some(span) = span {
+            *span = Some(span.since(waited)).filter(|left| *left > Nanos::ZERO)?;
+        }
+        Some(self)
     }
 
     /// Before and after, if that is known without a change.

@@ -18,6 +18,8 @@ use crate::text::escape;
 const PATIENCE: Nanos = Nanos::from_secs(600);
 /// Why a change is not sent to an Envoy yet.
 const BEHIND: &str = "an earlier change of the rule is on its way";
+/// Why a change is not sent late.
+const OVER: &str = "it would have ended by now";
 /// Why nothing more is sent of a change that another one took the place of.
 const REPLACED: &str = "a later change of the same took its place";
 
@@ -31,8 +33,8 @@ pub(crate) struct Broadcast {
     replaced: BTreeSet<usize>,
     /// The change in a line.
     title: String,
-    /// Until when it is sent again.
-    until: Nanos,
+    /// When it was decided.
+    begun: Nanos,
     /// The result at each Envoy, by its number.
     results: Vec<Delivery>,
     /// Where it may have been made, although no answer says so.
@@ -64,7 +66,7 @@ impl Broadcast {
             replaced: BTreeSet::new(),
             results: results.collect(),
             title,
-            until: now.saturating_add(PATIENCE),
+            begun: now,
             in_doubt: BTreeSet::new(),
             doubtful: undone.map(Self::doubtful).unwrap_or_default(),
             sending,
@@ -159,7 +161,10 @@ impl Broadcast {
             self.set(number, Delivery::Failed(format!("there is no rule {name}")));
             return None;
         };
-        match self.sending.change.at_another(rule.clone()) {
+        // In whole seconds, which are shown.
+        let waited = Nanos::from_secs(state.now.since(self.begun).as_millis() / 1_000);
+        let change = self.sending.change.at_another(rule.clone());
+        match change.and_then(|change| change.later(waited).ok_or_else(|| OVER.to_owned())) {
             Ok(change) => {
                 self.set(number, Delivery::Sending);
                 let sending = self.sending.clone();
@@ -272,7 +277,7 @@ impl Broadcast {
 
     /// Gives up those that are away for too long. True if that ends it.
     pub(crate) fn expire(&mut self, now: Nanos) -> bool {
-        if now < self.until {
+        if now < self.begun.saturating_add(PATIENCE) {
             return false;
         }
         let mut has_ended = false;

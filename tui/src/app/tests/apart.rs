@@ -209,3 +209,25 @@ fn a_change_for_some_leaves_what_waits_for_the_others() {
         .collect();
     assert_eq!(waits, ["not asked", "waits: not connected"]);
 }
+
+/// A change with an end is meant until then, also where it comes late.
+#[test]
+fn a_ban_that_comes_late_ends_as_if_it_had_not() {
+    for (late, left) in [(0, 600), (200, 400), (598, 2)] {
+        let mut watched = one_away();
+        let begun = watched.shown().now.as_millis() / 1_000;
+        press(&mut watched, "b10m<ret>a");
+        let msg = Msg::Polled(Ok(Box::new(snapshot(0))));
+        let sent = changes(watched.update(Some(1), msg, Nanos::from_secs(begun + late)));
+        let [(1, ban)] = &sent[..] else {
+            panic!("{late}: {sent:?}")
+        };
+        let left = BanTo::Banned(Some(Nanos::from_secs(left)));
+        assert_eq!(to(ban), left, "{late} s later");
+    }
+    let mut watched = one_away();
+    press(&mut watched, "b3s<ret>a");
+    let msg = Msg::Polled(Ok(Box::new(snapshot(0))));
+    assert!(changes(watched.update(Some(1), msg, Nanos::from_secs(9))).is_empty());
+    assert_eq!(results(&watched)[1], "FAILED: it would have ended by now");
+}
