@@ -81,6 +81,15 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     }
 }
 
+/// Handles a change for others, or one that waits: nothing comes back that would close its form.
+pub(crate) fn not_sent_here(state: &mut State, rule: &str, fate: &str) {
+    if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {
+        state.mode = Mode::Browse;
+    }
+    state.sent();
+    state.toast(false, format!("here: {fate}; 7 shows each"));
+}
+
 /// Remembers how to undo a change; the oldest one is dropped if there is no room.
 fn remember(state: &mut State, undo: Undo, broadcast: Option<u64>) {
     if state.undos.len() >= MOST_UNDOS {

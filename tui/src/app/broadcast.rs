@@ -101,6 +101,16 @@ impl Broadcast {
         matches!(self.results.get(number), Some(Delivery::Waits(_)))
     }
 
+    pub(crate) fn rule(&self) -> &str {
+        self.sending.change.verb().rule()
+    }
+
+    /// How it fares at an Envoy, in words.
+    pub(crate) fn fate(&self, number: usize) -> String {
+        let result = self.results.get(number);
+        result.map(Delivery::words).unwrap_or_default()
+    }
+
     /// Whether it is on its way to an Envoy.
     pub(crate) fn is_sending(&self, number: usize) -> bool {
         self.results.get(number) == Some(&Delivery::Sending)

@@ -6,6 +6,7 @@ use loudou_api::RuleTotals;
 use loudou_limiter::Nanos;
 
 use super::again;
+use super::answers;
 use super::broadcast::Broadcast;
 use super::effects::{Effect, Goal, Sending};
 use super::findings::{Weight, findings};
@@ -179,6 +180,9 @@ impl Watched {
             earlier.replace(&broadcast);
         }
         let sent = broadcast.begin(at, &self.states, &self.broadcasts);
+        if let (Some(state), false) = (self.states.get_mut(at), broadcast.is_sending(at)) {
+            answers::not_sent_here(state, broadcast.rule(), &broadcast.fate(at));
+        }
         self.broadcasts.push(broadcast);
         sent.into_iter().map(change).collect()
     }

@@ -70,14 +70,19 @@ pub(super) fn buttons(pen: &mut Pen<'_>, y: u16, yes: &str, all: Option<&str>, n
     }
 }
 
-/// The answer that sends a change to all Envoys that are watched, or to those that are marked: `yes, at all 2`; `None`
-/// for one.
+/// The answer that sends a change to all Envoys that are watched, or to those that are marked, of which the one on the
+/// screen may be none: `yes, at all 2`; `None` for one.
 pub(super) fn to_all(state: &State) -> Option<String> {
     let all = state.targets.len();
     let marked = state.targets.iter().filter(|target| target.is_marked);
+    let shown = state.targets.get(state.number);
+    let here = match shown {
+        Some(shown) if !shown.is_marked => " (not here)",
+        Some(_) | None => "",
+    };
     (all > 1).then(|| match marked.count() {
         0 => format!("yes, at all {all}"),
-        some => format!("yes, at the {some} marked"),
+        some => format!("yes, at the {some} marked{here}"),
     })
 }
 

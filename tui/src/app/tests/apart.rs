@@ -231,3 +231,17 @@ fn a_ban_that_comes_late_ends_as_if_it_had_not() {
     assert!(changes(watched.update(Some(1), msg, Nanos::from_secs(9))).is_empty());
     assert_eq!(results(&watched)[1], "FAILED: it would have ended by now");
 }
+
+/// The Envoy on the screen is not marked: its form does not wait for an answer that nobody gives.
+#[test]
+fn an_edit_for_others_closes_its_form() {
+    let mut watched = both();
+    press(&mut watched, "7jm13e250<ret>");
+    let text = crate::ui::tests::text(watched.shown(), (80, 24));
+    assert!(text.contains("yes, at the 1 marked (not here)"), "{text}");
+    let sent = changes(press(&mut watched, "a"));
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(matches!(watched.shown().mode, Mode::Browse));
+    let told = messages(watched.shown());
+    assert!(told.contains("here: not asked; 7 shows each"), "{told}");
+}
