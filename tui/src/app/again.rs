@@ -36,6 +36,7 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     // Counters restart at 0, and the undoable changes are gone.
     state.history.restart();
     state.undos.clear();
+    state.unasked = None;
     let lost = state.ledger.lost();
     let line = lost.map(|lost| (lost.line(), lost.items().len() > 0));
     if let Some((line, has_items)) = line {

@@ -96,6 +96,8 @@ fn remember(state: &mut State, undo: Undo, broadcast: Option<u64>) {
         state.undos.remove(0);
     }
     state.undos.push(Undoable { undo, broadcast });
+    // The last change is undone first.
+    state.unasked = None;
 }
 
 /// Forgets an undone change, at whatever position it is by now: others may have come or gone since the
@@ -123,19 +125,13 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
     let edit = match change {
         Change::Edit(edit) => edit,
         Change::Override(change) if is_undo => {
-            let question = Question {
-                title: format!(
-                    "{}: the limits or the override changed since. Undo anyway?",
-                    escape(&change.key)
-                ),
-                ..Question::default()
-            };
+            let key = escape(&change.key);
+            let why = format!("{key}: the limits or the override changed since");
             let again = Change::Override(Override {
                 seen: Box::new(current),
                 ..change
             });
-            state.mode = Mode::Confirm(Box::new(Pending::undo(question, again, undoes)));
-            return;
+            return ask_again(state, &why, Vec::new(), (again, undoes));
         }
         change => {
             return refused(state, &change, is_undo, failure);
@@ -147,22 +143,17 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
             None if current.instance != edit.seen.instance => "a restart of Envoy",
             None => "a new configuration",
         };
-        let title = format!("{} was changed since, by {by}. Undo anyway?", edit.rule);
+        let why = format!("{} was changed since, by {by}", edit.rule);
         let detail = Form::new((*edit.seen).clone())
             .versus(&current)
             .into_iter()
             .map(|[field, yours, theirs, _]| format!("{field}: yours {yours}, now {theirs}"))
             .collect();
-        let question = Question {
-            title,
-            detail,
-            ..Question::default()
-        };
         let again = Change::Edit(Edit {
             seen: Box::new(current),
             ..edit
         });
-        state.mode = Mode::Confirm(Box::new(Pending::undo(question, again, undoes)));
+        ask_again(state, &why, detail, (again, undoes));
     } else if let Some(form) = form_of(state, &edit.rule) {
         form.stage = Stage::Conflict(Box::new(current));
     } else {
@@ -170,6 +161,29 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
             true,
             format!("not sent: {} was changed meanwhile", edit.rule),
         );
+    }
+}
+
+/// Asks whether to undo anyway. Nothing opens under the user's fingers: while something else is open, or another Envoy is
+/// shown, the question waits for the key of the undo.
+fn ask_again(
+    state: &mut State,
+    why: &str,
+    detail: Vec<String>,
+    (again, undoes): (Change, Option<u64>),
+) {
+    let question = Question {
+        title: format!("{why}. Undo anyway?"),
+        detail,
+        ..Question::default()
+    };
+    let pending = Box::new(Pending::undo(question, again, undoes));
+    if matches!(state.mode, Mode::Browse) && !state.is_hidden {
+        state.mode = Mode::Confirm(pending);
+    } else {
+        state.unasked = Some(pending);
+        let key = state.settings.keymap.said("undo", "u");
+        state.toast(true, format!("not undone: {why}; {key} asks again"));
     }
 }
 

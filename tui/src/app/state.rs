@@ -179,6 +179,8 @@ pub(crate) struct State {
     pub(crate) toasts: Vec<Toast>,
     /// The user's changes that can be undone, newest last.
     pub(crate) undos: Vec<Undoable>,
+    /// A question about an undo that waits for the key of the undo.
+    pub(crate) unasked: Option<Box<Pending>>,
     /// A rule that was just changed, and the end of its highlight.
     pub(crate) changed: Option<(String, Nanos)>,
     /// The live changes, and those lost in restarts.

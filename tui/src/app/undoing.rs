@@ -12,6 +12,10 @@ const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.
 
 /// Opens the question whether to undo the user's last change. Expired changes are dropped.
 pub(crate) fn ask(state: &mut State) {
+    if let Some(pending) = state.unasked.take() {
+        state.mode = Mode::Confirm(pending);
+        return;
+    }
     while let Some(Undoable { undo, broadcast }) = state.undos.last() {
         let seen = match (undo.of(), undo.made_at_ns()) {
             ((rule, Some(key)), Some(after_ns)) => {

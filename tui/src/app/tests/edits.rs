@@ -224,6 +224,30 @@ fn undo_of_an_edit_that_changed_since_asks_again() {
     assert_eq!(edit.seen.generation, 20);
 }
 
+/// The answer comes while the user types: no key that is meant for the text answers a question.
+#[test]
+fn a_question_does_not_open_under_the_users_fingers() {
+    let mut state = state(SIZE, 3);
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
+    answer(&mut state, sending);
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
+    type_keys(&mut state, "/");
+    let mut theirs = rules()[0].clone();
+    theirs.generation = 20;
+    send(&mut state, Msg::Changed(undo, Err(stale(theirs))));
+    assert!(type_keys(&mut state, "y<ret>").is_empty());
+    let told = messages(&state);
+    let by = "not undone: reply-per-user was changed since, by a new configuration; u asks again";
+    assert!(told.contains(by), "{told}");
+    type_keys(&mut state, "u");
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("no question")
+    };
+    assert!(pending.question.contains("changed since"), "{pending:?}");
+    let again = sending_of(type_keys(&mut state, "y"));
+    assert_eq!(edit_of(&again).seen.generation, 20);
+}
+
 #[test]
 fn a_reset_asks_first() {
     let mut state = state(SIZE, 3);
