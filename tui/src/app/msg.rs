@@ -103,10 +103,7 @@ pub(crate) struct Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let text = error.to_string();
-        let in_doubt = matches!(
-            error,
-            ClientError::TimedOut { .. } | ClientError::Unexpected { .. }
-        );
+        let in_doubt = error.is_in_doubt();
         let problem = match error {
             ClientError::Problem { problem, .. } => Some(problem),
             _ => None,

@@ -111,7 +111,7 @@ pub(super) fn run(
         let mut context = Context::new(&cli.global, typed, io);
         let of = counted(crate::num::count(addresses.len()), "Envoy");
         context.note(&format!(
-            "done at {done} of {of}; not at {}",
+            "done at {done} of {of}; failed at {}",
             failures.join(", ")
         ))?;
     }

@@ -1,6 +1,6 @@
 //! Changes as lines: preview, question, outcome, and the rule as it is now after a conflict.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use loudou_api::{EditAnswer, Spread};
 use serde_json::Value;
 
@@ -30,6 +30,9 @@ pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
     context.may_change()
 }
 
+/// Said where the answer to a change is lost: the change itself may not be.
+const IN_DOUBT: &str = "it is not known whether the change was made";
+
 /// Makes a change; on a terminal after a preview and a question.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
@@ -57,6 +60,7 @@ pub(super) fn run(
     }
     match sent {
         Ok(answer) => print(context, &change, &answer, asks),
+        Err(error) if error.is_in_doubt() && !dry_run => Err(error).context(IN_DOUBT),
         Err(error) => stale(context, error, &change),
     }
 }

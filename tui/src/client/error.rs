@@ -69,6 +69,11 @@ impl ClientError {
         }
     }
 
+    /// Whether the request may have been carried out although this is all that came back.
+    pub(crate) const fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Unexpected { .. })
+    }
+
     /// The problem document of the filter's refusal.
     pub fn problem(&self) -> Option<&ProblemAnswer> {
         match self {

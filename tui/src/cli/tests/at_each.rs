@@ -31,9 +31,26 @@ fn one_that_is_away_is_named() {
     ] {
         let seen = at_two(first, second, "rules");
         assert!(seen.contains(&one), "{seen}");
-        let last = format!("done at 1 of 2 Envoys; not at {away}\n--- exit code 3\n");
+        let last = format!("done at 1 of 2 Envoys; failed at {away}\n--- exit code 3\n");
         assert!(seen.ends_with(&last), "{seen}");
     }
+}
+
+/// A change may be made after all where the answer does not come.
+#[test]
+fn a_change_without_an_answer_is_in_doubt() {
+    let hanging = Fake::new(vec![Answer::Hang(Vec::new())]);
+    let url = &hanging.url;
+    let line = format!("--url {url} --timeout 50ms ban per-user mallory --yes");
+    let seen = Loudou::default().run(&line).seen();
+    let told = "loudou: it is not known whether the change was made: no complete answer from ";
+    assert!(seen.contains(told), "{seen}");
+    assert!(seen.ends_with("--- exit code 3\n"), "{seen}");
+    // A list changes nothing.
+    let hanging = Fake::new(vec![Answer::Hang(Vec::new())]);
+    let line = format!("--url {} --timeout 50ms rules", hanging.url);
+    let seen = Loudou::default().run(&line).seen();
+    assert!(!seen.contains("the change"), "{seen}");
 }
 
 /// Nothing is asked where one answer could not be told from the other.
