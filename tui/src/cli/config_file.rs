@@ -20,7 +20,11 @@ pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) 
         return Ok(Config::default());
     };
     let name = escape(&file.display().to_string()).into_owned();
-    let (bytes, metadata) = target::read_file(&file)?;
+    let (bytes, metadata) = target::read_file(&file).map_err(|error| {
+        Usage(format!(
+            "{error:#}; --config-file and LOUDOU_CONFIG_FILE name another config file, or /dev/null for none"
+        ))
+    })?;
     let text = String::from_utf8_lossy(&bytes);
     let mut config = match Config::read(&text) {
         Ok(config) => config,

@@ -103,3 +103,14 @@ fn mistakes_are_wrong_usage() {
     };
     assert_eq!(loudou.run("--url http://127.0.0.1:1 schema").code, 0);
 }
+
+#[test]
+fn a_config_file_that_is_not_there_is_wrong_usage() {
+    for file in ["/none/of/these.toml", "/"] {
+        let ran = Loudou::default().run(&format!("--config-file {file} status"));
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        let wanted = format!("cannot read {file}: ");
+        assert!(ran.err.contains(&wanted), "{}", ran.err);
+        assert!(ran.err.contains("/dev/null for none"), "{}", ran.err);
+    }
+}
