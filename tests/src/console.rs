@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::paths::{find_on_path, loudou_bin, workspace_root};
+use crate::paths::{find_on_path, loudou_bin, without_config_file, workspace_root};
 
 /// One command of a README.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,8 @@ impl Shell {
     pub fn run(&mut self, step: &Step, rewrite: impl Fn(&str) -> String) -> Result<()> {
         let place = format!("line {}: {}", step.line, step.command);
         let command = rewrite(&step.command);
-        let output = Command::new("sh")
+        let mut shell = Command::new("sh");
+        let output = without_config_file(&mut shell)
             .arg("-c")
             .arg(format!("{}{command}", self.exports))
             .current_dir(workspace_root())

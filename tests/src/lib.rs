@@ -65,7 +65,10 @@ pub use fleet::Fleet;
 pub use http::{Http, Request, Response};
 pub use load::Counts;
 pub use operator::{Operator, expect, expect_problem};
-pub use paths::{envoy_bin, loudou_bin, prometheus_bin, relay_bin, valkey_bin};
+pub use paths::{
+    envoy_bin, loudou_bin, loudou_command, loudou_in_terminal, prometheus_bin, relay_bin,
+    valkey_bin, without_config_file,
+};
 pub use process::Guarded;
 pub use prometheus::Prometheus;
 pub use proxy::{Mode, Proxy};

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
+use portable_pty::CommandBuilder;
 
 /// The Envoy that `cargo xtask setup` installs, and the oldest that is accepted from `PATH`.
 pub const ENVOY_VERSION: &str = "1.40.0";
@@ -190,6 +191,33 @@ pub fn loudou_bin() -> Result<PathBuf> {
         );
     }
     Ok(path)
+}
+
+/// Without the config file of the person who runs the tests.
+const CONFIG_FILE: (&str, &str) = ("LOUDOU_CONFIG_FILE", "/dev/null");
+
+/// The `loudou` command, without the config file of the person who runs the tests.
+pub fn loudou_command() -> Result<Command> {
+    let mut command = Command::new(loudou_bin()?);
+    without_config_file(&mut command);
+    Ok(command)
+}
+
+/// The same for a terminal.
+pub fn loudou_in_terminal() -> Result<CommandBuilder> {
+    Ok(in_terminal(&loudou_bin()?))
+}
+
+/// Any program for a terminal, which may run `loudou`.
+pub(crate) fn in_terminal(program: &Path) -> CommandBuilder {
+    let mut command = CommandBuilder::new(program);
+    command.env(CONFIG_FILE.0, CONFIG_FILE.1);
+    command
+}
+
+/// What `command` runs reads no config file of the person who runs the tests.
+pub fn without_config_file(command: &mut Command) -> &mut Command {
+    command.env(CONFIG_FILE.0, CONFIG_FILE.1)
 }
 
 /// The first executable file of this name in the directories of `PATH`.

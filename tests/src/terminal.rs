@@ -12,7 +12,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 use crate::clock::eventually;
 use crate::envoy::Envoy;
-use crate::paths::loudou_bin;
+use crate::paths::{in_terminal, loudou_bin};
 
 /// The time after which the app counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,12 +50,12 @@ impl Terminal {
         token: &str,
         more: &[(&str, &str)],
     ) -> Result<Self> {
-        Self::on(envoy, token, CommandBuilder::new(program), more)
+        Self::on(envoy, token, in_terminal(program), more)
     }
 
     /// Opens a shell with job control, whose prompt is `ready>`.
     pub fn shell(envoy: &Envoy, token: &str) -> Result<Self> {
-        let mut command = CommandBuilder::new("bash");
+        let mut command = in_terminal(Path::new("bash"));
         command.args(["--norc", "--noprofile", "-i"]);
         command.env("PS1", "ready>");
         command.env("LOUDOU", loudou_bin()?);

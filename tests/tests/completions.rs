@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{
     Config, Envoy, Operator, Request, Terminal, VIEW_TOKEN, eventually, loudou_bin,
+    without_config_file,
 };
 use serde_json::{Value, json};
 
@@ -74,7 +75,8 @@ fn path() -> Result<OsString> {
 
 /// The words that bash offers for the last word of a line.
 fn offered(url: &str, line: &str) -> Result<Vec<String>> {
-    let output = Command::new("bash")
+    let mut shell = Command::new("bash");
+    let output = without_config_file(&mut shell)
         .args(["--norc", "--noprofile", "-c", TAB, "bash"])
         .args(line.split(' '))
         .env("PATH", path()?)

@@ -1,12 +1,12 @@
 //! Many concurrent editors: of those with the same `ETag` one wins, and requests are not disturbed.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, eventually, loudou_bin};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, eventually, loudou_command};
 use serde_json::{Value, json};
 
 const EDITORS: u64 = 12;
@@ -181,7 +181,7 @@ fn edits_at_any_generation_all_count() -> Result<()> {
 
 /// Runs the tool as an operator.
 fn loudou(envoy: &Envoy, args: &[&str]) -> Result<Output> {
-    let mut command = Command::new(loudou_bin()?);
+    let mut command = loudou_command()?;
     command.args(args).env("LOUDOU_URL", envoy.admin_url());
     Ok(command.env("LOUDOU_TOKEN", EDIT_TOKEN).output()?)
 }

@@ -4,13 +4,13 @@ use std::fs::{self, Permissions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use anyhow::{Result, ensure};
 use loudou_tests::paths::workspace_root;
-use loudou_tests::{Config, Envoy, TempDir, VIEW_TOKEN, loudou_bin};
+use loudou_tests::{Config, Envoy, TempDir, VIEW_TOKEN, loudou_command};
 use serde_json::{Value, json};
 
 const TLS: &str =
@@ -58,7 +58,7 @@ fn config() -> Config {
 
 /// `loudou --url URL … rules` without a proxy, unless `env` has one.
 fn rules(url: &str, options: &[&str], env: &[(&str, &str)]) -> Result<(Option<i32>, String)> {
-    let mut command = Command::new(loudou_bin()?);
+    let mut command = loudou_command()?;
     for name in [
         "https_proxy",
         "HTTPS_PROXY",

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, config, edit, put, user};
 use loudou_tests::{
-    EDIT_TOKEN, Envoy, Http, Request, Update, VIEW_TOKEN, expect, expect_problem, loudou_bin,
+    EDIT_TOKEN, Envoy, Http, Request, Update, VIEW_TOKEN, expect, expect_problem, loudou_command,
 };
 use serde_json::json;
 
@@ -16,7 +16,7 @@ const AT: &str = "/.loudou";
 
 /// Runs `loudou` against the API at this address.
 fn loudou(url: &str, args: &[&str]) -> Result<Output> {
-    let mut command = Command::new(loudou_bin()?);
+    let mut command = loudou_command()?;
     let command = command.args(["--url", url]).args(args);
     command
         .env("LOUDOU_TOKEN", EDIT_TOKEN)

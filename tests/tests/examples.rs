@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::example::{self, Example, RunningFleet};
-use loudou_tests::paths::{loudou_bin, workspace_root};
+use loudou_tests::paths::{loudou_command, workspace_root};
 use loudou_tests::{Request, TempDir};
 
 /// Runs the README of an example; it has at least so many commands.
@@ -116,10 +116,7 @@ fn loudou_checks_the_file_of_every_example() -> Result<()> {
     let mut checked = 0;
     for name in example::names()? {
         let file = workspace_root().join("envoy").join(name).join("envoy.yaml");
-        let output = Command::new(loudou_bin()?)
-            .arg("check")
-            .arg(&file)
-            .output()?;
+        let output = loudou_command()?.arg("check").arg(&file).output()?;
         let printed = String::from_utf8(output.stdout)?;
         ensure!(output.status.success(), "{}: {printed}", file.display());
         for filter in [
@@ -144,10 +141,7 @@ fn loudou_names_the_place_in_the_file_of_envoy() -> Result<()> {
         .context("a capacity")?;
     let dir = TempDir::new("check-envoy")?;
     let file = dir.write("envoy.yaml", &text.replace("capacity: 15", "capacty: 15"))?;
-    let output = Command::new(loudou_bin()?)
-        .arg("check")
-        .arg(&file)
-        .output()?;
+    let output = loudou_command()?.arg("check").arg(&file).output()?;
     let printed = String::from_utf8(output.stdout)?;
     ensure!(output.status.code() == Some(1), "{printed}");
     let place = format!("envoy.yaml:{line}:");

@@ -1,11 +1,9 @@
 //! The memory that `loudou check` reports is the memory that Envoy uses.
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result, ensure};
 use loudou_rules::size;
 use loudou_tests::one_rule::{edit, user};
-use loudou_tests::{Config, Envoy, Operator, TempDir, loudou_bin};
+use loudou_tests::{Config, Envoy, Operator, TempDir, loudou_command};
 use serde_json::{Map, Value, json};
 
 const BUCKETS: u64 = 16_384;
@@ -28,7 +26,7 @@ fn reported(rules: &[Value], buckets: u64) -> Result<Reported> {
     let dir = TempDir::new("memory")?;
     let document = json!({ "version": 1, "store": { "buckets": buckets }, "rules": rules });
     let file = dir.write("rules.json", &document.to_string())?;
-    let output = Command::new(loudou_bin()?)
+    let output = loudou_command()?
         .args(["check", "--output", "json"])
         .arg(file)
         .output()?;

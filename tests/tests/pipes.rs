@@ -2,12 +2,12 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::config;
-use loudou_tests::{EDIT_TOKEN, Envoy, Operator, eventually, loudou_bin};
+use loudou_tests::{EDIT_TOKEN, Envoy, Operator, eventually, loudou_command};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const SIGPIPE: i32 = 13;
@@ -17,7 +17,7 @@ const SIGPIPE: i32 = 13;
 fn a_follower_ends_when_its_reader_ends() -> Result<()> {
     let envoy = Envoy::start(&config(5))?;
     Operator::editor(&envoy).ban("r", "eve", "")?;
-    let mut follow = Command::new(loudou_bin()?)
+    let mut follow = loudou_command()?
         .args(["events", "--follow"])
         .env("LOUDOU_URL", envoy.admin_url())
         .env("LOUDOU_TOKEN", EDIT_TOKEN)

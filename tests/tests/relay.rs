@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::Result;
-use loudou_tests::{TempDir, loudou_bin, relay_bin};
+use loudou_tests::{TempDir, loudou_bin, relay_bin, without_config_file};
 
 #[test]
 fn loudou_starts_the_relay() -> Result<()> {
@@ -12,6 +12,7 @@ fn loudou_starts_the_relay() -> Result<()> {
     std::fs::copy(loudou_bin()?, &loudou)?;
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&loudou);
+        without_config_file(&mut command);
         command.arg("relay").args(arguments).env("PATH", "");
         command.output()
     };

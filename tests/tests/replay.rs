@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::logs::{Around, Sent, Style, files, gzip, traffic};
-use loudou_tests::paths::loudou_bin;
+use loudou_tests::paths::loudou_command;
 use loudou_tests::temp::TempDir;
 use loudou_tests::{Config, Envoy, Request, eventually};
 use serde_json::{Value, json};
@@ -67,7 +66,7 @@ impl Folder {
 
     /// Standard output and standard error of a replay of these files.
     fn replay<S: AsRef<OsStr>>(&self, traces: &[&str], options: &[S]) -> Result<(String, String)> {
-        let mut command = Command::new(loudou_bin()?);
+        let mut command = loudou_command()?;
         command
             .arg("replay")
             .arg("--config")

@@ -1,12 +1,11 @@
 //! Top keys: the lists match the sent requests, over all workers, and a flood displaces no key.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{
-    Config, Envoy, Operator, Request, VIEW_TOKEN, eventually, expect_problem, loudou_bin,
+    Config, Envoy, Operator, Request, VIEW_TOKEN, eventually, expect_problem, loudou_command,
 };
 use serde_json::{Value, json};
 
@@ -175,7 +174,7 @@ fn a_flood_does_not_displace_a_frequent_key() -> Result<()> {
     ensure!(count - error <= heavy && heavy <= count, "{top}");
     ensure!(error <= missing && missing <= sent / COUNTERS, "{top}");
 
-    let output = Command::new(loudou_bin()?)
+    let output = loudou_command()?
         .args(["top", "--by", "refused", "--limit", "1", "--output", "csv"])
         .env("LOUDOU_URL", envoy.admin_url())
         .env("LOUDOU_TOKEN", VIEW_TOKEN)

@@ -1,17 +1,17 @@
 //! What `loudou` shows of a fleet at work and in an outage, and the relay that it starts.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use loudou_tests::{EDIT_TOKEN, Envoy, Fleet, Request, eventually, loudou_bin};
+use loudou_tests::{EDIT_TOKEN, Envoy, Fleet, Request, eventually, loudou_command};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
 /// Runs `loudou` with the words of `line` as arguments.
 fn loudou(envoy: &Envoy, line: &str) -> Result<Output> {
-    let output = Command::new(loudou_bin()?)
+    let output = loudou_command()?
         .args(line.split_whitespace())
         .env("LOUDOU_URL", envoy.admin_url())
         .env("LOUDOU_TOKEN", EDIT_TOKEN)
@@ -82,14 +82,12 @@ fn leases_the_fleet_and_an_outage_are_shown() -> Result<()> {
 /// The relay is built beside the command.
 #[test]
 fn the_command_becomes_the_relay() -> Result<()> {
-    let output = Command::new(loudou_bin()?)
+    let output = loudou_command()?
         .args(["relay", "--timeout", "--help"])
         .output()?;
     let err = String::from_utf8_lossy(&output.stderr);
     ensure!(err.contains("--timeout-ms"), "{err}");
-    let output = Command::new(loudou_bin()?)
-        .args(["relay", "--version"])
-        .output()?;
+    let output = loudou_command()?.args(["relay", "--version"]).output()?;
     let out = String::from_utf8_lossy(&output.stdout);
     ensure!(
         output.status.success() && out.starts_with("loudou-relay "),

@@ -4,8 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, TempDir, Terminal, loudou_bin};
-use portable_pty::CommandBuilder;
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, TempDir, Terminal, loudou_in_terminal};
 
 #[test]
 fn a_config_file_and_a_click_on_a_tab() -> Result<()> {
@@ -25,7 +24,7 @@ fn a_config_file_and_a_click_on_a_tab() -> Result<()> {
     for name in ["config.toml", "token"] {
         fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o600))?;
     }
-    let mut command = CommandBuilder::new(loudou_bin()?);
+    let mut command = loudou_in_terminal()?;
     command.env("LOUDOU_CONFIG_FILE", &file);
     for name in [
         "LOUDOU_URL",

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{
-    Config, EDIT_TOKEN, Envoy, Operator, Request, TempDir, Terminal, eventually, loudou_bin,
+    Config, EDIT_TOKEN, Envoy, Operator, Request, TempDir, Terminal, eventually, loudou_command,
+    loudou_in_terminal,
 };
-use portable_pty::CommandBuilder;
 use serde_json::Value;
 
 use super::{PATIENCE, rules};
@@ -20,7 +20,7 @@ struct Recorder(Option<Child>);
 
 impl Recorder {
     fn start(envoys: &[&Envoy], file: &Path, more: &[&str]) -> Result<Self> {
-        let mut command = Command::new(loudou_bin()?);
+        let mut command = loudou_command()?;
         command.arg("record").arg(file).args(more);
         let urls: Vec<String> = envoys.iter().map(|envoy| envoy.admin_url()).collect();
         command.env("LOUDOU_URL", urls.join(","));
@@ -72,7 +72,7 @@ fn recorded(line: &Value) -> Option<(u64, u64)> {
 }
 
 fn play(file: &Path) -> Result<Terminal> {
-    let mut command = CommandBuilder::new(loudou_bin()?);
+    let mut command = loudou_in_terminal()?;
     command.args(["top", "--play"]);
     command.arg(file);
     Terminal::run(command)
@@ -213,7 +213,7 @@ fn a_time_or_a_size_ends_a_recording() -> Result<()> {
     let folder = TempDir::new("bounded")?;
     let record = |name: &str, more: &[&str]| -> Result<(Output, Vec<Value>)> {
         let file = folder.path().join(name);
-        let mut command = Command::new(loudou_bin()?);
+        let mut command = loudou_command()?;
         command.arg("record").arg(&file).args(more);
         command.env("LOUDOU_URL", envoy.admin_url());
         command.env("LOUDOU_TOKEN", EDIT_TOKEN);

@@ -1,7 +1,7 @@
 //! A restart of Envoy, end to end: the lost changes are noticed, carried over, and applied again.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{
     Config, EDIT_TOKEN, Envoy, Operator, Request, Terminal, eventually, expect, expect_problem,
-    loudou_bin, now,
+    loudou_command, now,
 };
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ fn are_same(before: [u64; 3], after: [u64; 3], took: Duration) -> Result<()> {
 }
 
 fn loudou(envoy: &Envoy, args: &[&str], input: &str) -> Result<Output> {
-    let mut child = Command::new(loudou_bin()?)
+    let mut child = loudou_command()?
         .args(args)
         .env("LOUDOU_URL", envoy.admin_url())
         .env("LOUDOU_TOKEN", EDIT_TOKEN)
@@ -144,7 +144,7 @@ struct Follower {
 
 impl Follower {
     fn start(envoy: &Envoy) -> Result<Self> {
-        let mut child = Command::new(loudou_bin()?)
+        let mut child = loudou_command()?
             .args(["events", "--follow", "--output", "jsonl"])
             .env("LOUDOU_URL", envoy.admin_url())
             .env("LOUDOU_TOKEN", EDIT_TOKEN)

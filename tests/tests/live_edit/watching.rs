@@ -1,8 +1,7 @@
 //! `--watch` in a terminal, from the first round to Ctrl-C.
 
 use anyhow::{Result, ensure};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal, loudou_bin};
-use portable_pty::CommandBuilder;
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal, loudou_in_terminal};
 
 #[test]
 fn a_list_is_redrawn_until_ctrl_c() -> Result<()> {
@@ -10,7 +9,7 @@ fn a_list_is_redrawn_until_ctrl_c() -> Result<()> {
     let mut data = envoy.data();
     let mut ask = |user| data.send(&Request::get("/").header("x-user-id", user));
     ask("alice")?;
-    let mut command = CommandBuilder::new(loudou_bin()?);
+    let mut command = loudou_in_terminal()?;
     command.args(["buckets", "--watch", "100ms"]);
     command.env("LOUDOU_URL", envoy.admin_url());
     command.env("LOUDOU_TOKEN", EDIT_TOKEN);
