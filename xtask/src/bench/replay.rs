@@ -50,6 +50,8 @@ struct Log {
     rules: PathBuf,
     files: Vec<PathBuf>,
     bytes: u64,
+    /// More options.
+    options: &'static [&'static str],
 }
 
 /// Runs the benchmark.
@@ -97,7 +99,19 @@ impl Log {
             rules,
             files,
             bytes,
+            options: &[],
         })
+    }
+
+    /// The same log, for the limits that it would have needed.
+    fn suggesting(&self, name: &'static str) -> Self {
+        Self {
+            name,
+            rules: self.rules.clone(),
+            files: self.files.clone(),
+            bytes: self.bytes,
+            options: &["--suggest"],
+        }
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -106,7 +120,7 @@ impl Log {
         for file in &self.files {
             command.arg("--trace").arg(file);
         }
-        command.args(["--output", "json"]);
+        command.args(["--output", "json"]).args(self.options);
         command
     }
 
@@ -149,13 +163,15 @@ fn write_logs(folder: &Path, requests: usize) -> Result<Vec<Log>> {
     }
     whole.flush()?;
     let source = r#""source""#;
+    let in_order = Log::new(
+        folder,
+        "trace, in order",
+        r#"{"header": "x-user-id"}"#,
+        vec![trace],
+    )?;
     Ok(vec![
-        Log::new(
-            folder,
-            "trace, in order",
-            r#"{"header": "x-user-id"}"#,
-            vec![trace],
-        )?,
+        in_order.suggesting("trace, in order, --suggest"),
+        in_order,
         Log::new(folder, "three Envoys in one file", source, vec![all])?,
         Log::new(folder, "rotated, compressed, prefixed", source, rotated)?,
     ])
