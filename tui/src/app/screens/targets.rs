@@ -94,7 +94,9 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let selected = state.selected(Screen::Targets);
     let mut sum = Rates::default();
     for ((number, target), y) in state.targets.iter().enumerate().zip(1..pen.height()) {
-        sum = sum.plus(target.rates.unwrap_or_default());
+        // The last numbers of one that is away are not those of now.
+        let rates = target.rates.filter(|_| target.up == Some(true));
+        sum = sum.plus(rates.unwrap_or_default());
         line(pen, y, url, (target, number == state.number));
         pen.spot(0, y, pen.width(), Spot::Line(number));
         if number == selected {
@@ -102,7 +104,20 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         }
     }
     let y = cells(state.targets.len()).saturating_add(1);
-    pen.text(3, y, "all", theme.strong);
+    let (all, up) = (
+        state.targets.len(),
+        state
+            .targets
+            .iter()
+            .filter(|target| target.up == Some(true))
+            .count(),
+    );
+    let of = if up == all {
+        "all".to_owned()
+    } else {
+        format!("{up} of {all} answer")
+    };
+    pen.text(3, y, &of, theme.strong);
     numbers(pen, y, url, Some(sum));
     let mut y = y.saturating_add(2);
     for (title, results) in &state.broadcasts {

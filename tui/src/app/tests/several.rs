@@ -93,12 +93,26 @@ fn a_change_is_of_one_envoy() {
     assert_eq!(sent, Some((1, Some("mallory-of-1".to_owned()))));
 }
 
+/// Those of one that is away are of another time.
 #[test]
-fn the_sums_are_of_all() {
+fn the_sums_are_of_all_that_answer() {
     let mut watched = watched();
-    for at in 0..3 {
-        poll(&mut watched, 0, at);
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
     }
+    press(&mut watched, "7");
+    let rates = |watched: &Watched, name: &str| {
+        let text = crate::ui::tests::text(watched.shown(), (120, 40));
+        let line = text.lines().find(|line| line.contains(name));
+        let line = line.unwrap_or_default().replace(name, "");
+        line.split_whitespace()
+            .find_map(|word| word.parse::<f64>().ok())
+    };
+    let one = rates(&watched, "http://127.0.0.1:2").expect("a rate");
+    assert_eq!(rates(&watched, "   all"), Some(2.0 * one));
+    press(&mut watched, "1");
     let failure = Failure {
         text: "cannot reach it".to_owned(),
         ..Failure::default()
@@ -108,6 +122,7 @@ fn the_sums_are_of_all() {
     assert_eq!(watched.shown().screen, Screen::Targets);
     let screen = crate::ui::tests::text(watched.shown(), (120, 40));
     insta::assert_snapshot!("targets_120x40", screen);
+    assert_eq!(rates(&watched, "   1 of 2 answer"), Some(one));
     // Enter shows the selected one.
     press(&mut watched, "j<ret>");
     assert_eq!(watched.shown().settings.url, "http://127.0.0.1:2");
