@@ -51,7 +51,9 @@ impl Broadcast {
         (envoys, marked): (usize, &BTreeSet<usize>),
         now: Nanos,
     ) -> Self {
-        let title = sending.change.verb().question().title;
+        // The command line names rule, key and values, and can be run again.
+        let verb = sending.change.verb();
+        let title = verb.command().unwrap_or_else(|| verb.question().title);
         sending.broadcast = Some(number);
         let is_asked = |number: usize| marked.is_empty() || marked.contains(&number);
         let results = (0..envoys).map(|number| {

@@ -8,6 +8,7 @@ use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
 use crate::client::{ActRequest, Client, ClientError};
 use crate::command_line::CommandLine;
 use crate::meaning::banned;
+use crate::text::humanise;
 
 /// A ban or an unban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl Verb for Ban {
                 line: format!("{name} is banned {}", how_long(span)),
                 toast: match span {
                     None => format!("{key} is banned"),
-                    Some(span) => format!("{key} is banned for {span}"),
+                    Some(span) => format!("{key} is banned for {}", humanise(span.get())),
                 },
             },
             BanTo::Free(_) => OutcomeText {

@@ -245,3 +245,19 @@ fn an_edit_for_others_closes_its_form() {
     let told = messages(watched.shown());
     assert!(told.contains("here: not asked; 7 shows each"), "{told}");
 }
+
+/// Two edits of a rule can be told apart.
+#[test]
+fn a_change_for_all_is_named_by_its_command_line() {
+    let mut watched = one_away();
+    press(&mut watched, "e250<ret>a");
+    let (title, _) = watched
+        .shown()
+        .broadcasts
+        .first()
+        .expect("a change for all");
+    assert_eq!(
+        title,
+        "loudou set reply-per-user capacity=250 --limit burst"
+    );
+}

@@ -252,7 +252,8 @@ fn a_change_that_still_waits_is_named_at_the_end() {
     let [line] = &watched.unfinished()[..] else {
         panic!("one is done")
     };
-    assert!(line.starts_with("Ban mallory"), "{line}");
+    let command = "loudou ban reply-per-user mallory-of-0 --for 10m was not sent";
+    assert!(line.starts_with(command), "{line}");
     assert!(
         line.ends_with("was not sent: not connected, at http://127.0.0.1:2"),
         "{line}"
