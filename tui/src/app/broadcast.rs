@@ -18,6 +18,8 @@ use crate::text::escape;
 const PATIENCE: Nanos = Nanos::from_secs(600);
 /// Why a change is not sent to an Envoy yet.
 const BEHIND: &str = "an earlier change of the rule is on its way";
+/// Why nothing is undone at an Envoy.
+const RESTARTED: &str = "Envoy restarted since, so it is not known what to undo";
 /// Why a change is not sent late.
 const OVER: &str = "it would have ended by now";
 /// Why nothing more is sent of a change that another one took the place of.
@@ -39,8 +41,9 @@ pub(crate) struct Broadcast {
     results: Vec<Delivery>,
     /// Where it may have been made, although no answer says so.
     in_doubt: BTreeSet<usize>,
-    /// Where what this one undoes is in doubt.
+    /// Where what this one undoes is in doubt, and when that was decided.
     doubtful: BTreeSet<usize>,
+    since: Nanos,
 }
 
 impl Broadcast {
@@ -71,6 +74,7 @@ impl Broadcast {
             begun: now,
             in_doubt: BTreeSet::new(),
             doubtful: undone.map(Self::doubtful).unwrap_or_default(),
+            since: undone.map_or(Nanos::ZERO, |undone| undone.begun),
             sending,
         }
     }
@@ -143,8 +147,12 @@ impl Broadcast {
             return false;
         };
         let has_nothing = !self.doubtful.contains(&number) && of_broadcast(state, undoes).is_none();
-        if has_nothing {
-            self.set(number, Delivery::Done("nothing to undo".to_owned()));
+        // What was lost in a restart may have been applied again.
+        let restarted = state.restarted_at.is_some_and(|at| at >= self.since);
+        match (has_nothing, restarted) {
+            (true, false) => self.set(number, Delivery::Done("nothing to undo".to_owned())),
+            (true, true) => self.set(number, Delivery::Failed(RESTARTED.to_owned())),
+            (false, _) => {}
         }
         has_nothing
     }

@@ -112,6 +112,19 @@ fn an_undo_for_all_follows_what_is_in_doubt() {
     assert_eq!(lifted, [(0, BanTo::Free(None)), (1, BanTo::Free(None))]);
 }
 
+/// An Envoy that restarted lost the ban, but the user may have applied it again.
+#[test]
+fn an_undo_for_all_says_where_it_is_not_known_what_to_undo() {
+    let mut watched = ban_at_both(banned(None, ban(BanBy::Operator, 1_602), true));
+    let mut restarted = snapshot(4);
+    restarted.status.instance = "fedcba9876543210".to_owned();
+    let msg = Msg::Polled(Ok(Box::new(restarted)));
+    watched.update(Some(1), msg, Nanos::from_secs(4));
+    assert_eq!(changes(press(&mut watched, "ua")).len(), 1);
+    let unknown = "FAILED: Envoy restarted since, so it is not known what to undo";
+    assert_eq!(results(&watched), ["sending", unknown]);
+}
+
 /// What was made at one Envoy is undone at that one.
 #[test]
 fn the_undo_of_a_change_at_one_is_not_for_all() {
