@@ -95,6 +95,14 @@ pub(crate) fn elsewhere(keymap: &Keymap, press: Press) -> Option<&'static Bindin
     works.find(|b| keymap.of(b).contains(&press))
 }
 
+/// Whether the question on the screen is about one Envoy alone.
+fn is_of_one(state: &State) -> bool {
+    match &state.mode {
+        Mode::Confirm(pending) => !pending.suits_all(),
+        _ => false,
+    }
+}
+
 /// The reason why a command does not apply now; `None` if it applies.
 pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     let no_bucket = || {
@@ -113,7 +121,10 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .or_else(|| (start == Start::Override).then(|| prefix(state)).flatten()),
         Command::NextTarget | Command::YesAll => {
             let is_alone = state.targets.len() < 2;
-            is_alone.then(|| "one Envoy is watched; repeat --url to watch more".to_owned())
+            let of_one = command == Command::YesAll && is_of_one(state);
+            let alone = is_alone.then_some("one Envoy is watched; repeat --url to watch more");
+            let of_one = of_one.then_some("what one Envoy had is put back there");
+            alone.or(of_one).map(ToOwned::to_owned)
         }
         Command::Poll | Command::Explain if state.play.is_some() => Some(RECORDED.to_owned()),
         Command::Play(_) if state.play.is_none() => {

@@ -187,17 +187,15 @@ fn confirm(
     effects: &mut Vec<Effect>,
 ) {
     match command {
-        Some(Command::YesAll) if state.targets.len() < 2 => state.mode = Mode::Confirm(pending),
-        Some(Command::YesAll) => match pending.action {
-            Action::Change(sending) if sending.suits_all() => {
+        Some(Command::YesAll) if state.targets.len() < 2 || !pending.suits_all() => {
+            state.mode = Mode::Confirm(pending);
+        }
+        Some(Command::YesAll) => {
+            if let Action::Change(sending) = pending.action {
                 state.toast(false, SENDING);
                 effects.push(Effect::ChangeAll(sending));
             }
-            // Each Envoy lost its own, and what was made at one is undone there.
-            action @ (Action::Change(_) | Action::Again(_)) => {
-                state.mode = Mode::Confirm(Box::new(Pending { action, ..*pending }));
-            }
-        },
+        }
         Some(Command::Yes) => match pending.action {
             Action::Change(sending) => {
                 state.toast(false, SENDING);

@@ -41,6 +41,14 @@ impl Pending {
         Self::new(question, sending)
     }
 
+    /// Whether its answer can be for all Envoys: each lost its own in a restart, and what was made at one is undone there.
+    pub(crate) fn suits_all(&self) -> bool {
+        match &self.action {
+            Action::Change(sending) => sending.suits_all(),
+            Action::Again(_) => false,
+        }
+    }
+
     fn new(question: Question, sending: Sending) -> Self {
         Self {
             question: question.title,

@@ -23,11 +23,11 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, pending: &Pending) {
         .flat_map(|line| wrap(&line.replace('→', arrow), inside))
         .collect();
     let mut command = command_lines(pending.command.as_deref(), inside);
-    let sending = match &pending.action {
-        Action::Change(sending) => Some(sending),
+    let change = match &pending.action {
+        Action::Change(sending) => Some(&sending.change),
         Action::Again(_) => None,
     };
-    let fleet = sending.and_then(|sending| one_is_enough(state, &sending.change));
+    let fleet = change.and_then(|change| one_is_enough(state, change));
     let fleet = fleet.map_or_else(Vec::new, |text| wrap(&text, inside));
     let detail = [detail, fleet].concat();
     let above = cells(question.len().saturating_add(detail.len()));
@@ -49,8 +49,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, pending: &Pending) {
         y = y.max(pen_line(&mut pen, y, line, theme.dim));
     }
     let y = y.saturating_add(1).min(pen.height().saturating_sub(1));
-    let all = sending.filter(|sending| sending.suits_all());
-    let all = all.and_then(|_| to_all(state));
+    let all = pending.suits_all().then(|| to_all(state)).flatten();
     let all = all.map(|all| format!("{all}  "));
     buttons(&mut pen, y, "yes  ", all.as_deref(), "no");
 }

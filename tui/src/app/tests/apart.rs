@@ -7,6 +7,7 @@ use super::broadcasts::{changes, failed, one_away, results};
 use super::of_key::{ban, to};
 use super::several::{poll, press, watched};
 use super::*;
+use crate::app::command::Command;
 use crate::app::fixture::{S, snapshot};
 use crate::app::watched::Watched;
 use crate::change::ban::BanTo;
@@ -136,6 +137,8 @@ fn the_undo_of_a_change_at_one_is_not_for_all() {
     press(&mut watched, "u");
     let text = crate::ui::tests::text(watched.shown(), (80, 24));
     assert!(text.contains("Enter yes   Esc no"), "{text}");
+    let why = crate::app::keys::obstacle(watched.shown(), Command::YesAll);
+    assert_eq!(why.as_deref(), Some("what one Envoy had is put back there"));
     assert!(press(&mut watched, "a").is_empty());
     assert_eq!(changes(press(&mut watched, "<ret>")).len(), 1);
 }
