@@ -95,7 +95,16 @@ pub(super) fn run(
         writeln!(io.out, "{url}")?;
         let outcome = command(cli, typed, Some(address), io);
         io.out.flush()?;
-        let outcome = outcome.unwrap_or_else(|error| failed(&error, io));
+        // Where the output goes elsewhere, nothing else says which of them it was.
+        let named = |error: anyhow::Error| {
+            let names_it = format!("{error:#}").contains(url.as_str());
+            if names_it {
+                error
+            } else {
+                error.context(url.clone())
+            }
+        };
+        let outcome = outcome.unwrap_or_else(|error| failed(&named(error), io));
         if outcome == Outcome::Unread {
             return Ok(outcome);
         }

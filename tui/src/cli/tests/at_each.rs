@@ -36,6 +36,17 @@ fn one_that_is_away_is_named() {
     }
 }
 
+/// Standard error tells them apart, also where standard output goes elsewhere.
+#[test]
+fn an_error_names_its_envoy() {
+    let refused = || vec![canned::not_found()];
+    let seen = at_two(refused(), refused(), "get per-user mallory");
+    let (_, errors) = seen.split_once("--- standard error\n").expect("errors");
+    for (line, url) in errors.lines().zip(["http://A", "http://B"]) {
+        assert!(line.starts_with(&format!("loudou: {url}: ")), "{line}");
+    }
+}
+
 /// A change may be made after all where the answer does not come.
 #[test]
 fn a_change_without_an_answer_is_in_doubt() {
