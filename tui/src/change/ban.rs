@@ -63,7 +63,7 @@ impl Verb for Ban {
             BanTo::Free(_) => ("unban", None),
         };
         let line = CommandLine::new(verb).word(&self.rule).word(&self.key);
-        let line = if self.replaces {
+        let line = if self.replaces && verb == "ban" {
             line.flag("--replace")
         } else {
             line

@@ -241,6 +241,11 @@ fn every_change_has_a_command_line() {
             ban_of_team(BanTo::Free(None), false),
             "loudou unban per-user 'team *'",
         ),
+        // An undo; `unban` has nothing to replace.
+        (
+            ban_of_team(BanTo::Free(None), true),
+            "loudou unban per-user 'team *'",
+        ),
     ];
     for (change, line) in cases {
         assert_eq!(change.verb().command().as_deref(), Some(line));
