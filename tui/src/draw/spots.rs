@@ -28,6 +28,13 @@ impl Spots {
         found.map(|(_, spot)| *spot)
     }
 
+    /// A cell of the place with this number, which begins again behind the last.
+    #[cfg(test)]
+    pub(crate) fn nth(&self, number: usize) -> Option<(u16, u16)> {
+        let found = self.0.get(number.checked_rem(self.0.len())?);
+        found.map(|(area, _)| (area.x, area.y))
+    }
+
     /// A cell of the first place with `spot`.
     #[cfg(test)]
     pub(crate) fn of(&self, spot: Spot) -> Option<(u16, u16)> {

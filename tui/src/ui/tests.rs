@@ -26,11 +26,21 @@ use crate::draw::spots::Spots;
 const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
 
 pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<TestBackend> {
+    draw_with_spots(state, theme, size).0
+}
+
+/// A frame, and what a click on it acts on.
+pub(crate) fn draw_with_spots(
+    state: &State,
+    theme: &Theme,
+    size: (u16, u16),
+) -> (Terminal<TestBackend>, Spots) {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a buffer");
+    let mut spots = Spots::default();
     terminal
-        .draw(|frame| view(state, theme, frame, &mut Spots::default()))
+        .draw(|frame| view(state, theme, frame, &mut spots))
         .expect("a buffer takes everything");
-    terminal
+    (terminal, spots)
 }
 
 /// The screen as text.

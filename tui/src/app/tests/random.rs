@@ -1,4 +1,4 @@
-//! Random keys and answers: nothing panics, Esc leads home, the selection stays on its bucket.
+//! Random keys, clicks and answers: nothing panics, Esc leads home, the selection stays on its bucket.
 
 use loudou_limiter::Nanos;
 use proptest::prelude::*;
@@ -8,13 +8,14 @@ use super::{made, send, stale};
 use crate::app::effects::Effect;
 use crate::app::fixture::{explained, rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg};
-use crate::app::press::keys;
+use crate::app::press::{Mouse, MouseAction, keys};
 use crate::app::rows::BucketName;
 use crate::app::screen::Screen;
 use crate::app::state::{Mode, State};
 use crate::app::update::update;
 use crate::change::Change;
 use crate::change::verb::Answer;
+use crate::draw::spots::Spots;
 use crate::live::apply::Done;
 
 fn presses() -> impl Strategy<Value = String> {
@@ -89,8 +90,93 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
     }
 }
 
+/// Keys that open something, or any.
+fn opened() -> impl Strategy<Value = String> {
+    let known = [
+        "",
+        "<esc>s",
+        "<esc>C",
+        "<esc>:",
+        "<esc>e",
+        "<esc>b",
+        "<esc>o",
+        "<esc>x",
+        "<esc>?",
+        "<esc>3",
+        "<esc>/a<ret>",
+    ];
+    let known = known.map(ToOwned::to_owned).to_vec();
+    prop_oneof![3 => prop::sample::select(known), 1 => presses()]
+}
+
+/// An action of the mouse at a thing on the screen, or at any cell, also outside of the screen.
+type Pointed = (MouseAction, Result<usize, (u16, u16)>);
+
+fn mice() -> impl Strategy<Value = Vec<Pointed>> {
+    let action = prop::sample::select(vec![
+        MouseAction::Click,
+        MouseAction::Click,
+        MouseAction::WheelUp,
+        MouseAction::WheelDown,
+    ]);
+    let place = prop_oneof![
+        3 => (0_usize..200).prop_map(Ok),
+        1 => (0_u16..140, 0_u16..50).prop_map(Err),
+        1 => any::<(u16, u16)>().prop_map(Err),
+    ];
+    prop::collection::vec((action, place), 0..12)
+}
+
+/// Applies actions of the mouse to a frame, which may be older than the state.
+fn point(state: &mut State, mice: &[Pointed], spots: &Spots, luck: u8) {
+    for (action, place) in mice {
+        let nth = |number: &usize| spots.nth(*number).unwrap_or((0, 0));
+        let (x, y) = place.as_ref().map_or_else(|cell| *cell, nth);
+        let spot = spots.at(x, y);
+        let action = *action;
+        let effects = send(state, Msg::Mouse(Mouse { action, x, y, spot }));
+        respond(state, effects, luck);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn no_clicks_panic_and_the_selection_stays_on_its_bucket(
+        runs in prop::collection::vec((opened(), mice(), any::<u8>(), 0_u64..5_000), 1..6),
+        size in (0_u16..140, 0_u16..50),
+        polls in 0_u64..3,
+    ) {
+        let theme = crate::ui::Theme::new(true, false);
+        let mut state = state(size, polls);
+        for (text, mice, luck, ms) in runs {
+            let (_, spots) = crate::ui::tests::draw_with_spots(&state, &theme, size);
+            let effects = type_keys(&mut state, &text);
+            respond(&mut state, effects, luck);
+            let now = state.now.saturating_add(Nanos::from_millis(ms));
+            let effects = update(&mut state, Msg::Tick, now);
+            respond(&mut state, effects, luck);
+            // First on a frame from before the keys, then on the one that is there.
+            let (late, timely) = mice.split_at(mice.len() / 3);
+            point(&mut state, late, &spots, luck);
+            let (_, spots) = crate::ui::tests::draw_with_spots(&state, &theme, size);
+            point(&mut state, timely, &spots, luck);
+            if state.exit.is_some() {
+                return Ok(());
+            }
+            crate::ui::tests::draw(&state, &theme, size);
+            if let Some(row) = state.selected_row() {
+                let pinned = state.table.pinned.as_ref();
+                prop_assert!(pinned.is_none_or(|pinned| *pinned == row.id));
+            }
+        }
+        for press in keys("<esc><esc><esc><esc>") {
+            send(&mut state, Msg::Press(press));
+        }
+        prop_assert!(matches!(state.mode, Mode::Browse), "{:?}", state.mode);
+        prop_assert_eq!(state.screen, Screen::Buckets);
+    }
 
     #[test]
     fn no_keys_panic_and_esc_always_leads_home(
