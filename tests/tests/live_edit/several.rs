@@ -26,10 +26,9 @@ fn is_banned(envoy: &Envoy) -> Result<bool> {
     Ok(bucket.is_some_and(|bucket| bucket.get("ban").is_some_and(|ban| !ban.is_null())))
 }
 
-#[test]
-fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
-    let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
-    for envoy in [&first, &second] {
+/// The screen of two Envoys, at both of which mallory is refused; on Targets, where both are connected.
+fn watch(first: &Envoy, second: &Envoy) -> Result<Terminal> {
+    for envoy in [first, second] {
         for _ in 0..3 {
             envoy
                 .data()
@@ -37,7 +36,7 @@ fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
         }
     }
     let urls = format!("{},{}", first.admin_url(), second.admin_url());
-    let mut terminal = Terminal::open(&first, EDIT_TOKEN, &[("LOUDOU_URL", &urls)])?;
+    let mut terminal = Terminal::open(first, EDIT_TOKEN, &[("LOUDOU_URL", &urls)])?;
     terminal.shows("mallory")?;
     terminal.press("7")?;
     terminal.until("both Envoys", |screen| {
@@ -46,6 +45,40 @@ fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
             .filter(|line| line.contains("http://") && line.contains('●'));
         listed.count() >= 2
     })?;
+    Ok(terminal)
+}
+
+/// Another operator has banned the key at one of them before.
+#[test]
+fn an_undo_for_both_leaves_what_was_there_before() -> Result<()> {
+    let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
+    let mut terminal = watch(&first, &second)?;
+    Operator::editor(&second).ban("per-user", "mallory", "reason=fraud")?;
+    terminal.press("1b")?;
+    terminal.shows("for ")?;
+    terminal.press("\r")?;
+    terminal.shows("yes, at all 2")?;
+    terminal.press("a7")?;
+    terminal.until("both done", |screen| screen.matches("done: ").count() == 2)?;
+    ensure!(is_banned(&first)?, "the first Envoy bans");
+    terminal.press("u")?;
+    terminal.shows("Enter undoes it only at this one")?;
+    terminal.press("a")?;
+    terminal.shows("done: nothing to undo")?;
+    terminal.shows("done: mallory is no longer banned")?;
+    ensure!(!is_banned(&first)?, "the first Envoy bans no more");
+    ensure!(is_banned(&second)?, "the second Envoy still bans");
+    terminal.press("q")?;
+    let (code, end) = terminal.ended()?;
+    ensure!(code == 0, "exit code {code}\n{end}");
+    first.stop()?;
+    second.stop()
+}
+
+#[test]
+fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
+    let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
+    let mut terminal = watch(&first, &second)?;
     // It does not answer, but it is not dead.
     signal(&second, "-STOP")?;
     terminal.press("1")?;
