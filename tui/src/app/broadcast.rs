@@ -177,7 +177,7 @@ impl Broadcast {
             return Some((number, Sending { change, ..sending }));
         }
         let name = self.sending.change.verb().rule().to_owned();
-        let Some(rule) = state.rule_named(&name) else {
+        let Some(rule) = state.rule_read(&name) else {
             self.set(number, Delivery::Failed(format!("there is no rule {name}")));
             return None;
         };

@@ -341,6 +341,14 @@ impl State {
         rules.iter().find(|rule| rule.name == name)
     }
 
+    /// A rule as it was read last, shown or not.
+    pub(crate) fn rule_read(&self, name: &str) -> Option<&RuleView> {
+        let read = self.waiting().and_then(|waiting| waiting.rules.as_ref());
+        let mut rules = read.into_iter().flat_map(|rules| &rules.rules);
+        let found = rules.find(|rule| rule.name == name);
+        found.or_else(|| self.rule_named(name).filter(|_| read.is_none()))
+    }
+
     /// Admitted and refused per second over all rules; `None` before there were two polls.
     pub(crate) fn total_rates(&self) -> Option<Rates> {
         let rates = self.history.rules.values().filter_map(Track::rates);

@@ -262,6 +262,27 @@ fn an_edit_for_others_closes_its_form() {
     assert!(told.contains("here: not asked; 7 shows each"), "{told}");
 }
 
+/// The screen of the other Envoy stands still while that restarts: its change is on top of the rule of now.
+#[test]
+fn a_frozen_screen_holds_no_change_for_all_up() {
+    let mut watched = both();
+    press(&mut watched, "t t");
+    let mut restarted = snapshot(0);
+    let instance = "fedcba9876543210";
+    restarted.status.instance = instance.to_owned();
+    let rules = restarted.rules.as_mut().expect("rules");
+    for rule in &mut rules.rules {
+        rule.instance = instance.to_owned();
+    }
+    let msg = Msg::Polled(Ok(Box::new(restarted)));
+    watched.update(Some(1), msg, Nanos::from_secs(4));
+    let sent = changes(press(&mut watched, "e250<ret>a"));
+    let [(0, _), (1, other)] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(edit_of(other).seen.instance, instance);
+}
+
 /// Two edits of a rule can be told apart.
 #[test]
 fn a_change_for_all_is_named_by_its_command_line() {
