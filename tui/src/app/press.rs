@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::screen::Screen;
+use crate::text::is_unsafe;
 
 /// A key without its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Press {
         }
         let mut chars = name.chars();
         if let (Some(c), None) = (chars.next(), chars.next()) {
-            let is_visible = !c.is_control() && !c.is_whitespace();
+            let is_visible = !is_unsafe(c) && !c.is_whitespace();
             return is_visible.then(|| Self::char(c));
         }
         let mut named = Code::NAMED.into_iter().map(Self::plain);

@@ -131,6 +131,11 @@ fn a_key_is_the_key_of_one_command() {
         "{down:?}"
     );
     assert!(problems("[keys]\nfreeze = \"C-c\"\n")[0].contains("`quit`"));
+    // A character that nobody sees names no key in the footer, and may turn the text beside it round.
+    for unseen in ["\\u202e", "\\u200b", "\\u001b"] {
+        let unseen = problems(&format!("[keys]\nfreeze = \"{unseen}\"\n"));
+        assert!(unseen[0].contains("no such key"), "{unseen:?}");
+    }
     assert!(problems("[keys]\nfreeze = \"Esc\"\n")[0].contains("`back`"));
 }
 
