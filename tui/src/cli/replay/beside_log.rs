@@ -11,21 +11,42 @@ use crate::cli::table::{Cell, Set, TextTable};
 use crate::cli::world::Style;
 
 /// The reasons for which the two may differ.
-const WHY: &str = "They differ where other rules were in force, where several Envoys had a bucket each or kept older \
+pub(super) const WHY: &str = "They differ where other rules were in force, where several Envoys had a bucket each or kept older \
                    ones from before this log, where requests are not in it, and where such a status has another cause.";
 
 pub(super) fn print(found: &BesideLog, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    writeln!(out, "\n{}", title(found))?;
+    table(found).print(out, style)?;
+    if differs(found) {
+        let width = style.width.unwrap_or(WIDEST).min(WIDEST);
+        for line in wrap(WHY, u16::try_from(width).unwrap_or(u16::MAX)) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether log and replay differ at all.
+pub(super) const fn differs(found: &BesideLog) -> bool {
+    found.only_log_refused + found.only_replay_refused > 0
+}
+
+/// The shares that agree, on two lines.
+pub(super) fn title(found: &BesideLog) -> String {
     let statuses: Vec<String> = found.statuses.iter().map(u16::to_string).collect();
     let agree = found.both_refused + found.neither_refused;
     let all = agree + found.only_log_refused + found.only_replay_refused;
     let log = found.both_refused + found.only_log_refused;
-    writeln!(
-        out,
-        "\nbeside the log, where status {} is a refusal: {} of the requests agree,\n{} of the log's refusals",
+    format!(
+        "beside the log, where status {} is a refusal: {} of the requests agree,\n{} of the log's refusals",
         statuses.join(" or "),
         share(agree, all),
         share(found.both_refused, log),
-    )?;
+    )
+}
+
+/// The requests by what both say.
+pub(super) fn table(found: &BesideLog) -> TextTable {
     let mut table = TextTable::new(&[
         (" ", Set::Left),
         ("LOG PASSED", Set::Right),
@@ -46,12 +67,5 @@ pub(super) fn print(found: &BesideLog, out: &mut dyn Write, style: Style) -> io:
     for (name, passed, refused) in rows {
         table.row(vec![Cell::new(name), passed.into(), refused.into()]);
     }
-    table.print(out, style)?;
-    if agree < all {
-        let width = style.width.unwrap_or(WIDEST).min(WIDEST);
-        for line in wrap(WHY, u16::try_from(width).unwrap_or(u16::MAX)) {
-            writeln!(out, "{line}")?;
-        }
-    }
-    Ok(())
+    table
 }

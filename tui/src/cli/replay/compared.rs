@@ -23,7 +23,7 @@ pub(super) fn print(
         writeln!(out, "{letter}: {}", escape(&side.config))?;
     }
     writeln!(out)?;
-    counts(&sides, out, style)?;
+    counts(&sides).print(out, style)?;
     for (letter, other) in ('B'..).zip(others) {
         changes(&other.changes, letter, out, style)?;
     }
@@ -42,7 +42,8 @@ pub(super) fn print(
 /// A number of a rule file.
 type Total = fn(&SideSummary) -> u64;
 
-fn counts(sides: &[&SideSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
+/// The verdicts of each rule under every file.
+pub(super) fn counts(sides: &[&SideSummary]) -> TextTable {
     let letters: Vec<String> = ('A'..).take(sides.len()).map(String::from).collect();
     let mut columns = vec![("RULE", Set::Shrink), ("REQUESTS", Set::Left)];
     columns.extend(letters.iter().map(|letter| (letter.as_str(), Set::Right)));
@@ -75,7 +76,7 @@ fn counts(sides: &[&SideSummary], out: &mut dyn Write, style: Style) -> io::Resu
         let rules: Vec<Option<RuleSummary>> = sides.iter().map(find).collect();
         rule_rows(name, &rules, &mut table);
     }
-    table.print(out, style)
+    table
 }
 
 fn rule_rows(name: &str, rules: &[Option<RuleSummary>], table: &mut TextTable) {
@@ -133,6 +134,20 @@ fn changes(
             "\n{letter}: every request has the same verdict as by A"
         );
     }
+    let requests = counted(changes.changed, "request");
+    writeln!(out, "\n{letter}: verdict changed for {requests}")?;
+    for (name, count) in kinds(changes, letter) {
+        writeln!(out, "  {count} {name}")?;
+    }
+    if changes.keys.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", keys_title(changes, letter))?;
+    keys_table(changes).print(out, style)
+}
+
+/// The changes that there are, with their numbers.
+pub(super) fn kinds(changes: &ChangesSummary, letter: char) -> Vec<(String, u64)> {
     let kinds = [
         ("admitted", "refused", changes.admit_refuse),
         ("refused", "admitted", changes.refuse_admit),
@@ -141,20 +156,24 @@ fn changes(
         ("held", "refused", changes.hold_refuse),
         ("refused", "held", changes.refuse_hold),
     ];
-    let requests = counted(changes.changed, "request");
-    writeln!(out, "\n{letter}: verdict changed for {requests}")?;
-    for (was, is, count) in kinds.into_iter().filter(|(_, _, count)| *count > 0) {
-        writeln!(out, "  {count} {was} by A and {is} by {letter}")?;
-    }
-    if changes.keys.is_empty() {
-        return Ok(());
-    }
+    let kinds = kinds.into_iter().filter(|(_, _, count)| *count > 0);
+    kinds
+        .map(|(was, is, count)| (format!("{was} by A and {is} by {letter}"), count))
+        .collect()
+}
+
+/// The heading of the keys with the most changes.
+pub(super) fn keys_title(changes: &ChangesSummary, letter: char) -> String {
     let exact = if changes.exact {
         ""
     } else {
         "; ~ is the largest possible undercount"
     };
-    writeln!(out, "\nmost changed keys, {letter}{exact}")?;
+    format!("most changed keys, {letter}{exact}")
+}
+
+/// The keys with the most changes.
+pub(super) fn keys_table(changes: &ChangesSummary) -> TextTable {
     let mut columns = vec![
         ("RULE", Set::Left),
         ("KEY", Set::Shrink),
@@ -177,7 +196,7 @@ fn changes(
         }
         table.row(row);
     }
-    table.print(out, style)
+    table
 }
 
 fn store(sides: &[&SideSummary], out: &mut dyn Write) -> io::Result<()> {

@@ -11,6 +11,19 @@ use crate::text::counted;
 
 /// Prints the keys of the rules that have any.
 pub(super) fn print(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let Some((table, left_out)) = table(side) else {
+        return Ok(());
+    };
+    writeln!(out)?;
+    table.print(out, style)?;
+    match left_out {
+        None => Ok(()),
+        Some(note) => writeln!(out, "{note}"),
+    }
+}
+
+/// The keys of the rules that have any, and a note about those left out.
+pub(super) fn table(side: &SideSummary) -> Option<(TextTable, Option<String>)> {
     let rules = side.rules.iter().filter(|rule| rule.keys.seen > 0);
     let mut table = TextTable::new(&[
         ("RULE", Set::Shrink),
@@ -42,18 +55,13 @@ pub(super) fn print(side: &SideSummary, out: &mut dyn Write, style: Style) -> io
         }
     }
     if is_empty {
-        return Ok(());
+        return None;
     }
-    writeln!(out)?;
-    table.print(out, style)?;
-    if left_out > 0 {
+    let note = (left_out > 0).then(|| {
         let requests = counted(left_out, "request");
-        writeln!(
-            out,
-            "without {requests} of keys beyond the first {MOST_COUNTED}"
-        )?;
-    }
-    Ok(())
+        format!("without {requests} of keys beyond the first {MOST_COUNTED}")
+    });
+    Some((table, note))
 }
 
 /// The number of keys, and of those refused.

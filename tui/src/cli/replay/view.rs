@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use loudou_replay::summary::{RuleSummary, RunSummary, SideSummary, Trace};
+use loudou_replay::summary::{RefusedKeys, RuleSummary, RunSummary, SideSummary, Trace};
 
 use super::beside_log;
 use super::compared;
@@ -88,6 +88,13 @@ fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> 
 }
 
 fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
+    // A narrow table omits the columns that follow from others.
+    let is_wide = style.width.is_none_or(|width| width >= WIDE);
+    rules_table(rules, is_wide).print(out, style)
+}
+
+/// The verdicts of each rule.
+pub(super) fn rules_table(rules: &[RuleSummary], is_wide: bool) -> TextTable {
     type Count = fn(&RuleSummary) -> u64;
     let counts: [(&'static str, Count, Paint); 9] = [
         ("MATCHED", |rule| rule.matched, Paint::Plain),
@@ -105,8 +112,6 @@ fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result
         *index < 2 || *index == 3 || rules.iter().any(|rule| count(rule) > 0)
     };
     let shown: Vec<_> = counts.into_iter().enumerate().filter(is_shown).collect();
-    // A narrow table omits the columns that follow from others.
-    let is_wide = style.width.is_none_or(|width| width >= WIDE);
     let mut columns = vec![("RULE", Set::Shrink)];
     columns.extend(is_wide.then_some(("MODE", Set::Left)));
     columns.extend(shown.iter().map(|(_, (name, ..))| (*name, Set::Right)));
@@ -125,7 +130,7 @@ fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result
         row.extend(is_wide.then(|| share(refused, decided).into()));
         table.row(row);
     }
-    table.print(out, style)
+    table
 }
 
 fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
@@ -133,15 +138,25 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     if keys.most.is_empty() {
         return Ok(());
     }
-    let title = if keys.exact {
+    writeln!(out, "\n{}", keys_title(keys))?;
+    let has_times = style.width.is_none_or(|width| width >= WIDE_WITH_TIMES);
+    keys_table(keys, has_times).print(out, style)
+}
+
+/// The heading of the most refused keys.
+pub(super) fn keys_title(keys: &RefusedKeys) -> String {
+    if keys.exact {
         format!("most refused, of {}", counted(keys.keys, "key"))
     } else {
         format!(
             "most refused, of more than {} keys; ~ is the largest possible overcount",
             keys.keys
         )
-    };
-    writeln!(out, "\n{title}")?;
+    }
+}
+
+/// The most refused keys.
+pub(super) fn keys_table(keys: &RefusedKeys, has_times: bool) -> TextTable {
     let mut columns = vec![
         ("RULE", Set::Left),
         ("KEY", Set::Shrink),
@@ -154,7 +169,6 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     if !keys.exact {
         columns.push(("~", Set::Right));
     }
-    let has_times = style.width.is_none_or(|width| width >= WIDE_WITH_TIMES);
     if has_times {
         columns.extend([("FIRST", Set::Left), ("LAST", Set::Left)]);
     }
@@ -176,7 +190,7 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
         }
         table.row(row);
     }
-    table.print(out, style)
+    table
 }
 
 fn waits(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
@@ -201,15 +215,20 @@ fn waits(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()
 }
 
 fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{}", buckets(side))
+}
+
+/// The buckets, in words, on one line or two.
+pub(super) fn buckets(side: &SideSummary) -> String {
     let store = side.store;
     let (idle, lossy) = (store.evicted_lossless, store.evicted_lossy);
     let created = store.created.saturating_add(idle).saturating_add(lossy);
     let created = counted(created, "bucket");
-    writeln!(out, "\n{created} created; capacity {}", store.buckets)?;
+    let created = format!("{created} created; capacity {}", store.buckets);
     match (idle, lossy) {
-        (0, 0) => Ok(()),
-        (idle, 0) => writeln!(out, "evicted: {idle} idle"),
-        (idle, lossy) => writeln!(out, "evicted: {idle} idle, {lossy} in use"),
+        (0, 0) => created,
+        (idle, 0) => format!("{created}\nevicted: {idle} idle"),
+        (idle, lossy) => format!("{created}\nevicted: {idle} idle, {lossy} in use"),
     }
 }
 

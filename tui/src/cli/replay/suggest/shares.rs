@@ -24,17 +24,25 @@ type Count = fn(&Refusals) -> u64;
 /// Prints the shares of keys and of requests, in percent.
 pub(super) fn print(
     lines: &[Line],
-    (keys, requests): (u64, u64),
+    totals: (u64, u64),
     out: &mut dyn Write,
     style: Style,
 ) -> io::Result<()> {
+    for (title, table) in tables(lines, totals) {
+        writeln!(out, "\n{title}\n")?;
+        table.print(out, style)?;
+    }
+    Ok(())
+}
+
+/// The shares of keys and of requests, with their titles.
+pub(super) fn tables(lines: &[Line], (keys, requests): (u64, u64)) -> [(String, TextTable); 2] {
     let shown = shown(lines);
     let tables: [(&str, Count, u64); 2] = [
         ("keys refused at least once", |it| it.keys, keys),
         ("requests refused", |it| it.requests, requests),
     ];
-    for (title, count, of) in tables {
-        writeln!(out, "\n% of {title}, by rate and capacity\n")?;
+    tables.map(|(title, count, of)| {
         let capacities = lines.first().map(|line| line.refusals.as_slice());
         let capacities: Vec<String> = capacities
             .unwrap_or_default()
@@ -48,9 +56,9 @@ pub(super) fn print(
         for Line { rate, refusals, .. } in lines {
             table.row(row(*rate, refusals.iter().take(shown), count, of));
         }
-        table.print(out, style)?;
-    }
-    Ok(())
+        let title = format!("% of {title}, by rate and capacity");
+        (title, table)
+    })
 }
 
 fn row<'a>(
