@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -57,7 +57,7 @@ mod world;
 use context::Context;
 use options::Global;
 use outcome::{Outcome, exit_codes};
-use world::{Env, Io};
+use world::{Env, Io, Usage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -282,6 +282,10 @@ fn command(
     let mut context = Context::new(&cli.global, typed, io);
     context.at = at;
     let context = &mut context;
+    if context.is_html() && !matches!(cli.command, Some(Command::Replay(_))) {
+        let forms = "--output html is only for replay; write table, json, jsonl or csv";
+        bail!(Usage(forms.to_owned()));
+    }
     match &cli.command {
         None => top::run(context, None)?,
         Some(Command::Top(args)) => top::run(context, Some(args))?,

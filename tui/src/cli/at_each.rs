@@ -4,7 +4,7 @@
 use anyhow::{Result, bail};
 
 use super::context::Context;
-use super::options::Format;
+use super::options::Output;
 use super::outcome::Outcome;
 use super::target::{self, Address};
 use super::world::{Io, Usage};
@@ -65,7 +65,7 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     if cli
         .global
         .output
-        .is_some_and(|format| format != Format::Table)
+        .is_some_and(|output| output != Output::Table)
     {
         bail!(Usage(format!(
             "{} Envoys give tables only; for --output json run the command once for each",

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use loudou_limiter::Nanos;
 
 use super::config_file;
-use super::options::{AskArgs, Format, Global};
+use super::options::{AskArgs, Format, Global, Output};
 use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
 use crate::client::Client;
@@ -44,7 +44,13 @@ impl<'a, 'io> Context<'a, 'io> {
     }
 
     pub(super) fn format(&self) -> Format {
-        self.global.output.unwrap_or_default()
+        let output = self.global.output.and_then(Output::format);
+        output.unwrap_or_default()
+    }
+
+    /// Whether the output is a page instead, which only `replay` can write.
+    pub(super) fn is_html(&self) -> bool {
+        self.global.output == Some(Output::Html)
     }
 
     /// A client with the time-out from the options, or else `timeout`.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Arg, Args, ValueEnum};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
 use crate::config::{Config, NamedTarget};
@@ -101,7 +102,7 @@ pub(crate) struct Global {
         value_name = "FORM",
         help_heading = "Output"
     )]
-    pub(crate) output: Option<Format>,
+    pub(crate) output: Option<Output>,
 
     #[arg(
         long,
@@ -124,8 +125,48 @@ pub(crate) struct Global {
     pub(crate) ascii: bool,
 }
 
+/// The value of `--output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+    Jsonl,
+    Csv,
+    // Only `replay` writes pages; it shows this value.
+    #[value(hide = true)]
+    Html,
+}
+
+impl Output {
+    /// The format, if every command has it.
+    pub(crate) const fn format(self) -> Option<Format> {
+        match self {
+            Self::Table => Some(Format::Table),
+            Self::Json => Some(Format::Json),
+            Self::Jsonl => Some(Format::Jsonl),
+            Self::Csv => Some(Format::Csv),
+            Self::Html => None,
+        }
+    }
+}
+
+/// `--output` with every value, for the command that has all.
+pub(crate) fn every_output() -> Arg {
+    let values = Output::value_variants().iter();
+    let values = values.filter_map(|output| Some(output.to_possible_value()?.hide(false)));
+    let parser = PossibleValuesParser::new(values.collect::<Vec<_>>());
+    // It takes the place of the global option of this name.
+    Arg::new("output")
+        .short('o')
+        .long("output")
+        .value_name("FORM")
+        .help("Output format; html is a page to send, in one file [default: table]")
+        .help_heading("Output")
+        .value_parser(parser.try_map(|text| <Output as ValueEnum>::from_str(&text, false)))
+}
+
 /// The output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
     Table,

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use loudou_replay::decisions::Decided;
 use loudou_replay::format::LogFormat;
 use loudou_replay::input::{BadLine, InputIntake, Intake};
@@ -17,25 +17,31 @@ use loudou_replay::window::{Bound, Window};
 use loudou_replay::{Error, Input, Observer, Pattern, Progress, Reading, decisions, replay};
 use loudou_rules::rule::RuleFile;
 
-use super::check::rules_of;
+use super::check::rules_of_text;
 use super::context::Context;
-use super::files::name_of;
-use super::options::Format;
+use super::files::{bytes_of, name_of};
+use super::options::{Format, every_output};
 use super::outcome::Outcome;
 use super::world::{Io, Style, Usage, json};
 use crate::text::{escape, json_safe};
 
 mod beside_log;
 mod compared;
+mod form;
+mod html;
 mod of_keys;
 mod over_time;
 mod plot;
 mod progress;
+mod records;
 mod suggest;
 mod traces;
 mod view;
 mod words;
 
+use form::FormArg;
+use html::page::RuleText;
+use records::CsvTable;
 use suggest::SuggestArgs;
 
 use progress::ProgressBar;
@@ -55,11 +61,12 @@ Examples:
   loudou replay --config rules.yaml --trace a.log --trace b.log --source xff:2
   kubectl logs -l app=envoy --prefix | loudou replay --config rules.yaml
   loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision
+  loudou replay --config rules.yaml --trace access.log --output html > report.html
   loudou replay --config rules.yaml --trace access.log --suggest --at-most 0.1%users
   loudou replay --key source --match '{ path: { prefix: /api } }' --trace access.log --suggest";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_help = EXAMPLES, arg(every_output()))]
 pub(crate) struct ReplayArgs {
     /// The rule file or Envoy configuration, JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE", required_unless_present = "key_part")]
@@ -85,6 +92,9 @@ pub(crate) struct ReplayArgs {
     /// Another rule file to compare the first with; repeat it for up to 7
     #[arg(long, value_name = "FILE")]
     compare: Vec<PathBuf>,
+    /// With --output csv: which table [default: rules]
+    #[arg(long, value_enum, value_name = "TABLE", conflicts_with = "suggest")]
+    table: Option<CsvTable>,
     #[command(flatten)]
     suggest: SuggestArgs,
     /// Fail at the first invalid line instead of skipping it
@@ -92,50 +102,13 @@ pub(crate) struct ReplayArgs {
     strict: bool,
 }
 
-/// The format of a trace or log.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FormArg {
-    /// JSON Lines with `at_ns`
-    Trace,
-    /// Envoy's default access log, or Istio's
-    Envoy,
-    /// Envoy's access log as JSON, also Istio's and Envoy Gateway's
-    EnvoyJson,
-    /// NGINX's `combined` or `main`, Apache's `common` or `combined`
-    #[value(aliases = ["nginx", "apache", "common"])]
-    Combined,
-    /// Apache's `vhost_combined`
-    VhostCombined,
-    /// The default of ingress-nginx
-    IngressNginx,
-    /// Caddy's JSON
-    Caddy,
-    /// AWS's application load balancer
-    Alb,
-}
-
-impl From<FormArg> for LogFormat {
-    fn from(form: FormArg) -> Self {
-        match form {
-            FormArg::Trace => Self::Trace,
-            FormArg::Envoy => Self::Envoy,
-            FormArg::EnvoyJson => Self::EnvoyJson,
-            FormArg::Combined => Self::Combined,
-            FormArg::VhostCombined => Self::VhostCombined,
-            FormArg::IngressNginx => Self::IngressNginx,
-            FormArg::Caddy => Self::Caddy,
-            FormArg::Alb => Self::Alb,
-        }
-    }
-}
-
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Outcome> {
     check_use(context, args)?;
-    let file = match &args.config {
-        Some(config) => rules_of(context, config)?,
+    let read = match &args.config {
+        Some(config) => rules(context, config)?,
         None => args.suggest.rules(context)?,
     };
-    let Some(file) = file else {
+    let Some((text, file)) = read else {
         return Ok(Outcome::Failed);
     };
     if args.suggest.suggest {
@@ -145,15 +118,18 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
             suggest(inputs, reading, (&file, tried), watch)
         })?;
         nothing(&traces, &found.intake)?;
-        suggest::print(context, &found, args.suggest.at_most)?;
+        let source = (traces.name(), text);
+        suggest::print(context, source, &found, args.suggest.at_most)?;
         return Ok(Outcome::Done);
     }
+    let mut texts = vec![text];
     let mut others: Vec<(String, RuleFile)> = Vec::new();
     for path in &args.compare {
-        let Some(other) = rules_of(context, path)? else {
+        let Some((text, other)) = rules(context, path)? else {
             return Ok(Outcome::Failed);
         };
-        others.push((name_of(path), other));
+        others.push((text.name.clone(), other));
+        texts.push(text);
     }
     let name = args.config.as_deref().map(name_of).unwrap_or_default();
     let run = Run::new((&name, &file), &others);
@@ -163,8 +139,22 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
         replay(inputs, reading, &mut run, watch)
     })?;
     nothing(&traces, &input)?;
-    print(context, &traces, &input, &run)?;
+    let summary = RunSummary::new(&traces.name(), &input, &run);
+    if context.is_html() {
+        let page = html::page(&summary, &texts);
+        context.io.out.write_all(page.as_bytes())?;
+    } else {
+        print(context, &summary, args.table.unwrap_or_default())?;
+    }
     Ok(Outcome::Done)
+}
+
+/// The rules of a file, and its text; `None` with problems, which are printed.
+fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText, RuleFile)>> {
+    let (name, bytes) = (name_of(path), bytes_of(context, path)?);
+    let file = rules_of_text(context, &name, &bytes)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(file.map(|file| (RuleText { name, text }, file)))
 }
 
 /// Fails if no request could be read, and something else was there.
@@ -212,8 +202,12 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
             "--compare takes at most {MOST_COMPARED} files, not {count}"
         )));
     }
+    if args.table.is_some() && context.format() != Format::Csv {
+        let wrong = "--table chooses a table of --output csv";
+        bail!(Usage(wrong.to_owned()));
+    }
     if !args.compare.is_empty() && context.format() == Format::Jsonl {
-        let wrong = "--compare prints no decisions; write --output table, json or csv";
+        let wrong = "--compare prints no decisions; write --output table, json, csv or html";
         bail!(Usage(wrong.to_owned()));
     }
     Ok(())
@@ -356,22 +350,22 @@ impl Watch<'_> {
     }
 }
 
-fn print(context: &mut Context<'_, '_>, traces: &Traces, input: &Intake, run: &Run) -> Result<()> {
-    let summary = RunSummary::new(&traces.name(), input, run);
+fn print(context: &mut Context<'_, '_>, summary: &RunSummary, table: CsvTable) -> Result<()> {
     let style = context.style;
     match context.format() {
         Format::Jsonl => {}
-        Format::Json => return Ok(json(context.io.out, Format::Json, &summary)?),
-        Format::Csv => view::csv_lines(&summary, context.io.out)?,
-        Format::Table => return Ok(view::print(&summary, context.io.out, style)?),
+        Format::Json => return Ok(json(context.io.out, Format::Json, summary)?),
+        Format::Csv => records::print(summary, table, context.io.out)?,
+        Format::Table => return Ok(view::print(summary, context.io.out, style)?),
     }
     // Standard output has no place for these.
     for warning in &summary.warnings {
         context.note(&format!("warning: {}", escape(warning)))?;
     }
-    if input.bad > 0 {
-        let lines = first_lines(&input.first_bad);
-        let bad = view::bad_lines(input.bad);
+    let trace = &summary.trace;
+    if trace.bad_lines > 0 {
+        let lines = first_lines(&trace.first_bad_lines);
+        let bad = view::bad_lines(trace.bad_lines);
         context.note(&format!("{bad}\n{lines}"))?;
     }
     Ok(())

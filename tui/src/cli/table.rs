@@ -62,6 +62,11 @@ impl Cell {
         }
     }
 
+    /// Its text, escaped for a terminal, and its meaning.
+    pub(crate) fn seen(&self) -> (&str, Paint) {
+        (&self.text, self.paint)
+    }
+
     /// The same cell in a colour.
     pub(crate) fn paint(self, paint: Paint) -> Self {
         Self { paint, ..self }
@@ -118,6 +123,16 @@ impl TextTable {
 
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
+    }
+
+    /// The names of the columns.
+    pub(crate) fn columns(&self) -> &[(String, Set)] {
+        &self.columns
+    }
+
+    /// The rows, each with a cell for each column.
+    pub(crate) fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
     }
 
     /// Prints the heading and the rows.

@@ -9,7 +9,7 @@ use crate::cli::world::Style;
 use crate::text::{date, humanise};
 
 /// Instants from here on are calendar time (after 1973).
-const CALENDAR_NS: u64 = 100_000_000_000_000_000;
+pub(super) const CALENDAR_NS: u64 = 100_000_000_000_000_000;
 /// The maximum width of output other than tables.
 pub(super) const WIDEST: usize = 78;
 

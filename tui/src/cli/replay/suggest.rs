@@ -9,6 +9,7 @@ use loudou_replay::suggest::{Candidates, Needs, RuleNeeds, Share, Subject, Sugge
 use serde_json::{Value, json};
 
 use self::shares::Refusals;
+use super::html::page::RuleText;
 use super::words::{print_note, share};
 use crate::cli::context::Context;
 use crate::cli::options::Format;
@@ -18,6 +19,7 @@ use crate::num::count;
 use crate::text::{counted, escape};
 
 mod args;
+mod page;
 mod shares;
 
 pub(super) use args::SuggestArgs;
@@ -42,6 +44,8 @@ struct Line {
     refusals: Vec<Refusals>,
 }
 
+/// Said instead of a limit.
+const NO_LIMIT: &str = "No limit has so large a capacity at these rates; try higher --rates.";
 /// The percentiles of the table.
 const PER_MILLE: [(usize, &str); 4] = [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99.9")];
 
@@ -124,8 +128,17 @@ impl Rule<'_> {
     }
 }
 
-pub(super) fn print(context: &mut Context<'_, '_>, found: &Suggestion, bound: Share) -> Result<()> {
+pub(super) fn print(
+    context: &mut Context<'_, '_>,
+    (name, text): (String, RuleText),
+    found: &Suggestion,
+    bound: Share,
+) -> Result<()> {
     let rules = rules(found, bound);
+    if context.is_html() {
+        let page = page::page(&name, found, &rules, bound, &[text]);
+        return Ok(context.io.out.write_all(page.as_bytes())?);
+    }
     let (format, style) = (context.format(), context.style);
     match format {
         Format::Table => {
@@ -174,6 +187,24 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
         out,
         "The capacity that a funnel needs to refuse nothing of a key, over the keys.\nCAPACITY refuses at most {bound}.\n"
     )?;
+    needs_table(rule).print(out, style)?;
+    shares::print(&rule.rates, (keys, needs.requests), out, style)?;
+    match rule.limit() {
+        Some(limit) => {
+            let name = escape(&needs.name);
+            writeln!(
+                out,
+                "\nTo paste into the rule {name}; it refuses at most {bound}:"
+            )?;
+            writeln!(out, "    limits: [{limit}]")
+        }
+        None => writeln!(out, "\n{NO_LIMIT}"),
+    }
+}
+
+/// The needs at each rate, with a mark at the knee.
+fn needs_table(rule: &Rule<'_>) -> TextTable {
+    let keys = count(rule.needs.keys());
     let mut columns = vec![("RATE", Set::Right)];
     columns.extend(PER_MILLE.map(|(_, name)| (name, Set::Right)));
     columns.extend([
@@ -189,25 +220,10 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
         row.push(line.most.to_string().into());
         row.push(line.capacity.to_string().into());
         row.push(format!("{} ({})", line.refused, share(line.refused, keys)).into());
-        row.extend((rule.knee == Some(number)).then(|| "knee".into()));
+        row.extend((rule.knee == Some(number)).then(|| Cell::from("knee").paint(Paint::Heading)));
         table.row(row);
     }
-    table.print(out, style)?;
-    shares::print(&rule.rates, (keys, needs.requests), out, style)?;
-    match rule.limit() {
-        Some(limit) => {
-            let name = escape(&needs.name);
-            writeln!(
-                out,
-                "\nTo paste into the rule {name}; it refuses at most {bound}:"
-            )?;
-            writeln!(out, "    limits: [{limit}]")
-        }
-        None => writeln!(
-            out,
-            "\nNo limit has so large a capacity at these rates; try higher --rates."
-        ),
-    }
+    table
 }
 
 fn document(rule: &Rule<'_>) -> Value {

@@ -9,7 +9,7 @@ use super::compared;
 use super::of_keys;
 use super::over_time::{self, WIDEST, instant};
 use super::words::{print_note, share};
-use crate::cli::table::{Cell, Paint, Set, TextTable, bar, csv};
+use crate::cli::table::{Cell, Paint, Set, TextTable, bar};
 use crate::cli::world::Style;
 use crate::text::{counted, escape, humanise};
 
@@ -259,33 +259,4 @@ pub(super) fn bad_lines(count: u64) -> String {
         1 => "1 invalid line was skipped:".to_owned(),
         _ => format!("{count} invalid lines were skipped; the first ones:"),
     }
-}
-
-pub(super) fn csv_lines(summary: &RunSummary, out: &mut dyn Write) -> io::Result<()> {
-    let heading = "config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,\
-                   shadow_held,skipped,gave_up";
-    csv(out, heading.split(','))?;
-    let others = summary.compare.iter().map(|other| &other.side);
-    for side in std::iter::once(&summary.side).chain(others) {
-        for rule in &side.rules {
-            let counts = [
-                rule.matched,
-                rule.admitted,
-                rule.held,
-                rule.refused,
-                rule.overruled,
-                rule.shadow_refused,
-                rule.shadow_held,
-                rule.skipped,
-                rule.gave_up,
-            ];
-            let counts = counts.map(|count| count.to_string());
-            let texts = [side.config.as_str(), &rule.rule, rule.mode];
-            csv(
-                out,
-                texts.into_iter().chain(counts.iter().map(String::as_str)),
-            )?;
-        }
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@ use loudou_rules::rule::RuleFile;
 
 use crate::cli::check::rules_of_text;
 use crate::cli::context::Context;
+use crate::cli::replay::html::page::RuleText;
 use crate::cli::world::Usage;
 
 /// The largest capacity that can be tried.
@@ -80,7 +81,10 @@ impl SuggestArgs {
     }
 
     /// The rule of `--key` and `--match`; `None` with problems, which are printed.
-    pub(crate) fn rules(&self, context: &mut Context<'_, '_>) -> Result<Option<RuleFile>> {
+    pub(crate) fn rules(
+        &self,
+        context: &mut Context<'_, '_>,
+    ) -> Result<Option<(RuleText, RuleFile)>> {
         let line = |text: &str| text.replace(['\n', '\r'], " ");
         let mut lines = ["version: 1", "rules:", "- name: all"]
             .map(str::to_owned)
@@ -92,6 +96,8 @@ impl SuggestArgs {
         let limit = "{ name: any, algorithm: funnel, capacity: 1, rate: 1/s }";
         lines.push(format!("  limits: [{limit}]\n"));
         let text = lines.join("\n");
-        rules_of_text(context, "--key, --match", text.as_bytes())
+        let name = "--key, --match".to_owned();
+        let file = rules_of_text(context, &name, text.as_bytes())?;
+        Ok(file.map(|file| (RuleText { name, text }, file)))
     }
 }
