@@ -30,6 +30,7 @@ mod manifests;
 mod of_keys;
 mod recordings;
 mod replays;
+mod reports;
 mod suggests;
 mod usage;
 mod views;
