@@ -57,6 +57,7 @@ pub(crate) fn test() -> Result<()> {
         RELAY,
         END_TO_END,
         ("headers in HTTP clients", clients),
+        ("pages in a browser", pages),
     ])
 }
 
@@ -82,6 +83,7 @@ pub(crate) fn ci() -> Result<()> {
         RELAY,
         END_TO_END,
         ("headers in HTTP clients", clients),
+        ("pages in a browser", pages),
         ("the image in a registry", registry),
         BENCH,
         SOAK,
@@ -232,6 +234,16 @@ pub(crate) fn clients_alone() -> Result<()> {
 
 fn clients() -> Result<Outcome> {
     let skipped = crate::clients::check()?;
+    Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
+}
+
+/// The check of pages by itself.
+pub(crate) fn pages_alone() -> Result<()> {
+    steps(&[("pages in a browser", pages)])
+}
+
+fn pages() -> Result<Outcome> {
+    let skipped = crate::pages::check(loudou)?;
     Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
 }
 

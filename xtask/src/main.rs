@@ -24,6 +24,7 @@ mod fuzz;
 mod image;
 mod manifests;
 mod oci;
+mod pages;
 mod pictures;
 mod setup;
 mod soak;
@@ -110,6 +111,8 @@ enum Task {
     Circles,
     /// Let HTTP clients, such as got, urllib3 and curl, read the filter's headers in a real Envoy
     Clients,
+    /// Open the pages of `loudou replay --output html` in a headless Chromium
+    Pages,
     /// Run every test, including those in a real Envoy
     Test,
     /// Check formatting, lints, import circles and docs; run `test`, cargo-deny, a fuzz and a soak
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Task::Image { check } => image::run(check),
         Task::Circles => circles::run(),
         Task::Clients => checks::clients_alone(),
+        Task::Pages => checks::pages_alone(),
         Task::Demo { fleet } => demo::run(fleet),
         Task::Pictures => pictures::run_all(),
         Task::Docs { check } => docs::run(check),

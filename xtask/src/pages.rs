@@ -1,0 +1,118 @@
+//! The reports of `loudou replay --output html` in a headless Chromium, where there is one: pages of a hostile log too
+//! must load nothing, run nothing and leave the console empty.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::{find_on_path, target_dir, workspace_root};
+use serde_json::json;
+
+/// The names of the program.
+const CHROMIUM: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+/// How Chromium marks a line of the console in its own log.
+const CONSOLE: &str = ":CONSOLE";
+/// Elements that load or run something.
+const ACTIVE: [&str; 7] = [
+    "<script", "<img", "<iframe", "<object", "<embed", "<link", "<base",
+];
+/// Keys that want to be markup.
+const KEYS: [&str; 6] = [
+    "<script>alert(1)</script>",
+    "\"><img src=https://example.com/x onerror=alert(1)>",
+    "</style><link rel=stylesheet href=https://example.com/x>",
+    "</title></svg><script src=https://example.com/x></script>",
+    "]]><iframe src=https://example.com>",
+    "a\u{202e}b",
+];
+/// A page that does what no report may.
+const GUILTY: &str = "<!doctype html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\">\
+                      <title>x</title><script>alert(1)</script><img src=https://example.com/x>";
+
+/// Opens pages of every kind, of the command that `loudou` builds; the reason if there is no Chromium.
+pub(crate) fn check(loudou: impl FnOnce() -> Result<PathBuf>) -> Result<Option<String>> {
+    let Some(chromium) = CHROMIUM.iter().find_map(|name| find_on_path(name)) else {
+        return Ok(Some("Chromium is not installed".to_owned()));
+    };
+    let loudou = loudou()?;
+    let place = target_dir().join("pages");
+    fs::create_dir_all(&place).context("cannot make a folder")?;
+    let log = place.join("<img src=x>.jsonl");
+    fs::write(&log, hostile_log()).context("cannot write a log")?;
+    // Otherwise nothing shows that a mistake would be seen.
+    let guilty = place.join("guilty.html");
+    fs::write(&guilty, GUILTY).context("cannot write a page")?;
+    let seen = open(&chromium, &guilty)?;
+    ensure!(
+        !seen.console.is_empty() && !seen.active.is_empty(),
+        "Chromium does not report what a page does"
+    );
+    let traces = workspace_root().join("tests/traces/summaries");
+    let [rules, other] = ["summary.rules.json", "other.rules.yaml"].map(|name| traces.join(name));
+    let (rules, other) = (rules.to_string_lossy(), other.to_string_lossy());
+    let pages: [(&str, &[&str]); 3] = [
+        ("one", &["--config", &rules]),
+        ("two", &["--config", &rules, "--compare", &other]),
+        ("suggest", &["--config", &rules, "--suggest"]),
+    ];
+    for (name, options) in pages {
+        let page = place.join(format!("{name}.html"));
+        let mut replay = Command::new(&loudou);
+        replay.args(["replay", "--output", "html", "--trace"]);
+        let output = replay.arg(&log).args(options).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{name}: {errors}");
+        fs::write(&page, output.stdout).context("cannot write a page")?;
+        let seen = open(&chromium, &page)?;
+        let (console, active) = (seen.console.join("\n"), seen.active.join(", "));
+        ensure!(console.is_empty(), "{name}: the console has {console}");
+        ensure!(active.is_empty(), "{name}: the page has {active}");
+        ensure!(seen.is_whole, "{name}: the page has no end");
+        println!("{}: ok", page.display());
+    }
+    Ok(None)
+}
+
+fn hostile_log() -> String {
+    let keys = KEYS.iter().cycle().take(60 * KEYS.len());
+    let lines = (0_u64..).zip(keys).map(|(number, key)| {
+        let line = json!({
+            "at_ns": number * 100_000_000, "path": "/shaped", "source": "10.0.0.1",
+            "headers": { "x-user-id": key },
+        });
+        format!("{line}\n{key}\n")
+    });
+    lines.collect()
+}
+
+/// A page as Chromium sees it.
+struct Seen {
+    /// Errors, warnings, refused requests.
+    console: Vec<String>,
+    active: Vec<&'static str>,
+    is_whole: bool,
+}
+
+fn open(chromium: &Path, page: &Path) -> Result<Seen> {
+    let profile = target_dir().join("pages/profile");
+    let mut command = Command::new(chromium);
+    command
+        // Without a sandbox it also runs as root, as in a container; the pages are of this program.
+        .args(["--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--enable-logging=stderr", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(page)
+        .stdin(Stdio::null());
+    let output = command.output().context("cannot run Chromium")?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "Chromium failed: {log}");
+    let document = String::from_utf8_lossy(&output.stdout);
+    let console = log.lines().filter(|line| line.contains(CONSOLE));
+    let active = ACTIVE.into_iter();
+    Ok(Seen {
+        console: console.map(str::to_owned).collect(),
+        active: active.filter(|name| document.contains(name)).collect(),
+        is_whole: document.contains("</footer>"),
+    })
+}
