@@ -24,9 +24,9 @@ impl CsvTable {
         match self {
             Self::Rules => {
                 "config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,\
-                 shadow_held,skipped,gave_up"
+                 shadow_held,skipped,gave_up,keys,keys_refused"
             }
-            Self::Keys => "config,rule,key,refused,surplus,shadow_refused",
+            Self::Keys => "config,rule,key,refused,surplus,shadow_refused,first_ns,last_ns",
             Self::Timeline => "config,start_ns,slot_ns,admitted,held,refused",
         }
     }
@@ -65,6 +65,8 @@ fn rules(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
             rule.shadow_held,
             rule.skipped,
             rule.gave_up,
+            rule.keys.seen,
+            rule.keys.refused,
         ];
         record(&[&side.config, &rule.rule, rule.mode], counts, out)?;
     }
@@ -73,7 +75,8 @@ fn rules(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
 
 fn keys(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
     for key in &side.refused_keys.most {
-        let counts = [key.refused, key.surplus, key.shadow_refused];
+        let [first, last] = [key.first_ns, key.last_ns].map(Option::unwrap_or_default);
+        let counts = [key.refused, key.surplus, key.shadow_refused, first, last];
         record(&[&side.config, &key.rule, &key.key], counts, out)?;
     }
     Ok(())
