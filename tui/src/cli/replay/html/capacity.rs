@@ -48,7 +48,12 @@ impl Plot<'_> {
             }
         });
         html.within("figure", &[], |html| {
-            html.element("figcaption", &[], "Capacity that keys need");
+            let knee = self.knee().map(|(_, capacity, rate)| {
+                let rate = &rate.label;
+                format!("; at the knee {capacity}, with a rate of {rate}")
+            });
+            let caption = format!("Capacity that keys need{}", knee.unwrap_or_default());
+            html.element("figcaption", &[], &caption);
             html.within("div", &[("class", "plot loglog")], |html| {
                 let height = HEIGHT_PX.to_string();
                 let svg = [("role", "img"), ("width", "100%"), ("height", &height)];
@@ -153,13 +158,16 @@ impl Plot<'_> {
         }
     }
 
+    /// The knee: where it is, its capacity and its rate.
+    fn knee(&self) -> Option<(u64, u32, &Rate)> {
+        let knee = self.knee?;
+        let capacity = self.series.last()?.capacities.get(knee)?;
+        Some((self.x(knee), *capacity, self.rates.get(knee)?))
+    }
+
     /// Marks the knee with a ring and a label.
     fn mark(&self, html: &mut Html, decades: u32) {
-        let knee = self.knee.and_then(|knee| {
-            let capacity = self.series.last()?.capacities.get(knee)?;
-            Some((self.x(knee), *capacity, &self.rates.get(knee)?.label))
-        });
-        let Some((at, capacity, rate)) = knee else {
+        let Some((at, capacity, _)) = self.knee() else {
             return;
         };
         let (x, above) = (percent(at, UNITS), y(capacity, decades));
@@ -171,13 +179,12 @@ impl Plot<'_> {
         );
         // Lines come down from the left.
         let (class, dx) = match at {
-            0..6_500 => ("knee start", "10"),
-            _ => ("knee end", "4"),
+            0..8_500 => ("knee start", "10"),
+            _ => ("knee end", "-8"),
         };
         let y = tenths(above.saturating_sub(150));
-        let text = format!("knee: {capacity} at {rate}");
         let label = [("class", class), ("x", x.as_str()), ("dx", dx), ("y", &y)];
-        html.element("text", &label, &text);
+        html.element("text", &label, "knee");
     }
 }
 
