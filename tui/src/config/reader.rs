@@ -77,6 +77,11 @@ impl<'a> Node<'a> {
         Self { path, span, value }
     }
 
+    /// Whether the value is a list without items.
+    pub(super) fn is_empty_list(&self) -> bool {
+        matches!(self.value, Content::Other(DeValue::Array(items)) if items.is_empty())
+    }
+
     fn text(&self) -> Option<&'a str> {
         match self.value {
             Content::Other(value) => value.as_str(),

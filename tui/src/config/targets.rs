@@ -77,7 +77,13 @@ fn target(reader: &mut Reader<'_>, node: &Node<'_>) -> NamedTarget {
 }
 
 /// The beginnings of addresses.
-const SCHEMES: [&str; 3] = ["http://", "https://", "unix:"];
+const SCHEMES: [&str; 5] = [
+    "http://",
+    "https://",
+    "unix:",
+    "dns:http://",
+    "dns:https://",
+];
 
 /// Addresses; with `targets`, their names with `@`, too.
 pub(super) fn urls(
@@ -97,10 +103,15 @@ pub(super) fn urls(
             }
             _ if is_address => {}
             _ => reader.wrong(&node, "expected an address", |problem| {
-                problem.allowed("http://HOST:PORT, https://HOST:PORT, unix:/PATH")
+                problem.allowed(
+                    "http://HOST:PORT, https://HOST:PORT, unix:/PATH, dns:http://HOST:PORT",
+                )
             }),
         }
         urls.push(text.to_owned());
+    }
+    if node.is_empty_list() {
+        reader.wrong(node, "it names no address", |problem| problem);
     }
     urls
 }

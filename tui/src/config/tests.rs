@@ -165,3 +165,19 @@ fn the_documented_example_is_valid() {
     }
     assert!(checked > 0);
 }
+
+#[test]
+fn all_addresses_of_a_name_can_be_named() {
+    let text =
+        "url = \"dns:http://envoys:9911\"\n[targets.all]\nurl = \"dns:https://envoys:9911\"\n";
+    let config = Config::read(text).expect("valid");
+    assert_eq!(config.url, ["dns:http://envoys:9911"]);
+}
+
+#[test]
+fn a_list_of_addresses_is_not_empty() {
+    let wanted = |place: &str| format!("{place}: []: it names no address");
+    assert_eq!(problems("url = []\n"), [wanted("1:7: url")]);
+    let of_target = problems("[targets.edge]\nurl = []\n");
+    assert_eq!(of_target, [wanted("2:7: targets.edge.url")]);
+}
