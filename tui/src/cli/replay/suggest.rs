@@ -216,9 +216,9 @@ fn needs_table(rule: &Rule<'_>) -> TextTable {
     let mut table = TextTable::new(&columns);
     for (number, line) in rule.rates.iter().enumerate() {
         let mut row: Vec<Cell> = vec![line.rate.to_string().into()];
-        row.extend(line.per_mille.map(|need| need.to_string().into()));
-        row.push(line.most.to_string().into());
-        row.push(line.capacity.to_string().into());
+        row.extend(line.per_mille.map(|need| Cell::from(known(need))));
+        row.push(known(line.most).into());
+        row.push(known(line.capacity).into());
         row.push(format!("{} ({})", line.refused, share(line.refused, keys)).into());
         row.extend((rule.knee == Some(number)).then(|| Cell::from("knee").paint(Paint::Heading)));
         table.row(row);
@@ -226,18 +226,27 @@ fn needs_table(rule: &Rule<'_>) -> TextTable {
     table
 }
 
+/// A capacity; `None` for one that is beyond all numbers.
+fn number(capacity: u32) -> Option<u32> {
+    (capacity < u32::MAX).then_some(capacity)
+}
+
+fn known(capacity: u32) -> Option<String> {
+    number(capacity).map(|capacity| capacity.to_string())
+}
+
 fn document(rule: &Rule<'_>) -> Value {
     let rates = rule.rates.iter().map(|line| {
         let mut fields = json!({
-            "rate": line.rate.to_string(), "most": line.most,
-            "capacity": line.capacity, "keys_refused": line.refused,
+            "rate": line.rate.to_string(), "most": number(line.most),
+            "capacity": number(line.capacity), "keys_refused": line.refused,
             "refusals": line.refusals.iter().map(|it| json!({
                 "capacity": it.capacity, "keys_refused": it.keys, "requests_refused": it.requests,
             })).collect::<Vec<_>>(),
         });
         if let Some(fields) = fields.as_object_mut() {
             for ((_, name), need) in PER_MILLE.iter().zip(line.per_mille) {
-                fields.insert((*name).to_owned(), need.into());
+                fields.insert((*name).to_owned(), number(need).into());
             }
         }
         fields
@@ -268,10 +277,10 @@ fn lines(rules: &[Rule<'_>], out: &mut dyn Write) -> io::Result<()> {
                 rule.needs.keys().to_string(),
                 line.rate.to_string(),
             ];
-            record.extend(line.per_mille.map(|need| need.to_string()));
+            record.extend(line.per_mille.map(|need| known(need).unwrap_or_default()));
             record.extend([
-                line.most.to_string(),
-                line.capacity.to_string(),
+                known(line.most).unwrap_or_default(),
+                known(line.capacity).unwrap_or_default(),
                 line.refused.to_string(),
             ]);
             record.push((rule.knee == Some(number)).to_string());

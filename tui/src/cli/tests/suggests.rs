@@ -186,6 +186,27 @@ fn a_bound_on_requests_is_the_least_capacity_that_keeps_it() {
     );
 }
 
+/// A rate so low that no number holds the capacity has none, and no limit.
+#[test]
+fn a_capacity_beyond_all_numbers_is_not_shown() {
+    let line = "{\"at_ns\":0}\n".repeat(80_000);
+    let loudou = || Loudou {
+        bytes: line.as_bytes(),
+        ..Loudou::default()
+    };
+    let options = "--suggest --rates 1/36500d --capacities 1";
+    let ran = loudou().run(&format!("replay --key method {options} --output json"));
+    let document: Value = serde_json::from_str(&ran.out).expect("JSON");
+    let rule = &document["rules"][0];
+    assert_eq!(
+        (&rule["rates"][0]["most"], &rule["suggested"]),
+        (&Value::Null, &Value::Null)
+    );
+    let ran = loudou().run(&format!("replay --key method {options}"));
+    assert!(!ran.out.contains("4294967295"), "{}", ran.out);
+    assert!(ran.out.contains("try higher --rates"), "{}", ran.out);
+}
+
 /// Rules stand by themselves but for `stop`, overrides are left out, and each is said.
 #[test]
 fn rules_of_a_file_are_looked_at_each() {
