@@ -287,8 +287,8 @@ fn command(
         bail!(Usage(forms.to_owned()));
     }
     match &cli.command {
-        None => top::run(context, None)?,
-        Some(Command::Top(args)) => top::run(context, Some(args))?,
+        None => return top::run(context, None),
+        Some(Command::Top(args)) => return top::run(context, Some(args)),
         Some(Command::Record(args)) => record::run(context, args)?,
         Some(Command::Check(args)) => return check::run(context, args),
         Some(Command::Replay(args)) => return replay::run(context, args),

@@ -113,7 +113,7 @@ fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
     })?;
     terminal.press("q")?;
     let (code, end) = terminal.ended()?;
-    ensure!(code == 0, "exit code {code}");
+    ensure!(code == 1, "exit code {code}");
     let end: String = end.lines().collect();
     ensure!(end.contains("was not sent: "), "{end}");
     ensure!(end.contains(&first.admin_url()), "{end}");

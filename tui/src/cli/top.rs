@@ -12,6 +12,7 @@ use loudou_limiter::Nanos;
 use super::complete;
 use super::context::{Context, TIMEOUT, duration};
 use super::options::{Format, span};
+use super::outcome::Outcome;
 use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::targets::TargetArgs;
@@ -60,9 +61,10 @@ pub(crate) struct TopArgs {
     watch: WatchArgs,
 }
 
-pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<()> {
+pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<Outcome> {
     if let Some(file) = args.and_then(|args| args.play.as_deref()) {
-        return play::run(context, file);
+        play::run(context, file)?;
+        return Ok(Outcome::Done);
     }
     let query = TopQuery {
         rule: args.and_then(|args| args.rule.clone()),
@@ -75,7 +77,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     let has_options = query != TopQuery::default() || watch.watch.is_some();
     let is_list = context.global.output.is_some() || has_options;
     if is_list || !context.io.out_terminal {
-        return watch::run(context, watch, |context| list(context, &query));
+        watch::run(context, watch, |context| list(context, &query))?;
+        return Ok(Outcome::Done);
     }
     let interval = args.map_or(INTERVAL, |args| args.interval);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
@@ -95,10 +98,15 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
         appearance,
         interval: duration(interval),
     })?;
-    for line in unfinished {
-        context.note(&line)?;
+    for line in &unfinished {
+        context.note(line)?;
     }
-    Ok(())
+    // A script that opened the screen must not take for made what is not.
+    Ok(if unfinished.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
 }
 
 fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<()> {
