@@ -134,7 +134,7 @@ impl Run {
         let outcome = engine.decide(record, clock);
         let reported = Reported::of(&outcome, clock.now);
         tally.add(&outcome, &reported, at);
-        self.calibration.add(record.status, reported.verdict);
+        self.calibration.add(record, reported.verdict);
         for (other, changes) in &mut self.others {
             let outcome = other.engine.decide(record, clock);
             let other_reported = Reported::of(&outcome, clock.now);

@@ -36,6 +36,8 @@ pub struct RunSummary {
 pub struct BesideLog {
     /// The statuses of refusals.
     pub statuses: Vec<u16>,
+    /// Whether lines have `response_code_details`. For them, a refusal is an answer with the filter's own.
+    pub has_details: bool,
     /// Refused by both.
     pub both_refused: u64,
     /// Refused in the log alone.

@@ -55,6 +55,7 @@ impl BesideLog {
     fn new(calibration: &Calibration) -> Option<Self> {
         calibration.has_refusals().then(|| Self {
             statuses: calibration.statuses().to_vec(),
+            has_details: calibration.has_details,
             both_refused: calibration.both_refused,
             only_log_refused: calibration.only_log,
             only_replay_refused: calibration.only_replay,

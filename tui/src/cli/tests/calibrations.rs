@@ -52,7 +52,7 @@ fn a_replay_is_compared_with_the_answers_of_the_log() {
     assert_eq!(
         document["beside_log"],
         json!({
-            "statuses": [420], "both_refused": both, "only_log_refused": only_log,
+            "statuses": [420], "has_details": false, "both_refused": both, "only_log_refused": only_log,
             "only_replay_refused": only_replay, "neither_refused": neither,
         })
     );
@@ -64,6 +64,57 @@ fn a_replay_is_compared_with_the_answers_of_the_log() {
     );
     let free = run(&trace.replace("420", "429"), "-o json").out;
     assert!(!free.contains("beside_log"), "no rule refuses with 429");
+}
+
+/// In a JSON log, the cause of an answer says whether it was Loudou's refusal, whatever the status.
+#[test]
+fn causes_in_the_log_go_before_statuses() {
+    let line = |second: u32, status: u16, details: &str| {
+        let time = format!("2026-11-23T10:00:{second:02}.000Z");
+        let line = json!({
+            "start_time": time, "method": "GET", "path": "/", "response_code": status,
+            "response_code_details": details,
+        });
+        format!("{line}\n")
+    };
+    // Two pass at once; the rule refuses the third and the fourth.
+    let log = [
+        line(0, 200, "via_upstream"),
+        line(0, 429, "via_upstream"),
+        line(0, 503, "loudou_over_limit{r.l}"),
+        line(0, 429, "via_upstream"),
+        line(9, 403, "loudou_banned{r}"),
+        line(9, 200, "loudou_admin"),
+    ]
+    .concat();
+    let limits = r#"[{ "name": "l", "algorithm": "funnel", "capacity": 2, "rate": "1/s" }]"#;
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    let config = format!(
+        r#"{{ "version": 1, "rules": [{{ "name": "r", "key": [], "limits": {limits} }}] }}"#
+    );
+    std::io::Write::write_all(&mut file, config.as_bytes()).expect("room");
+    let run = |options: &str| {
+        let loudou = Loudou {
+            bytes: log.as_bytes(),
+            ..Loudou::default()
+        };
+        let config = file.path().display();
+        loudou
+            .run(&format!("replay --config {config} {options}"))
+            .out
+    };
+    let document: Value = serde_json::from_str(&run("-o json")).expect("JSON");
+    assert_eq!(
+        document["beside_log"],
+        json!({
+            "statuses": [429], "has_details": true, "both_refused": 1, "only_log_refused": 1,
+            "only_replay_refused": 1, "neither_refused": 3,
+        })
+    );
+    let table = run("");
+    let wanted =
+        "where response_code_details of Loudou are a refusal: 66.7 % of the requests agree";
+    assert!(table.contains(wanted), "{table}");
 }
 
 /// A leaking bucket in whole units and seconds.
