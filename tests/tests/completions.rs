@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{
-    Config, Envoy, Operator, Request, Terminal, VIEW_TOKEN, eventually, loudou_bin,
+    Config, Envoy, Operator, Request, TempDir, Terminal, VIEW_TOKEN, eventually, loudou_bin,
     without_config_file,
 };
 use serde_json::{Value, json};
@@ -128,6 +128,22 @@ fn rules_keys_and_words_are_offered() -> Result<()> {
     envoy.stop()
 }
 
+#[test]
+fn targets_of_the_config_file_are_offered() -> Result<()> {
+    let folder = TempDir::new("targets")?;
+    let file = folder.path().join("config.toml");
+    let text = ["edge", "east", "west"]
+        .map(|name| format!("[targets.{name}]\nurl = \"http://127.0.0.1:1\"\n"));
+    std::fs::write(&file, text.concat())?;
+    let nowhere = free_address()?;
+    let line = format!("loudou --config-file {} --url @e", file.display());
+    let found = offered(&nowhere, &line)?;
+    ensure!(found == ["@east", "@edge"], "{found:?}");
+    let line = format!("loudou rules --config-file {} --url @w", file.display());
+    ensure!(offered(&nowhere, &line)? == ["@west"], "{line}");
+    Ok(())
+}
+
 /// An address at which nobody listens.
 fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -159,7 +175,15 @@ fn tab_completes_in_a_terminal() -> Result<()> {
     terminal.shows("loudou get per-user mallory")?;
     terminal.press("\r")?;
     terminal.shows("refusing")?;
-    terminal.press("exit\r")?;
+    let folder = TempDir::new("targets")?;
+    let file = folder.path().join("config.toml");
+    std::fs::write(&file, "[targets.edge]\nurl = \"http://127.0.0.1:1\"\n")?;
+    let file = file.display();
+    terminal.press(&format!("clear; export LOUDOU_CONFIG_FILE={file}\r"))?;
+    terminal.press("clear\r")?;
+    terminal.press("loudou --url @e\t")?;
+    terminal.shows("loudou --url @edge")?;
+    terminal.press("\u{15}exit\r")?;
     terminal.ended()?;
     envoy.stop()
 }

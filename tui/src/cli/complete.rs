@@ -33,9 +33,13 @@ const ZSH_FIRST_USE: &str = r#"if [ "$funcstack[1]" = "_loudou" ]; then
     _clap_dynamic_completer_loudou "$@"
 fi"#;
 
+/// Bash would cut the name of a target into two words.
+const BASH_TARGETS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//@}";
+
 /// Completes a line if a script asks for it.
 pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
-    let complete = CompleteEnv::with_factory(loudou).var(VARIABLE);
+    let with_targets = move || loudou().mut_arg("url", |url| url.add(targets()));
+    let complete = CompleteEnv::with_factory(with_targets).var(VARIABLE);
     match complete.try_complete(std::env::args_os(), None) {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),
@@ -51,10 +55,25 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     let known = known.ok_or_else(|| io::Error::other(format!("no script for {name}")))?;
     let mut out = out;
     known.write_registration(VARIABLE, "loudou", "loudou", "loudou", &mut out)?;
-    if shell == Shell::Zsh {
-        writeln!(out, "{ZSH_FIRST_USE}")?;
+    match shell {
+        Shell::Zsh => writeln!(out, "{ZSH_FIRST_USE}"),
+        Shell::Bash => writeln!(out, "{BASH_TARGETS}"),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// The targets of the config file, whose names need no quotes.
+fn targets() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| {
+        let config = Line::read().config();
+        let named = config.targets.iter().map(|(name, target)| {
+            let about = Some(target.url.join(", ").into());
+            CompletionCandidate::new(format!("@{name}")).help(about)
+        });
+        let begun = begun.to_string_lossy();
+        let fits = |it: &CompletionCandidate| it.get_value().to_string_lossy().starts_with(&*begun);
+        named.filter(fits).collect()
+    })
 }
 
 /// The rules of the live Envoy.
