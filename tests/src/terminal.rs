@@ -16,6 +16,8 @@ use crate::paths::{in_terminal, loudou_bin};
 
 /// The time after which the app counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The most bytes that are kept.
+const FIRST_BYTES: usize = 1 << 20;
 const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
 const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 
@@ -25,6 +27,8 @@ pub struct Terminal {
     master: Box<dyn MasterPty + Send>,
     keys: Box<dyn Write + Send>,
     screen: Arc<Mutex<vt100::Parser>>,
+    /// The first bytes that came.
+    bytes: Arc<Mutex<Vec<u8>>>,
     /// Reads the output; it ends when the terminal has no other user left.
     reader: JoinHandle<()>,
 }
@@ -77,7 +81,12 @@ impl Terminal {
     }
 
     /// Runs a program that opens the live screen.
-    pub fn run(mut command: CommandBuilder) -> Result<Self> {
+    pub fn run(command: CommandBuilder) -> Result<Self> {
+        Self::run_as("xterm-256color", command)
+    }
+
+    /// The same in a terminal of this name.
+    pub fn run_as(term: &str, mut command: CommandBuilder) -> Result<Self> {
         let size = PtySize {
             rows: ROWS.get(),
             cols: COLUMNS.get(),
@@ -85,17 +94,25 @@ impl Terminal {
             pixel_height: 0,
         };
         let pair = native_pty_system().openpty(size)?;
-        command.env("TERM", "xterm-256color");
+        command.env("TERM", term);
+        command.env_remove("COLORTERM");
         command.env_remove("NO_COLOR");
         let child = pair.slave.spawn_command(command)?;
         let keys = pair.master.take_writer()?;
         let mut output = pair.master.try_clone_reader()?;
         let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
         let shared = Arc::clone(&screen);
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let first = Arc::clone(&bytes);
         let reader = thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = output.read(&mut bytes) {
-                let seen = bytes.get(..read).unwrap_or_default();
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = output.read(&mut buffer) {
+                let seen = buffer.get(..read).unwrap_or_default();
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                if first.len() < FIRST_BYTES {
+                    first.extend_from_slice(seen);
+                }
+                drop(first);
                 shared
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -107,6 +124,7 @@ impl Terminal {
             master: pair.master,
             keys,
             screen,
+            bytes,
             reader,
         })
     }
@@ -125,6 +143,14 @@ impl Terminal {
             .unwrap_or_else(PoisonError::into_inner)
             .screen()
             .contents()
+    }
+
+    /// What the program wrote first, with its control sequences.
+    pub fn first_bytes(&self) -> Vec<u8> {
+        self.bytes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Waits until `wanted` accepts the screen.

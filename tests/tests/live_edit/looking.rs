@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, TempDir, Terminal, loudou_in_terminal};
+use serde_json::json;
 
 #[test]
 fn a_config_file_and_a_click_on_a_tab() -> Result<()> {
@@ -63,5 +64,39 @@ fn a_config_file_and_a_click_on_a_tab() -> Result<()> {
     terminal.press("q")?;
     let (code, seen) = terminal.ended()?;
     ensure!(code == 0, "{code}: {seen}");
+    envoy.stop()
+}
+
+/// A terminal of 16 colours gets them in the form that it knows; one of 256 gets those.
+#[test]
+fn colours_are_those_of_the_terminal() -> Result<()> {
+    let rules = json!([{
+        "name": "per-user",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
+    }]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let alice = Request::get("/").header("x-user-id", "alice");
+    for _ in 0..4 {
+        envoy.data().send(&alice)?;
+    }
+    for (term, is_basic) in [("xterm", true), ("xterm-256color", false)] {
+        let mut command = loudou_in_terminal()?;
+        command.env("LOUDOU_URL", envoy.admin_url());
+        command.env("LOUDOU_TOKEN", EDIT_TOKEN);
+        let mut terminal = Terminal::run_as(term, command)?;
+        terminal.shows("refusing")?;
+        let bytes = String::from_utf8_lossy(&terminal.first_bytes()).into_owned();
+        let has_many = ["38;5;", "48;5;", "38;2;", "48;2;"]
+            .iter()
+            .any(|form| bytes.contains(form));
+        ensure!(has_many != is_basic, "{term}: {bytes:?}");
+        let has_basic = (30..38)
+            .chain(90..98)
+            .any(|color| bytes.contains(&format!("\u{1b}[{color};")));
+        ensure!(!is_basic || has_basic, "{term}: {bytes:?}");
+        terminal.press("q")?;
+        terminal.ended()?;
+    }
     envoy.stop()
 }
