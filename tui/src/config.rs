@@ -22,6 +22,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use loudou_limiter::{DURATION_FORM, Nanos};
+
 use crate::app::columns::Column;
 use crate::app::keymap::Keymap;
 use crate::draw::theme::Scheme;
@@ -41,6 +43,10 @@ use reader::{Node, Reader};
 pub(crate) struct Config {
     /// The Envoys without `--url`: addresses, and names of targets with `@`.
     pub(crate) url: Vec<String>,
+    /// The time limit of each call without `--timeout`.
+    pub(crate) timeout: Option<Nanos>,
+    /// Whether every command that would change something is refused.
+    pub(crate) read_only: bool,
     /// Envoys by name.
     pub(crate) targets: BTreeMap<String, NamedTarget>,
     /// The name of the theme.
@@ -90,8 +96,23 @@ impl Config {
 }
 
 fn whole(reader: &mut Reader<'_>, root: &Node<'_>) -> Config {
-    let mut fields = reader.fields(root, &["url", "targets", "screen", "themes", "keys"]);
+    let names = [
+        "url",
+        "timeout",
+        "read_only",
+        "targets",
+        "screen",
+        "themes",
+        "keys",
+    ];
+    let mut fields = reader.fields(root, &names);
     let mut config = Config::default();
+    if let Some(node) = fields.remove("timeout") {
+        config.timeout = timeout(reader, &node);
+    }
+    if let Some(node) = fields.remove("read_only") {
+        config.read_only = reader.boolean(&node).unwrap_or_default();
+    }
     if let Some(node) = fields.remove("targets") {
         config.targets = targets::read(reader, &node);
     }
@@ -108,6 +129,17 @@ fn whole(reader: &mut Reader<'_>, root: &Node<'_>) -> Config {
         config.keymap = keys::read(reader, &node);
     }
     config
+}
+
+fn timeout(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Nanos> {
+    let text = reader.text(node)?;
+    let span = Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
+    if span.is_none() {
+        reader.wrong(node, "invalid duration", |problem| {
+            problem.allowed(DURATION_FORM)
+        });
+    }
+    span
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub(super) fn apply(global: &mut Global, env: &Env) -> Result<Vec<String>> {
         connect.url.push(URL.to_owned());
     }
     connect.named.clone_from(&config.targets);
+    global.timeout = global.timeout.or(config.timeout);
+    global.read_only |= config.read_only;
     global.config = config;
     Ok(warnings)
 }

@@ -102,7 +102,12 @@ impl<'a, 'io> Context<'a, 'io> {
     /// Fails if changes are forbidden.
     pub(super) fn may_change(&self) -> Result<()> {
         if self.global.read_only {
-            bail!(Usage("--read-only forbids changes".to_owned()));
+            let why = if self.global.config.read_only {
+                "`read_only` in the config file forbids changes; --config-file names another one"
+            } else {
+                "--read-only forbids changes"
+            };
+            bail!(Usage(why.to_owned()));
         }
         Ok(())
     }

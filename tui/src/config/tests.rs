@@ -181,3 +181,19 @@ fn a_list_of_addresses_is_not_empty() {
     let of_target = problems("[targets.edge]\nurl = []\n");
     assert_eq!(of_target, [wanted("2:7: targets.edge.url")]);
 }
+
+#[test]
+fn a_time_limit_and_no_changes() {
+    let config = Config::read("timeout = \"10s\"\nread_only = true\n").expect("valid");
+    assert_eq!(config.timeout, Some(Nanos::from_secs(10)));
+    assert!(config.read_only);
+    for wrong in ["0s", "soon", ""] {
+        let found = problems(&format!("timeout = \"{wrong}\"\n"));
+        let wanted = format!("1:11: timeout: \"{wrong}\": invalid duration; allowed: ");
+        assert!(
+            found.len() == 1 && found[0].starts_with(&wanted),
+            "{found:?}"
+        );
+    }
+    assert_eq!(problems("read_only = \"yes\"\n").len(), 1);
+}

@@ -114,3 +114,27 @@ fn a_config_file_that_is_not_there_is_wrong_usage() {
         assert!(ran.err.contains("/dev/null for none"), "{}", ran.err);
     }
 }
+
+/// What a file forbids, no option allows.
+#[test]
+fn a_file_can_forbid_changes() {
+    let folder = Folder::new(
+        "read-only",
+        &[(
+            "loudou/config.toml",
+            0o600,
+            "read_only = true\ntimeout = \"9s\"\n",
+        )],
+    );
+    let loudou = Loudou {
+        env: env(&folder.0, None),
+        ..Loudou::default()
+    };
+    let ran = loudou.run("--url http://127.0.0.1:1 --timeout 1s ban per-user mallory --for 1m");
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(
+        ran.err.contains("`read_only` in the config file"),
+        "{}",
+        ran.err
+    );
+}
