@@ -30,7 +30,7 @@ pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
     warnings
 }
 
-/// What changes the answer whatever the rules are. `clients` has the busiest ones of `total` requests, if any rule counts
+/// The warnings about a log whatever the rules are. `clients` has the busiest ones of `total` requests, if any rule counts
 /// by client.
 pub(super) fn of_log(input: &Intake, clients: Option<&TopKeys>, total: u64) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -162,7 +162,7 @@ fn side(input: &Intake, name: &str, side: &Side, warnings: &mut Vec<String>) {
     }
 }
 
-/// What of a rule a log does not show.
+/// The warnings about a rule of which a log does not show all.
 pub(super) fn of_rule(
     input: &Intake,
     name: &str,

@@ -84,11 +84,11 @@ struct Keys {
 /// The needs of all rules.
 #[derive(Debug)]
 pub struct Suggestion {
-    /// What was tried.
+    /// The rates and capacities that were tried.
     pub tried: Candidates,
     /// The rules, in the order of the file.
     pub rules: Vec<RuleNeeds>,
-    /// What changes the answer.
+    /// Warnings: each may change the answer.
     pub warnings: Vec<String>,
     /// What was read.
     pub intake: Intake,
@@ -184,7 +184,7 @@ impl RuleNeeds {
         None
     }
 
-    /// What changes the answer for this rule.
+    /// Warns of what may change the answer for this rule.
     fn warn(&self, warnings: &mut Vec<String>) {
         let mut warn = |text: &str| warnings.push(format!("rule {}: {text}", self.name));
         if self.excepted > 0 {

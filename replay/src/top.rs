@@ -15,7 +15,7 @@ pub(crate) struct TopKeys(Summary<Mark>);
 /// A key's counts by kind, since it got its slot.
 pub(crate) type Kinds = [u64; 2];
 
-/// What is known of a key since it got its slot.
+/// The counts and times of a key since it got its slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     kinds: Kinds,

@@ -215,7 +215,7 @@ pub(crate) fn in_terminal(program: &Path) -> CommandBuilder {
     command
 }
 
-/// What `command` runs reads no config file of the person who runs the tests.
+/// Keeps the config file of the person who runs the tests from `command` and its children.
 pub fn without_config_file(command: &mut Command) -> &mut Command {
     command.env(CONFIG_FILE.0, CONFIG_FILE.1)
 }

@@ -145,7 +145,7 @@ impl Terminal {
             .contents()
     }
 
-    /// What the program wrote first, with its control sequences.
+    /// The program's first output, with its control sequences.
     pub fn first_bytes(&self) -> Vec<u8> {
         self.bytes
             .lock()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a share is of.
+/// The whole that a share is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Keys that are refused at least once.
@@ -15,7 +15,7 @@ pub enum Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     hundred_thousandths: u32,
-    /// What it is of.
+    /// Its whole.
     pub subject: Subject,
 }
 

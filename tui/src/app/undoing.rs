@@ -7,7 +7,7 @@ use super::state::{Mode, State};
 use crate::change::Change;
 use crate::change::ban_undo::Seen;
 
-/// What the question says of a change for all.
+/// The question's sentence about a change for all.
 const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.";
 
 /// Opens the question whether to undo the user's last change. Expired changes are dropped.
@@ -36,7 +36,7 @@ pub(crate) fn ask(state: &mut State) {
     }
 }
 
-/// What undoes at this Envoy its part of the change for all of this number; `None` if nothing is left of that. Nobody is
+/// The undo of this Envoy's part of the change for all of this number; `None` if nothing is left of that. Nobody is
 /// asked here, so that it is refused where others have changed the result.
 pub(crate) fn of_broadcast(state: &State, number: u64) -> Option<Change> {
     let mut made = state.undos.iter().rev();

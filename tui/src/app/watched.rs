@@ -132,7 +132,7 @@ impl Watched {
         effects
     }
 
-    /// What waits for an Envoy that answered a poll, and can be sent to it now.
+    /// The changes that wait for an Envoy that answered a poll, and can be sent to it now.
     fn again(&mut self, number: usize) -> Vec<(usize, Sending)> {
         let mut sent = Vec::new();
         let Some(state) = self.states.get(number) else {

@@ -10,44 +10,22 @@ use ratatui::backend::TestBackend;
 use serde_json::json;
 
 mod charts;
+mod drawn;
 mod leases;
 pub(crate) mod look;
 mod overlays;
 mod recorded;
 
-use super::{Theme, view};
+pub(crate) use drawn::{draw, draw_with_spots, text};
+
+use super::Theme;
 use crate::app::effects::Effect;
 use crate::app::fixture::{banned, feed, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::state::State;
 use crate::app::update::update;
-use crate::draw::spots::Spots;
 
 const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
-
-pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<TestBackend> {
-    draw_with_spots(state, theme, size).0
-}
-
-/// A frame, and what a click on it acts on.
-pub(crate) fn draw_with_spots(
-    state: &State,
-    theme: &Theme,
-    size: (u16, u16),
-) -> (Terminal<TestBackend>, Spots) {
-    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a buffer");
-    let mut spots = Spots::default();
-    terminal
-        .draw(|frame| view(state, theme, frame, &mut spots))
-        .expect("a buffer takes everything");
-    (terminal, spots)
-}
-
-/// The screen as text.
-pub(crate) fn text(state: &State, size: (u16, u16)) -> String {
-    let terminal = draw(state, &Theme::new(false, false), size);
-    terminal.backend().to_string()
-}
 
 /// The screen after `keys` were typed, at every size.
 fn screens(name: &str, keys: &str, more: impl Fn(&mut State)) {

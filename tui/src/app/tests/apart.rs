@@ -85,7 +85,7 @@ fn an_undo_for_all_puts_back_at_each_what_it_had() {
     assert_eq!((to(first), to(second)), (BanTo::Free(None), rest));
 }
 
-/// What never reached an Envoy is not undone there, and what perhaps did is.
+/// A change that never reached an Envoy is not undone there; one that perhaps did is.
 #[test]
 fn an_undo_for_all_follows_what_is_in_doubt() {
     let mut watched = one_away();
@@ -126,7 +126,7 @@ fn an_undo_for_all_says_where_it_is_not_known_what_to_undo() {
     assert_eq!(results(&watched), ["sending", unknown]);
 }
 
-/// What was made at one Envoy is undone at that one.
+/// A change that was made at one Envoy is undone at that one.
 #[test]
 fn the_undo_of_a_change_at_one_is_not_for_all() {
     let mut watched = both();

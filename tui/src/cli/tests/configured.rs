@@ -115,7 +115,7 @@ fn a_config_file_that_is_not_there_is_wrong_usage() {
     }
 }
 
-/// What a file forbids, no option allows.
+/// No option allows a change that a file forbids.
 #[test]
 fn a_file_can_forbid_changes() {
     let folder = Folder::new(

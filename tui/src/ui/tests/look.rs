@@ -3,13 +3,14 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::{SIZES, draw, screens, styles, view};
+use super::{SIZES, draw, screens, styles};
 use crate::app::columns::Column;
 use crate::app::fixture::{state, type_keys};
 use crate::app::state::State;
 use crate::draw::spots::Spots;
 use crate::draw::theme::color::Depth;
 use crate::draw::theme::{Base, Look, Scheme, Theme};
+use crate::ui::view;
 
 /// The places of a frame that clicks act on.
 pub(crate) fn spots(state: &State, theme: &Theme, size: (u16, u16)) -> Spots {

@@ -1,0 +1,32 @@
+//! Frames of a state, drawn into a buffer.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use crate::app::state::State;
+use crate::draw::spots::Spots;
+use crate::ui::{Theme, view};
+
+pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<TestBackend> {
+    draw_with_spots(state, theme, size).0
+}
+
+/// A frame, and what a click on it acts on.
+pub(crate) fn draw_with_spots(
+    state: &State,
+    theme: &Theme,
+    size: (u16, u16),
+) -> (Terminal<TestBackend>, Spots) {
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a buffer");
+    let mut spots = Spots::default();
+    terminal
+        .draw(|frame| view(state, theme, frame, &mut spots))
+        .expect("a buffer takes everything");
+    (terminal, spots)
+}
+
+/// The screen as text.
+pub(crate) fn text(state: &State, size: (u16, u16)) -> String {
+    let terminal = draw(state, &Theme::new(false, false), size);
+    terminal.backend().to_string()
+}
