@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use loudou_limiter::algorithm::Algorithm;
+use loudou_limiter::bounds::{MAX_DRAIN, MAX_REMEMBERED};
 use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos, convert};
 use proptest::prelude::*;
 
@@ -48,6 +49,10 @@ pub(super) fn most_at_once(limit: &Limit) -> u64 {
 struct Passed {
     sum: u64,
     most: BTreeMap<String, u64>,
+    /// Who passes at once or later.
+    admitted: u64,
+    /// Whether more was owed at some time than is remembered. Then there is no bound.
+    may_be_forgotten: bool,
 }
 
 impl Passed {
@@ -65,13 +70,35 @@ impl Passed {
             let answer = limits.decide(bucket, 1, Nanos::new(now));
             let passes = !answer.is_refused() && answer.wait() == Nanos::ZERO;
             self.sum += u64::from(passes);
+            self.admitted += u64::from(!answer.is_refused());
         }
     }
 
+    /// A bucket has these numbers, or such as take up to `slowed` times as long.
+    fn owe(&mut self, limits: &Limits, slowed: u128) {
+        self.may_be_forgotten |= limits.iter().any(|limit| {
+            let Some(rate) = limit.algorithm().rate() else {
+                return false;
+            };
+            let remembered = match limit.algorithm() {
+                Algorithm::SmoothBursty(_) | Algorithm::SmoothWarmup(_) => MAX_DRAIN,
+                _ => MAX_REMEMBERED,
+            };
+            let units = u128::from(self.admitted + MOST_AT_FIRST) * slowed;
+            units * u128::from(rate.period().get())
+                > u128::from(remembered.get()) * u128::from(rate.amount())
+        });
+    }
+
     fn is_bounded(&self) -> bool {
-        self.most.values().all(|most| self.sum <= *most)
+        self.may_be_forgotten || self.most.values().all(|most| self.sum <= *most)
     }
 }
+
+/// The most that is used of a new bucket.
+const MOST_AT_FIRST: u64 = 4;
+/// By the smallest scale of an override.
+const SLOWED: u128 = 10;
 
 fn asks() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 1..=4_u64, Just(30)]
@@ -80,7 +107,8 @@ fn asks() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// In units: at one instant nobody gets more than the largest numbers allow, overrides included.
+    /// In units: at one instant nobody gets more than the largest numbers allow, overrides included, as long
+    /// as nobody owes more than is remembered.
     #[test]
     fn keep_gives_nothing_away(
         first in both(), now in 0..=1_u64 << 60,
@@ -98,11 +126,18 @@ proptest! {
                 passed.may(&limits_of(&rule.rule, key));
             }
         };
+        let all_owe = |passed: &mut [Passed; 3], rule: &Changing| {
+            for (passed, key) in passed.iter_mut().zip(KEYS) {
+                passed.owe(&limits_of(&rule.rule, key), 1);
+                passed.owe(&rule.rule.limits, SLOWED);
+            }
+        };
         all_may(&mut passed, &rule);
         for (limits, overrides, index, requests) in edits {
             let change = Change { limits, overrides, carry: Carry::Keep };
             rule.change(&change, now);
             all_may(&mut passed, &rule);
+            all_owe(&mut passed, &rule);
             let key = KEYS[index];
             if !has_bucket(&rule.rule, key) {
                 continue;
@@ -111,6 +146,7 @@ proptest! {
             *bucket = rule.forward(key, bucket, *version, now);
             *version = rule.history.version;
             passed[index].ask(&limits_of(&rule.rule, key), bucket, requests, now);
+            all_owe(&mut passed, &rule);
             prop_assert!(passed[index].is_bounded(), "{key}: {:?}", passed[index]);
         }
     }
@@ -150,6 +186,8 @@ fn converted(carry: Carry, first: &Named, edits: &[(Named, u64)], now: u64) -> P
         passed.may(&limits);
         passed.ask(&limits, &mut bucket, *requests, now);
         let new = of_named(edit);
+        passed.owe(&limits, 1);
+        passed.owe(&new, 1);
         bucket = convert(&limits, &new, carry, &bucket, Clock::at(Nanos::new(now)));
         limits = new;
     }
