@@ -79,9 +79,11 @@ impl Limits {
         let goes_back = is_last || is_over;
         let given = bucket.given.wrapping_sub(before.given) & GIVEN;
         let last = bucket.last;
-        let mut found = before.words.clone();
-        found.resize(self.words(), 0);
-        let mut rest = found.as_slice();
+        // What had expired when the request came was gone then.
+        let mut found = before.clone();
+        self.settle(&mut found, ask.now);
+        found.words.resize(self.words(), 0);
+        let mut rest = found.words.as_slice();
         let mut comes_back = false;
         // Queues that went back have nothing more to give.
         self.each(bucket, &mut |_, meter, words| {

@@ -197,7 +197,7 @@ impl Limits {
     }
 
     /// Forgets the promises that have expired at `now`; whether that changed `bucket`.
-    pub(super) fn settle(&self, bucket: &mut Bucket, now: Nanos) -> bool {
+    pub(crate) fn settle(&self, bucket: &mut Bucket, now: Nanos) -> bool {
         let Some(promises) = self.promises(bucket) else {
             return false;
         };

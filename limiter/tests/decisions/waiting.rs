@@ -2,7 +2,9 @@
 
 use loudou_limiter::algorithm::Funnel;
 use loudou_limiter::bounds::{BadNumbers, MAX_WAIT};
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, Verdict, convert};
+use loudou_limiter::{
+    Ask, Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, Taken, Verdict, convert,
+};
 use serde_json::{Value, json};
 
 use super::{MS, S, limits};
@@ -300,4 +302,40 @@ fn nobody_passes_before_who_waits() {
     // It took its turn at 6 s, and passes at 10 s: the next one has room at 16 s.
     assert_eq!(rows(1, 10), Refused(2 * S));
     assert_eq!(rows(1, 12), Held(4 * S));
+}
+
+/// A queue that went back with a request's arrival was empty when that one came: only what is left of its
+/// own cost comes back.
+#[test]
+fn who_came_to_an_empty_queue_gives_back_its_rest() {
+    let limits = limits(&json!([
+        { "algorithm": "funnel", "capacity": 5, "rate": "1/s", "max_wait": "1h" }
+    ]));
+    let mut bucket = limits.start(Nanos::ZERO);
+    let ask = |bucket: &mut Bucket, millis: u64, cost: u64, expected: Is| {
+        let ask = Ask::new(cost, Nanos::from_millis(millis));
+        let taken = Taken::new(bucket, &ask);
+        let answer = limits.answer(bucket, &ask);
+        assert_eq!(is(answer.reported().expect("one")), expected, "{millis} ms");
+        taken
+    };
+    ask(&mut bucket, 0, 5, Admitted);
+    // Its worker dies: nobody says that it passed or left.
+    ask(&mut bucket, 0, 1, Held(S));
+    let left = [
+        ask(&mut bucket, 5_200, 5, Held(800 * MS)),
+        ask(&mut bucket, 5_200, 1, Held(1_800 * MS)),
+    ];
+    for taken in &left {
+        limits.give_back(&mut bucket, taken);
+    }
+    // At 6 s nothing of the lost one remains, and the queue is empty.
+    let first = ask(&mut bucket, 6_500, 1, Admitted);
+    let mut without = limits.start(Nanos::from_millis(6_500));
+    for bucket in [&mut bucket, &mut without] {
+        ask(bucket, 7_000, 1, Admitted);
+    }
+    assert!(limits.give_back(&mut bucket, &first));
+    let tail = |bucket: &Bucket| bucket.words().first().copied();
+    assert_eq!(tail(&bucket), tail(&without));
 }
