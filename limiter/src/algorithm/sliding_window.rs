@@ -331,7 +331,8 @@ impl Meter for SlidingWindow {
         };
         let at = before.place(old, clock.now);
         let old = before.read(old, &at);
-        let place = if before.periods() == self.periods() {
+        let in_same_slots = before.periods() == self.periods();
+        let place = if in_same_slots {
             at
         } else {
             self.periods().fresh(clock)
@@ -344,8 +345,14 @@ impl Meter for SlidingWindow {
             seen = seen.saturating_add(*count);
             // The share of all that continues, rounded up: no slot loses what a newer one has gained.
             let target = clamp(times(seen, goes_on).div_ceil(u128::from(all.max(1))));
-            let left = left_after(before.leaves(age, &at), before.window, self.window);
-            if let Some(slot) = counts.get_mut(self.leaving_after(left, &place)) {
+            // Slots below a nanosecond leave together: the end alone would not name one.
+            let slot = if in_same_slots {
+                age
+            } else {
+                let left = left_after(before.leaves(age, &at), before.window, self.window);
+                self.leaving_after(left, &place)
+            };
+            if let Some(slot) = counts.get_mut(slot) {
                 *slot = slot.saturating_add(target.saturating_sub(taken));
             }
             taken = target;
