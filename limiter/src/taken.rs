@@ -85,6 +85,7 @@ impl Limits {
         found.words.resize(self.words(), 0);
         let mut rest = found.words.as_slice();
         let mut comes_back = false;
+        let mark = self.mark(bucket);
         // Queues that went back have nothing more to give.
         self.each(bucket, &mut |_, meter, words| {
             let Some((before, tail)) = rest.split_at_checked(meter.words()) else {
@@ -104,6 +105,7 @@ impl Limits {
         });
         if comes_back {
             bucket.given = bucket.given.wrapping_add(ask.cost) & GIVEN;
+            self.gather(bucket, mark);
         }
         comes_back || goes_back
     }

@@ -7,9 +7,10 @@
 //! queue consists of empty places only: then it goes back to where the last one that passed left it.
 //!
 //! A promise is known by its *mark*: the instant from which nothing remains of what the bucket took until
-//! then. Marks rise with each promise. Those that are not resolved are counted in two groups, up to a mark
-//! and above it. A group expires when its last mark has passed: then nothing it took is left, whether its
-//! requests passed or a worker died with them. So a lost promise delays the return, and never prevents it.
+//! then. Marks rise with each promise, unless a cost came back in between. Those that are not resolved are
+//! counted in two groups, up to a mark and above it. A group expires when its last mark has passed: then
+//! nothing it took is left, whether its requests passed or a worker died with them. So a lost promise delays
+//! the return, and never prevents it.
 //!
 //! The count follows the words of the limits, and only while a request may wait:
 //!
@@ -190,7 +191,7 @@ impl Limits {
     }
 
     /// The mark of a promise that left `bucket`.
-    fn mark(&self, bucket: &Bucket) -> Nanos {
+    pub(crate) fn mark(&self, bucket: &Bucket) -> Nanos {
         let tails = self.tails(bucket);
         let last = tails.iter().copied().max().unwrap_or(0);
         bucket.line.max(Nanos::new(last))
@@ -201,13 +202,13 @@ impl Limits {
         let Some(promises) = self.promises(bucket) else {
             return false;
         };
+        if promises.middle > now {
+            return false;
+        }
         let mark = self.mark(bucket);
         if mark <= now {
             self.forget_promises(bucket);
             return true;
-        }
-        if promises.middle > now {
-            return false;
         }
         let settled = Promises {
             early: promises.late,
@@ -244,6 +245,22 @@ impl Limits {
             promises.keep(&self.tails(after));
         }
         self.set_promises(after, &promises);
+    }
+
+    /// Notes that something came back to a bucket with this mark. Later promises may have lower marks than those
+    /// before: all of these become early ones, up to the old mark.
+    pub(crate) fn gather(&self, bucket: &mut Bucket, mark: Nanos) {
+        if let Some(promises) = self.promises(bucket)
+            && promises.late > 0
+        {
+            let gathered = Promises {
+                early: promises.early.saturating_add(promises.late),
+                late: 0,
+                middle: mark.max(promises.middle),
+                ..promises
+            };
+            self.set_promises(bucket, &gathered);
+        }
     }
 
     /// Resolves the promise of a request that left `after`: it passed, or it gave up. Returns whether no

@@ -339,3 +339,31 @@ fn who_came_to_an_empty_queue_gives_back_its_rest() {
     let tail = |bucket: &Bucket| bucket.words().first().copied();
     assert_eq!(tail(&bucket), tail(&without));
 }
+
+/// A cost that comes back lowers the level below what was promised: a promise from before is no later one's.
+#[test]
+fn what_comes_back_confuses_no_promises() {
+    let limits = limits(&json!([
+        { "algorithm": "funnel", "capacity": 3, "rate": "1/s", "max_wait": "1s" }
+    ]));
+    let mut bucket = limits.start(Nanos::ZERO);
+    let ask = |bucket: &mut Bucket, millis: u64, cost: u64, expected: Is| {
+        let ask = Ask::new(cost, Nanos::from_millis(millis));
+        let taken = Taken::new(bucket, &ask);
+        let answer = limits.answer(bucket, &ask);
+        assert_eq!(is(answer.reported().expect("one")), expected, "{millis} ms");
+        taken
+    };
+    ask(&mut bucket, 0, 3, Admitted);
+    ask(&mut bucket, 1_500, 1, Admitted);
+    ask(&mut bucket, 2_500, 2, Held(500 * MS));
+    let first = ask(&mut bucket, 4_000, 1, Admitted);
+    let second = ask(&mut bucket, 4_000, 1, Held(S));
+    ask(&mut bucket, 5_250, 2, Refused(750 * MS));
+    assert!(limits.give_back(&mut bucket, &first));
+    ask(&mut bucket, 6_000, 3, Held(S));
+    limits.give_back(&mut bucket, &second);
+    // The three pass at 7 s, and the bucket is full with them.
+    ask(&mut bucket, 7_000, 1, Held(S));
+    ask(&mut bucket, 7_000, 1, Refused(S));
+}
