@@ -93,6 +93,7 @@ pub(crate) fn ask(state: &mut State) {
         detail,
         command: None,
         action: Action::Again(items),
+        opened: None,
     }));
 }
 
@@ -141,6 +142,7 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        state.toast(true, format!("{first}{more}; press a to try again"));
+        let key = state.settings.keymap.said("again", "a");
+        state.toast(true, format!("{first}{more}; press {key} to try again"));
     }
 }

@@ -65,7 +65,8 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
         state.toast(false, text);
     } else if let Some(undo) = sending.change.undo(&answer) {
         remember(state, undo, sending.broadcast);
-        state.toast(false, format!("{text}; u undoes"));
+        let key = state.settings.keymap.said("undo", "u");
+        state.toast(false, format!("{text}; {key} undoes"));
     } else {
         state.toast(false, text);
     }
@@ -177,8 +178,9 @@ fn ask_again(
         detail,
         ..Question::default()
     };
-    let pending = Box::new(Pending::undo(question, again, undoes));
+    let mut pending = Box::new(Pending::undo(question, again, undoes));
     if matches!(state.mode, Mode::Browse) && !state.is_hidden {
+        pending.opened = Some(state.now);
         state.mode = Mode::Confirm(pending);
     } else {
         state.unasked = Some(pending);

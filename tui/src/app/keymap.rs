@@ -23,10 +23,15 @@ impl Keymap {
         first.map(ToString::to_string).unwrap_or_default()
     }
 
-    /// The first key of the command with this word, for texts. `usual` is that of the key table.
+    /// The first key of the command with this word, for texts. `usual` is that of the key table. Without a key it is
+    /// in the palette.
     pub(crate) fn said(&self, word: &str, usual: &str) -> String {
-        let chosen = self.0.get(word).and_then(|keys| keys.first());
-        chosen.map_or_else(|| usual.to_owned(), ToString::to_string)
+        match self.0.get(word).map(Vec::as_slice) {
+            None => usual.to_owned(),
+            Some([first, ..]) => first.to_string(),
+            Some([]) if word == "palette" => word.to_owned(),
+            Some([]) => format!("{} {word}", self.said("palette", ":")),
+        }
     }
 
     /// Chooses the keys of a command.
@@ -43,7 +48,7 @@ pub(crate) fn word(binding: &Binding) -> Option<&'static str> {
         && binding.places & !lists == 0
         && !matches!(
             binding.command,
-            Command::Back | Command::Open | Command::Drill | Command::Play(_)
+            Command::Back | Command::Open | Command::Drill
         );
     is_free.then_some(binding.short)
 }

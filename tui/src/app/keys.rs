@@ -166,8 +166,9 @@ fn unread_rule(state: &State) -> Option<String> {
 fn prefix(state: &State) -> Option<String> {
     let id = screens::target(state)?;
     let start = id.key.strip_suffix('*')?;
+    let ban = state.settings.keymap.said("ban", "b");
     Some(format!(
-        "an override of {} would be one of all keys that begin with {start:?}; b bans this key alone",
+        "an override of {} would be one of all keys that begin with {start:?}; {ban} bans this key alone",
         id.key
     ))
 }

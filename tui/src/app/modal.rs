@@ -187,6 +187,9 @@ fn confirm(
     effects: &mut Vec<Effect>,
 ) {
     match command {
+        Some(Command::Yes | Command::YesAll) if pending.is_unseen(state.now) => {
+            state.mode = Mode::Confirm(pending);
+        }
         Some(Command::YesAll) if state.targets.len() < 2 || !pending.suits_all() => {
             state.mode = Mode::Confirm(pending);
         }

@@ -1,9 +1,14 @@
 //! A question over the screen, and the action of "yes".
 
+use loudou_limiter::Nanos;
+
 use super::effects::Sending;
 use crate::change::Change;
 use crate::change::verb::Question;
 use crate::live::Item;
+
+/// For so long a question that opened by itself takes no "yes": the key was meant for the screen under it.
+const UNSEEN: Nanos = Nanos::from_millis(700);
 
 /// A question and its action.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +18,8 @@ pub(crate) struct Pending {
     /// The command line that does the same.
     pub(crate) command: Option<String>,
     pub(crate) action: Action,
+    /// When it opened, if it did so by itself.
+    pub(crate) opened: Option<Nanos>,
 }
 
 /// The action of "yes".
@@ -49,12 +56,18 @@ impl Pending {
         }
     }
 
+    /// Whether nobody can have read it yet.
+    pub(crate) fn is_unseen(&self, now: Nanos) -> bool {
+        self.opened.is_some_and(|opened| now.since(opened) < UNSEEN)
+    }
+
     fn new(question: Question, sending: Sending) -> Self {
         Self {
             question: question.title,
             detail: question.detail,
             command: sending.change.verb().command(),
             action: Action::Change(Box::new(sending)),
+            opened: None,
         }
     }
 }

@@ -34,6 +34,12 @@ fn send(state: &mut State, msg: Msg) -> Vec<Effect> {
     update(state, msg, now)
 }
 
+/// A question that opened by itself is on the screen for long enough to be read.
+fn read_question(state: &mut State) {
+    let later = state.now.saturating_add(Nanos::from_secs(1));
+    update(state, Msg::Tick, later);
+}
+
 fn selected(state: &State) -> &str {
     state.selected_row().map_or("", |row| &row.id.key)
 }

@@ -34,6 +34,7 @@ calm = ["cyan", "27", "#000080"]
 freeze = "p"
 page-down = ["C-f", "PgDn"]
 reset = []
+faster = "L"
 "##;
 
 fn problems(text: &str) -> Vec<String> {
@@ -66,6 +67,7 @@ fn a_whole_file_is_read() {
     };
     assert_eq!(keys("freeze"), [Press::char('p')]);
     assert_eq!(keys("reset"), []);
+    assert_eq!(keys("faster"), [Press::char('L')]);
     assert_eq!(keys("quit"), [Press::char('q')]);
 }
 

@@ -107,8 +107,8 @@ pub(super) const REST: &[Binding] = &[
     // While a recording is played.
     bind((C::Play(Control::Back(10)), &[k(Left)], BROWSE, 4, "back", "go back 10s in the recording that is played")),
     bind((C::Play(Control::Ahead(10)), &[k(Right)], BROWSE, 4, "ahead", "go ahead 10s in it")),
-    bind((C::Play(Control::Back(60)), &[c('{')], BROWSE, 0, "back 1m", "go back a minute in it")),
-    bind((C::Play(Control::Ahead(60)), &[c('}')], BROWSE, 0, "ahead 1m", "go ahead a minute in it")),
+    bind((C::Play(Control::Back(60)), &[c('{')], BROWSE, 0, "back-minute", "go back a minute in it")),
+    bind((C::Play(Control::Ahead(60)), &[c('}')], BROWSE, 0, "ahead-minute", "go ahead a minute in it")),
     bind((C::Play(Control::Slower), &[c('[')], BROWSE, 4, "slower", "play it slower, down to a quarter of real time")),
     bind((C::Play(Control::Faster), &[c(']')], BROWSE, 4, "faster", "play it faster, up to 60 times real time")),
     // Everywhere.

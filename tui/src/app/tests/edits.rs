@@ -5,11 +5,12 @@ use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
 
-use super::{SIZE, answer, edit_of, messages, send, sending_of, stale};
+use super::{SIZE, answer, edit_of, messages, read_question, send, sending_of, stale};
 use crate::app::effects::Effect;
 use crate::app::fixture::{rules, state, type_keys};
 use crate::app::form::Stage;
 use crate::app::msg::{Failure, Msg};
+use crate::app::press::Press;
 use crate::app::state::Mode;
 use crate::change::Change;
 use crate::change::edit::EditTo;
@@ -219,9 +220,35 @@ fn undo_of_an_edit_that_changed_since_asks_again() {
         panic!("no question")
     };
     assert!(pending.question.contains("changed since"), "{pending:?}");
+    // An Enter that was meant for the screen.
+    assert!(type_keys(&mut state, "<ret>y").is_empty());
+    assert!(matches!(state.mode, Mode::Confirm(_)));
+    read_question(&mut state);
     let again = sending_of(type_keys(&mut state, "y"));
     let edit = edit_of(&again).clone();
     assert_eq!(edit.seen.generation, 20);
+}
+
+/// Texts name the keys that the user chose, and the palette where a command has none.
+#[test]
+fn texts_name_the_chosen_keys() {
+    let mut state = state(SIZE, 3);
+    let keymap = &mut state.settings.keymap;
+    keymap.choose("undo", vec![Press::char('U')]);
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
+    answer(&mut state, sending);
+    assert!(messages(&state).contains("; U undoes"));
+    state.settings.keymap.choose("undo", Vec::new());
+    state.toasts.clear();
+    let sending = sending_of(type_keys(&mut state, "e260<ret><ret>"));
+    answer(&mut state, sending);
+    assert!(
+        messages(&state).contains("; : undo undoes"),
+        "{}",
+        messages(&state)
+    );
+    state.settings.keymap.choose("palette", Vec::new());
+    assert_eq!(state.settings.keymap.said("palette", ":"), "palette");
 }
 
 /// The answer comes while the user types: no key that is meant for the text answers a question.

@@ -4,7 +4,7 @@ use loudou_api::{BanAnswer, BanBy, BanView, EditAnswer, EditView, OverrideView};
 use loudou_limiter::Nanos;
 use serde_json::{Value, json};
 
-use super::{SIZE, messages, send, sending_of, stale};
+use super::{SIZE, messages, read_question, send, sending_of, stale};
 use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
@@ -275,6 +275,7 @@ fn an_undo_of_an_override_asks_again_after_a_conflict() {
         panic!("{:?}", state.mode)
     };
     assert!(pending.question.ends_with("Undo anyway?"), "{pending:?}");
+    read_question(&mut state);
     let again = sending_of(type_keys(&mut state, "<ret>"));
     assert_eq!((body(&again), again.is_undo), ((None, None), true));
     taken(&mut state, again);
