@@ -338,13 +338,21 @@ impl Client {
     }
 }
 
+/// The reason why a token cannot be sent.
+pub(crate) const BAD_TOKEN: &str =
+    "the token is empty or contains characters other than visible ASCII";
+
+/// Whether a token can be sent.
+pub(crate) fn is_token(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 fn authorization(token: &str) -> Result<HeaderValue, ClientError> {
-    let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
     let value = HeaderValue::from_str(&format!("Bearer {token}"))
         .ok()
-        .filter(|_| visible);
+        .filter(|_| is_token(token));
     let mut value = value.ok_or_else(|| ClientError::BadTarget {
-        why: "the token is empty or contains characters other than visible ASCII".to_owned(),
+        why: BAD_TOKEN.to_owned(),
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -8,6 +8,7 @@
 //! token_file = "edge.token"
 //!
 //! [screen]
+//! interval = "500ms"
 //! theme = "mine"
 //! columns = ["key", "level", "refused"]
 //!
@@ -22,7 +23,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use loudou_limiter::{DURATION_FORM, Nanos};
+use loudou_limiter::Nanos;
 
 use crate::app::columns::Column;
 use crate::app::keymap::Keymap;
@@ -49,6 +50,8 @@ pub(crate) struct Config {
     pub(crate) read_only: bool,
     /// Envoys by name.
     pub(crate) targets: BTreeMap<String, NamedTarget>,
+    /// The time between two updates of the screen without `--interval`.
+    pub(crate) interval: Option<Nanos>,
     /// The name of the theme.
     pub(crate) theme: Option<String>,
     /// Whether to draw with ASCII only.
@@ -108,7 +111,7 @@ fn whole(reader: &mut Reader<'_>, root: &Node<'_>) -> Config {
     let mut fields = reader.fields(root, &names);
     let mut config = Config::default();
     if let Some(node) = fields.remove("timeout") {
-        config.timeout = timeout(reader, &node);
+        config.timeout = reader.span(&node);
     }
     if let Some(node) = fields.remove("read_only") {
         config.read_only = reader.boolean(&node).unwrap_or_default();
@@ -129,17 +132,6 @@ fn whole(reader: &mut Reader<'_>, root: &Node<'_>) -> Config {
         config.keymap = keys::read(reader, &node);
     }
     config
-}
-
-fn timeout(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Nanos> {
-    let text = reader.text(node)?;
-    let span = Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
-    if span.is_none() {
-        reader.wrong(node, "invalid duration", |problem| {
-            problem.allowed(DURATION_FORM)
-        });
-    }
-    span
 }
 
 #[cfg(test)]

@@ -38,9 +38,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// Time between two updates of the screen
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
-    pub(crate) interval: Nanos,
+    /// Time between two updates of the screen [default: 1s, or that of the config file]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(crate) interval: Option<Nanos>,
     /// List the keys with the most of this in the last one to two minutes, without the screen: refused,
     /// admitted [default: refused]
     #[arg(long, value_parser = by, add = complete::words(&TopBy::NAMES))]
@@ -80,7 +80,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
         watch::run(context, watch, |context| list(context, &query))?;
         return Ok(Outcome::Done);
     }
-    let interval = args.map_or(INTERVAL, |args| args.interval);
+    let asked = args.and_then(|args| args.interval);
+    let interval = asked.or(context.global.config.interval).unwrap_or(INTERVAL);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
     let mut targets = Vec::new();
     let watched = args.map_or_else(TargetArgs::default, |args| args.targets.clone());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
+use loudou_limiter::{DURATION_FORM, Nanos};
 use loudou_rules::config::{Path, Problem, nearest};
 use serde_json::Value;
 use toml::Spanned;
@@ -11,6 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 /// The most characters of a value that a problem shows.
 const MOST_SHOWN: usize = 60;
+/// What is wrong with a value that is no text.
+const TEXT: &str = "expected a text in quotes";
 
 /// A problem with its line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +135,12 @@ impl<'t> Reader<'t> {
         self.problems.push((node.span.start, problem));
     }
 
+    /// The same without the value, which is nobody's to read.
+    pub(super) fn wrong_secret(&mut self, node: &Node<'_>, message: &str) {
+        let problem = Problem::error(node.path.clone(), &Value::Null, message);
+        self.problems.push((node.span.start, problem));
+    }
+
     /// Reports a value that is none of a few words.
     pub(super) fn none_of(&mut self, node: &Node<'_>, message: &str, allowed: &[&str]) {
         let near = node.text().and_then(|text| nearest(text, allowed));
@@ -179,9 +188,29 @@ impl<'t> Reader<'t> {
     pub(super) fn text<'a>(&mut self, node: &Node<'a>) -> Option<&'a str> {
         let text = node.text();
         if text.is_none() {
-            self.wrong(node, "expected a text in quotes", |problem| problem);
+            self.wrong(node, TEXT, |problem| problem);
         }
         text
+    }
+
+    /// A text that no message shows.
+    pub(super) fn secret(&mut self, node: &Node<'_>) -> Option<String> {
+        let text = node.text();
+        if text.is_none() {
+            self.wrong_secret(node, TEXT);
+        }
+        text.map(str::to_owned)
+    }
+
+    /// A time above zero.
+    pub(super) fn span(&mut self, node: &Node<'_>) -> Option<Nanos> {
+        let span = Nanos::parse(self.text(node)?).filter(|span| *span > Nanos::ZERO);
+        if span.is_none() {
+            self.wrong(node, "invalid duration", |problem| {
+                problem.allowed(DURATION_FORM)
+            });
+        }
+        span
     }
 
     pub(super) fn boolean(&mut self, node: &Node<'_>) -> Option<bool> {

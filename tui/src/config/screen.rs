@@ -30,7 +30,10 @@ pub(crate) fn theme_names(themes: &BTreeMap<String, Scheme>) -> Vec<&str> {
 }
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>, config: &mut Config) {
-    let fields = reader.fields(node, &["theme", "ascii", "columns"]);
+    let fields = reader.fields(node, &["interval", "theme", "ascii", "columns"]);
+    if let Some(node) = fields.get("interval") {
+        config.interval = reader.span(node);
+    }
     if let Some(node) = fields.get("theme")
         && let Some(theme) = reader.text(node)
     {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::NamedTarget;
 use super::reader::{Node, Reader};
+use crate::client::{BAD_TOKEN, is_token};
 
 const FIELDS: [&str; 7] = [
     "url",
@@ -38,19 +39,19 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> BTreeMap<String,
 
 fn target(reader: &mut Reader<'_>, node: &Node<'_>) -> NamedTarget {
     let fields = reader.fields(node, &FIELDS);
+    let token = fields.get("token").and_then(|node| {
+        let token = reader.secret(node)?;
+        if !is_token(&token) {
+            reader.wrong_secret(node, BAD_TOKEN);
+        }
+        Some(token)
+    });
     let mut text = |name: &str| {
         let node = fields.get(name)?;
         reader.text(node).map(ToOwned::to_owned)
     };
-    let [token, token_file, tls_ca, tls_cert, tls_key, tls_name] = [
-        "token",
-        "token_file",
-        "tls_ca",
-        "tls_cert",
-        "tls_key",
-        "tls_name",
-    ]
-    .map(&mut text);
+    let [token_file, tls_ca, tls_cert, tls_key, tls_name] =
+        ["token_file", "tls_ca", "tls_cert", "tls_key", "tls_name"].map(&mut text);
     let url = if let Some(url) = fields.get("url") {
         urls(reader, url, None)
     } else {

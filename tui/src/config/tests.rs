@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::press::Press;
+use crate::client::BAD_TOKEN;
 use crate::draw::theme::{Base, Fill, Role};
 
 const WHOLE: &str = r##"
@@ -20,6 +21,7 @@ url = "http://127.0.0.1:9911"
 token = "secret"
 
 [screen]
+interval = "500ms"
 theme = "mine"
 ascii = true
 columns = ["key", "remaining", "seen"]
@@ -52,6 +54,7 @@ fn a_whole_file_is_read() {
     assert_eq!(edge.tls_name.as_deref(), Some("edge"));
     assert!(config.has_token() && config.directs_tokens());
     assert!(config.ascii);
+    assert_eq!(config.interval, Some(Nanos::from_millis(500)));
     let columns = [Column::Key, Column::Left, Column::Seen];
     assert_eq!(config.columns.as_deref(), Some(&columns[..]));
     let mine = scheme(config.theme.as_deref().expect("a theme"), &config.themes);
@@ -182,6 +185,21 @@ fn a_list_of_addresses_is_not_empty() {
     assert_eq!(problems("url = []\n"), [wanted("1:7: url")]);
     let of_target = problems("[targets.edge]\nurl = []\n");
     assert_eq!(of_target, [wanted("2:7: targets.edge.url")]);
+}
+
+/// A token is nobody's to read, not even a wrong one.
+#[test]
+fn a_bad_token_has_its_place_and_is_not_shown() {
+    let place = "3:9: targets.edge.token";
+    let of = |token: &str| {
+        problems(&format!(
+            "[targets.edge]\nurl = \"unix:/s\"\ntoken = {token}\n"
+        ))
+    };
+    for token in ["\"\"", "\"hidden words\"", "\"schlüssel\""] {
+        assert_eq!(of(token), [format!("{place}: {BAD_TOKEN}")], "{token}");
+    }
+    assert_eq!(of("12345"), [format!("{place}: expected a text in quotes")]);
 }
 
 #[test]
