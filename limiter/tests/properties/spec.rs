@@ -6,6 +6,7 @@ use loudou_limiter::algorithm::{
     Algorithm, Align, FixedWindow, Funnel, Grid, Refill, SlidingCounter, SlidingLog, SlidingWindow,
     TokenBucket,
 };
+use loudou_limiter::bounds::MAX_DRAIN;
 use loudou_limiter::{Limit, Nanos, Rate};
 use proptest::prelude::*;
 
@@ -179,6 +180,13 @@ impl Spec {
                 (capacity * (touched / slots) + rest) * period
             }
         }
+    }
+
+    /// Whether a part of so large a debt is forgotten: that of some kinds ends after ten years.
+    pub(super) fn forgets(&self, cost: u64) -> bool {
+        let [cost, period, amount] = [cost, self.period, self.amount.into()].map(u128::from);
+        matches!(self.kind, Kind::Bursty | Kind::Warmup)
+            && cost * period > amount * u128::from(MAX_DRAIN.get())
     }
 
     /// Whether a refusal leaves the state as it is.
