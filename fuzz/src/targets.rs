@@ -1,6 +1,7 @@
 //! The readers of input, each with its seeds and its bounds.
 
 mod admin;
+mod config_files;
 mod files;
 mod leases;
 mod logs;
@@ -77,6 +78,7 @@ pub const ALL: &[Target] = &[
     patterns::PATTERN,
     logs::LOG,
     recordings::RECORDING,
+    config_files::CONFIG_FILE,
 ];
 
 /// The target of a name.

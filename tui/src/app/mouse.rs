@@ -3,6 +3,7 @@
 use super::browse;
 use super::command::Command;
 use super::effects::Effect;
+use super::explain;
 use super::form::{Field, Input, Stage};
 use super::keys;
 use super::modal;
@@ -55,6 +56,11 @@ fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
             }
             choose(&mut form.fields, spot);
             form.check();
+        }
+        (Mode::Explain(explain), Spot::Field(at))
+            if matches!(explain.stage, explain::Stage::Editing) =>
+        {
+            explain.focus = at.min(explain.fields.len().saturating_sub(1));
         }
         (Mode::OfKey(form), Spot::Field(at) | Spot::Choice(at, _)) => {
             form.focus = at.min(form.fields.len().saturating_sub(1));

@@ -25,21 +25,7 @@ pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) 
             "{error:#}; --config-file and LOUDOU_CONFIG_FILE name another config file, or /dev/null for none"
         ))
     })?;
-    let text = String::from_utf8_lossy(&bytes);
-    let mut config = match Config::read(&text) {
-        Ok(config) => config,
-        Err(problems) => {
-            let lines = problems
-                .iter()
-                .map(|problem| format!("\n  {name}:{problem}"));
-            let plural = if problems.len() == 1 { "" } else { "s" };
-            bail!(Usage(format!(
-                "{} problem{plural} in the config file:{}",
-                problems.len(),
-                lines.collect::<String>()
-            )));
-        }
-    };
+    let mut config = parse(&name, &bytes)?;
     if config.directs_tokens() {
         let mut readable = Vec::new();
         target::check_mode(&name, &metadata, &mut readable)?;
@@ -52,6 +38,23 @@ pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) 
         locate(target, folder, env);
     }
     Ok(config)
+}
+
+/// The settings in a file of this name.
+pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
+    let text = String::from_utf8_lossy(bytes);
+    Config::read(&text).map_err(|problems| {
+        let lines = problems
+            .iter()
+            .map(|problem| format!("\n  {name}:{problem}"));
+        let plural = if problems.len() == 1 { "" } else { "s" };
+        let text = format!(
+            "{} problem{plural} in the config file:{}",
+            problems.len(),
+            lines.collect::<String>()
+        );
+        Usage(text).into()
+    })
 }
 
 /// Takes the config file into account: the Envoys, if neither options nor the environment name one, and the targets.

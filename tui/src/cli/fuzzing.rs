@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use loudou_limiter::Nanos;
 
+use super::config_file;
 use super::run;
 use super::world::{Env, Io};
 use crate::text::is_unsafe;
@@ -31,6 +32,14 @@ pub fn loudou(arguments: &[&str], input: &[u8]) -> (u8, String) {
     let code = run(arguments.map(OsString::from), &mut io).code();
     out.extend(err);
     (code, String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Reads a config file; the problems as they are printed.
+pub fn configured(text: &[u8]) -> String {
+    match config_file::parse("config.toml", text) {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// The first character of a printed text that a terminal would act on.

@@ -4,6 +4,7 @@ use loudou_api::ExplainAnswer;
 
 use super::form::{field, problem_rows_of};
 use crate::app::explain::{Explain, Field, LEVEL, Stage, inside};
+use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::panel;
@@ -57,7 +58,10 @@ fn form(pen: &mut Pen<'_>, explain: &Explain) {
     let first = panel::first_line(rows.len(), room, focus.unwrap_or(0));
     for (row, y) in rows.iter().skip(first).zip(2..pen.height()) {
         match row {
-            FormRow::Field(number, field) => line(&mut pen, y, field, *number == explain.focus),
+            FormRow::Field(number, field) => {
+                line(&mut pen, y, field, *number == explain.focus);
+                pen.spot(0, y, pen.width(), Spot::Field(*number));
+            }
             FormRow::Problem(text, is_first) => {
                 let mark = if *is_first {
                     theme.pick('✖', 'x')

@@ -7,6 +7,7 @@ use super::chart;
 use super::rules::in_words;
 use super::view::{About, View};
 use crate::app::command::{c, tab};
+use crate::app::press::Spot;
 use crate::app::rows::{BucketName, Row, level, tone};
 use crate::app::screen::Screen;
 use crate::app::state::State;
@@ -182,7 +183,11 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let shown = shown_limit(state, row);
     let mut y = 0_u16;
     for (index, view) in row.view.limits.iter().enumerate() {
+        let from = y;
         y = limit(pen, state, y, view, index == shown);
+        for line in from..y {
+            pen.spot(0, line, pen.width(), Spot::Line(index));
+        }
     }
     let rule = state.rule_named(&row.id.rule);
     let about = about(pen, state, row, rule);

@@ -89,6 +89,27 @@ fn a_click_chooses_fields_and_values() {
 }
 
 #[test]
+fn a_click_chooses_a_field_of_a_request() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "x");
+    click(&mut state, Spot::Field(1));
+    assert!(matches!(&state.mode, Mode::Explain(explain) if explain.focus == 1));
+    click(&mut state, Spot::Field(0));
+    assert!(matches!(&state.mode, Mode::Explain(explain) if explain.focus == 0));
+}
+
+#[test]
+fn a_click_chooses_a_limit_of_a_bucket() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "<ret>");
+    assert_eq!((state.screen, state.limit), (Screen::Bucket, None));
+    for limit in [1, 0] {
+        click(&mut state, Spot::Line(limit));
+        assert_eq!(state.limit, Some(limit));
+    }
+}
+
+#[test]
 fn columns_are_chosen_and_moved() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "C ");
