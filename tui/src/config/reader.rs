@@ -10,6 +10,8 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::text::escape;
+
 /// The most characters of a value that a problem shows.
 const MOST_SHOWN: usize = 60;
 /// What is wrong with a value that is no text.
@@ -25,7 +27,9 @@ pub(crate) struct Located {
 
 impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line, self.column, self.problem)
+        // The file has the last word about names and values.
+        let problem = self.problem.to_string();
+        write!(f, "{}:{}: {}", self.line, self.column, escape(&problem))
     }
 }
 
