@@ -9,6 +9,7 @@ use loudou_api::{BanBy, BucketView, EditView, Event, EventKind, Rules, Status};
 use loudou_limiter::Nanos;
 use serde_json::Value;
 
+use crate::limit_edit::text;
 use crate::meaning::short;
 use crate::text::counted;
 
@@ -110,17 +111,19 @@ impl Item {
         }
     }
 
-    /// In words: `ban of mallory`, `override of alice: scale 10`, `edit of limits, mode`.
+    /// In words: `ban of mallory`, `override of alice: scale 10`, `edit to burst 9 at 3/s; mode shadow`.
     pub(crate) fn words(&self) -> String {
         match &self.what {
             What::Edit(change) => {
-                let parts = change.as_object();
-                let parts: Vec<&str> = parts
-                    .into_iter()
-                    .flatten()
-                    .map(|(part, _)| part.as_str())
+                let parts = change.as_object().into_iter().flatten();
+                let parts: Vec<String> = parts
+                    .map(|(part, value)| match value {
+                        Value::Array(_) if part == "limits" => short::line(change),
+                        Value::Array(_) | Value::Object(_) => part.clone(),
+                        _ => format!("{part} {}", text(value)),
+                    })
                     .collect();
-                format!("edit of {}", parts.join(", "))
+                format!("edit to {}", parts.join("; "))
             }
             What::Override { key, gives } => format!("override of {key}: {}", short::gives(gives)),
             What::Ban { key } => format!("ban of {key}"),

@@ -62,9 +62,10 @@ pub(crate) fn banner(state: &State) -> Option<String> {
         return is_new.then_some(text);
     }
     let offer = if state.locked().is_some() {
-        ""
+        String::new()
     } else {
-        " - a: apply again"
+        let key = state.settings.keymap.said("again", "a");
+        format!(" - {key}: apply again")
     };
     state
         .offers

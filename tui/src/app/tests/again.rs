@@ -153,7 +153,7 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
     assert_eq!(
         pending.detail,
         [
-            "search-per-key: edit of limits, 25m left",
+            "search-per-key: edit to search 100 at 20/s, 25m left",
             "reply-per-user: override of alice: scale 10",
             "reply-per-user: ban of bob",
             "reply-per-user: ban of mallory, 1m31s left",
@@ -202,7 +202,7 @@ fn failures_are_reported_and_stay_on_offer() {
         .collect();
     results[0].1 = Done::Failed("409 no".to_owned());
     send(&mut state, Msg::Again(Ok(results)));
-    let text = "search-per-key: edit of limits: failed: 409 no; press a to try again";
+    let text = "search-per-key: edit to search 100 at 20/s: failed: 409 no; press a to try again";
     assert!(messages(&state).contains(text), "{}", messages(&state));
     let items = asked(type_keys(&mut state, "ay"));
     let failure = Failure {
