@@ -90,6 +90,8 @@ pub struct Suggestion {
     pub rules: Vec<RuleNeeds>,
     /// Warnings: each may change the answer.
     pub warnings: Vec<String>,
+    /// When the first and the last request started, in nanoseconds; `None` without requests.
+    pub span_ns: Option<(u64, u64)>,
     /// What was read.
     pub intake: Intake,
 }
@@ -107,11 +109,15 @@ pub fn suggest(
     let (mut beyond, mut requests, mut keys) = (0, 0_u64, 0);
     let mut clients = run::counts_by_client(file).then(run::clients);
     let records = recording.intake.records;
+    let mut span_ns = None;
     while let Some((_, line)) = recording.next().map_err(Error::Sort)? {
         let LogLine::Request(mut record) = line else {
             continue;
         };
         run::add_client(clients.as_mut(), &record.request);
+        // They come in the order of their starts.
+        let at_ns = record.at.get();
+        span_ns = Some((span_ns.map_or(at_ns, |(first, _)| first), at_ns));
         let mut is_stopped = false;
         for (needs, rule) in rules.iter_mut().zip(&file.rules) {
             let is_enforced = rule.mode == Mode::Enforce;
@@ -154,6 +160,7 @@ pub fn suggest(
         tried,
         rules,
         warnings,
+        span_ns,
         intake,
     })
 }

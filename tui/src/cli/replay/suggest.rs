@@ -157,7 +157,11 @@ pub(super) fn print(
         }
         Format::Json | Format::Jsonl => {
             let document: Vec<Value> = rules.iter().map(document).collect();
-            let document = json!({ "version": 1, "at_most": bound.to_string(), "warnings": found.warnings, "rules": document });
+            let (first_ns, last_ns) = found.span_ns.unzip();
+            let document = json!({
+                "version": 1, "at_most": bound.to_string(), "first_ns": first_ns, "last_ns": last_ns,
+                "warnings": found.warnings, "rules": document,
+            });
             print_json(context.io.out, format, &document)?;
         }
         Format::Csv => lines(&rules, context.io.out)?,

@@ -105,6 +105,27 @@ fn the_answer_is_found() {
     );
 }
 
+/// The times are those of requests: lines in any order, edits before and after them.
+#[test]
+fn the_span_of_the_log_is_told() {
+    let span = |trace: &str| {
+        let loudou = Loudou {
+            bytes: trace.as_bytes(),
+            ..Loudou::default()
+        };
+        let ran = loudou.run("replay --key method --suggest --output json");
+        let document: Value = serde_json::from_str(&ran.out).expect("JSON");
+        [document["first_ns"].clone(), document["last_ns"].clone()]
+    };
+    let edit = |at_ns: u64| json!({ "at_ns": at_ns, "set": { "rule": "suggest", "mode": "off" } });
+    let requests = "{\"at_ns\":7}\n{\"at_ns\":900}\n{\"at_ns\":5}\n";
+    assert_eq!(span(requests), [json!(5), json!(900)]);
+    let edits = format!("{}\n{requests}{}\n", edit(1), edit(2_000));
+    assert_eq!(span(&edits), [json!(5), json!(900)]);
+    assert_eq!(span("{\"at_ns\":5}\n"), [json!(5), json!(5)]);
+    assert_eq!(span(&edit(1).to_string()), [Value::Null, Value::Null]);
+}
+
 /// Every share is what a bucket outside of the code refuses, and what a replay of that limit refuses.
 #[test]
 fn every_share_is_that_of_a_replay() {

@@ -39,16 +39,23 @@ pub(crate) struct Page<'a> {
 /// The facts about a trace.
 pub(crate) fn facts(trace: &Trace) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Requests", grouped(trace.requests))];
-    if let Some((first, last)) = trace.first_ns.zip(trace.last_ns) {
+    facts.extend(times(trace.first_ns.zip(trace.last_ns)));
+    facts.extend(trace.format.map(|format| ("Format", format.to_owned())));
+    if trace.edits > 0 {
+        facts.push(("Edits of rules", grouped(trace.edits)));
+    }
+    facts
+}
+
+/// The facts about the time of the first and the last request, in nanoseconds.
+pub(crate) fn times(span_ns: Option<(u64, u64)>) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if let Some((first, last)) = span_ns {
         if first >= CALENDAR_NS {
             facts.push(("From", date(first / 1_000_000)));
             facts.push(("To", date(last / 1_000_000)));
         }
         facts.push(("Time span", humanise(last.saturating_sub(first))));
-    }
-    facts.extend(trace.format.map(|format| ("Format", format.to_owned())));
-    if trace.edits > 0 {
-        facts.push(("Edits of rules", grouped(trace.edits)));
     }
     facts
 }

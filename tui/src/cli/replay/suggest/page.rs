@@ -3,7 +3,7 @@
 use super::{NO_LIMIT, PER_MILLE, Rule, needs_table, shares};
 use crate::cli::replay::html::capacity::{Plot, Rate, Series, per_second};
 use crate::cli::replay::html::markup::{Html, grouped};
-use crate::cli::replay::html::page::{Page, RuleText, code, section, table};
+use crate::cli::replay::html::page::{Page, RuleText, code, section, table, times};
 use crate::num::count;
 use loudou_replay::input::{InputIntake, Intake};
 use loudou_replay::suggest::{Share, Suggestion};
@@ -21,6 +21,7 @@ pub(super) fn page(
 ) -> String {
     let intake = &found.intake;
     let mut facts = vec![("Requests", grouped(intake.records))];
+    facts.extend(times(found.span_ns));
     let format = intake.format_name();
     facts.extend(format.map(|format| ("Format", format.to_owned())));
     facts.push(("May refuse at most", bound.to_string()));
