@@ -17,6 +17,7 @@ mod meaning;
 mod num;
 mod preview;
 pub mod runtime;
+mod short_names;
 mod tape;
 mod term;
 pub mod text;

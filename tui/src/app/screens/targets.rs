@@ -1,19 +1,25 @@
 //! The Targets screen: all Envoys that are watched, with their sums.
 
+use self::results::Results;
 use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
-use crate::app::delivery::Delivery;
 use crate::app::history::Rates;
 use crate::app::press::Code::Enter;
 use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{State, TargetSummary};
+use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::words::rate;
+use crate::draw::theme::Theme;
+use crate::draw::words::{rate, safe, width as width_of};
 use crate::meaning::refusals;
 use crate::num::cells;
+use crate::short_names::short_names;
 use crate::text::humanise;
+use ratatui::style::Style;
+
+mod results;
 
 const HERE: Places = Screen::Targets.place();
 
@@ -71,93 +77,161 @@ impl View for Targets {
     }
 }
 
-/// The columns behind the address.
-const TITLES: [&str; 6] = [
-    "admitted/s",
-    "refused/s",
-    "generation",
-    "version",
-    "up",
-    "warnings",
+/// A column behind the address, with its priority: on a narrow screen the last ones are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Column {
+    Admitted,
+    Refused,
+    Warnings,
+    Up,
+    Generation,
+    Version,
+}
+
+/// All columns, in their order on screen.
+const COLUMNS: [(Column, &str); 6] = [
+    (Column::Admitted, "admitted/s"),
+    (Column::Refused, "refused/s"),
+    (Column::Generation, "generation"),
+    (Column::Version, "version"),
+    (Column::Up, "up"),
+    (Column::Warnings, "warnings"),
 ];
+/// The width of a column, with the gap before it.
 const EACH: u16 = 11;
+/// The columns that matter more than whole addresses.
+const MATTERING: u16 = 4;
+/// The marks before an address.
+const MARKS: u16 = 3;
+/// The least width of the addresses.
+const LEAST_NAME: u16 = 12;
+
+/// The places of the columns, and the name of each Envoy.
+struct Layout {
+    names: Vec<String>,
+    /// The width of marks and names.
+    name: u16,
+    columns: Vec<(Column, &'static str, u16)>,
+}
+
+impl Layout {
+    /// As many columns as fit beside the addresses; short names where the addresses leave no room.
+    fn new(width: u16, targets: &[TargetSummary]) -> Self {
+        let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
+        let longest = |names: &[String]| {
+            let widths = names.iter().map(|name| width_of(&safe(name)));
+            widths
+                .max()
+                .unwrap_or(0)
+                .max(LEAST_NAME)
+                .saturating_add(MARKS)
+        };
+        let whole: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
+        let most = EACH.saturating_mul(MATTERING);
+        let (names, wide) = if longest(&whole).saturating_add(most) <= width {
+            let wide = longest(&whole);
+            (whole, wide)
+        } else {
+            let short = short_names(&urls);
+            let wide = longest(&short);
+            (short, wide)
+        };
+        // The rates matter more than the end of a long name.
+        let rates = EACH.saturating_mul(2);
+        let wide = wide.min(width.saturating_sub(rates).max(LEAST_NAME + MARKS));
+        let fit = usize::from(width.saturating_sub(wide) / EACH);
+        let mut by_priority: Vec<Column> = COLUMNS.iter().map(|(column, _)| *column).collect();
+        by_priority.sort_unstable();
+        by_priority.truncate(fit);
+        let kept = COLUMNS
+            .into_iter()
+            .filter(|(column, _)| by_priority.contains(column));
+        let kept: Vec<(Column, &str)> = kept.collect();
+        // What the columns leave is room for names.
+        let name = width.saturating_sub(EACH.saturating_mul(cells(kept.len())));
+        let places = (name..).step_by(usize::from(EACH));
+        let columns = kept.into_iter().zip(places);
+        Self {
+            names,
+            name,
+            columns: columns
+                .map(|((column, title), x)| (column, title, x))
+                .collect(),
+        }
+    }
+
+    /// The place behind the rates.
+    fn behind_rates(&self) -> u16 {
+        self.name.saturating_add(EACH.saturating_mul(2))
+    }
+}
 
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
+    let all = state.targets.len();
+    let height = pen.height().saturating_sub(2);
+    let results = Results::new(state);
+    // Half of the screen is left to results.
+    let gap = u16::from(pen.height() > SMALL);
+    let kept = results.height(gap).min(height / 2);
+    let rows = usize::from(height.saturating_sub(kept)).min(all);
+    let selected = state.selected(Screen::Targets).min(all.saturating_sub(1));
+    let first = selected
+        .saturating_sub(rows / 2)
+        .min(all.saturating_sub(rows));
+    let is_whole = rows >= all;
+    let bar = u16::from(!is_whole);
+    let layout = Layout::new(pen.width().saturating_sub(bar), &state.targets);
     pen.style_line(0, theme.head);
     pen.text(1, 0, "envoy", theme.head);
-    let wide = cells(TITLES.len()).saturating_mul(EACH);
-    let url = pen.width().saturating_sub(wide).max(24);
-    for (title, x) in TITLES.iter().zip((url..).step_by(usize::from(EACH))) {
-        pen.right(x, 0, EACH - 1, title, theme.head);
+    for (_, title, x) in &layout.columns {
+        pen.right(*x, 0, EACH - 1, title, theme.head);
     }
-    let selected = state.selected(Screen::Targets);
-    let mut sum = Rates::default();
-    for ((number, target), y) in state.targets.iter().enumerate().zip(1..pen.height()) {
-        // The last numbers of one that is away are not those of now.
-        let rates = target.rates.filter(|_| target.up == Some(true));
-        sum = sum.plus(rates.unwrap_or_default());
-        line(pen, y, url, (target, number == state.number));
+    let lines = state.targets.iter().zip(&layout.names).enumerate();
+    for ((number, (target, name)), y) in lines.skip(first).take(rows).zip(1..) {
+        line(pen, y, &layout, (target, name, number == state.number));
         pen.spot(0, y, pen.width(), Spot::Line(number));
         if number == selected {
             pen.select_line(y);
         }
     }
-    let y = cells(state.targets.len()).saturating_add(1);
-    let (all, up) = (
-        state.targets.len(),
-        state
-            .targets
-            .iter()
-            .filter(|target| target.up == Some(true))
-            .count(),
-    );
-    let of = if up == all {
-        "all".to_owned()
-    } else {
-        format!("{up} of {all} answer")
-    };
-    pen.text(3, y, &of, theme.strong);
-    numbers(pen, y, url, Some(sum));
-    let mut y = y.saturating_add(2);
-    for (title, results) in &state.broadcasts {
-        let results = results.iter().zip(&state.targets);
-        let asked = results.filter(|(result, _)| **result != Delivery::NotAsked);
-        let results: Vec<_> = asked.collect();
-        y = broadcast(pen, y, title, &results).saturating_add(1);
+    if !is_whole {
+        let (x, height) = (pen.width().saturating_sub(bar), cells(rows));
+        bars::scroll(&mut pen.part(x, 1, bar, height), (first, rows, all));
     }
+    let y = cells(rows).saturating_add(1);
+    sums(pen, y, &layout, &state.targets);
+    let below = y.saturating_add(1).saturating_add(gap);
+    results.draw(pen, below, gap, &layout.names);
 }
 
-/// A change for all Envoys, with its result at each; returns the line below.
-fn broadcast(
+/// The sums over all Envoys that answer: the last numbers of one that is away are not those of now.
+fn sums(pen: &mut Pen<'_>, y: u16, layout: &Layout, targets: &[TargetSummary]) {
+    let theme = pen.theme;
+    let up = targets.iter().filter(|target| target.up == Some(true));
+    let sum = up.clone().filter_map(|target| target.rates);
+    let sum = sum.fold(Rates::default(), Rates::plus);
+    let (up, all) = (up.count(), targets.len());
+    let of = match all {
+        all if up == all => format!("sum of {all}"),
+        all => format!("sum of {up} of {all}"),
+    };
+    pen.within(
+        MARKS,
+        y,
+        layout.name.saturating_sub(MARKS),
+        &of,
+        theme.strong,
+    );
+    rates(pen, y, layout, Some(sum));
+}
+
+fn line(
     pen: &mut Pen<'_>,
     y: u16,
-    title: &str,
-    results: &[(&Delivery, &TargetSummary)],
-) -> u16 {
-    let theme = pen.theme;
-    let below = y.saturating_add(1).saturating_add(cells(results.len()));
-    if y >= pen.height() {
-        return below;
-    }
-    pen.style_line(y, theme.head);
-    pen.text(1, y, &format!("change for all: {title}"), theme.head);
-    for ((result, target), y) in results.iter().zip(y.saturating_add(1)..pen.height()) {
-        let style = match result {
-            Delivery::Sending | Delivery::NotAsked => theme.plain,
-            Delivery::Waits(_) => theme.warn,
-            Delivery::Done(_) => theme.good,
-            Delivery::Failed(_) => theme.bad,
-        };
-        let x = pen.within(3, y, pen.width() / 2, &target.url, theme.plain);
-        let words = result.words();
-        let line = words.lines().next().unwrap_or_default();
-        pen.text(x.saturating_add(2), y, line, style);
-    }
-    below
-}
-
-fn line(pen: &mut Pen<'_>, y: u16, url: u16, (target, is_shown): (&TargetSummary, bool)) {
+    layout: &Layout,
+    (target, name, is_shown): (&TargetSummary, &str, bool),
+) {
     let theme = pen.theme;
     let (mark, style) = match target.up {
         Some(true) if !target.is_stale => (theme.pick('●', '*'), theme.good),
@@ -168,35 +242,59 @@ fn line(pen: &mut Pen<'_>, y: u16, url: u16, (target, is_shown): (&TargetSummary
     if target.is_marked {
         pen.cell(2, i32::from(y), theme.pick('✓', 'x'), theme.changed);
     }
-    let name = if is_shown { theme.name } else { theme.plain };
-    pen.within(3, y, url.saturating_sub(4), &target.url, name);
+    let style = if is_shown { theme.name } else { theme.plain };
+    pen.within(MARKS, y, layout.name.saturating_sub(MARKS), name, style);
     if target.up == Some(false) {
         let error = target.error.as_deref().unwrap_or("unreachable");
-        pen.text(url, y, error.lines().next().unwrap_or_default(), theme.bad);
+        let error = error.lines().next().unwrap_or_default();
+        pen.text(layout.name.saturating_add(1), y, error, theme.bad);
         return;
     }
-    numbers(pen, y, url, target.rates);
+    rates(pen, y, layout, target.rates);
     if let Some(banner) = &target.banner {
-        let x = url.saturating_add(EACH).saturating_add(EACH);
+        // It matters more than the rates where there is no room for both.
+        let behind = layout.behind_rates();
+        let x = if pen.width().saturating_sub(behind) < LEAST_BANNER {
+            layout.name
+        } else {
+            behind
+        };
+        let width = pen.width().saturating_sub(x);
+        pen.part(x, y, width, 1).clear();
         pen.text(x.saturating_add(1), y, banner, theme.alarm);
         return;
     }
-    let up = humanise(target.uptime_ns / 1_000_000_000 * 1_000_000_000);
-    let texts = [
-        target.generation.to_string(),
-        target.version.clone(),
-        up,
-        target.warnings.to_string(),
-    ];
-    let first = url.saturating_add(EACH).saturating_add(EACH);
-    for (text, x) in texts.iter().zip((first..).step_by(usize::from(EACH))) {
-        pen.right(x, y, EACH - 1, text, theme.plain);
+    for (column, _, x) in &layout.columns {
+        let text = match column {
+            Column::Admitted | Column::Refused => continue,
+            Column::Generation => target.generation.to_string(),
+            Column::Version => target.version.clone(),
+            Column::Up => humanise(target.uptime_ns / 1_000_000_000 * 1_000_000_000),
+            Column::Warnings => target.warnings.to_string(),
+        };
+        pen.right(*x, y, EACH - 1, &text, theme.plain);
     }
 }
 
-fn numbers(pen: &mut Pen<'_>, y: u16, x: u16, rates: Option<Rates>) {
+/// The height of a body that has no room for gaps.
+const SMALL: u16 = 10;
+/// The least room for a banner behind the rates.
+const LEAST_BANNER: u16 = 24;
+
+fn rates(pen: &mut Pen<'_>, y: u16, layout: &Layout, rates: Option<Rates>) {
     let theme = pen.theme;
-    pen.right(x, y, EACH - 1, &rate(rates.map(|r| r.admitted)), theme.good);
+    for (column, _, x) in &layout.columns {
+        let (text, style) = match column {
+            Column::Admitted => (rate(rates.map(|rates| rates.admitted)), theme.good),
+            Column::Refused => refused(theme, rates),
+            _ => continue,
+        };
+        pen.right(*x, y, EACH - 1, &text, style);
+    }
+}
+
+/// What is refused, and in parentheses what rules in shadow mode would refuse.
+fn refused(theme: &Theme, rates: Option<Rates>) -> (String, Style) {
     let refused = rates.map(|rates| rates.refused);
     let would = rates.filter(|rates| rates.shadow > 0.0);
     let would = would.map(|rates| refusals(rate(Some(rates.shadow)), true));
@@ -205,6 +303,6 @@ fn numbers(pen: &mut Pen<'_>, y: u16, x: u16, rates: Option<Rates>) {
     } else {
         theme.dim
     };
-    let text = format!("{}{}", rate(refused), would.unwrap_or_default());
-    pen.right(x.saturating_add(EACH), y, EACH - 1, &text, style);
+    let text = [Some(rate(refused)), would].into_iter().flatten();
+    (text.collect::<Vec<_>>().join(" "), style)
 }

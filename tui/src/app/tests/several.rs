@@ -7,6 +7,11 @@ use crate::app::state::Settings;
 use crate::app::watched::Watched;
 
 pub(super) fn watched() -> Watched {
+    watched_at(1..3, (120, 40))
+}
+
+/// An Envoy for each port, on a terminal of this size.
+pub(super) fn watched_at(ports: std::ops::Range<u16>, size: (u16, u16)) -> Watched {
     let state = |port: u16| {
         let settings = Settings {
             url: format!("http://127.0.0.1:{port}"),
@@ -14,9 +19,9 @@ pub(super) fn watched() -> Watched {
             interval: Nanos::from_secs(1),
             ..Settings::default()
         };
-        State::new(settings, (120, 40))
+        State::new(settings, size)
     };
-    let mut watched = Watched::new(vec![state(1), state(2)]);
+    let mut watched = Watched::new(ports.map(state).collect());
     watched.update(None, Msg::Tick, Nanos::ZERO);
     watched
 }
@@ -91,42 +96,6 @@ fn a_change_is_of_one_envoy() {
         _ => None,
     });
     assert_eq!(sent, Some((1, Some("mallory-of-1".to_owned()))));
-}
-
-/// Those of one that is away are of another time.
-#[test]
-fn the_sums_are_of_all_that_answer() {
-    let mut watched = watched();
-    for number in [0, 1] {
-        for at in 0..3 {
-            poll(&mut watched, number, at);
-        }
-    }
-    press(&mut watched, "7");
-    let rates = |watched: &Watched, name: &str| {
-        let text = crate::ui::tests::text(watched.shown(), (120, 40));
-        let line = text.lines().find(|line| line.contains(name));
-        let line = line.unwrap_or_default().replace(name, "");
-        line.split_whitespace()
-            .find_map(|word| word.parse::<f64>().ok())
-    };
-    let one = rates(&watched, "http://127.0.0.1:2").expect("a rate");
-    assert_eq!(rates(&watched, "   all"), Some(2.0 * one));
-    press(&mut watched, "1");
-    let failure = Failure {
-        text: "cannot reach it".to_owned(),
-        ..Failure::default()
-    };
-    watched.update(Some(1), Msg::Polled(Err(failure)), Nanos::from_secs(2));
-    press(&mut watched, "7");
-    assert_eq!(watched.shown().screen, Screen::Targets);
-    let screen = crate::ui::tests::text(watched.shown(), (120, 40));
-    insta::assert_snapshot!("targets_120x40", screen);
-    assert_eq!(rates(&watched, "   1 of 2 answer"), Some(one));
-    // Enter shows the selected one.
-    press(&mut watched, "j<ret>");
-    assert_eq!(watched.shown().settings.url, "http://127.0.0.1:2");
-    assert_eq!(watched.shown().screen, Screen::Buckets);
 }
 
 /// Two Envoys that should be alike and are not.

@@ -1,0 +1,121 @@
+//! The Targets screen: all Envoys with their sums, and the results of changes for all.
+
+use super::several::{poll, press, watched, watched_at};
+use super::*;
+use crate::app::watched::Watched;
+use crate::ui::tests::text;
+
+/// The sizes of snapshots.
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (40, 10)];
+
+fn away(watched: &mut Watched, number: usize, now: Nanos) {
+    let failure = Failure {
+        text: "cannot reach it".to_owned(),
+        ..Failure::default()
+    };
+    watched.update(Some(number), Msg::Polled(Err(failure)), now);
+}
+
+/// The first rate behind a name on the screen.
+fn admitted(watched: &Watched, size: (u16, u16), name: &str) -> Option<f64> {
+    let text = text(watched.shown(), size);
+    let (_, behind) = text.lines().find_map(|line| line.split_once(name))?;
+    let word = behind.split_whitespace().next()?;
+    let (number, unit) = word
+        .strip_suffix('k')
+        .map_or((word, 1.0), |number| (number, 1e3));
+    Some(number.parse::<f64>().ok()? * unit)
+}
+
+/// Those of one that is away are of another time.
+#[test]
+fn the_sums_are_of_all_that_answer() {
+    let size = (120, 40);
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    press(&mut watched, "7");
+    let one = admitted(&watched, size, "http://127.0.0.1:2").expect("a rate");
+    assert_eq!(admitted(&watched, size, "sum of 2"), Some(2.0 * one));
+    press(&mut watched, "1");
+    away(&mut watched, 1, Nanos::from_secs(2));
+    press(&mut watched, "7");
+    assert_eq!(watched.shown().screen, Screen::Targets);
+    assert_eq!(admitted(&watched, size, "sum of 1 of 2"), Some(one));
+    // Enter shows the selected one.
+    press(&mut watched, "j<ret>");
+    assert_eq!(watched.shown().settings.url, "http://127.0.0.1:2");
+    assert_eq!(watched.shown().screen, Screen::Buckets);
+}
+
+/// More Envoys than lines: the sums are of all, and each can be selected.
+#[test]
+fn many_envoys_scroll_below_their_sums() {
+    for size in SIZES {
+        let ports = 9_901..9_965;
+        let mut watched = watched_at(ports.clone(), size);
+        for number in 0..ports.len() {
+            for at in 0..3 {
+                poll(&mut watched, number, at);
+            }
+        }
+        press(&mut watched, "7gj");
+        let one = admitted(&watched, size, ":9902 ").expect("a rate");
+        let sum = admitted(&watched, size, "sum of 64").expect("a sum");
+        // The screen shows two digits of it.
+        assert!((sum / (64.0 * one) - 1.0).abs() < 0.01, "{sum} {one}");
+        assert!(!text(watched.shown(), size).contains(":9964"));
+        press(&mut watched, "G");
+        let screen = text(watched.shown(), size);
+        assert!(
+            screen.contains(":9964") && screen.contains("sum of 64"),
+            "{screen}"
+        );
+        press(&mut watched, "<ret>");
+        assert_eq!(watched.shown().settings.url, "http://127.0.0.1:9964");
+    }
+}
+
+/// The result at an Envoy where it failed is on screen, however many it is done at.
+#[test]
+fn failures_are_on_top_of_results() {
+    for size in SIZES {
+        let mut watched = watched_at(9_901..9_931, size);
+        for number in 0..30 {
+            for at in 0..3 {
+                poll(&mut watched, number, at);
+            }
+        }
+        away(&mut watched, 29, Nanos::from_secs(2));
+        press(&mut watched, "b<ret>a7");
+        let screen = text(watched.shown(), size);
+        let result = screen.lines().find(|line| line.contains("waits"));
+        let result = result.unwrap_or_else(|| panic!("{screen}"));
+        assert!(result.contains(":9930"), "{screen}");
+        // The last line that has room says how many there are besides.
+        assert_eq!(screen.contains("more"), size.1 > 10, "{screen}");
+    }
+}
+
+#[test]
+fn the_screen_at_three_sizes() {
+    for (columns, rows) in SIZES {
+        let mut watched = watched_at(1..4, (columns, rows));
+        for number in 0..3 {
+            for at in 0..3 {
+                poll(&mut watched, number, at);
+            }
+        }
+        press(&mut watched, "7m");
+        let screen = text(watched.shown(), (columns, rows));
+        insta::assert_snapshot!(format!("targets_{columns}x{rows}"), screen);
+        press(&mut watched, "1");
+        away(&mut watched, 2, Nanos::from_secs(2));
+        press(&mut watched, "7m1b<ret>a7");
+        let screen = text(watched.shown(), (columns, rows));
+        insta::assert_snapshot!(format!("targets_results_{columns}x{rows}"), screen);
+    }
+}
