@@ -10,7 +10,6 @@ use super::ingest;
 use super::keys;
 use super::layout::table_height;
 use super::line::Line;
-use super::motion::moved;
 use super::of_key::KeyForm;
 use super::play::Control;
 use super::question::Pending;
@@ -145,6 +144,6 @@ fn start(state: &mut State, start: Start) {
 pub(crate) fn go(state: &mut State, command: Command) {
     let page = table_height(state.size).max(1);
     let view = screens::shown(state);
-    let at = moved(view.at(state), view.lines(state), page, command);
+    let at = view.moved(state, page, command);
     view.select(state, at);
 }

@@ -230,27 +230,7 @@ fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
 /// Filters and sorts the rows again; the selection stays on its bucket.
 pub(crate) fn arrange(state: &mut State) {
     let rows = state.data.as_ref().map_or(&[][..], |data| &data.rows);
-    let table = &mut state.table;
-    let mut shown: Vec<(usize, &Row)> = rows
-        .iter()
-        .enumerate()
-        .filter(|(_, row)| table.filter.shows(row))
-        .collect();
-    shown.sort_by(|(_, a), (_, b)| table.sort.compare(a, b));
-    let found = table
-        .pinned
-        .as_ref()
-        .and_then(|pinned| shown.iter().position(|(_, row)| row.id == *pinned));
-    let last = shown.len().saturating_sub(1);
-    table.at = match (&table.pinned, found) {
-        (None, _) => 0,
-        (Some(_), Some(at)) => at,
-        (Some(_), None) => table.at.min(last),
-    };
-    // Another bucket in its place would be banned by a key that was meant for this one.
-    table.is_missing = table.pinned.is_some() && found.is_none();
-    table.visible = shown.into_iter().map(|(index, _)| index).collect();
-    stay(state);
+    state.table.arrange(rows.iter(), table_height(state.size));
 }
 
 /// Sorts by another column or in the other direction.
@@ -272,21 +252,4 @@ pub(crate) fn filter_by(state: &mut State, text: &str) {
         state.link.hurry(state.now);
         arrange(state);
     }
-}
-
-/// Keeps the first row on screen, as far as there are rows. The view stays at the top until the user moves.
-pub(crate) fn stay(state: &mut State) {
-    let height = table_height(state.size).max(1);
-    let table = &mut state.table;
-    let most = table.visible.len().saturating_sub(height);
-    table.offset = table.offset.min(most);
-}
-
-/// Scrolls so that the selection is visible.
-pub(crate) fn scroll(state: &mut State) {
-    let height = table_height(state.size).max(1);
-    let table = &mut state.table;
-    let most = table.visible.len().saturating_sub(height);
-    let least = table.at.saturating_add(1).saturating_sub(height);
-    table.offset = table.offset.clamp(least, table.at.max(least)).min(most);
 }

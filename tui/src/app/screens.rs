@@ -10,6 +10,7 @@ mod buckets;
 mod chart;
 mod envoy;
 mod events;
+mod list;
 mod rules;
 mod targets;
 mod view;

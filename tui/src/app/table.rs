@@ -1,10 +1,12 @@
-//! The Buckets table: its rows in order, and the part of them that is on screen.
+//! A table of buckets: its rows in order, and the part of them that is on screen.
 
 use super::columns::{Column, Sort};
+use super::command::Command;
 use super::filter::Filter;
-use super::rows::BucketName;
+use super::motion::moved;
+use super::rows::{BucketName, Row};
 
-/// The Buckets table: its sort, filter and selection.
+/// Its sort, filter and selection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     /// The columns that the user chose; `None` for the usual ones.
@@ -50,5 +52,50 @@ impl Table {
     /// Shows the first rows, whatever is selected.
     pub(crate) const fn rewind(&mut self) {
         self.offset = 0;
+    }
+
+    /// Filters and sorts the rows again; the selection stays on its bucket.
+    pub(crate) fn arrange<'a>(&mut self, rows: impl Iterator<Item = &'a Row>, height: usize) {
+        let mut shown: Vec<(usize, &Row)> = rows
+            .enumerate()
+            .filter(|(_, row)| self.filter.shows(row))
+            .collect();
+        shown.sort_by(|(_, a), (_, b)| self.sort.compare(a, b));
+        let found = self
+            .pinned
+            .as_ref()
+            .and_then(|pinned| shown.iter().position(|(_, row)| row.id == *pinned));
+        let last = shown.len().saturating_sub(1);
+        self.at = match (&self.pinned, found) {
+            (None, _) => 0,
+            (Some(_), Some(at)) => at,
+            (Some(_), None) => self.at.min(last),
+        };
+        // Another bucket in its place would be banned by a key that was meant for this one.
+        self.is_missing = self.pinned.is_some() && found.is_none();
+        self.visible = shown.into_iter().map(|(index, _)| index).collect();
+        self.stay(height);
+    }
+
+    /// The index of the selection after a motion. Where none is selected, a step selects the first line on screen.
+    pub(crate) fn moved(&self, page: usize, motion: Command) -> usize {
+        if self.is_missing && matches!(motion, Command::Down | Command::Up) {
+            return self.offset;
+        }
+        moved(self.at, self.visible.len(), page, motion)
+    }
+
+    /// Keeps the first row on screen, as far as there are rows. The view stays at the top until the user moves.
+    pub(crate) fn stay(&mut self, height: usize) {
+        let most = self.visible.len().saturating_sub(height.max(1));
+        self.offset = self.offset.min(most);
+    }
+
+    /// Scrolls so that the selection is visible.
+    pub(crate) fn scroll(&mut self, height: usize) {
+        let height = height.max(1);
+        let most = self.visible.len().saturating_sub(height);
+        let least = self.at.saturating_add(1).saturating_sub(height);
+        self.offset = self.offset.clamp(least, self.at.max(least)).min(most);
     }
 }

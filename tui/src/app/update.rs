@@ -12,6 +12,7 @@ use super::feed;
 use super::form::Stage;
 use super::ingest;
 use super::keys;
+use super::layout::table_height;
 use super::modal;
 use super::mouse;
 use super::msg::{Failure, Msg, Snapshot};
@@ -37,7 +38,8 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         }
         Msg::Resize(columns, rows) => {
             state.size = (columns, rows);
-            ingest::stay(state);
+            let height = table_height(state.size);
+            state.table.stay(height);
         }
         Msg::Tick => {}
         Msg::Rewind => state.rewind(now),

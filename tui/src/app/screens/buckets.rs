@@ -2,6 +2,7 @@
 
 use self::cells::cell;
 use super::bucket::Bucket;
+use super::list::{self, SCROLL_BAR};
 use super::view::{About, View};
 use crate::app::columns::menu::ColumnMenu;
 use crate::app::columns::{Column, Placed, Sort, Wishes, place};
@@ -14,7 +15,6 @@ use crate::app::line::Line;
 use crate::app::rows::Row;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
-use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, width as width_of};
 use crate::num::count;
@@ -62,6 +62,10 @@ impl View for Buckets {
         state.table.visible.len()
     }
 
+    fn moved(&self, state: &State, page: usize, motion: C) -> usize {
+        state.table.moved(page, motion)
+    }
+
     fn at(&self, state: &State) -> usize {
         state.table.at
     }
@@ -73,7 +77,7 @@ impl View for Buckets {
         if let Some(row) = state.selected_row() {
             state.table.pinned = Some(row.id.clone());
         }
-        ingest::scroll(state);
+        state.table.scroll(table_height(state.size));
     }
 
     fn row<'a>(&self, state: &'a State) -> Option<&'a Row> {
@@ -171,9 +175,6 @@ impl View for Buckets {
         }
     }
 }
-
-/// The cells at the right that are left to the scroll bar.
-const SCROLL_BAR: u16 = 1;
 
 /// The columns that fit, with their places.
 fn columns(state: &State) -> Vec<Placed> {
@@ -278,57 +279,12 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         }
         if index == state.table.at && !state.table.is_missing {
             pen.select_line(y);
-            out_of_view(pen, y, state, lines.len());
+            list::out_of_view(pen, y, &state.table, lines.len());
         }
     }
-    missing(pen, state);
-    let thumb = (state.table.offset, lines.len(), state.table.visible.len());
-    let x = pen.width().saturating_sub(SCROLL_BAR);
-    let height = pen.height().saturating_sub(1);
-    bars::scroll(&mut pen.part(x, 1, SCROLL_BAR, height), thumb);
-}
-
-/// Names the selected bucket on the last line if it is not among the rows.
-fn missing(pen: &mut Pen<'_>, state: &State) {
-    let theme = pen.theme;
-    let Some(id) = state
-        .table
-        .pinned
-        .as_ref()
-        .filter(|_| state.table.is_missing)
-    else {
-        return;
-    };
-    let is_known = state
-        .data
-        .as_ref()
-        .is_some_and(|data| data.rows.iter().any(|row| row.id == *id));
-    let why = if is_known {
-        "is not in this list any more"
-    } else {
-        "has no bucket any more"
-    };
-    let y = pen.height().saturating_sub(1);
-    let text = format!(" {} of {} {why}; none is selected ", id.key, id.rule);
-    pen.style_line(y, theme.banner);
-    pen.text(0, y, &text, theme.banner);
-}
-
-/// Marks the selection where it stands on the first or the last line because it is out of view.
-fn out_of_view(pen: &mut Pen<'_>, y: u16, state: &State, lines: usize) {
-    let table = &state.table;
-    let theme = pen.theme;
-    let arrow = if table.at < table.offset {
-        theme.pick('▲', '^')
-    } else if table.at >= table.offset.saturating_add(lines) {
-        theme.pick('▼', 'v')
-    } else {
-        return;
-    };
-    let text = format!(" {arrow} {} above ", amount(count(table.at)));
-    let width = width_of(&text);
-    let x = pen.width().saturating_sub(SCROLL_BAR).saturating_sub(width);
-    pen.text(x, y, &text, theme.selected);
+    let all = state.data.iter().flat_map(|data| &data.rows);
+    list::missing(pen, &state.table, all);
+    list::scroll_bar(pen, &state.table, lines.len());
 }
 
 fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
@@ -338,18 +294,7 @@ fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
     for Placed { column, x, width } in columns.iter().copied() {
         let mut title = column.title(width).to_owned();
         if column == sort.column {
-            let arrow = if sort.descending {
-                theme.pick('▼', 'v')
-            } else {
-                theme.pick('▲', '^')
-            };
-            if title.is_empty() {
-                title.push(arrow);
-            } else if column.is_right() {
-                title.insert(0, arrow);
-            } else {
-                title.push(arrow);
-            }
+            title = list::sorted(&title, column.is_right(), sort, theme);
         }
         // The arrow may use the gap before a column whose title fills it.
         let wide = width_of(&title);

@@ -1,6 +1,7 @@
 //! The trait of all screens. Most methods have a default that suits a plain list.
 
 use crate::app::command::{Binding, Command};
+use crate::app::motion::moved;
 use crate::app::rows::{BucketName, Row};
 use crate::app::screen::Screen;
 use crate::app::state::State;
@@ -43,6 +44,11 @@ pub(crate) trait View: Sync {
     /// The selected line.
     fn at(&self, state: &State) -> usize {
         state.selected(self.about().screen)
+    }
+
+    /// The line after a motion, on a screen with this many lines.
+    fn moved(&self, state: &State, page: usize, motion: Command) -> usize {
+        moved(self.at(state), self.lines(state), page, motion)
     }
 
     /// Selects a line.
