@@ -31,6 +31,7 @@ pub(crate) mod keys;
 pub(crate) mod layout;
 pub(crate) mod line;
 pub(crate) mod link;
+pub(crate) mod merged;
 pub(crate) mod modal;
 pub(crate) mod motion;
 pub(crate) mod mouse;

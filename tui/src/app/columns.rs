@@ -115,7 +115,7 @@ impl Column {
 
     fn compare(self, a: &Row, b: &Row) -> Ordering {
         match self {
-            Self::State => state(a).cmp(&state(b)),
+            Self::State => severity(a).cmp(&severity(b)),
             Self::Rule => a.id.rule.cmp(&b.id.rule),
             Self::Key => a.id.key.cmp(&b.id.key),
             Self::Level => a.level(Nanos::ZERO).total_cmp(&b.level(Nanos::ZERO)),
@@ -136,7 +136,8 @@ impl Column {
     }
 }
 
-fn state(row: &Row) -> u8 {
+/// How much the state of a bucket matters.
+pub(crate) fn severity(row: &Row) -> u8 {
     use loudou_api::BucketState::{Banned, Busy, Held, Idle, Refusing};
     match row.view.state {
         Idle => 0,

@@ -24,14 +24,17 @@ pub(crate) fn interval(state: &State) -> Nanos {
 pub(crate) fn request(state: &State) -> PollRequest {
     let request = at_hand(state);
     let is_seen = state.frozen.is_none() && !state.is_hidden;
-    let lists = state.screen == Screen::Buckets && is_seen;
+    let is_home = state.screen == Screen::Buckets && is_seen;
+    let lists = is_home || state.summed.is_some();
+    let summed = state.summed.as_ref();
+    let filter = summed.map_or(&state.table.filter, |summed| &summed.filter);
     let shown = shown(state);
     let data = state.data.as_ref().filter(|_| lists);
     let others = data.map_or_else(Vec::new, |data| others(&data.rows, &shown));
     let rules = data.map_or(&[][..], |data| &data.rules.rules);
     let names = rules.iter().map(|rule| rule.name.as_str());
     PollRequest {
-        wanted: state.table.filter.searches(names),
+        wanted: filter.searches(names),
         shown,
         others,
         lists,
@@ -65,6 +68,7 @@ fn at_hand(state: &State) -> PollRequest {
 /// The buckets on screen, and the one whose ban the last change would undo.
 fn shown(state: &State) -> Vec<BucketName> {
     let mut shown: Vec<BucketName> = match state.screen {
+        _ if let Some(summed) = &state.summed => summed.shown.clone(),
         _ if state.frozen.is_some() || state.is_hidden => Vec::new(),
         Screen::Buckets => {
             let lines = state.table.lines(table_height(state.size)).into_iter();

@@ -16,6 +16,8 @@ pub(crate) enum Screen {
     Envoy,
     /// All Envoys that are watched.
     Targets,
+    /// The keys of all of them, with sums.
+    Keys,
 }
 
 /// A set of places where a key works.
@@ -47,6 +49,11 @@ impl Screen {
     /// The first screen, and the target of `Esc`.
     pub(crate) const HOME: Self = Self::Buckets;
 
+    /// Whether it is about several Envoys.
+    pub(crate) const fn is_of_several(self) -> bool {
+        matches!(self, Self::Targets | Self::Keys)
+    }
+
     /// Its place in the key table.
     pub(crate) const fn place(self) -> Places {
         let number = match self {
@@ -56,6 +63,7 @@ impl Screen {
             Self::Events => 3,
             Self::Envoy => 4,
             Self::Targets => 5,
+            Self::Keys => 6,
         };
         1 << (FIRST_SCREEN + number)
     }

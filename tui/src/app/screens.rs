@@ -10,6 +10,7 @@ mod buckets;
 mod chart;
 mod envoy;
 mod events;
+mod keys;
 mod list;
 mod rules;
 mod targets;
@@ -25,6 +26,7 @@ pub(crate) static SCREENS: &[&dyn View] = &[
     &events::Events,
     &envoy::Envoy,
     &targets::Targets,
+    &keys::Keys,
 ];
 
 /// The implementation of a screen.

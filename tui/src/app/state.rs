@@ -14,6 +14,7 @@ use super::history::{History, Rates, Scale, Track};
 use super::keymap::Keymap;
 use super::line::Line;
 use super::link::Link;
+use super::merged::{Keys, Summed};
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
 use super::play::Play;
@@ -163,6 +164,10 @@ pub(crate) struct State {
     /// The time that charts show.
     pub(crate) scale: Scale,
     pub(crate) table: Table,
+    /// The keys of all Envoys that are watched.
+    pub(crate) keys: Keys,
+    /// What this Envoy reads for them while they are on screen.
+    pub(crate) summed: Option<Summed>,
     /// The bucket of the Bucket screen.
     pub(crate) open: Option<BucketName>,
     /// The words that events are filtered by.
@@ -198,6 +203,8 @@ pub(crate) struct State {
     pub(crate) number: usize,
     /// The number of the Envoy that the user wants to see.
     pub(crate) wants: Option<usize>,
+    /// The bucket that the user wants to see there.
+    pub(crate) wants_bucket: Option<BucketName>,
     /// The number of the Envoy whose mark the user changes.
     pub(crate) marks: Option<usize>,
     /// Whether another Envoy is shown.

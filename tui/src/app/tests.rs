@@ -24,6 +24,7 @@ mod mouse;
 mod of_key;
 mod random;
 mod several;
+mod sums;
 mod targets;
 mod undo_of_bans;
 mod watching;

@@ -40,6 +40,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
             state.size = (columns, rows);
             let height = table_height(state.size);
             state.table.stay(height);
+            state.keys.table.stay(height);
         }
         Msg::Tick => {}
         Msg::Rewind => state.rewind(now),

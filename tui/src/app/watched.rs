@@ -5,16 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use loudou_api::RuleTotals;
 use loudou_limiter::Nanos;
 
+use self::chosen::Chosen;
 use super::again;
 use super::answers;
 use super::broadcast::Broadcast;
 use super::effects::{Effect, Goal, Sending};
 use super::findings::{Weight, findings};
+use super::ingest;
+use super::layout::table_height;
 use super::msg::Msg;
 use super::play::Play;
+use super::rows::BucketName;
 use super::screen::Screen;
 use super::state::{Exit, State, TargetSummary};
 use super::update::{tick_after, update};
+
+mod chosen;
+mod sums;
 
 /// The part of the summaries that a message changes.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +45,8 @@ pub(crate) struct Watched {
     broadcasts: Vec<Broadcast>,
     /// How many there were.
     sent: u64,
+    /// When the keys of all Envoys were summed; `None` while they are not on screen.
+    summed_at: Option<Nanos>,
 }
 
 impl Watched {
@@ -52,6 +61,7 @@ impl Watched {
             marked: BTreeSet::new(),
             broadcasts: Vec::new(),
             sent: 0,
+            summed_at: None,
         };
         watched.show(0);
         watched
@@ -107,10 +117,7 @@ impl Watched {
         if is_answer {
             effects.extend(self.again(number).into_iter().map(change));
         }
-        let wanted = self
-            .states
-            .get_mut(self.at)
-            .and_then(|state| state.wants.take());
+        let wanted = self.wanted();
         let shown = self.states.get_mut(self.at);
         if let Some(number) = shown.and_then(|state| state.marks.take()) {
             if !self.marked.remove(&number) {
@@ -118,8 +125,9 @@ impl Watched {
             }
             self.note_targets();
         }
-        if let Some(wanted) = wanted.filter(|wanted| *wanted < self.states.len()) {
-            self.show(wanted);
+        if let Some((number, bucket)) = wanted {
+            self.show(number);
+            self.select(bucket);
         }
         self.share_columns();
         match changed {
@@ -129,7 +137,28 @@ impl Watched {
             Changed::Time | Changed::Nothing => {}
         }
         self.note_broadcasts();
+        self.sum(now);
         effects
+    }
+
+    /// The Envoy that the user wants to see, and the bucket there.
+    fn wanted(&mut self) -> Option<(usize, Option<BucketName>)> {
+        let count = self.states.len();
+        let shown = self.states.get_mut(self.at)?;
+        let (number, bucket) = (shown.wants.take(), shown.wants_bucket.take());
+        Some((number.filter(|number| *number < count)?, bucket))
+    }
+
+    /// Selects a bucket of the Envoy that is shown.
+    fn select(&mut self, bucket: Option<BucketName>) {
+        let shown = self.states.get_mut(self.at);
+        let Some((state, bucket)) = shown.zip(bucket) else {
+            return;
+        };
+        ingest::filter_by(state, "");
+        state.table.pinned = Some(bucket);
+        ingest::arrange(state);
+        state.table.scroll(table_height(state.size));
     }
 
     /// The changes that wait for an Envoy that answered a poll, and can be sent to it now.
@@ -210,13 +239,15 @@ impl Watched {
             .collect()
     }
 
-    /// Shows another Envoy, on the same screen.
+    /// Shows another Envoy, as this one is shown.
     fn show(&mut self, at: usize) {
-        let (screen, scale) = (self.shown().screen, self.shown().scale);
+        let chosen = Chosen::of(self.shown());
+        if let Some(state) = self.states.get_mut(at).filter(|_| at != self.at) {
+            chosen.apply(state);
+        }
         for (number, state) in self.states.iter_mut().enumerate() {
             state.is_hidden = number != at;
             if number == at {
-                (state.screen, state.scale) = (screen, scale);
                 let now = state.now;
                 state.link.hurry(now);
             }

@@ -34,7 +34,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let several = state.targets.len() > 1;
     let tabs: Vec<_> = SCREENS
         .iter()
-        .filter(|view| several || view.about().screen != Screen::Targets)
+        .filter(|view| several || !view.about().screen.is_of_several())
         .map(|view| (tab(state, view.about()), view.about().screen))
         .collect();
     let wide: u16 = tabs
@@ -245,7 +245,7 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     if let Mode::Filter(line, _) = &state.mode {
         let x = super::form::field(pen, 1, 0, "/", line, theme.plain);
-        match &state.table.filter_error {
+        match screens::shown(state).filter_error(state) {
             Some(error) => pen.text(x.saturating_add(2), 0, error, theme.bad),
             None => pen.text(
                 x.saturating_add(2),

@@ -147,6 +147,10 @@ impl View for Buckets {
         }
     }
 
+    fn filter_error<'a>(&self, state: &'a State) -> Option<&'a str> {
+        state.table.filter_error.as_deref()
+    }
+
     fn accept_filter(&self, state: &mut State, text: &str) -> Result<(), String> {
         if let Some(error) = state.table.filter_error.clone() {
             return Err(error);

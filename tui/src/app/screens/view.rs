@@ -102,6 +102,11 @@ pub(crate) trait View: Sync {
     /// Filters by a text that is being typed.
     fn filter(&self, _state: &mut State, _text: &str) {}
 
+    /// The problem of a filter that is being typed.
+    fn filter_error<'a>(&self, _state: &'a State) -> Option<&'a str> {
+        None
+    }
+
     /// Takes a filter that was typed; the error of one that is invalid.
     fn accept_filter(&self, _state: &mut State, _text: &str) -> Result<(), String> {
         Ok(())

@@ -1,0 +1,141 @@
+//! The keys of all Envoys that are watched, with sums: a client that is spread over them is one row.
+
+use std::collections::BTreeMap;
+
+use loudou_api::BucketState;
+use loudou_limiter::Nanos;
+
+use super::columns::severity;
+use super::filter::Filter;
+use super::history::Rates;
+use super::rows::{BucketName, Row};
+use super::table::Table;
+
+/// Rows that were read longer ago than this are of another time. A key with requests is read every few seconds.
+const RECENT: Nanos = Nanos::from_secs(15);
+/// The most rows: those with most refusals.
+const MOST: usize = 2_000;
+
+/// The table of keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys {
+    pub(crate) table: Table,
+    pub(crate) rows: Vec<KeyRow>,
+}
+
+/// A key at all Envoys.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRow {
+    /// Its bucket at the Envoy where its state is worst, with the sums of the rates.
+    pub(crate) row: Row,
+    /// Its part at each Envoy, in their order; `None` where it has no bucket.
+    pub(crate) at: Vec<Option<Part>>,
+}
+
+/// A key at one Envoy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) state: BucketState,
+    pub(crate) shadow: bool,
+    pub(crate) rates: Option<Rates>,
+}
+
+/// The part of the sums that each Envoy reads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Summed {
+    /// The keys on screen.
+    pub(crate) shown: Vec<BucketName>,
+    pub(crate) filter: Filter,
+}
+
+impl Keys {
+    /// A visible row by its index.
+    pub(crate) fn row(&self, index: usize) -> Option<&KeyRow> {
+        self.rows.get(*self.table.visible.get(index)?)
+    }
+
+    /// The selected row.
+    pub(crate) fn selected(&self) -> Option<&KeyRow> {
+        self.row(self.table.at).filter(|_| !self.table.is_missing)
+    }
+
+    /// The keys on screen, and the selected one.
+    pub(crate) fn on_screen(&self, height: usize) -> Vec<BucketName> {
+        let lines = self.table.lines(height).into_iter();
+        let rows = lines.filter_map(|index| self.row(index));
+        let missing = self.table.pinned.clone().filter(|_| self.table.is_missing);
+        rows.map(|key| key.row.id.clone()).chain(missing).collect()
+    }
+
+    /// Filters and sorts the rows again.
+    pub(crate) fn arrange(&mut self, height: usize) {
+        let rows = self.rows.iter().map(|key| &key.row);
+        self.table.arrange(rows, height);
+    }
+}
+
+impl KeyRow {
+    fn new(row: &Row, envoys: usize) -> Self {
+        let row = Row {
+            rates: None,
+            ..row.clone()
+        };
+        Self {
+            row,
+            at: vec![None; envoys],
+        }
+    }
+
+    fn add(&mut self, number: usize, row: &Row) {
+        if let Some(part) = self.at.get_mut(number) {
+            *part = Some(Part {
+                state: row.view.state,
+                shadow: row.view.shadow,
+                rates: row.rates,
+            });
+        }
+        let sum = match (self.row.rates, row.rates) {
+            (Some(sum), Some(rates)) => Some(sum.plus(rates)),
+            (sum, rates) => sum.or(rates),
+        };
+        if severity(row) > severity(&self.row) {
+            self.row = row.clone();
+        }
+        self.row.rates = sum;
+    }
+
+    /// The number of the Envoy where the key is refused most, else admitted most.
+    pub(crate) fn worst(&self) -> Option<usize> {
+        let weight = |part: &Part| {
+            let rates = part.rates.unwrap_or_default();
+            (rates.refused, rates.shadow, rates.admitted)
+        };
+        let parts = self.at.iter().enumerate();
+        let parts = parts.filter_map(|(number, part)| Some((number, weight(part.as_ref()?))));
+        let worst = parts.reduce(|worst, part| if part.1 > worst.1 { part } else { worst });
+        worst.map(|(number, _)| number)
+    }
+}
+
+/// The keys of all Envoys: of each that answers its clock and its rows.
+pub(crate) fn merge(envoys: &[Option<(u64, &[Row])>]) -> Vec<KeyRow> {
+    let mut merged: BTreeMap<&BucketName, KeyRow> = BTreeMap::new();
+    for (number, envoy) in envoys.iter().enumerate() {
+        let Some((now_ns, rows)) = envoy else {
+            continue;
+        };
+        let oldest = now_ns.saturating_sub(RECENT.get());
+        for row in rows.iter().filter(|row| row.as_of_ns >= oldest) {
+            let key = merged
+                .entry(&row.id)
+                .or_insert_with(|| KeyRow::new(row, envoys.len()));
+            key.add(number, row);
+        }
+    }
+    let mut rows: Vec<KeyRow> = merged.into_values().collect();
+    if rows.len() > MOST {
+        rows.sort_by(|one, other| other.row.refused().total_cmp(&one.row.refused()));
+        rows.truncate(MOST);
+    }
+    rows
+}

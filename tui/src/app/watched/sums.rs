@@ -1,0 +1,51 @@
+//! The sums of the keys of all Envoys, while they are on screen.
+
+use loudou_limiter::Nanos;
+
+use super::Watched;
+use crate::app::layout::table_height;
+use crate::app::merged::{Summed, merge};
+use crate::app::screen::Screen;
+
+/// The time between two sums.
+const EVERY: Nanos = Nanos::from_millis(250);
+
+impl Watched {
+    /// Sums the keys of all Envoys while they are on screen, and has the Envoys read them.
+    pub(super) fn sum(&mut self, now: Nanos) {
+        let shown = self.shown();
+        let is_seen = shown.screen == Screen::Keys && shown.frozen.is_none();
+        if !is_seen {
+            if self.summed_at.take().is_some() {
+                self.states.iter_mut().for_each(|state| state.summed = None);
+            }
+            return;
+        }
+        let is_new = self.summed_at.is_none();
+        if self.summed_at.is_some_and(|at| now.since(at) < EVERY) {
+            return;
+        }
+        self.summed_at = Some(now);
+        let rows = self.states.iter().map(|state| {
+            let data = state.data.as_ref().filter(|_| state.link.up == Some(true));
+            data.map(|data| (data.status.now_ns, data.rows.as_slice()))
+        });
+        let rows = merge(&rows.collect::<Vec<_>>());
+        let Some(state) = self.states.get_mut(self.at) else {
+            return;
+        };
+        let (keys, height) = (&mut state.keys, table_height(state.size));
+        keys.rows = rows;
+        keys.arrange(height);
+        let summed = Summed {
+            shown: keys.on_screen(height),
+            filter: keys.table.filter.clone(),
+        };
+        for state in &mut self.states {
+            state.summed = Some(summed.clone());
+            if is_new {
+                state.link.hurry(now);
+            }
+        }
+    }
+}
