@@ -48,6 +48,7 @@ pub(crate) mod screen;
 pub(crate) mod screens;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod targets;
 pub(crate) mod undoing;
 pub(crate) mod update;
 pub(crate) mod watched;

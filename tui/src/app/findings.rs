@@ -1,13 +1,12 @@
 //! Findings about what a screen shows, in the manner of lints: what an engineer on call should look at, with the
 //! number that makes it one.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use loudou_api::RuleView;
 use loudou_limiter::Nanos;
 
 use super::history::Track;
-use super::state::{Data, State, TargetSummary};
+use super::state::{Data, State};
+use super::targets;
 use crate::draw::words::{percent, rate};
 use crate::num::{self, fraction};
 use crate::text::{counted, humanise};
@@ -25,8 +24,6 @@ const LONG: Nanos = Nanos::from_secs(3_600);
 
 /// The time of a call from which on the admin listener is slow: the filter answers in a few milliseconds.
 pub(crate) const SLOW: Nanos = Nanos::from_millis(250);
-/// The most rules that are named where Envoys differ.
-const NAMED: usize = 3;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +41,14 @@ pub(crate) struct Finding {
 
 /// All findings, warnings first.
 pub(crate) fn findings(state: &State) -> Vec<Finding> {
+    let mut found = of_one(state);
+    found.extend(apart(state));
+    found.sort_by_key(|finding| finding.weight);
+    found
+}
+
+/// Those about one Envoy alone.
+pub(crate) fn of_one(state: &State) -> Vec<Finding> {
     let Some(data) = &state.data else {
         return Vec::new();
     };
@@ -62,8 +67,6 @@ pub(crate) fn findings(state: &State) -> Vec<Finding> {
     }
     found.extend(slow(state));
     found.extend(gaps(state));
-    found.extend(apart(state));
-    found.sort_by_key(|finding| finding.weight);
     found
 }
 
@@ -165,62 +168,11 @@ fn gaps(state: &State) -> Option<Finding> {
     )))
 }
 
-/// Where the Envoys that are watched differ: in their version, their rules, or the modes of these.
+/// Where the Envoys that are watched differ.
 fn apart(state: &State) -> Vec<Finding> {
     if state.is_hidden {
         return Vec::new();
     }
-    let known: Vec<&TargetSummary> = state
-        .targets
-        .iter()
-        .filter(|target| target.rules.is_some())
-        .collect();
-    let Some((own, others)) = known.split_first() else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for other in others {
-        if own.version != other.version {
-            found.push(warning(format!(
-                "versions apart: {} at {}, {} at {}",
-                own.version, own.url, other.version, other.url
-            )));
-        }
-        let rules = differences(own, other);
-        if !rules.is_empty() {
-            let more = rules.len().saturating_sub(NAMED);
-            let mut text = rules.into_iter().take(NAMED).collect::<Vec<_>>().join("; ");
-            if more > 0 {
-                text.push_str("; and ");
-                text.push_str(&counted(num::count(more), "more rule"));
-            }
-            found.push(warning(format!("rules apart: {text}")));
-        }
-    }
-    found
-}
-
-/// The rules that two Envoys do not have alike.
-fn differences(own: &TargetSummary, other: &TargetSummary) -> Vec<String> {
-    let none = BTreeMap::new();
-    let (ours, theirs) = (
-        own.rules.as_ref().unwrap_or(&none),
-        other.rules.as_ref().unwrap_or(&none),
-    );
-    let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
-    let differ = names.into_iter().filter_map(|name| {
-        let words = match (ours.get(name), theirs.get(name)) {
-            (Some(mode), Some(other_mode)) if mode == other_mode => return None,
-            (Some(mode), Some(other_mode)) => {
-                format!(
-                    "{name} is {mode} at {}, {other_mode} at {}",
-                    own.url, other.url
-                )
-            }
-            (Some(_), None) => format!("{name} is not at {}", other.url),
-            (None, _) => format!("{name} is not at {}", own.url),
-        };
-        Some(words)
-    });
-    differ.collect()
+    let differences = targets::differences(&state.targets).into_iter();
+    differences.map(warning).collect()
 }

@@ -16,6 +16,7 @@ use super::msg::Snapshot;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
+use super::targets;
 use crate::cells::{safe, width};
 use crate::num::count;
 
@@ -102,6 +103,7 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     data.searching = snapshot.searching;
     data.longest = longest(&data.rows);
     if let Some(rules) = snapshot.rules {
+        data.numbers = targets::numbers(&rules.rules);
         data.rules = Rules {
             rules: beside(&rules.rules),
             ..rules

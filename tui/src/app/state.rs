@@ -1,6 +1,7 @@
 //! The whole state of the app: the data read, the current view, and the open dialog.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
 use loudou_limiter::Nanos;
@@ -23,6 +24,7 @@ use super::question::Pending;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::table::Table;
+use super::targets::{Numbers, TargetSummary};
 use crate::change::ban_undo::Seen;
 use crate::live::ledger::Ledger;
 use crate::typed_request::TypedRequest;
@@ -82,6 +84,8 @@ pub(crate) enum Mode {
 pub(crate) struct Data {
     pub(crate) status: Status,
     pub(crate) rules: Rules,
+    /// The same, to compare them with those of other Envoys.
+    pub(crate) numbers: BTreeMap<String, Arc<Numbers>>,
     /// Newest first.
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
@@ -124,27 +128,6 @@ pub(crate) enum Exit {
     Quit,
     /// On a fatal error.
     Fatal(String),
-}
-
-/// A summary of one Envoy, for the screens of the others.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct TargetSummary {
-    pub(crate) url: String,
-    /// Whether the last poll succeeded; `None` before the end of the first.
-    pub(crate) up: Option<bool>,
-    pub(crate) is_stale: bool,
-    pub(crate) error: Option<String>,
-    pub(crate) rates: Option<Rates>,
-    pub(crate) generation: u64,
-    pub(crate) version: String,
-    /// The mode of each rule by its name; `None` before the first poll.
-    pub(crate) rules: Option<BTreeMap<String, String>>,
-    pub(crate) uptime_ns: u64,
-    pub(crate) warnings: usize,
-    /// Whether the user has marked it.
-    pub(crate) is_marked: bool,
-    /// The banner of a restart.
-    pub(crate) banner: Option<String>,
 }
 
 /// The state.

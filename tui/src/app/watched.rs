@@ -1,8 +1,7 @@
 //! The states of all Envoys that are watched, of which one is shown.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use loudou_api::RuleTotals;
 use loudou_limiter::Nanos;
 
 use self::chosen::Chosen;
@@ -10,14 +9,15 @@ use super::again;
 use super::answers;
 use super::broadcast::Broadcast;
 use super::effects::{Effect, Goal, Sending};
-use super::findings::{Weight, findings};
+use super::findings::{Weight, of_one};
 use super::ingest;
 use super::layout::table_height;
 use super::msg::Msg;
 use super::play::Play;
 use super::rows::BucketName;
 use super::screen::Screen;
-use super::state::{Exit, State, TargetSummary};
+use super::state::{Exit, State};
+use super::targets::{TargetSummary, are_twins, in_force};
 use super::update::{tick_after, update};
 
 mod chosen;
@@ -264,6 +264,7 @@ impl Watched {
         for (number, target) in targets.iter_mut().enumerate() {
             target.is_marked = self.marked.contains(&number);
         }
+        find_twins(&mut targets);
         let at = self.at;
         if let Some(state) = self.states.get_mut(at) {
             (state.targets, state.number) = (targets, at);
@@ -277,13 +278,16 @@ impl Watched {
         let Some(target) = self.states.get(number).map(target).filter(|_| is_complete) else {
             return self.note_targets();
         };
-        let shown = self.states.get_mut(self.at);
-        if let Some(place) = shown.and_then(|state| state.targets.get_mut(number)) {
+        let Some(shown) = self.states.get_mut(self.at) else {
+            return;
+        };
+        if let Some(place) = shown.targets.get_mut(number) {
             let is_marked = place.is_marked;
             *place = TargetSummary {
                 is_marked,
                 ..target
             };
+            find_twins(&mut shown.targets);
         }
     }
 
@@ -318,28 +322,33 @@ fn change((number, sending): (usize, Sending)) -> (usize, Effect) {
     (number, Effect::Change(Box::new(sending)))
 }
 
-/// The mode of each rule.
-fn modes(rules: &[RuleTotals]) -> BTreeMap<String, String> {
-    let modes = rules.iter();
-    modes
-        .map(|rule| (rule.name.clone(), rule.mode.clone()))
-        .collect()
+/// Marks the Envoys that are watched at several addresses.
+fn find_twins(targets: &mut [TargetSummary]) {
+    let twins = are_twins(targets.iter().map(|target| target.instance.as_str()));
+    for (target, is_twin) in targets.iter_mut().zip(twins) {
+        target.is_twin = is_twin;
+    }
 }
 
 /// An Envoy in a line.
 fn target(state: &State) -> TargetSummary {
-    let found = findings(state).into_iter();
+    let found = of_one(state).into_iter();
     let status = state.data.as_ref().map(|data| &data.status);
     TargetSummary {
         url: state.settings.url.clone(),
+        instance: status.map_or_else(String::new, |status| status.instance.clone()),
         up: state.link.up,
         is_stale: state.is_stale(),
         error: state.link.error.clone(),
         rates: state.total_rates(),
         generation: status.map_or(0, |status| status.generation),
+        is_twin: false,
         is_marked: false,
         version: status.map_or_else(String::new, |status| status.version.clone()),
-        rules: status.map(|status| modes(&status.rules)),
+        rules: state
+            .data
+            .as_ref()
+            .map(|data| in_force(&data.status.rules, &data.numbers)),
         uptime_ns: status.map_or(0, |status| status.uptime_ns),
         banner: again::banner(state),
         warnings: found

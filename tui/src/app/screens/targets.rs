@@ -8,7 +8,8 @@ use crate::app::history::Rates;
 use crate::app::press::Code::Enter;
 use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
-use crate::app::state::{State, TargetSummary};
+use crate::app::state::State;
+use crate::app::targets::TargetSummary;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
@@ -209,7 +210,8 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
 fn sums(pen: &mut Pen<'_>, y: u16, layout: &Layout, targets: &[TargetSummary]) {
     let theme = pen.theme;
     let up = targets.iter().filter(|target| target.up == Some(true));
-    let sum = up.clone().filter_map(|target| target.rates);
+    let each = up.clone().filter(|target| !target.is_twin);
+    let sum = each.filter_map(|target| target.rates);
     let sum = sum.fold(Rates::default(), Rates::plus);
     let (up, all) = (up.count(), targets.len());
     let of = match all {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::fixture::snapshot;
+use crate::app::msg::Snapshot;
 use crate::app::press::{Press, keys};
 use crate::app::state::Settings;
 use crate::app::watched::Watched;
@@ -27,12 +28,22 @@ pub(super) fn watched_at(ports: std::ops::Range<u16>, size: (u16, u16)) -> Watch
 }
 
 pub(super) fn poll(watched: &mut Watched, number: usize, poll: u64) {
-    let mut snapshot = snapshot(poll);
+    let mut snapshot = of_process(snapshot(poll), number);
     for (_, bucket) in &mut snapshot.buckets {
         bucket.key = format!("{}-of-{number}", bucket.key);
     }
     let msg = Msg::Polled(Ok(Box::new(snapshot)));
     watched.update(Some(number), msg, Nanos::from_secs(poll));
+}
+
+/// The answer as that of a process of its own.
+pub(super) fn of_process(mut snapshot: Snapshot, number: usize) -> Snapshot {
+    let instance = format!("{:016x}", number + 1);
+    if let Some(rules) = &mut snapshot.rules {
+        rules.instance.clone_from(&instance);
+    }
+    snapshot.status.instance = instance;
+    snapshot
 }
 
 pub(super) fn press(watched: &mut Watched, text: &str) -> Vec<(usize, Effect)> {
@@ -113,7 +124,7 @@ fn envoys_apart_are_findings() {
             .collect::<Vec<_>>()
     };
     assert!(found(&watched).is_empty());
-    let mut other = snapshot(4);
+    let mut other = of_process(snapshot(4), 1);
     other.status.version = "9.9.9".to_owned();
     other.status.rules[0].mode = "off".to_owned();
     other.status.rules.remove(1);
@@ -123,10 +134,69 @@ fn envoys_apart_are_findings() {
     assert_eq!(
         found(&watched),
         [
-            format!("versions apart: {version} at http://127.0.0.1:1, 9.9.9 at http://127.0.0.1:2"),
-            "rules apart: reply-per-user is enforce at http://127.0.0.1:1, off at \
-             http://127.0.0.1:2; search-per-key is not at http://127.0.0.1:2"
+            format!("versions apart: {version} at :1, 9.9.9 at :2"),
+            "rules apart: reply-per-user is enforce at :1, off at :2; search-per-key is not at :2"
                 .to_owned(),
         ]
     );
+}
+
+/// Numbers, overrides and anything else of a rule, each with what differs.
+#[test]
+fn rules_with_other_numbers_are_findings() {
+    let with = |change: fn(&mut serde_json::Value)| {
+        let mut watched = watched();
+        for number in [0, 1] {
+            let mut snapshot = of_process(snapshot(0), number);
+            let rules = snapshot.rules.as_mut().expect("the first answer has rules");
+            if number == 1 {
+                change(&mut rules.rules[0].rule);
+            }
+            let msg = Msg::Polled(Ok(Box::new(snapshot)));
+            watched.update(Some(number), msg, Nanos::from_secs(1));
+        }
+        let found = crate::app::findings::findings(watched.shown()).into_iter();
+        let mut apart = found
+            .map(|finding| finding.text)
+            .filter(|text| text.contains("apart"));
+        apart.next().unwrap_or_default()
+    };
+    assert_eq!(with(|_| ()), "");
+    let limits = with(|rule| rule["limits"][0]["capacity"] = serde_json::json!(99));
+    let expected = "rules apart: reply-per-user has burst 15 at 30/m, daily 1000 at 1000/d at :1, \
+                    burst 99 at 30/m, daily 1000 at 1000/d at :2";
+    assert_eq!(limits, expected);
+    let overrides = with(|rule| rule["overrides"] = serde_json::json!({ "bob": "unlimited" }));
+    let expected = "rules apart: reply-per-user has 0 overrides at :1, 1 override at :2";
+    assert_eq!(overrides, expected);
+    let other = with(|rule| rule["stop"] = serde_json::json!(true));
+    assert_eq!(
+        other,
+        "rules apart: reply-per-user is another rule at :2 than at :1"
+    );
+}
+
+/// One Envoy behind two addresses.
+#[test]
+fn one_process_counts_once() {
+    let mut watched = watched();
+    for at in 0..3 {
+        for number in [0, 1] {
+            let msg = Msg::Polled(Ok(Box::new(of_process(snapshot(at), 0))));
+            watched.update(Some(number), msg, Nanos::from_secs(at));
+        }
+    }
+    let found = crate::app::findings::findings(watched.shown()).into_iter();
+    let mut twins = found.filter(|finding| finding.text.contains("one Envoy"));
+    let text = twins.next().map(|finding| finding.text);
+    assert_eq!(
+        text.as_deref(),
+        Some(":1 and :2 are one Envoy: it counts once in sums")
+    );
+    let one = watched.shown().total_rates().expect("rates").refused;
+    press(&mut watched, "8");
+    watched.update(None, Msg::Tick, Nanos::from_secs(3));
+    let rows = watched.shown().keys.rows.iter();
+    let sum: f64 = rows.map(|key| key.row.refused()).sum();
+    assert!((sum - one).abs() < 1e-9, "{sum} {one}");
 }

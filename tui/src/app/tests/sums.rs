@@ -1,6 +1,6 @@
 //! The Keys screen: one row for a key at all Envoys.
 
-use super::several::{press, watched, watched_at};
+use super::several::{of_process, press, watched, watched_at};
 use super::*;
 use crate::app::fixture::snapshot;
 use crate::app::merged::KeyRow;
@@ -10,7 +10,7 @@ use crate::ui::tests::text;
 
 /// An answer at its time; `times` as many requests as usual.
 fn poll(watched: &mut Watched, number: usize, at: u64, times: u64) {
-    let mut snapshot = snapshot(at);
+    let mut snapshot = of_process(snapshot(at), number);
     for (_, bucket) in &mut snapshot.buckets {
         bucket.refused *= times;
         bucket.admitted *= times;
@@ -142,7 +142,7 @@ fn the_selection_stays_on_its_key() {
         Some(&id)
     );
     for number in [0, 1] {
-        let mut snapshot = snapshot(5);
+        let mut snapshot = of_process(snapshot(5), number);
         snapshot.buckets.retain(|(_, bucket)| bucket.key != id.key);
         let msg = Msg::Polled(Ok(Box::new(snapshot)));
         watched.update(Some(number), msg, Nanos::from_secs(5));
@@ -176,7 +176,7 @@ fn what_is_away_or_old_is_in_no_sum() {
     let key = row(&watched, "reply-per-user", "mallory").expect("a row");
     assert!(key.at[1].is_none());
     // Of the first one, only a bucket that was read a minute ago is left.
-    let mut later = snapshot(60);
+    let mut later = of_process(snapshot(60), 0);
     later.buckets.clear();
     later.truncated = true;
     let msg = Msg::Polled(Ok(Box::new(later)));

@@ -6,6 +6,7 @@ use super::Watched;
 use crate::app::layout::table_height;
 use crate::app::merged::{Summed, merge};
 use crate::app::screen::Screen;
+use crate::app::targets::are_twins;
 
 /// The time between two sums.
 const EVERY: Nanos = Nanos::from_millis(250);
@@ -26,8 +27,14 @@ impl Watched {
             return;
         }
         self.summed_at = Some(now);
-        let rows = self.states.iter().map(|state| {
-            let data = state.data.as_ref().filter(|_| state.link.up == Some(true));
+        let instances = self.states.iter().map(|state| {
+            let data = state.data.as_ref();
+            data.map_or("", |data| data.status.instance.as_str())
+        });
+        let twins = are_twins(instances);
+        let rows = self.states.iter().zip(twins).map(|(state, is_twin)| {
+            let is_up = state.link.up == Some(true) && !is_twin;
+            let data = state.data.as_ref().filter(|_| is_up);
             data.map(|data| (data.status.now_ns, data.rows.as_slice()))
         });
         let rows = merge(&rows.collect::<Vec<_>>());

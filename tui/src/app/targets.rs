@@ -1,0 +1,210 @@
+//! All Envoys that are watched, each in a summary, and where they differ: in their version and in the rules in force.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::Arc;
+
+use loudou_api::{RuleTotals, RuleView};
+use serde_json::{Map, Value};
+
+use super::history::Rates;
+use crate::meaning::short;
+use crate::num::count;
+use crate::short_names::short_names;
+use crate::text::counted;
+
+/// The most rules that are named.
+const NAMED: usize = 3;
+
+/// A summary of one Envoy, for the screens of the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TargetSummary {
+    pub(crate) url: String,
+    /// The name of its process; empty before the first poll.
+    pub(crate) instance: String,
+    /// Whether the last poll succeeded; `None` before the end of the first.
+    pub(crate) up: Option<bool>,
+    pub(crate) is_stale: bool,
+    pub(crate) error: Option<String>,
+    pub(crate) rates: Option<Rates>,
+    pub(crate) generation: u64,
+    pub(crate) version: String,
+    /// The rules in force by their names; `None` before the first poll.
+    pub(crate) rules: Option<BTreeMap<String, RuleInForce>>,
+    pub(crate) uptime_ns: u64,
+    pub(crate) warnings: usize,
+    /// Whether an earlier one is the same process, at another address.
+    pub(crate) is_twin: bool,
+    /// Whether the user has marked it.
+    pub(crate) is_marked: bool,
+    /// The banner of a restart.
+    pub(crate) banner: Option<String>,
+}
+
+/// A rule in force, as far as it is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleInForce {
+    mode: String,
+    /// `None` before the rules were read.
+    numbers: Option<Arc<Numbers>>,
+}
+
+/// The rest of a rule, in a form that is compared at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// Its limits in few words.
+    limits: String,
+    /// The hash of all but mode and overrides.
+    hash: u64,
+    overrides: usize,
+    overrides_hash: u64,
+}
+
+/// The numbers of each rule, by its name.
+pub(crate) fn numbers(rules: &[RuleView]) -> BTreeMap<String, Arc<Numbers>> {
+    let of = |view: &RuleView| {
+        let mut rest = view.rule.clone();
+        let mut overrides = None;
+        if let Some(fields) = rest.as_object_mut() {
+            overrides = fields.remove("overrides");
+            fields.remove("mode");
+        }
+        let numbers = Numbers {
+            limits: short::line(&view.rule),
+            hash: hash(&rest),
+            overrides: overrides
+                .as_ref()
+                .and_then(Value::as_object)
+                .map_or(0, Map::len),
+            overrides_hash: hash(&overrides),
+        };
+        (view.name.clone(), Arc::new(numbers))
+    };
+    rules.iter().map(of).collect()
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The rules of an Envoy by their names: each answer has their modes, and the numbers are those read last.
+pub(crate) fn in_force(
+    totals: &[RuleTotals],
+    numbers: &BTreeMap<String, Arc<Numbers>>,
+) -> BTreeMap<String, RuleInForce> {
+    let of = |totals: &RuleTotals| {
+        let rule = RuleInForce {
+            mode: totals.mode.clone(),
+            numbers: numbers.get(&totals.name).cloned(),
+        };
+        (totals.name.clone(), rule)
+    };
+    totals.iter().map(of).collect()
+}
+
+/// In which ways the others differ from the first one, a sentence for each other one and way.
+pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
+    let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
+    let names = short_names(&urls);
+    let mut known = targets
+        .iter()
+        .zip(&names)
+        .filter_map(|(target, name)| Some((target, name, target.rules.as_ref()?)));
+    let mut found = twins(targets, &names);
+    let Some((own, here, ours)) = known.next() else {
+        return found;
+    };
+    for (other, there, theirs) in known {
+        if own.version != other.version {
+            found.push(format!(
+                "versions apart: {} at {here}, {} at {there}",
+                own.version, other.version
+            ));
+        }
+        let rules = of_rules(ours, theirs, (here, there));
+        if !rules.is_empty() {
+            let more = rules.len().saturating_sub(NAMED);
+            let mut text = rules.into_iter().take(NAMED).collect::<Vec<_>>().join("; ");
+            if more > 0 {
+                text.push_str("; and ");
+                text.push_str(&counted(count(more), "more rule"));
+            }
+            found.push(format!("rules apart: {text}"));
+        }
+    }
+    found
+}
+
+/// The addresses behind which there is an Envoy that an earlier one has already named.
+fn twins(targets: &[TargetSummary], names: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, target) in targets
+        .iter()
+        .enumerate()
+        .filter(|(_, target)| target.is_twin)
+    {
+        let first = targets
+            .iter()
+            .position(|other| other.instance == target.instance);
+        let (first, name) = (first.and_then(|first| names.get(first)), names.get(number));
+        if let Some((first, name)) = first.zip(name) {
+            found.push(format!(
+                "{first} and {name} are one Envoy: it counts once in sums"
+            ));
+        }
+    }
+    found
+}
+
+/// Whether each is a process that an earlier one is, too.
+pub(crate) fn are_twins<'a>(instances: impl Iterator<Item = &'a str>) -> Vec<bool> {
+    let mut seen = BTreeSet::new();
+    let is_twin = instances.map(|instance| !instance.is_empty() && !seen.insert(instance));
+    is_twin.collect()
+}
+
+/// The rules that two Envoys do not have alike.
+fn of_rules(
+    ours: &BTreeMap<String, RuleInForce>,
+    theirs: &BTreeMap<String, RuleInForce>,
+    (here, there): (&str, &str),
+) -> Vec<String> {
+    let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let differ = names.into_iter().filter_map(|name| {
+        let way = match (ours.get(name), theirs.get(name)) {
+            (Some(own), Some(other)) => way(own, other, (here, there))?,
+            (Some(_), None) => format!("is not at {there}"),
+            (None, _) => format!("is not at {here}"),
+        };
+        Some(format!("{name} {way}"))
+    });
+    differ.collect()
+}
+
+/// The first way in which two rules of one name differ.
+fn way(own: &RuleInForce, other: &RuleInForce, (here, there): (&str, &str)) -> Option<String> {
+    if own.mode != other.mode {
+        return Some(format!(
+            "is {} at {here}, {} at {there}",
+            own.mode, other.mode
+        ));
+    }
+    // One whose rules were not read yet is not known to differ.
+    let (own, other) = (own.numbers.as_ref()?, other.numbers.as_ref()?);
+    if own.limits != other.limits {
+        let (ours, theirs) = (&own.limits, &other.limits);
+        return Some(format!("has {ours} at {here}, {theirs} at {there}"));
+    }
+    if own.hash != other.hash {
+        return Some(format!("is another rule at {there} than at {here}"));
+    }
+    if own.overrides != other.overrides {
+        let number = |overrides| counted(count(overrides), "override");
+        let (ours, theirs) = (number(own.overrides), number(other.overrides));
+        return Some(format!("has {ours} at {here}, {theirs} at {there}"));
+    }
+    let is_other = own.overrides_hash != other.overrides_hash;
+    is_other.then(|| format!("has other overrides at {there} than at {here}"))
+}
