@@ -88,6 +88,18 @@ pub(crate) fn level(limit: &LimitView, age: Nanos) -> f64 {
     fraction(part, whole)
 }
 
+/// The units left of a limit, `age` after it was read, as its level says.
+pub(crate) fn remaining(limit: &LimitView, age: Nanos) -> u64 {
+    let (part, whole) = limit.level(age.get());
+    let free = u128::from(whole.saturating_sub(part)).saturating_mul(limit.capacity.into());
+    let free = free.checked_div(whole.into()).unwrap_or(0);
+    let free = u64::try_from(free).unwrap_or(limit.capacity);
+    // What the server counted is exact.
+    limit
+        .remaining
+        .max(if age > Nanos::ZERO { free } else { 0 })
+}
+
 /// The level whose colour a limit has: as it was read, so that colours change with polls and not with
 /// every frame; a refusing limit counts as full.
 pub(crate) fn tone(limit: &LimitView) -> f64 {

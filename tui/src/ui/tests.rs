@@ -12,6 +12,7 @@ use serde_json::json;
 mod charts;
 mod drawn;
 mod leases;
+mod levels;
 pub(crate) mod look;
 mod overlays;
 mod recorded;

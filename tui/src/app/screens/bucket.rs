@@ -1,6 +1,7 @@
 //! The Bucket screen: the funnel, the numbers of every limit, the rates, and the edit of its rule.
 
 use loudou_api::{LeaseView, LimitView, RuleView};
+use loudou_limiter::Nanos;
 use ratatui::style::Style;
 
 use super::chart;
@@ -8,7 +9,7 @@ use super::rules::in_words;
 use super::view::{About, View};
 use crate::app::command::{c, tab};
 use crate::app::press::Spot;
-use crate::app::rows::{BucketName, Row, level, tone};
+use crate::app::rows::{BucketName, Row, level, remaining, tone};
 use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::bars;
@@ -154,6 +155,17 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     }
 }
 
+/// The time by which levels are drawn lower than they were read: none while requests come, which fill a bucket as fast as
+/// it drains.
+fn drain_age(state: &State, row: &Row) -> Nanos {
+    let rates = row.rates.unwrap_or_default();
+    if rates.admitted > 0.0 {
+        Nanos::ZERO
+    } else {
+        state.drain_age()
+    }
+}
+
 fn shown_limit(state: &State, row: &Row) -> usize {
     let last = row.view.limits.len().saturating_sub(1);
     state.limit.unwrap_or(row.view.reported).min(last)
@@ -171,7 +183,7 @@ fn draw_funnel(pen: &mut Pen<'_>, state: &State, row: &Row) {
     };
     let water = Water {
         limit,
-        level: level(limit, state.drain_age()),
+        level: level(limit, drain_age(state, row)),
         tone: tone(limit),
         rates: row.rates.unwrap_or_default(),
         time,
@@ -184,7 +196,7 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let mut y = 0_u16;
     for (index, view) in row.view.limits.iter().enumerate() {
         let from = y;
-        y = limit(pen, state, y, view, index == shown);
+        y = limit(pen, drain_age(state, row), y, view, index == shown);
         for line in from..y {
             pen.spot(0, line, pen.width(), Spot::Line(index));
         }
@@ -213,9 +225,8 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
 }
 
 /// Draws a limit in three lines; returns the line of the next one.
-fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool) -> u16 {
+fn limit(pen: &mut Pen<'_>, age: Nanos, y: u16, view: &LimitView, shown: bool) -> u16 {
     let theme = pen.theme;
-    let age = state.drain_age();
     let mark = if shown {
         theme.pick_text("▸ ", "> ")
     } else {
@@ -261,7 +272,7 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
         &text,
         theme.plain,
     );
-    let (left, capacity) = (amount(view.remaining), amount(view.capacity));
+    let (left, capacity) = (amount(remaining(view, age)), amount(view.capacity));
     let more = amount(view.used.saturating_sub(view.capacity));
     let mut parts = vec![("capacity ", theme.dim), (capacity.as_str(), theme.plain)];
     if view.used > view.capacity {

@@ -1,0 +1,58 @@
+//! Levels between two polls: what a frame of an open bucket shows agrees with itself.
+
+use loudou_limiter::Nanos;
+
+use super::text;
+use crate::app::fixture::{snapshot, state, type_keys};
+use crate::app::msg::Msg;
+use crate::app::update::update;
+
+const SIZE: (u16, u16) = (120, 40);
+
+/// The level in percent, and the units left, of the open bucket's first limit.
+fn shown(key: &str, later_ms: u64, is_calm: bool) -> (u64, u64) {
+    let mut state = state(SIZE, 0);
+    for poll in 0..3 {
+        let mut snapshot = snapshot(poll);
+        for (_, bucket) in snapshot.buckets.iter_mut().filter(|_| is_calm) {
+            (bucket.admitted, bucket.refused) = (10, 0);
+        }
+        let msg = Msg::Polled(Ok(Box::new(snapshot)));
+        update(&mut state, msg, Nanos::from_secs(poll));
+    }
+    type_keys(&mut state, &format!("/{key}<ret>gj<ret>"));
+    let now = state.now.saturating_add(Nanos::from_millis(later_ms));
+    update(&mut state, Msg::Tick, now);
+    let text = text(&state, SIZE);
+    let number = |label: &str, of: &dyn Fn(&str) -> Option<u64>| {
+        let found = text.split(label).nth(1).and_then(of);
+        found.unwrap_or_else(|| panic!("{label}: {text}"))
+    };
+    // The first lines are those of the header.
+    let level = text.lines().skip(3).find_map(|line| {
+        let (before, _) = line.split_once('%')?;
+        before.rsplit(' ').next()?.parse().ok()
+    });
+    let left = number("remaining ", &|rest| {
+        rest.split_whitespace().next()?.parse().ok()
+    });
+    (level.unwrap_or_else(|| panic!("{text}")), left)
+}
+
+/// Requests fill a bucket as fast as it drains, so its level stays as it was read until the next answer.
+#[test]
+fn a_busy_bucket_does_not_sink_between_polls() {
+    assert_eq!(shown("alice", 900, false), shown("alice", 0, false));
+}
+
+/// Without requests it drains, and what is left of it grows with that.
+#[test]
+fn a_calm_bucket_has_as_much_left_as_its_level_says() {
+    let (before, after) = (shown("key-29", 0, true), shown("key-29", 1_900, true));
+    assert!(after.0 < before.0, "{before:?} {after:?}");
+    assert!(after.1 > before.1, "{before:?} {after:?}");
+    assert!(
+        after.0 + after.1 >= 100 && after.0 + after.1 <= 101,
+        "{after:?}"
+    );
+}
