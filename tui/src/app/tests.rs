@@ -23,6 +23,7 @@ mod explain;
 mod mouse;
 mod of_key;
 mod random;
+mod random_several;
 mod several;
 mod sums;
 mod targets;

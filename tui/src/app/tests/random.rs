@@ -18,7 +18,7 @@ use crate::change::verb::Answer;
 use crate::draw::spots::Spots;
 use crate::live::apply::Done;
 
-fn presses() -> impl Strategy<Value = String> {
+pub(super) fn presses() -> impl Strategy<Value = String> {
     let named = prop::sample::select(vec![
         "<ret>", "<esc>", "<tab>", "<s-tab>", "<bs>", "<up>", "<down>", "<left>", "<right>",
         "<pgdn>", "<home>", "<C-d>", "<C-u>", "<C-s>", "<lt>", " ",
@@ -40,53 +40,57 @@ fn answer_to(change: &Change) -> Answer {
 
 /// Answers every effect, with success or failure.
 fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
+    for effect in effects {
+        send(state, answer(effect, luck));
+    }
+}
+
+/// An answer to an effect, by luck a success or a failure.
+pub(super) fn answer(effect: Effect, luck: u8) -> Msg {
     let failure = || Failure {
         text: "no\n\u{1b}luck".to_owned(),
         in_doubt: luck.is_multiple_of(2),
         ..Failure::default()
     };
-    for effect in effects {
-        let msg = match effect {
-            Effect::Change(sending) if luck.is_multiple_of(3) => {
-                let answer = answer_to(&sending.change);
-                Msg::Changed(sending, Ok(answer))
+    match effect {
+        Effect::Change(sending) if luck.is_multiple_of(3) => {
+            let answer = answer_to(&sending.change);
+            Msg::Changed(sending, Ok(answer))
+        }
+        Effect::Change(sending) if luck % 3 == 1 => {
+            let mut current = rules()[1].clone();
+            sending.change.verb().rule().clone_into(&mut current.name);
+            Msg::Changed(sending, Err(stale(current)))
+        }
+        Effect::Change(sending) => Msg::Changed(sending, Err(failure())),
+        Effect::ReadRule(rule) => Msg::RuleRead(rule, Err(failure())),
+        Effect::Poll(_) if luck.is_multiple_of(4) => Msg::Polled(Err(failure())),
+        Effect::Poll(_) => {
+            let mut snapshot = snapshot(u64::from(luck % 16));
+            snapshot.buckets.truncate(usize::from(luck));
+            snapshot.truncated = luck.is_multiple_of(3);
+            if luck.is_multiple_of(7) {
+                let gone = snapshot.buckets.drain(..snapshot.buckets.len() / 2);
+                let gone = gone.map(|(_, view)| BucketName::new(&view.rule, &view.key));
+                snapshot.gone = gone.collect();
             }
-            Effect::Change(sending) if luck % 3 == 1 => {
-                let mut current = rules()[1].clone();
-                sending.change.verb().rule().clone_into(&mut current.name);
-                Msg::Changed(sending, Err(stale(current)))
+            if luck.is_multiple_of(5) {
+                restart(&mut snapshot);
             }
-            Effect::Change(sending) => Msg::Changed(sending, Err(failure())),
-            Effect::ReadRule(rule) => Msg::RuleRead(rule, Err(failure())),
-            Effect::Poll(_) if luck.is_multiple_of(4) => Msg::Polled(Err(failure())),
-            Effect::Poll(_) => {
-                let mut snapshot = snapshot(u64::from(luck % 16));
-                snapshot.buckets.truncate(usize::from(luck));
-                snapshot.truncated = luck.is_multiple_of(3);
-                if luck.is_multiple_of(7) {
-                    let gone = snapshot.buckets.drain(..snapshot.buckets.len() / 2);
-                    let gone = gone.map(|(_, view)| BucketName::new(&view.rule, &view.key));
-                    snapshot.gone = gone.collect();
-                }
-                if luck.is_multiple_of(5) {
-                    restart(&mut snapshot);
-                }
-                Msg::Polled(Ok(Box::new(snapshot)))
-            }
-            Effect::Again(items) if luck.is_multiple_of(2) => {
-                let done = items.into_iter().map(|item| (item, Done::SoAlready));
-                Msg::Again(Ok(done.collect()))
-            }
-            Effect::Again(_) => Msg::Again(Err(failure())),
-            Effect::Explain(_) if luck.is_multiple_of(2) => Msg::Explained(Err(failure())),
-            Effect::Explain(_) => Msg::Explained(Ok(Box::new(explained()))),
-            Effect::ChangeAll(_)
-            | Effect::Suspend
-            | Effect::Resume
-            | Effect::Play(_)
-            | Effect::Copy(_) => Msg::Resumed,
-        };
-        send(state, msg);
+            Msg::Polled(Ok(Box::new(snapshot)))
+        }
+        Effect::Again(items) if luck.is_multiple_of(2) => {
+            let done = items.into_iter().map(|item| (item, Done::SoAlready));
+            Msg::Again(Ok(done.collect()))
+        }
+        Effect::Again(_) => Msg::Again(Err(failure())),
+        Effect::Explain(_) if luck.is_multiple_of(2) => Msg::Explained(Err(failure())),
+        Effect::Explain(_) => Msg::Explained(Ok(Box::new(explained()))),
+        Effect::ChangeAll(_)
+        | Effect::Suspend
+        | Effect::Resume
+        | Effect::Play(_)
+        | Effect::Copy(_) => Msg::Resumed,
     }
 }
 
