@@ -1,6 +1,6 @@
 //! The filter language: `alice`, `!alice`, `refused > 5 and rule = replies`.
 //!
-//! Terms joined by `and`; each is a text that the rule or key contains, or `field op value`; a leading
+//! Terms joined by `and`; each is a text that rule, key or state contains, or `field op value`; a leading
 //! `!` negates a term. Numbers may have the unit they are shown with: `level >= 80%`, `retry > 2s`.
 
 use loudou_api::BucketState;
@@ -14,6 +14,9 @@ use crate::num::float;
 /// The most rules that are searched because their names contain a text.
 const MOST_RULES: usize = 3;
 
+/// The text of a bucket whose key has an override.
+const OVERRIDE: &str = "override";
+
 /// A field of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
@@ -25,11 +28,12 @@ enum Field {
     Capacity,
     Admitted,
     Refused,
+    Would,
     Retry,
     Seen,
 }
 
-const FIELDS: [(&str, Field); 10] = [
+const FIELDS: [(&str, Field); 11] = [
     ("rule", Field::Rule),
     ("key", Field::Key),
     ("state", Field::State),
@@ -38,8 +42,16 @@ const FIELDS: [(&str, Field); 10] = [
     ("capacity", Field::Capacity),
     ("admitted", Field::Admitted),
     ("refused", Field::Refused),
+    ("would", Field::Would),
     ("retry", Field::Retry),
     ("seen", Field::Seen),
+];
+
+/// The states that a text alone is searched as: few buckets are in them.
+const SEARCHED: [BucketState; 3] = [
+    BucketState::Banned,
+    BucketState::Refusing,
+    BucketState::Held,
 ];
 
 /// A comparison.
@@ -129,8 +141,20 @@ impl Filter {
                 key: None,
                 ..of(rule)
             }));
+            let states = SEARCHED.into_iter().filter(|state| state.name() == part);
+            searches.extend(states.map(|state| Wanted {
+                state: Some(state),
+                ..Wanted::default()
+            }));
         }
         searches
+    }
+
+    /// Whether the server looks for a part of keys, in which it distinguishes capitals.
+    pub(crate) fn searches_keys(&self) -> bool {
+        self.wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.key.is_some())
     }
 
     /// Whether every row passes.
@@ -232,9 +256,12 @@ fn number(field: Field, text: &str) -> Option<f64> {
 impl Test {
     fn passes(&self, row: &Row) -> bool {
         match self {
+            // As they stand beside each other in the table.
             Self::Contains(part) => {
-                row.id.rule.to_lowercase().contains(part)
-                    || row.id.key.to_lowercase().contains(part)
+                let own = row.view.own.as_ref().map_or("", |_| OVERRIDE);
+                let (rule, key) = (row.id.rule.to_lowercase(), row.id.key.to_lowercase());
+                let texts = [&format!("{rule} {key}"), state_word(&row.view), own];
+                texts.iter().any(|text| text.contains(part))
             }
             Self::Text(field, equal, wanted) => {
                 let found = match field {
@@ -259,6 +286,7 @@ fn value(field: Field, row: &Row) -> Option<f64> {
         Field::Capacity => float(row.limit()?.capacity),
         Field::Admitted => row.rates?.admitted,
         Field::Refused => row.rates?.refused,
+        Field::Would => row.rates?.shadow,
         Field::Retry => seconds(row.retry_after_ns(Nanos::ZERO).unwrap_or(0)),
         Field::Seen => seconds(row.idle_ns(Nanos::ZERO)),
         Field::Rule | Field::Key | Field::State => return None,
@@ -279,114 +307,4 @@ fn compare(found: f64, op: Op, wanted: f64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::history::Rates;
-    use crate::app::rows::BucketName;
-    use loudou_api::{BucketState, BucketView, LimitView};
-
-    fn row() -> Row {
-        let limit = LimitView {
-            capacity: 15,
-            remaining: 3,
-            retry_after_ns: Some(2_500_000_000),
-            reset_after_ns: 24,
-            drain_ns: 30,
-            drains: true,
-            ..LimitView::default()
-        };
-        Row {
-            id: BucketName::new("replies", "Alice:/reply"),
-            view: BucketView {
-                limits: vec![limit],
-                state: BucketState::Refusing,
-                ..BucketView::default()
-            },
-            as_of_ns: 10_000_000_000,
-            rates: Some(Rates {
-                admitted: 1.0,
-                refused: 7.5,
-                shadow: 0.0,
-            }),
-        }
-    }
-
-    #[test]
-    fn rows_pass_or_not() {
-        for (text, shown) in [
-            ("", true),
-            ("alice", true),
-            ("REPL", true),
-            ("bob", false),
-            ("!bob", true),
-            ("!alice", false),
-            ("refused > 5", true),
-            ("refused>7.5", false),
-            ("refused >= 7.5", true),
-            ("level >= 80%", true),
-            ("level < 80", false),
-            ("rule = replies", true),
-            ("rule = repl", false),
-            ("rule != replies", false),
-            ("key = alice:/reply", true),
-            ("state = refusing and retry > 2s", true),
-            ("state = refusing and retry > 3", false),
-            ("!state = refusing", false),
-            ("remaining = 3 and capacity = 15", true),
-            ("seen > 5s", true),
-            ("admitted != 1", false),
-            ("a and b", false),
-        ] {
-            let filter = Filter::parse(text).expect(text);
-            assert_eq!(filter.shows(&row()), shown, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_server_searches_for_what_it_can() {
-        let rules = ["Replies", "by-source", "alias"];
-        for (text, searches) in [
-            ("", &[][..]),
-            (" Xa yz ", &["key Xa yz"]),
-            ("ali", &["key ali", "rule alias"]),
-            ("!alice", &[]),
-            ("refused > 5", &[]),
-            ("alice and bob", &["key bob"]),
-            ("key = Alice and level > 5", &["key Alice"]),
-            ("rule = replies and !bob", &["rule Replies"]),
-            ("rule = none", &[]),
-            ("rule != replies", &[]),
-            ("rule == replies and x", &["rule Replies, key x"]),
-            ("state = banned", &["state banned"]),
-            ("state = would refuse", &["state refusing"]),
-        ] {
-            let filter = Filter::parse(text).expect(text);
-            let found: Vec<String> = filter
-                .searches(rules.into_iter())
-                .iter()
-                .map(|wanted| {
-                    let rule = wanted.rule.as_ref().map(|rule| format!("rule {rule}"));
-                    let key = wanted.key.as_ref().map(|key| format!("key {key}"));
-                    let state = wanted.state.map(|state| format!("state {}", state.name()));
-                    let all = rule.into_iter().chain(key).chain(state);
-                    all.collect::<Vec<_>>().join(", ")
-                })
-                .collect();
-            assert_eq!(found, searches, "{text}");
-        }
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        for (text, wrong) in [
-            ("refsed > 5", "unknown field `refsed`"),
-            ("refused > many", "needs a number"),
-            ("rule > x", "use = or !="),
-            ("level = ", "needs a number"),
-            ("level > NaN", "needs a number"),
-        ] {
-            let error = Filter::parse(text).expect_err(text);
-            assert!(error.contains(wrong), "{text}: {error}");
-        }
-    }
-}
+mod tests;

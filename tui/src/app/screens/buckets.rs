@@ -34,7 +34,7 @@ static ABOUT: About = About {
 
 #[rustfmt::skip]
 const KEYS: &[Binding] = &[
-    bind((C::Filter, &[c('/')], HERE, 3, "filter", "filter rows: text, !text, refused > 5")),
+    bind((C::Filter, &[c('/')], HERE, 3, "filter", "filter rows: text, !text, refused > 5, would > 5")),
     bind((C::SortMenu, &[c('s')], HERE, 4, "sort", "choose the column to sort by")),
     bind((C::SortLeft, &[c('<')], HERE, 0, "sort-left", "sort by the column to the left")),
     bind((C::SortRight, &[c('>')], HERE, 0, "sort-right", "sort by the column to the right")),
@@ -260,10 +260,10 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
                 .map(|data| (data.truncated, data.searching))
             {
                 Some((_, Some(_))) => "searching",
-                // The server's search distinguishes capitals, and knows only keys, rules and states.
-                Some((true, _)) => {
-                    "none of the buckets read matches; write keys with their capitals"
+                Some((true, _)) if state.table.filter.searches_keys() => {
+                    "no bucket that was read matches; the search of the store needs keys with their capitals"
                 }
+                Some((true, _)) => "no bucket that was read matches; Esc clears the filter",
                 _ => "no bucket matches the filter; Esc clears it",
             }
         };
