@@ -21,9 +21,9 @@ pub(crate) use drawn::{draw, draw_with_spots, text};
 
 use super::Theme;
 use crate::app::effects::Effect;
-use crate::app::fixture::{banned, feed, rules, state, type_keys};
+use crate::app::fixture::{banned, explained, feed, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
-use crate::app::state::State;
+use crate::app::state::{State, TargetSummary};
 use crate::app::update::update;
 
 const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
@@ -376,13 +376,19 @@ proptest! {
     fn no_size_panics(
         size in (0_u16..200, 0_u16..70),
         keys in prop::sample::select(vec![
-            "", "<ret>", "3", "5", "?", ":", "s", "R", "x", "e", "e0", "e9<ret>", "/x", " ", "u", "b", "o", "bx", "o<tab>0",
+            "", "<ret>", "3", "5", "5<ret>", "6", "6G", "7", "?", ":", "s", "C", "R", "x", "x<ret>", "e", "e0", "e9<ret>",
+            "/x", " ", "u", "b", "b<ret>", "o", "bx", "o<tab>0",
         ]),
         polls in 0_u64..4,
         ascii in any::<bool>(),
     ) {
         let mut state = state(size, polls);
+        state.targets = vec![TargetSummary::default(); 2];
         type_keys(&mut state, keys);
+        // An answer to what was asked; without a question it is ignored.
+        let answer = Msg::Explained(Ok(Box::new(explained())));
+        let now = state.now;
+        update(&mut state, answer, now);
         draw(&state, &Theme::new(!ascii, ascii), size);
     }
 }
