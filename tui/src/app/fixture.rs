@@ -212,7 +212,9 @@ fn status(now_ns: u64, poll: u64) -> Status {
         not_held_deadline: 0,
         not_held_full: 0,
         fleet: None,
-        warnings: vec!["no tokens are configured: every loopback peer may edit".to_owned()],
+        warnings: vec![
+            "no tokens are configured: every process on this machine may edit".to_owned(),
+        ],
     }
 }
 

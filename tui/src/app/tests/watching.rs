@@ -235,7 +235,7 @@ fn findings_have_causes() {
         found.map(|finding| finding.text).collect::<Vec<_>>()
     };
     let mut state = state(SIZE, 3);
-    let warning = "no tokens are configured: every loopback peer may edit";
+    let warning = "no tokens are configured: every process on this machine may edit";
     let refuses = "reply-per-user refuses 57% of its requests, 12/s of 21/s";
     assert_eq!(texts(&state), [warning, refuses]);
     let Some(data) = &mut state.data else {
