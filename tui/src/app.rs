@@ -11,6 +11,7 @@
 
 pub(crate) mod again;
 pub(crate) mod answers;
+pub(crate) mod asking;
 pub(crate) mod broadcast;
 pub(crate) mod browse;
 pub(crate) mod columns;
@@ -46,6 +47,7 @@ pub(crate) mod question;
 pub(crate) mod rows;
 pub(crate) mod screen;
 pub(crate) mod screens;
+pub(crate) mod sheet;
 pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod targets;

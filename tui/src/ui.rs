@@ -10,7 +10,9 @@
 //! ```
 
 use ratatui::Frame;
+use ratatui::layout::Rect;
 
+use crate::app::asking;
 use crate::app::layout::{FOOT, HEAD, LEAST};
 use crate::app::screens;
 use crate::app::state::{Mode, State};
@@ -51,11 +53,16 @@ pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &
         &mut pen.part(0, foot.saturating_add(1), area.width, 1),
         state,
     );
-    overlay(
+    let question = overlay(
         &mut pen.part(0, 1, area.width, height.saturating_add(HEAD)),
         state,
     );
-    toast::draw(&mut pen.part(0, HEAD, area.width, height), state);
+    // Messages never cover a question: its answers do what is written above them.
+    let top = question.map_or(HEAD, |place| place.bottom().clamp(HEAD, foot));
+    toast::draw(
+        &mut pen.part(0, top, area.width, foot.saturating_sub(top)),
+        state,
+    );
 }
 
 fn body(pen: &mut Pen<'_>, state: &State) {
@@ -69,19 +76,24 @@ fn body(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-fn overlay(pen: &mut Pen<'_>, state: &State) {
+/// Draws what is open over the screen. Returns the place of a question.
+fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
+    if let Some(sheet) = asking::sheet(state) {
+        return Some(question::draw(pen, &sheet));
+    }
     match &state.mode {
-        Mode::Browse | Mode::Filter(..) => {}
+        // Questions are drawn above.
+        Mode::Browse | Mode::Filter(..) | Mode::Confirm(_) => {}
         Mode::Sort(at) => palette::sort_menu(pen, state, *at),
         Mode::Columns(menu) => palette::columns_menu(pen, menu),
         Mode::Help(top) => help::draw(pen, state, *top),
         Mode::Palette(line, at) => palette::draw(pen, state, line, *at),
-        Mode::Confirm(pending) => question::draw(pen, state, pending),
         Mode::Edit(form) => form::draw(pen, state, form),
         Mode::OfKey(form) => of_key::draw(pen, form),
         Mode::Explain(explain) => explain::draw(pen, state, explain),
         Mode::Event(event) => event::draw(pen, state, event),
     }
+    None
 }
 
 #[cfg(test)]

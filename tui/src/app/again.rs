@@ -95,6 +95,7 @@ pub(crate) fn ask(state: &mut State) {
         command: None,
         action: Action::Again(items),
         opened: None,
+        top: 0,
     }));
 }
 

@@ -156,7 +156,7 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
         });
         ask_again(state, &why, detail, (again, undoes));
     } else if let Some(form) = form_of(state, &edit.rule) {
-        form.stage = Stage::Conflict(Box::new(current));
+        (form.stage, form.top) = (Stage::Conflict(Box::new(current)), 0);
     } else {
         state.toast(
             true,

@@ -10,6 +10,7 @@ use super::ingest;
 use super::keys;
 use super::layout::table_height;
 use super::line::Line;
+use super::motion::is_motion;
 use super::of_key::KeyForm;
 use super::play::Control;
 use super::question::Pending;
@@ -61,14 +62,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Start(change) => start(state, change),
         Command::Again => again::ask(state),
         Command::Explain => explaining::open(state),
-        Command::Down
-        | Command::Up
-        | Command::PageDown
-        | Command::PageUp
-        | Command::HalfDown
-        | Command::HalfUp
-        | Command::Top
-        | Command::Bottom => go(state, command),
+        motion if is_motion(motion) => go(state, motion),
         other => screens::shown(state).run(state, other),
     }
 }

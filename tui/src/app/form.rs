@@ -44,6 +44,8 @@ pub(crate) struct Form {
     pub(crate) problems: Vec<String>,
     /// The effect on the keys that were seen, for the question before it is sent.
     pub(crate) effect: Vec<String>,
+    /// The first line shown of a question.
+    pub(crate) top: usize,
 }
 
 impl Form {
@@ -69,6 +71,7 @@ impl Form {
             stage: Stage::Editing,
             problems: Vec::new(),
             effect: Vec::new(),
+            top: 0,
         };
         form.focus_on(0);
         form
@@ -266,6 +269,15 @@ impl Form {
         self.base = now;
         self.focus = self.focus.min(self.fields.len().saturating_sub(1));
         self.check();
+    }
+
+    /// Each change in a line.
+    pub(crate) fn change_lines(&self) -> Vec<String> {
+        let lines = self.changes().map(|field| {
+            let [before, after] = [field.before.clone(), field.value()].map(|v| field.shown(v));
+            format!("{} {before} → {after}", field.label)
+        });
+        lines.collect()
     }
 
     /// For each field that either side changed: label, value when read, theirs, yours.

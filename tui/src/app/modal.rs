@@ -1,5 +1,6 @@
 //! Keys while a dialog is open: filter line, sort menu, help, palette, question, form.
 
+use super::asking;
 use super::browse;
 use super::columns::menu::ColumnMenu;
 use super::columns::{Column, Sort};
@@ -11,7 +12,7 @@ use super::ingest;
 use super::keys;
 use super::layout::body_height;
 use super::line::Line;
-use super::motion::moved;
+use super::motion::{is_motion, moved};
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
@@ -38,6 +39,11 @@ pub(crate) fn pressed(
             _ => None,
         };
         return browse::copy(state, line, effects);
+    }
+    if let Some(motion) = command.filter(|command| is_motion(*command))
+        && asking::scroll(state, motion)
+    {
+        return;
     }
     match std::mem::take(&mut state.mode) {
         Mode::Event(event) if command.is_none() => state.mode = Mode::Event(event),
@@ -287,7 +293,7 @@ fn ask_to_send(state: &mut State, form: &mut Form) {
         state.toast(true, format!("not sent: {wrong} {noun}"));
     } else if form.does_something() {
         form.effect = previewed::lines(state, form);
-        form.stage = Stage::Confirm;
+        (form.stage, form.top) = (Stage::Confirm, 0);
     } else {
         state.toast(true, "no changes yet");
     }

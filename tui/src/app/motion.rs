@@ -2,6 +2,15 @@
 
 use super::command::Command;
 
+/// Whether a command moves in lists.
+pub(crate) const fn is_motion(command: Command) -> bool {
+    use Command::{Bottom, Down, HalfDown, HalfUp, PageDown, PageUp, Top, Up};
+    matches!(
+        command,
+        Down | Up | PageDown | PageUp | HalfDown | HalfUp | Top | Bottom
+    )
+}
+
 /// The index after a motion in a list of `len`.
 pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usize {
     let last = len.saturating_sub(1);

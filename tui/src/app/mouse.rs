@@ -90,12 +90,13 @@ fn wheel(state: &mut State, motion: Command, effects: &mut Vec<Effect>) {
     match &state.mode {
         Mode::Browse => (0..WHEEL).for_each(|_| browse::go(state, motion)),
         Mode::Help(_) => (0..WHEEL).for_each(|_| run(state, motion, effects)),
-        Mode::Sort(_) | Mode::Columns(_) | Mode::Palette(..) => run(state, motion, effects),
         Mode::Edit(form) if form.stage == Stage::Editing => run(state, field, effects),
         Mode::OfKey(_) => run(state, field, effects),
         Mode::Explain(_) if keys::place(state) == EXPLAINED => run(state, motion, effects),
-        Mode::Filter(..) | Mode::Confirm(_) | Mode::Edit(_) | Mode::Explain(_) | Mode::Event(_) => {
+        Mode::Sort(_) | Mode::Columns(_) | Mode::Palette(..) | Mode::Confirm(_) | Mode::Edit(_) => {
+            run(state, motion, effects);
         }
+        Mode::Filter(..) | Mode::Explain(_) | Mode::Event(_) => {}
     }
 }
 

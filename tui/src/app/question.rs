@@ -20,6 +20,8 @@ pub(crate) struct Pending {
     pub(crate) action: Action,
     /// When it opened, if it did so by itself.
     pub(crate) opened: Option<Nanos>,
+    /// The first line shown.
+    pub(crate) top: usize,
 }
 
 /// The action of "yes".
@@ -68,6 +70,7 @@ impl Pending {
             command: sending.change.verb().command(),
             action: Action::Change(Box::new(sending)),
             opened: None,
+            top: 0,
         }
     }
 }

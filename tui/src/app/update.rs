@@ -4,6 +4,7 @@ use loudou_limiter::Nanos;
 
 use super::again;
 use super::answers;
+use super::asking;
 use super::browse;
 use super::command::Command;
 use super::effects::{Effect, Goal};
@@ -20,6 +21,9 @@ use super::press::Press;
 use super::screen::BROWSE;
 use super::screens;
 use super::state::{Exit, Mode, State};
+
+/// For so long a message is shown when a question closes.
+const AFTER_QUESTION: Nanos = Nanos::from_secs(3);
 
 /// Applies one message at the time `now`.
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
@@ -58,6 +62,13 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Fatal(text) => fatal(state, text),
     }
     let (now, instant) = (state.now, state.instant());
+    // A message is shown after a question that may have no room beside it.
+    if asking::is_open(&state.mode) {
+        let until = instant.saturating_add(AFTER_QUESTION);
+        for toast in &mut state.toasts {
+            toast.until = toast.until.max(until);
+        }
+    }
     state.toasts.retain(|toast| toast.until > instant);
     state.changed.take_if(|(_, until)| *until <= now);
     if state.exit.is_none() && state.play.is_none() && state.link.start(now) {

@@ -1,33 +1,19 @@
-//! The edit form and its stages.
+//! The edit form while it is filled in. Its other stages are questions.
 
-use loudou_api::RuleView;
 use loudou_rules::config;
 use ratatui::style::Style;
 
-use super::question::{buttons, command_lines, one_is_enough, to_all};
-use crate::app::form::{Field, Form, Input, Kind, Stage};
+use crate::app::form::{Field, Form, Input, Kind};
 use crate::app::line::Line;
 use crate::app::press::Spot;
 use crate::app::state::State;
-use crate::change::Change;
-use crate::change::form::Prompt;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
-use crate::draw::words::{width, wrap};
-use crate::limit_edit;
+use crate::draw::words::wrap;
 use crate::num::cells;
 
 /// The column of the values.
 const VALUE: u16 = 20;
-
-/// Draws the form.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
-    match &form.stage {
-        Stage::Editing => editing(pen, state, form),
-        Stage::Confirm | Stage::Sending => confirm(pen, state, form),
-        Stage::Conflict(theirs) => conflict(pen, form, theirs),
-    }
-}
 
 /// Draws a text field with its cursor: a label, then the text, reversed while typing would replace it.
 /// Returns its end.
@@ -71,7 +57,8 @@ enum FormRow<'a> {
     Text(String, Style),
 }
 
-fn editing(pen: &mut Pen<'_>, state: &State, form: &Form) {
+/// Draws the form.
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
     let theme = pen.theme;
     let wide = pen.width().saturating_sub(2).min(76);
     let rows = rows(pen, state, form, wide.saturating_sub(4));
@@ -143,7 +130,9 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Form
         let about = form.fields.get(form.focus).and_then(about);
         let lines = about.map(|text| wrap(text, wide)).unwrap_or_default();
         rows.extend(lines.into_iter().map(|line| FormRow::Text(line, theme.dim)));
-        let changes = change_lines(form, theme.pick_text("→", "->"));
+        let arrow = theme.pick_text("→", "->");
+        let changes = form.change_lines().into_iter();
+        let changes: Vec<String> = changes.map(|line| line.replace('→', arrow)).collect();
         if changes.is_empty() {
             rows.push(FormRow::Text("no changes yet".to_owned(), theme.dim));
         }
@@ -263,110 +252,4 @@ fn hint(field: &Field) -> String {
         Kind::Asked(prompt) => prompt.hint(),
     };
     hint.to_owned()
-}
-
-fn change_lines(form: &Form, arrow: &str) -> Vec<String> {
-    form.changes()
-        .map(|field| {
-            let [before, after] = [field.before.clone(), field.value()].map(|v| field.shown(v));
-            format!("{} {before} {arrow} {after}", field.label)
-        })
-        .collect()
-}
-
-fn confirm(pen: &mut Pen<'_>, state: &State, form: &Form) {
-    let theme = pen.theme;
-    let arrow = theme.pick_text("→", "->");
-    let mut lines: Vec<(String, Style)> = change_lines(form, arrow)
-        .into_iter()
-        .map(|line| (line, theme.changed))
-        .collect();
-    for line in limit_edit::full_later(&form.base.rule, &form.body(), form.carry()) {
-        lines.push((line, theme.warn));
-    }
-    let is_same = lines.is_empty();
-    lines.extend(form.effect.iter().map(|line| (line.clone(), theme.plain)));
-    if is_same {
-        lines.push((
-            "the same values, with a new expiry".to_owned(),
-            theme.changed,
-        ));
-    }
-    lines.push((String::new(), theme.plain));
-    for field in &form.fields {
-        let value = field.value();
-        let text = match field.kind {
-            Kind::Carry => format!("live bucket levels: {value}"),
-            Kind::Asked(Prompt::Expires) if value.is_empty() => {
-                "until Envoy restarts or the edit is dropped".to_owned()
-            }
-            Kind::Asked(Prompt::Expires) => {
-                format!("for {value}, then the configuration applies again")
-            }
-            Kind::Asked(Prompt::Reason) if !value.is_empty() => format!("reason: {value}"),
-            _ => continue,
-        };
-        lines.push((text, theme.plain));
-    }
-    if let Some(fleet) = one_is_enough(state, &Change::Edit(form.edit())) {
-        lines.push((fleet, theme.plain));
-    }
-    let most = pen.width().saturating_sub(6).min(70);
-    let command = command_lines(form.command().as_deref(), most).into_iter();
-    lines.extend(command.map(|line| (line, theme.dim)));
-    let wide = lines.iter().map(|(line, _)| width(line)).max().unwrap_or(0);
-    let wide = wide
-        .saturating_add(4)
-        .max(46)
-        .min(pen.width().saturating_sub(2));
-    let height = cells(lines.len()).saturating_add(4);
-    let mut pen = panel::open(pen, &format!("edit {}", form.base.name), wide, height);
-    let last = pen.height().saturating_sub(1);
-    for ((line, style), y) in lines.iter().zip(0..last) {
-        pen.text(1, y, line, *style);
-    }
-    if form.stage == Stage::Sending {
-        pen.text(1, last, "sending", theme.warn);
-    } else {
-        let all = to_all(state).map(|all| format!("{all},"));
-        buttons(&mut pen, last, "send,", all.as_deref(), "back");
-    }
-}
-
-/// Draws four columns: the field, when read, theirs, yours.
-fn conflict(pen: &mut Pen<'_>, form: &Form, theirs: &RuleView) {
-    let theme = pen.theme;
-    let lines = form.versus(theirs);
-    let wide = pen.width().saturating_sub(2).min(76);
-    let height = cells(lines.len()).saturating_add(7);
-    let title = format!("{} was changed meanwhile", form.base.name);
-    let mut pen = panel::open(pen, &title, wide, height);
-    let edit = theirs.edit.as_ref();
-    let change = edit.map_or_else(
-        || "No edit is in effect".to_owned(),
-        |edit| match edit.reason.as_str() {
-            "" => format!("{} edited it", edit.by),
-            reason => format!("{} edited it: {reason}", edit.by),
-        },
-    );
-    pen.text(
-        1,
-        0,
-        &format!("{change} (generation {})", theirs.generation),
-        theme.warn,
-    );
-    let column = pen.width().saturating_sub(VALUE) / 3;
-    let x = |n: u16| VALUE.saturating_add(column.saturating_mul(n));
-    for (n, title) in (0..).zip(["when read", "theirs", "yours"]) {
-        pen.within(x(n), 2, column, title, theme.dim);
-    }
-    let last = pen.height().saturating_sub(1);
-    for ([field, read, their, yours], y) in lines.iter().zip(3..last) {
-        pen.within(1, y, VALUE.saturating_sub(2), field, theme.plain);
-        pen.within(x(0), y, column, read, theme.dim);
-        pen.within(x(1), y, column, their, theme.warn);
-        pen.within(x(2), y, column, yours, theme.changed);
-    }
-    let merge = "merge your changes into theirs,";
-    buttons(&mut pen, last, merge, None, "back");
 }

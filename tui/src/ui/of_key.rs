@@ -1,10 +1,10 @@
 //! The small form for one key: duration, reason, and the kind of an override.
 
 use super::form::{field_line, problem_rows_of};
-use super::question::command_lines;
 use crate::app::of_key::KeyForm;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
+use crate::draw::words::wrap;
 use crate::num::cells;
 
 /// Draws the form.
@@ -42,4 +42,10 @@ pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
         pen.text(1, y, &line, theme.dim);
         y = y.saturating_add(1);
     }
+}
+
+/// A command line below an empty line; nothing without one.
+fn command_lines(command: Option<&str>, wide: u16) -> Vec<String> {
+    let lines = command.map(|command| [vec![String::new()], wrap(command, wide)].concat());
+    lines.unwrap_or_default()
 }

@@ -15,6 +15,7 @@ mod leases;
 mod levels;
 pub(crate) mod look;
 mod overlays;
+mod questions;
 mod recorded;
 
 pub(crate) use drawn::{draw, draw_with_spots, text};

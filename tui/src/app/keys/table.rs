@@ -18,6 +18,8 @@ const AWAY: Places = BROWSE & !BUCKETS;
 /// Screens with charts.
 const CHARTS: Places = Screen::Bucket.place() | Screen::Rules.place();
 const LISTS: Places = BROWSE | SORT | HELP | COLUMNS | EXPLAINED;
+/// Questions whose text may be longer than the screen.
+const QUESTIONS: Places = CONFIRM | FORM_CONFIRM | FORM_SENDING | FORM_CONFLICT;
 const ALL: Places = Places::MAX;
 
 /// The first of the shared keys. If two lines have the same key, the first one that works in a place wins.
@@ -64,6 +66,12 @@ pub(super) const REST: &[Binding] = &[
     bind((C::Top, &[c('g'), k(Home)], LISTS, 0, "top", "move to the first")),
     bind((C::Bottom, &[c('G'), k(End)], LISTS, 0, "bottom", "move to the last")),
     // In dialogs over the screens.
+    bind((C::Down, &[k(Down), c('j')], QUESTIONS, 0, "down", "read on")),
+    bind((C::Up, &[k(Up), c('k')], QUESTIONS, 0, "up", "read back")),
+    bind((C::PageDown, &[k(PageDown), ctrl('d')], QUESTIONS, 0, "page-down", "read the next page")),
+    bind((C::PageUp, &[k(PageUp), ctrl('u')], QUESTIONS, 0, "page-up", "read the previous page")),
+    bind((C::Top, &[c('g'), k(Home)], QUESTIONS, 0, "top", "read from the beginning")),
+    bind((C::Bottom, &[c('G'), k(End)], QUESTIONS, 0, "bottom", "read the end")),
     bind((C::Yes, &[k(Enter)], FILTER, 1, "apply", "apply the filter")),
     bind((C::No, &[k(Esc)], FILTER, 2, "cancel", "restore the previous filter")),
     bind((C::Yes, &[k(Enter)], SORT, 1, "sort", "sort by the chosen column")),

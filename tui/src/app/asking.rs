@@ -1,0 +1,181 @@
+//! The question on the screen: what it asks, what the change does, its command line, and its answers.
+
+use loudou_api::RuleView;
+
+use super::command::Command;
+use super::form::{Form, Kind, Stage};
+use super::motion::moved;
+use super::press::{Code, Press};
+use super::question::{Action, Pending};
+use super::sheet::{Answer, Content, Part, Sheet, Tone};
+use super::state::{Mode, State};
+use crate::change::Change;
+use crate::change::form::Prompt;
+use crate::limit_edit;
+use crate::meaning::leased;
+
+/// Whether a question is open.
+pub(crate) const fn is_open(mode: &Mode) -> bool {
+    match mode {
+        Mode::Confirm(_) => true,
+        Mode::Edit(form) => !matches!(form.stage, Stage::Editing),
+        _ => false,
+    }
+}
+
+/// The question, laid out for the terminal; `None` without one.
+pub(crate) fn sheet(state: &State) -> Option<Sheet> {
+    let content = match &state.mode {
+        Mode::Confirm(pending) => of_pending(state, pending),
+        Mode::Edit(form) => match &form.stage {
+            Stage::Editing => return None,
+            Stage::Confirm | Stage::Sending => of_form(state, form),
+            Stage::Conflict(theirs) => of_conflict(form, theirs),
+        },
+        _ => return None,
+    };
+    Some(Sheet::new(content, state.size))
+}
+
+/// Moves in the text of the question. False without one.
+pub(crate) fn scroll(state: &mut State, motion: Command) -> bool {
+    let Some(sheet) = sheet(state) else {
+        return false;
+    };
+    let to = moved(sheet.top, sheet.places(), sheet.shown, motion);
+    match &mut state.mode {
+        Mode::Confirm(pending) => pending.top = to,
+        Mode::Edit(form) => form.top = to,
+        _ => {}
+    }
+    true
+}
+
+fn of_pending(state: &State, pending: &Pending) -> Content {
+    let mut parts = vec![Part::text(Tone::Strong, &pending.question)];
+    let detail = pending.detail.iter();
+    parts.extend(detail.map(|line| Part::text(Tone::Plain, line)));
+    let change = match &pending.action {
+        Action::Change(sending) => Some(&sending.change),
+        Action::Again(_) => None,
+    };
+    parts.extend(change.and_then(|change| one_is_enough(state, change)));
+    parts.extend(command_line(pending.command.as_deref()));
+    Content {
+        title: String::new(),
+        parts,
+        answers: answers("yes", to_all(state).filter(|_| pending.suits_all()), "no"),
+        widths: (64, 64),
+        top: pending.top,
+    }
+}
+
+fn of_form(state: &State, form: &Form) -> Content {
+    let changes = form.change_lines().into_iter();
+    let mut parts: Vec<Part> = changes
+        .map(|line| Part::text(Tone::Changed, line))
+        .collect();
+    let later = limit_edit::full_later(&form.base.rule, &form.body(), form.carry());
+    parts.extend(later.into_iter().map(|line| Part::text(Tone::Warn, line)));
+    let is_same = parts.is_empty();
+    let effect = form.effect.iter();
+    parts.extend(effect.map(|line| Part::text(Tone::Plain, line)));
+    if is_same {
+        let same = "the same values, with a new expiry";
+        parts.push(Part::text(Tone::Changed, same));
+    }
+    parts.push(Part::Gap);
+    parts.extend(form.fields.iter().filter_map(|field| {
+        let value = field.value();
+        let text = match field.kind {
+            Kind::Carry => format!("live bucket levels: {value}"),
+            Kind::Asked(Prompt::Expires) if value.is_empty() => {
+                "until Envoy restarts or the edit is dropped".to_owned()
+            }
+            Kind::Asked(Prompt::Expires) => {
+                format!("for {value}, then the configuration applies again")
+            }
+            Kind::Asked(Prompt::Reason) if !value.is_empty() => format!("reason: {value}"),
+            _ => return None,
+        };
+        Some(Part::text(Tone::Plain, text))
+    }));
+    parts.extend(one_is_enough(state, &Change::Edit(form.edit())));
+    parts.extend(command_line(form.command().as_deref()));
+    let answers = match form.stage {
+        Stage::Sending => Vec::new(),
+        _ => answers("send", to_all(state), "back"),
+    };
+    Content {
+        title: format!("edit {}", form.base.name),
+        parts,
+        answers,
+        widths: (46, 74),
+        top: form.top,
+    }
+}
+
+/// The values of both, in four columns.
+fn of_conflict(form: &Form, theirs: &RuleView) -> Content {
+    let change = match &theirs.edit {
+        None => "No edit is in effect".to_owned(),
+        Some(edit) if edit.reason.is_empty() => format!("{} edited it", edit.by),
+        Some(edit) => format!("{} edited it: {}", edit.by, edit.reason),
+    };
+    let change = format!("{change} (generation {})", theirs.generation);
+    let heads = Part::Heads(["", "before", "theirs", "yours"]);
+    let mut parts = vec![Part::text(Tone::Warn, change), Part::Gap, heads];
+    parts.extend(form.versus(theirs).into_iter().map(Part::Row));
+    Content {
+        title: format!("{} was changed meanwhile", form.base.name),
+        parts,
+        answers: answers("merge into theirs", None, "back"),
+        widths: (76, 76),
+        top: form.top,
+    }
+}
+
+fn answers(yes: &str, all: Option<String>, no: &str) -> Vec<Answer> {
+    let answer = |press, key, word: &str| Answer {
+        press,
+        key,
+        word: word.to_owned(),
+    };
+    let all = all.map(|all| answer(Press::char('a'), "a", &all));
+    let yes = answer(Press::plain(Code::Enter), "Enter", yes);
+    let no = answer(Press::plain(Code::Esc), "Esc", no);
+    [Some(yes), all, Some(no)].into_iter().flatten().collect()
+}
+
+/// The answer that sends a change to all Envoys that are watched, or to those that are marked, of which the one on the
+/// screen may be none: `yes, at all 2`; `None` for one.
+fn to_all(state: &State) -> Option<String> {
+    let all = state.targets.len();
+    let marked = state.targets.iter().filter(|target| target.is_marked);
+    let shown = state.targets.get(state.number);
+    let here = match shown {
+        Some(shown) if !shown.is_marked => " (not here)",
+        Some(_) | None => "",
+    };
+    (all > 1).then(|| match marked.count() {
+        0 => format!("yes, at all {all}"),
+        some => format!("yes, at the {some} marked{here}"),
+    })
+}
+
+/// That a fleet carries a change to its other Envoys, if it does.
+fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
+    let fleet = state.data.as_ref()?.status.fleet.as_ref()?;
+    let is_shared = !matches!(change, Change::Reset(_));
+    is_shared.then(|| {
+        let envoys = leased::envoys(fleet);
+        let text = format!("It travels to the fleet ({envoys}) from one of them.");
+        Part::text(Tone::Plain, text)
+    })
+}
+
+/// A command line below a gap; nothing without one.
+fn command_line(command: Option<&str>) -> impl Iterator<Item = Part> {
+    let line = command.map(|command| [Part::Gap, Part::text(Tone::Dim, command)]);
+    line.into_iter().flatten()
+}
