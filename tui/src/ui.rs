@@ -28,6 +28,7 @@ mod of_key;
 mod palette;
 mod question;
 mod toast;
+mod totals;
 
 pub(crate) use crate::draw::theme::Theme;
 

@@ -52,6 +52,11 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{shown:.0}%")
 }
 
+/// A time rounded up to seconds: an age in tenths would flicker.
+pub(crate) const fn whole_seconds(ns: u64) -> u64 {
+    ns.div_ceil(1_000_000_000).saturating_mul(1_000_000_000)
+}
+
 /// An age in whole seconds: tenths would only flicker.
 pub(crate) fn seen(ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;

@@ -1,8 +1,8 @@
 //! The frame of every screen: the header with connection and totals, the status line, the footer.
 
+use super::totals;
 use crate::app::again;
 use crate::app::command::{ALWAYS, Binding, Command};
-use crate::app::findings::{Weight, findings};
 use crate::app::form::Stage;
 use crate::app::keys;
 use crate::app::press::Spot;
@@ -10,12 +10,8 @@ use crate::app::screen::Screen;
 use crate::app::screens::{self, About, SCREENS};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
-use crate::draw::theme::Theme;
-use crate::draw::words::{amount, percent, rate, width};
-use crate::meaning::leased;
-use crate::num::fraction;
+use crate::draw::words::{whole_seconds, width};
 use crate::text::humanise;
-use loudou_api::Status;
 use ratatui::style::Style;
 
 /// From this width on, a recording's time has its date.
@@ -73,7 +69,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
         pen.text(0, 1, &format!(" {mark} {banner} "), theme.alarm);
         pen.style_line(1, theme.alarm);
     } else {
-        totals(pen, state);
+        totals::draw(pen, state);
     }
 }
 
@@ -117,109 +113,6 @@ fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
             (format!("{down} {next}{old}"), theme.bad)
         }
     }
-}
-
-/// A time rounded up to seconds: an age in tenths would flicker.
-const fn whole_seconds(ns: u64) -> u64 {
-    ns.div_ceil(1_000_000_000).saturating_mul(1_000_000_000)
-}
-
-fn totals(pen: &mut Pen<'_>, state: &State) {
-    let theme = pen.theme;
-    let Some(data) = &state.data else { return };
-    let mut parts = requests(state, theme);
-    let store = &data.status.store;
-    let used = fraction(store.used, store.buckets);
-    parts.extend(alarms(state, theme));
-    parts.push((
-        "generation ",
-        data.status.generation.to_string(),
-        theme.plain,
-    ));
-    let fill = format!(
-        "{}/{} {}",
-        amount(store.used),
-        amount(store.buckets),
-        percent(used)
-    );
-    let style = if used >= 0.9 { theme.warn } else { theme.plain };
-    parts.push(("store ", fill, style));
-    parts.extend(calm_fleet(&data.status, theme));
-    if store.evicted_lossy > 0 {
-        parts.push(("lossy evictions ", amount(store.evicted_lossy), theme.warn));
-    }
-    if state.locked().is_some() {
-        parts.push(("", "read-only".to_owned(), theme.warn));
-    }
-    parts.push((
-        "up ",
-        humanise(whole_seconds(data.status.uptime_ns)),
-        theme.dim,
-    ));
-    parts.push(("version ", data.status.version.clone(), theme.dim));
-    let mut x = 1;
-    for (label, value, style) in parts {
-        let end = x + width(label) + width(&value);
-        if end > pen.width() {
-            break;
-        }
-        x = pen
-            .spans(x, 1, &[(label, theme.dim), (&value, style)])
-            .saturating_add(3);
-    }
-}
-
-/// A word, a value, and the value's colour.
-type Part = (&'static str, String, Style);
-
-/// Requests per second, those of rules in shadow mode apart.
-fn requests(state: &State, theme: &Theme) -> Vec<Part> {
-    let rates = state.total_rates();
-    let refused = rates.map(|rates| rates.refused);
-    let refused_style = if refused.unwrap_or(0.0) > 0.0 {
-        theme.bad
-    } else {
-        theme.plain
-    };
-    let mut parts = vec![
-        (
-            "admitted ",
-            format!("{}/s", rate(rates.map(|r| r.admitted))),
-            theme.good,
-        ),
-        ("refused ", format!("{}/s", rate(refused)), refused_style),
-    ];
-    let would = rates.map_or(0.0, |rates| rates.shadow);
-    if would > 0.0 {
-        let would = format!("{}/s", rate(Some(would)));
-        parts.push(("would refuse ", would, theme.shadow));
-    }
-    parts
-}
-
-/// The workers without a fleet, and the number of warnings.
-fn alarms(state: &State, theme: &Theme) -> Vec<Part> {
-    let status = state.data.as_ref().map(|data| &data.status);
-    let fleet = status.and_then(|status| status.fleet.as_ref());
-    let down = fleet.and_then(leased::down);
-    let down = down.map(|down| ("fleet: ", down, theme.warn));
-    let mut parts: Vec<Part> = down.into_iter().collect();
-    let found = findings(state).into_iter();
-    let warnings = found
-        .filter(|finding| finding.weight == Weight::Warning)
-        .count();
-    if warnings > 0 {
-        let mark = theme.pick('⚠', '!');
-        let plural = if warnings == 1 { "" } else { "s" };
-        parts.push(("", format!("{mark} {warnings} warning{plural}"), theme.warn));
-    }
-    parts
-}
-
-/// The Envoys of a fleet that no worker is without.
-fn calm_fleet(status: &Status, theme: &Theme) -> Option<Part> {
-    let fleet = status.fleet.as_ref()?;
-    (fleet.workers_down == 0).then(|| ("fleet ", leased::envoys(fleet), theme.plain))
 }
 
 /// Draws the body before the first poll.

@@ -11,6 +11,7 @@ use serde_json::json;
 
 mod charts;
 mod drawn;
+mod head;
 mod leases;
 mod levels;
 pub(crate) mod look;

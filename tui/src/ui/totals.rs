@@ -1,0 +1,170 @@
+//! The second line of the head: requests per second and warnings in as many words as have room, then the rest.
+
+use loudou_api::Status;
+use ratatui::style::Style;
+
+use crate::app::findings::{Weight, findings};
+use crate::app::state::{Data, State};
+use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
+use crate::draw::words::{amount, percent, rate, whole_seconds, width};
+use crate::meaning::leased;
+use crate::num::fraction;
+use crate::text::humanise;
+
+/// Words and values, each with its colour.
+type Part = Vec<(String, Style)>;
+
+/// The cells between two parts in full words, and in few.
+const GAPS: [u16; 2] = [3, 2];
+
+/// Draws them: refusals, those of rules in shadow mode, and the number of warnings are never left out.
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let Some(data) = &state.data else { return };
+    let (room, [wide, narrow]) = (pen.width(), GAPS);
+    let down = data.status.fleet.as_ref().and_then(leased::down);
+    let down = down.map(|down| part(theme, "fleet: ", down, theme.warn));
+    let full = full_words(state, down.clone(), theme);
+    let few = few_words(state, theme);
+    let (mut parts, gap) = if end(&full, wide) <= room {
+        (full, wide)
+    } else {
+        // Without the requests that were admitted, if need be.
+        let left_out = usize::from(end(&few, narrow) > room);
+        (few.into_iter().skip(left_out).chain(down).collect(), narrow)
+    };
+    parts.extend(rest(state, data, theme));
+    let mut x = 1;
+    for part in parts {
+        if span(&part).saturating_add(x) > room {
+            break;
+        }
+        let spans: Vec<(&str, Style)> = part
+            .iter()
+            .map(|(text, style)| (text.as_str(), *style))
+            .collect();
+        x = pen.spans(x, 1, &spans).saturating_add(gap);
+    }
+}
+
+fn span(part: &Part) -> u16 {
+    let widths = part.iter().map(|(text, _)| width(text));
+    widths.fold(0, u16::saturating_add)
+}
+
+/// The end of these parts in a line.
+fn end(parts: &[Part], gap: u16) -> u16 {
+    let widths = parts.iter().map(span);
+    let sum = widths.fold(1_u16, |sum, width| {
+        sum.saturating_add(width).saturating_add(gap)
+    });
+    sum.saturating_sub(gap)
+}
+
+fn part(theme: &Theme, label: &str, value: String, style: Style) -> Part {
+    vec![(label.to_owned(), theme.dim), (value, style)]
+}
+
+/// Requests per second, those of rules in shadow mode apart, the workers without a fleet, and warnings.
+fn full_words(state: &State, down: Option<Part>, theme: &Theme) -> Vec<Part> {
+    let rates = Shown::of(state);
+    let refused = part(theme, "refused ", rates.refused.clone(), rates.style(theme));
+    let mut parts = vec![
+        part(theme, "admitted ", rates.admitted, theme.good),
+        refused,
+    ];
+    if let Some(would) = rates.would {
+        let would = format!("{would}/s");
+        parts.push(part(theme, "would refuse ", would, theme.shadow));
+    }
+    parts.extend(down);
+    parts.extend(warnings(state, theme).map(|(mark, count)| {
+        let plural = if count == 1 { "" } else { "s" };
+        vec![(format!("{mark} {count} warning{plural}"), theme.warn)]
+    }));
+    parts
+}
+
+/// The same for narrow terminals: what rules in shadow mode would refuse is in parentheses, as in tables.
+fn few_words(state: &State, theme: &Theme) -> Vec<Part> {
+    let rates = Shown::of(state);
+    let mut refused = part(theme, "refuse ", rates.refused.clone(), rates.style(theme));
+    let would = rates.would.map(|would| format!(" ({would})"));
+    refused.extend(would.map(|would| (would, theme.shadow)));
+    let mut parts = vec![part(theme, "admit ", rates.admitted, theme.good), refused];
+    let warnings = warnings(state, theme);
+    parts.extend(warnings.map(|(mark, count)| vec![(format!("{mark} {count}"), theme.warn)]));
+    parts
+}
+
+/// Requests per second in words.
+struct Shown {
+    admitted: String,
+    refused: String,
+    /// What rules in shadow mode would refuse, if anything.
+    would: Option<String>,
+    refuses: bool,
+}
+
+impl Shown {
+    fn of(state: &State) -> Self {
+        let rates = state.total_rates();
+        let refused = rates.map(|rates| rates.refused);
+        let would = rates.map(|rates| rates.shadow).filter(|would| *would > 0.0);
+        Self {
+            admitted: format!("{}/s", rate(rates.map(|rates| rates.admitted))),
+            refused: format!("{}/s", rate(refused)),
+            would: would.map(|would| rate(Some(would))),
+            refuses: refused.unwrap_or(0.0) > 0.0,
+        }
+    }
+
+    const fn style(&self, theme: &Theme) -> Style {
+        if self.refuses { theme.bad } else { theme.plain }
+    }
+}
+
+/// The number of warnings, if there are some, with their mark.
+fn warnings(state: &State, theme: &Theme) -> Option<(char, usize)> {
+    let found = findings(state).into_iter();
+    let warnings = found.filter(|finding| finding.weight == Weight::Warning);
+    let count = warnings.count();
+    (count > 0).then(|| (theme.pick('⚠', '!'), count))
+}
+
+/// What is shown as far as there is room.
+fn rest(state: &State, data: &Data, theme: &Theme) -> Vec<Part> {
+    let status = &data.status;
+    let store = &status.store;
+    let generation = status.generation.to_string();
+    let mut parts = vec![part(theme, "generation ", generation, theme.plain)];
+    let used = fraction(store.used, store.buckets);
+    let fill = format!(
+        "{}/{} {}",
+        amount(store.used),
+        amount(store.buckets),
+        percent(used)
+    );
+    let style = if used >= 0.9 { theme.warn } else { theme.plain };
+    parts.push(part(theme, "store ", fill, style));
+    parts.extend(calm_fleet(status, theme));
+    if store.evicted_lossy > 0 {
+        let evicted = amount(store.evicted_lossy);
+        parts.push(part(theme, "lossy evictions ", evicted, theme.warn));
+    }
+    if state.locked().is_some() {
+        parts.push(vec![("read-only".to_owned(), theme.warn)]);
+    }
+    let up = humanise(whole_seconds(status.uptime_ns));
+    parts.push(part(theme, "up ", up, theme.dim));
+    parts.push(part(theme, "version ", status.version.clone(), theme.dim));
+    parts
+}
+
+/// The Envoys of a fleet that no worker is without.
+fn calm_fleet(status: &Status, theme: &Theme) -> Option<Part> {
+    let fleet = status.fleet.as_ref()?;
+    let envoys = leased::envoys(fleet);
+    (fleet.workers_down == 0).then(|| part(theme, "fleet ", envoys, theme.plain))
+}
