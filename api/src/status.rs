@@ -80,6 +80,19 @@ pub struct StoreStatus {
     pub lost_responses: u64,
 }
 
+impl StoreStatus {
+    /// The warning about buckets that were evicted before they were idle, since Envoy started; `None` without any.
+    /// A reader that knows when they were evicted has a better one in its place.
+    pub fn evictions(&self) -> Option<String> {
+        (self.evicted_lossy > 0).then(|| {
+            format!(
+                "{} buckets were evicted before they were idle: raise store.buckets (now {})",
+                self.evicted_lossy, self.buckets
+            )
+        })
+    }
+}
+
 /// The fleet as this Envoy knows it. Counts are since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -154,12 +154,7 @@ impl AdminPlane {
         if rules.is_empty() {
             warnings.push("there are no rules".to_owned());
         }
-        if store.evicted_lossy > 0 {
-            warnings.push(format!(
-                "{} buckets were evicted before they were idle: raise store.buckets (now {})",
-                store.evicted_lossy, store.buckets
-            ));
-        }
+        warnings.extend(store.evictions());
         let errors = rules.iter().map(|rule| rule.errors);
         let errors = errors.fold(0_u64, u64::saturating_add);
         if errors > 0 {

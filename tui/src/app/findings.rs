@@ -1,25 +1,26 @@
 //! Findings about what a screen shows, in the manner of lints: what an engineer on call should look at, with the
 //! number that makes it one.
 
-use loudou_api::RuleView;
+use loudou_api::{RuleView, Status};
 use loudou_limiter::Nanos;
 
-use super::history::Track;
+use super::history::{Counts, Track};
 use super::state::{Data, State};
 use super::targets;
 use crate::draw::words::{percent, rate};
-use crate::num::{self, fraction};
+use crate::live::{Item, Left};
+use crate::num;
 use crate::text::{counted, humanise};
 
 /// A rule that refuses more than this share of its requests.
 const MANY_REFUSED: f64 = 0.2;
 /// The least requests per second that such a share is about.
 const LEAST_RATE: f64 = 1.0;
-/// A store that is filled beyond this share.
-const NEARLY_FULL: f64 = 0.9;
-/// The time before the end of an edit.
+/// The time before the end of a live change.
 const SOON: Nanos = Nanos::from_secs(300);
-/// The time after which a limit that was never reached may be of no use.
+/// The most live changes that are named before they end.
+const ENDING: usize = 8;
+/// The time after which a limit that was not reached may be of no use.
 const LONG: Nanos = Nanos::from_secs(3_600);
 
 /// The time of a call from which on the admin listener is slow: the filter answers in a few milliseconds.
@@ -52,15 +53,16 @@ pub(crate) fn of_one(state: &State) -> Vec<Finding> {
     let Some(data) = &state.data else {
         return Vec::new();
     };
-    let mut found: Vec<Finding> = data.status.warnings.iter().cloned().map(warning).collect();
-    let now = state.server_ns().saturating_add(state.age().get());
+    let of_filter = of_filter(&data.status).cloned();
+    let mut found: Vec<Finding> = of_filter.map(warning).collect();
     let tracks = &state.history.rules;
     for rule in &data.rules.rules {
-        found.extend(refuses_many(rule, tracks.get(&rule.name)));
-        found.extend(ends_soon(rule, now));
-        found.extend(never_reached(rule, data));
+        let track = tracks.get(&rule.name);
+        found.extend(refuses_many(rule, track));
+        found.extend(refuses_nothing(rule, track, &data.status));
     }
-    found.extend(nearly_full(data));
+    found.extend(ends_soon(state, data));
+    found.extend(evicts(state, data));
     if state.is_stale() {
         let age = humanise(state.age().get() / 1_000_000_000 * 1_000_000_000);
         found.push(warning(format!("the last answer is {age} old")));
@@ -68,6 +70,14 @@ pub(crate) fn of_one(state: &State) -> Vec<Finding> {
     found.extend(slow(state));
     found.extend(gaps(state));
     found
+}
+
+/// The warnings of the filter, but for those that a finding says better: a number of evictions since Envoy started is none
+/// of now.
+pub(crate) fn of_filter(status: &Status) -> impl Iterator<Item = &String> {
+    let of_start = status.store.evictions();
+    let warnings = status.warnings.iter();
+    warnings.filter(move |warning| Some(*warning) != of_start.as_ref())
 }
 
 const fn warning(text: String) -> Finding {
@@ -101,53 +111,60 @@ fn refuses_many(rule: &RuleView, track: Option<&Track>) -> Option<Finding> {
     is_many(rates.shadow).then(|| note(text()))
 }
 
-fn ends_soon(rule: &RuleView, now: u64) -> Vec<Finding> {
-    let left = |until: Option<u64>| {
-        let left = until?.checked_sub(now)?;
-        (left <= SOON.get()).then(|| humanise(left / 1_000_000_000 * 1_000_000_000))
-    };
-    let edit = rule.edit.iter().filter_map(|edit| {
-        let left = left(edit.expires_at_ns)?;
-        Some(format!("the edit of {} ends in {left}", rule.name))
+/// The live changes that end soon, the next one first.
+fn ends_soon(state: &State, data: &Data) -> Vec<Finding> {
+    let now_ms = data.status.unix_ms.saturating_add(state.age().as_millis());
+    let mut ending: Vec<(Nanos, &Item)> = state
+        .ledger
+        .items()
+        .filter_map(|item| match item.left(now_ms) {
+            Left::For(left) if left <= SOON => Some((left, item)),
+            Left::For(_) | Left::Endless | Left::Nothing => None,
+        })
+        .collect();
+    ending.sort_by_key(|(left, _)| *left);
+    let more = ending.len().saturating_sub(ENDING);
+    let named = ending.into_iter().take(ENDING).map(|(left, item)| {
+        let (kind, rule) = (item.kind().name(), &item.rule);
+        let left = humanise(left.get() / 1_000_000_000 * 1_000_000_000);
+        match item.key() {
+            None => format!("the {kind} of {rule} ends in {left}"),
+            Some(key) => format!("the {kind} of {key} in {rule} ends in {left}"),
+        }
     });
-    let overrides = rule.overrides.iter().filter_map(|own| {
-        let left = left(own.edit.expires_at_ns)?;
-        Some(format!(
-            "the override of {} in {} ends in {left}",
-            own.key, rule.name
-        ))
+    let more = (more > 0).then(|| {
+        let more = counted(num::count(more), "more change");
+        format!("{more} by operators end within {}", humanise(SOON.get()))
     });
-    edit.chain(overrides).map(note).collect()
+    named.chain(more).map(note).collect()
 }
 
-fn never_reached(rule: &RuleView, data: &Data) -> Option<Finding> {
-    let mut all = data.status.rules.iter();
-    let totals = all.find(|totals| totals.name == rule.name)?;
-    let is_idle = totals.refused == 0 && totals.shadow_refused == 0 && totals.passed() > 0;
-    let is_long = data.status.uptime_ns >= LONG.get();
-    let text = || {
-        let up = humanise(data.status.uptime_ns / 60_000_000_000 * 60_000_000_000);
-        format!(
-            "{} has refused nothing in the {up} since Envoy started",
-            rule.name
-        )
-    };
-    (is_idle && is_long).then(|| note(text()))
+/// A rule with requests that has refused none, since Envoy started or, if that is known, in the last hour.
+fn refuses_nothing(rule: &RuleView, track: Option<&Track>, status: &Status) -> Option<Finding> {
+    let name = &rule.name;
+    let totals = status.rules.iter().find(|totals| totals.name == *name)?;
+    let is_idle =
+        |counts: Counts| counts.admitted > 0 && counts.refused.saturating_add(counts.shadow) == 0;
+    if status.uptime_ns >= LONG.get() && is_idle(Counts::of_rule(totals)) {
+        let up = humanise(status.uptime_ns / 60_000_000_000 * 60_000_000_000);
+        let text = format!("{name} has refused nothing in the {up} since Envoy started");
+        return Some(note(text));
+    }
+    let last_hour = track?.counted(LONG.get())?;
+    let text = || format!("{name} has refused nothing in the last hour");
+    is_idle(last_hour).then(|| note(text()))
 }
 
-fn nearly_full(data: &Data) -> Option<Finding> {
-    let store = &data.status.store;
-    let used = fraction(store.used, store.buckets);
-    // Idle buckets give way without a loss.
-    let busy = 1.0 - fraction(store.sampled_idle, store.sampled.max(1));
-    let text = || {
-        format!(
-            "the store is {} full, and {} of its buckets are in use: raise store.buckets",
-            percent(used),
-            percent(busy)
-        )
-    };
-    (store.sampled > 0 && used * busy >= NEARLY_FULL).then(|| warning(text()))
+fn evicts(state: &State, data: &Data) -> Option<Finding> {
+    let recent = state.history.evicted.recent()?;
+    let count = counted(recent.count, "bucket");
+    let within = humanise(recent.within_ns / 1_000_000_000 * 1_000_000_000);
+    let per_second = rate(Some(recent.rate()));
+    Some(warning(format!(
+        "the store evicted {count} in use in the last {within}, {per_second}/s: their keys begin anew; raise \
+         store.buckets (now {}) and restart Envoy",
+        data.status.store.buckets
+    )))
 }
 
 fn slow(state: &State) -> Option<Finding> {

@@ -1,4 +1,5 @@
-//! The last hour: counters of every rule, of all rules together, and of the buckets that were read.
+//! The last hour: counters of every rule, of all rules together, and of the buckets that were read; and the evictions of
+//! the last minutes.
 //!
 //! Times are those of an axis that goes on when Envoy restarts: it has the server's clock, and over a restart the
 //! viewer's. Where nobody watched (the screen was frozen, Envoy was unreachable or restarted) there are no samples, and
@@ -11,10 +12,12 @@ use loudou_limiter::Nanos;
 
 use super::rows::BucketName;
 
+mod evicted;
 mod rates;
 mod scale;
 mod track;
 
+use evicted::Evicted;
 pub(crate) use rates::{Counts, Rates};
 pub(crate) use scale::Scale;
 pub(crate) use track::{Keep, Track, WINDOW_NS};
@@ -31,6 +34,7 @@ pub(crate) struct History {
     pub(crate) rules: BTreeMap<String, Track>,
     /// All rules together.
     pub(crate) total: Track,
+    pub(crate) evicted: Evicted,
     axis: Axis,
     budget: usize,
 }
@@ -79,6 +83,7 @@ impl History {
             buckets: BTreeMap::new(),
             rules: BTreeMap::new(),
             total: Track::default(),
+            evicted: Evicted::default(),
             axis: Axis::default(),
             budget: BUDGET.checked_div(envoys).unwrap_or(BUDGET),
         }
@@ -93,6 +98,7 @@ impl History {
         }
         let tracks = self.buckets.values_mut().chain(self.rules.values_mut());
         tracks.for_each(Track::restart);
+        self.evicted.restart();
     }
 
     /// Drops what came after `read_at`: a recording goes back. What comes next belongs to any process.
@@ -107,11 +113,13 @@ impl History {
         for track in tracks.chain([&mut self.total]) {
             track.forget_after(place_ns);
         }
+        self.evicted.forget_after(place_ns);
     }
 
     /// Adds the totals of a status that came at `read_at`. Rules that are gone are dropped.
     pub(crate) fn note_rules(&mut self, status: &Status, read_at: Nanos, patience_ns: u64) {
         let at_ns = self.axis.answered(status.now_ns, read_at);
+        self.evicted.note(status.store.evicted_lossy, at_ns);
         let each = self.budget.checked_div(status.rules.len());
         let mut keep = Keep {
             span_ns: Scale::Hour.span_ns(),

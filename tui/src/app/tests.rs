@@ -20,6 +20,7 @@ mod apart;
 mod broadcasts;
 mod edits;
 mod explain;
+mod findings;
 mod mouse;
 mod of_key;
 mod random;

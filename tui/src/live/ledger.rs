@@ -65,6 +65,11 @@ impl Ledger {
         }
     }
 
+    /// The live changes.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.items.values()
+    }
+
     /// The losses of restarts that were not applied again.
     pub(crate) const fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()

@@ -3,6 +3,7 @@
 use super::totals;
 use crate::app::again;
 use crate::app::command::{ALWAYS, Binding, Command};
+use crate::app::findings::of_filter;
 use crate::app::form::Stage;
 use crate::app::keys;
 use crate::app::press::Spot;
@@ -188,7 +189,7 @@ fn played(pen: &mut Pen<'_>, state: &State) {
 /// The warning on the home screen; the Events screen shows all.
 fn first_warning(state: &State) -> Option<&String> {
     let data = state.data.as_ref().filter(|_| state.screen == Screen::HOME);
-    data?.status.warnings.first()
+    of_filter(&data?.status).next()
 }
 
 /// Draws the keys of this place. A key that does not apply now is dimmed; pressing it shows why.

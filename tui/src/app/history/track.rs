@@ -176,6 +176,24 @@ impl Track {
         (ns >= LEAST_NS).then(|| per_second(&sum, ns))
     }
 
+    /// What was counted in the last `span_ns`, or a little longer; `None` if not all of that is known. Over a gap the counts
+    /// are known, over a restart they are not.
+    pub(crate) fn counted(&self, span_ns: u64) -> Option<Counts> {
+        let begin = self.at_ns.checked_sub(span_ns)?;
+        let (mut sum, mut known) = (Counts::default(), self.at_ns);
+        for sample in self.samples.iter().rev() {
+            if sample.to_ns != known {
+                return None;
+            }
+            sum = sum.plus(&sample.counts);
+            known = sample.from_ns;
+            if known <= begin {
+                return Some(sum);
+            }
+        }
+        None
+    }
+
     /// The last minute in `columns` steps, oldest first; `None` where the rates are unknown. Times that were not
     /// watched have their average.
     pub(crate) fn series(&self, columns: u16) -> Vec<Option<Rates>> {

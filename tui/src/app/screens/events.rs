@@ -6,6 +6,7 @@ use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
 use crate::app::event_lines::{about, kind, visible};
+use crate::app::findings::of_filter;
 use crate::app::line::Line;
 use crate::app::press::Code::Enter;
 use crate::app::press::Spot;
@@ -115,7 +116,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     if let Some(status) = &data.status.fleet {
         y = fleet(pen, y, status, now);
     }
-    for warning in &data.status.warnings {
+    for warning in of_filter(&data.status) {
         let mark = theme.pick('⚠', '!');
         pen.text(1, y, &format!("{mark} now: {warning}"), theme.warn);
         y += 1;

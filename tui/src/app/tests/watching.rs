@@ -227,62 +227,6 @@ fn a_rule_leads_to_its_buckets() {
     assert_eq!(state.table.visible.len(), 30);
 }
 
-/// Each finding has its number, and none is there without its cause.
-#[test]
-fn findings_have_causes() {
-    let texts = |state: &State| {
-        let found = crate::app::findings::findings(state).into_iter();
-        found.map(|finding| finding.text).collect::<Vec<_>>()
-    };
-    let mut state = state(SIZE, 3);
-    let warning = "no tokens are configured: every process on this machine may edit";
-    let refuses = "reply-per-user refuses 57% of its requests, 12/s of 21/s";
-    assert_eq!(texts(&state), [warning, refuses]);
-    let Some(data) = &mut state.data else {
-        panic!("data")
-    };
-    data.status.warnings.clear();
-    data.status.uptime_ns = 7_300_000_000_000;
-    data.status.rules[1].refused = 0;
-    (data.status.store.used, data.status.store.sampled) = (4_000, 100);
-    if let Some(edit) = &mut data.rules.rules[1].edit {
-        edit.expires_at_ns = Some(data.status.now_ns + 90_000_000_000);
-    }
-    state.history.rules.clear();
-    assert_eq!(
-        texts(&state),
-        [
-            "the store is 98% full, and 100% of its buckets are in use: raise store.buckets",
-            "the edit of search-per-key ends in 1m30s",
-            "search-per-key has refused nothing in the 2h1m since Envoy started",
-        ]
-    );
-}
-
-/// The admin listener takes long, and polls stop for a while.
-#[test]
-fn slow_answers_and_gaps_are_findings() {
-    let mut state = state(SIZE, 3);
-    let found = |state: &State| {
-        let found = crate::app::findings::findings(state).into_iter();
-        found.map(|finding| finding.text).collect::<Vec<_>>()
-    };
-    assert_eq!(found(&state).len(), 2, "the two of the fixture");
-    for at in [4, 5, 15, 16, 17] {
-        let mut snapshot = snapshot(at);
-        snapshot.took = Nanos::from_millis(400);
-        let msg = Msg::Polled(Ok(Box::new(snapshot)));
-        update(&mut state, msg, Nanos::from_secs(at));
-    }
-    let found = found(&state);
-    for text in [
-        "the admin listener takes 400ms to answer: it, or the way to it, is busy",
-        "1 gap of up to 10s in the last 5 minutes of polls: rates across them are averages",
-    ] {
-        assert!(found.iter().any(|found| found == text), "{found:?}");
-    }
-}
-
 /// Mallory is selected and leaves the list: nobody else is in her place when `b` is pressed.
 #[test]
 fn a_selection_never_moves_to_another_customer() {

@@ -1,0 +1,220 @@
+//! Findings: each has its cause and its number, and none is there without it or twice.
+
+use loudou_api::{BanBy, BanView, Event, EventKind};
+
+use super::*;
+use crate::app::findings::findings;
+use crate::app::fixture::{rules, snapshot};
+use crate::app::msg::Snapshot;
+
+const S: u64 = 1_000_000_000;
+
+fn texts(state: &State) -> Vec<String> {
+    let found = findings(state).into_iter();
+    found.map(|finding| finding.text).collect()
+}
+
+/// Whether a finding has these words.
+fn has(state: &State, words: &str) -> bool {
+    texts(state).iter().any(|text| text.contains(words))
+}
+
+/// Answers poll number `at`, changed by `change`, that many seconds after the first.
+fn answer(state: &mut State, at: u64, change: impl Fn(&mut Snapshot)) {
+    let mut snapshot = snapshot(at);
+    snapshot.status.warnings.clear();
+    change(&mut snapshot);
+    let msg = Msg::Polled(Ok(Box::new(snapshot)));
+    update(state, msg, Nanos::from_secs(at));
+}
+
+#[test]
+fn findings_have_causes() {
+    let mut state = state(SIZE, 3);
+    let warning = "no tokens are configured: every process on this machine may edit";
+    let refuses = "reply-per-user refuses 57% of its requests, 12/s of 21/s";
+    assert_eq!(texts(&state), [warning, refuses]);
+    answer(&mut state, 3, |snapshot| {
+        snapshot.status.uptime_ns = 7_300 * S;
+        snapshot.status.rules[1].refused = 0;
+        for rule in &mut snapshot.status.rules {
+            rule.admitted = 7;
+        }
+    });
+    state.history.rules.clear();
+    assert_eq!(
+        texts(&state),
+        ["search-per-key has refused nothing in the 2h1m since Envoy started"]
+    );
+}
+
+/// The admin listener takes long, and polls stop for a while.
+#[test]
+fn slow_answers_and_gaps_are_findings() {
+    let mut state = state(SIZE, 3);
+    assert_eq!(texts(&state).len(), 2, "the two of the fixture");
+    for at in [4, 5, 15, 16, 17] {
+        answer(&mut state, at, |snapshot| {
+            snapshot.took = Nanos::from_millis(400);
+        });
+    }
+    for text in [
+        "the admin listener takes 400ms to answer: it, or the way to it, is busy",
+        "1 gap of up to 10s in the last 5 minutes of polls: rates across them are averages",
+    ] {
+        assert!(has(&state, text), "{:?}", texts(&state));
+    }
+}
+
+/// A rule that has refused something before is a finding after an hour without refusals, if the screen saw all of it.
+#[test]
+fn a_rule_that_refuses_nothing_for_an_hour() {
+    const QUIET: &str = "search-per-key has refused nothing in the last hour";
+    let mut state = state(SIZE, 0);
+    state.settings.interval = Nanos::from_secs(20);
+    // One more refusal after 100 s; no requests of by-source.
+    let poll = |state: &mut State, at: u64, restarts: bool| {
+        answer(state, at, |snapshot| {
+            snapshot.status.rules[1].refused = if at < 100 { 3 } else { 4 };
+            snapshot.status.rules[2].admitted = 7_000;
+            snapshot.status.rules[2].shadow_refused = 40;
+            if restarts {
+                snapshot.status.instance = "another".to_owned();
+            }
+        });
+    };
+    for at in (0..3_680).step_by(20) {
+        poll(&mut state, at, false);
+        assert!(!has(&state, "refused nothing"), "{at}: {:?}", texts(&state));
+    }
+    poll(&mut state, 3_720, false);
+    assert_eq!(
+        texts(&state)
+            .iter()
+            .filter(|text| text.contains("refused nothing"))
+            .count(),
+        1
+    );
+    assert!(has(&state, QUIET), "{:?}", texts(&state));
+    // Over a time without answers the counts are known; over a restart they are not.
+    poll(&mut state, 4_200, false);
+    assert!(has(&state, QUIET), "{:?}", texts(&state));
+    poll(&mut state, 4_220, true);
+    poll(&mut state, 4_240, true);
+    assert!(!has(&state, QUIET), "{:?}", texts(&state));
+}
+
+/// What a store evicted long ago is no finding; what it evicts now is one, with its rate, and in place of the filter's.
+#[test]
+fn evictions_are_those_of_now() {
+    let mut state = state(SIZE, 0);
+    let poll = |state: &mut State, at: u64, evicted: u64| {
+        answer(state, at, |snapshot| {
+            let status = &mut snapshot.status;
+            status.store.evicted_lossy = evicted;
+            status.warnings.extend(status.store.evictions());
+        });
+    };
+    for at in 0..10 {
+        poll(&mut state, at, 5_000);
+    }
+    assert!(!has(&state, "evicted"), "{:?}", texts(&state));
+    for screen in ["1", "5"] {
+        type_keys(&mut state, screen);
+        let text = crate::ui::tests::text(&state, SIZE);
+        assert!(!text.contains("were evicted"), "{text}");
+    }
+    for at in 10..50 {
+        poll(&mut state, at, 5_000 + 6 * (at - 9));
+    }
+    let evicts =
+        "the store evicted 240 buckets in use in the last 49s, 4.9/s: their keys begin anew";
+    assert!(has(&state, evicts), "{:?}", texts(&state));
+    assert_eq!(
+        texts(&state)
+            .iter()
+            .filter(|text| text.contains("evicted"))
+            .count(),
+        1
+    );
+    for at in 50..171 {
+        poll(&mut state, at, 5_240);
+    }
+    assert!(!has(&state, "evicted"), "{:?}", texts(&state));
+}
+
+/// The filter warns of a store that is nearly full: once is enough.
+#[test]
+fn a_full_store_is_one_finding() {
+    let mut state = state(SIZE, 3);
+    answer(&mut state, 3, |snapshot| {
+        let warning = "about 98% of the store is in use by buckets that are not idle";
+        snapshot.status.warnings = vec![warning.to_owned()];
+        (snapshot.status.store.used, snapshot.status.store.sampled) = (4_000, 100);
+    });
+    assert_eq!(
+        texts(&state)
+            .iter()
+            .filter(|text| text.contains("store"))
+            .count(),
+        1
+    );
+}
+
+/// Edits, overrides and bans by operators that end within five minutes, the next one first.
+#[test]
+fn live_changes_that_end_soon() {
+    let mut state = state(SIZE, 3);
+    let now_ns = state.server_ns() + 2 * S;
+    let ban = |key: &str, until_s: u64| Event {
+        at_ns: now_ns,
+        kind: EventKind::Ban,
+        by: "ops".to_owned(),
+        rule: Some("reply-per-user".to_owned()),
+        key: Some(key.to_owned()),
+        until_ns: Some(now_ns + until_s * S),
+        ..Event::default()
+    };
+    answer(&mut state, 4, |snapshot| {
+        let mut rules = rules();
+        if let Some(edit) = &mut rules[1].edit {
+            edit.expires_at_ns = Some(now_ns + 90 * S);
+        }
+        snapshot.rules = Some(loudou_api::Rules {
+            rules,
+            ..loudou_api::Rules::default()
+        });
+        // That of alice ends later, and that of bob is by a penalty.
+        snapshot.events = vec![ban("alice", 400)];
+        for (_, bucket) in &mut snapshot.buckets {
+            let by = match bucket.key.as_str() {
+                "mallory" => BanBy::Operator,
+                "bob" => BanBy::Penalty,
+                _ => continue,
+            };
+            let until_ns = Some(now_ns + 60 * S);
+            bucket.ban = Some(BanView { until_ns, by });
+        }
+    });
+    let ending = |state: &State| {
+        let texts = texts(state).into_iter();
+        texts
+            .filter(|text| text.contains("end"))
+            .collect::<Vec<_>>()
+    };
+    let edit = "the edit of search-per-key ends in 1m30s";
+    assert_eq!(
+        ending(&state),
+        ["the ban of mallory in reply-per-user ends in 1m", edit]
+    );
+    // Many of them are counted.
+    answer(&mut state, 5, |snapshot| {
+        snapshot.truncated = true;
+        snapshot.buckets.clear();
+        let bans = (0..20).map(|number| ban(&format!("k{number:02}"), 200 + number));
+        snapshot.events = bans.collect();
+    });
+    let ending = ending(&state);
+    assert_eq!(ending.len(), 9, "{ending:?}");
+    assert_eq!(ending[8], "14 more changes by operators end within 5m");
+}
