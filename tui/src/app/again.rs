@@ -72,6 +72,14 @@ pub(crate) fn banner(state: &State) -> Option<String> {
         .then(|| format!("RESTARTED at {at}, gone: {counts}{offer}"))
 }
 
+/// What is still gone of a rule, or of all, if Envoy restarted after `since`: `2 bans, 1 edit`.
+pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Option<String> {
+    let lost = state.ledger.lost()?;
+    let restarted = state.restarted_at.is_some_and(|at| at >= since);
+    let is_of = |item: &&Item| restarted && rule.is_none_or(|rule| item.rule == rule);
+    Some(counts(lost.items().filter(is_of))).filter(|counts| !counts.is_empty())
+}
+
 /// Opens the question whether to apply the changes again.
 pub(crate) fn ask(state: &mut State) {
     let Some(lost) = state.ledger.lost() else {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use loudou_limiter::Nanos;
 
+use super::again;
 use super::delivery::Delivery;
 use super::effects::Sending;
 use super::msg::Failure;
@@ -12,7 +13,8 @@ use super::undoing::of_broadcast;
 use crate::change::Change;
 use crate::change::edit::EditTo;
 use crate::change::verb::Answer;
-use crate::text::escape;
+
+mod report;
 
 /// How long a change waits for an Envoy that is away: what was meant for now is not meant for later.
 const PATIENCE: Nanos = Nanos::from_secs(600);
@@ -44,6 +46,8 @@ pub(crate) struct Broadcast {
     /// Where what this one undoes is in doubt, and when that was decided.
     doubtful: BTreeSet<usize>,
     since: Nanos,
+    /// Whether the results of all were reported.
+    is_reported: bool,
 }
 
 impl Broadcast {
@@ -75,6 +79,7 @@ impl Broadcast {
             in_doubt: BTreeSet::new(),
             doubtful: undone.map(Self::doubtful).unwrap_or_default(),
             since: undone.map_or(Nanos::ZERO, |undone| undone.begun),
+            is_reported: false,
             sending,
         }
     }
@@ -146,9 +151,10 @@ impl Broadcast {
         let Some(undoes) = self.sending.undoes else {
             return false;
         };
-        let has_nothing = !self.doubtful.contains(&number) && of_broadcast(state, undoes).is_none();
-        // What was lost in a restart may have been applied again.
+        // What was lost in a restart may have been applied again, and what was in doubt is of another process.
         let restarted = state.restarted_at.is_some_and(|at| at >= self.since);
+        let is_doubtful = self.doubtful.contains(&number) && !restarted;
+        let has_nothing = !is_doubtful && of_broadcast(state, undoes).is_none();
         match (has_nothing, restarted) {
             (true, false) => self.set(number, Delivery::Done("nothing to undo".to_owned())),
             (true, true) => self.set(number, Delivery::Failed(RESTARTED.to_owned())),
@@ -181,6 +187,17 @@ impl Broadcast {
             self.set(number, Delivery::Failed(format!("there is no rule {name}")));
             return None;
         };
+        // This was decided on the rule with its changes. Made on what is left, it would be reported as done, although
+        // the Envoys differ.
+        if let Some(gone) = again::gone_since(state, self.begun, Some(&name)) {
+            let key = state.settings.keymap.said("again", "a");
+            let why = format!(
+                "Envoy restarted since and lost {gone} of {name}: apply what it lost again ({key}), then repeat this \
+                 change"
+            );
+            self.set(number, Delivery::Failed(why));
+            return None;
+        }
         // In whole seconds, which are shown.
         let waited = Nanos::from_secs(state.now.since(self.begun).as_millis() / 1_000);
         let change = self.sending.change.at_another(rule.clone());
@@ -236,27 +253,29 @@ impl Broadcast {
                 *result = Delivery::Failed(REPLACED.to_owned());
             }
         }
+        // The user knows: the later one was asked for.
+        self.is_reported |= self.is_over();
     }
 
-    /// There was no room for its part for an Envoy: that waits for the next poll. True if that ends it.
-    pub(crate) fn has_no_room(&mut self, number: usize, sending: &Sending) -> bool {
+    /// There was no room for its part for an Envoy: that waits for the next poll.
+    pub(crate) fn has_no_room(&mut self, number: usize, sending: &Sending) {
         let failure = Failure {
             text: "earlier requests are still in progress".to_owned(),
             ..Failure::default()
         };
-        self.answered(number, sending, &Err(failure))
+        self.answered(number, sending, &Err(failure));
     }
 
-    /// An Envoy answered a change. True if that ends it.
+    /// An Envoy answered a change.
     pub(crate) fn answered(
         &mut self,
         number: usize,
         sending: &Sending,
         result: &Result<Answer, Failure>,
-    ) -> bool {
+    ) {
         let is_it = sending.broadcast == Some(self.number);
         if !is_it || self.results.get(number) != Some(&Delivery::Sending) {
-            return false;
+            return;
         }
         match result {
             Err(failure) if failure.problem.is_none() && failure.in_doubt => {
@@ -287,7 +306,6 @@ impl Broadcast {
             Err(failure) => Delivery::Failed(failure.text.clone()),
         };
         self.set(number, outcome);
-        self.is_over()
     }
 
     /// Whether a change may have been made, and must not be made again.
@@ -295,58 +313,21 @@ impl Broadcast {
         failure.in_doubt && matches!(self.sending.change, Change::Reset(_))
     }
 
-    /// Gives up those that are away for too long. True if that ends it.
-    pub(crate) fn expire(&mut self, now: Nanos) -> bool {
+    /// Gives up those that are away for too long.
+    pub(crate) fn expire(&mut self, now: Nanos) {
         if now < self.begun.saturating_add(PATIENCE) {
-            return false;
+            return;
         }
-        let mut has_ended = false;
         for result in &mut self.results {
             if let Delivery::Waits(why) = result {
-                has_ended = true;
                 *result = Delivery::Failed(format!("away for {PATIENCE}: {why}"));
             }
         }
-        has_ended && self.is_over()
     }
 
     /// Whether all results are in.
     pub(crate) fn is_over(&self) -> bool {
         let mut results = self.results.iter();
         results.all(|result| !matches!(result, Delivery::Sending | Delivery::Waits(_)))
-    }
-
-    /// The change, and the result at each Envoy.
-    pub(crate) fn lines(&self) -> (String, Vec<Delivery>) {
-        (self.title.clone(), self.results.clone())
-    }
-
-    /// Where it is not known to be in force, in words, if the app ends now.
-    pub(crate) fn unfinished(&self, states: &[State]) -> Vec<String> {
-        let results = self.results.iter().zip(states);
-        let open = results.filter_map(|(result, state)| {
-            let fate = match result {
-                Delivery::Waits(why) => format!("was not sent: {why}"),
-                Delivery::Sending => "was sent, but not answered".to_owned(),
-                Delivery::NotAsked | Delivery::Done(_) | Delivery::Failed(_) => return None,
-            };
-            let (title, url) = (escape(&self.title), escape(&state.settings.url));
-            Some(format!("{title} {fate}, at {url}"))
-        });
-        open.collect()
-    }
-
-    /// The result of all in a line, and whether something failed.
-    pub(crate) fn summary(&self) -> (String, bool) {
-        let count = |is: fn(&Delivery) -> bool| self.results.iter().filter(|one| is(one)).count();
-        let done = count(|one| matches!(one, Delivery::Done(_)));
-        let failed = count(|one| matches!(one, Delivery::Failed(_)));
-        let of = count(|one| *one != Delivery::NotAsked);
-        let failures = match failed {
-            0 => String::new(),
-            failed => format!(", failed at {failed}"),
-        };
-        let text = format!("done at {done} of {of} Envoys{failures}; 7 shows each");
-        (text, failed > 0)
     }
 }

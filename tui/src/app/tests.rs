@@ -25,6 +25,7 @@ mod mouse;
 mod of_key;
 mod random;
 mod random_several;
+mod restarts;
 mod several;
 mod sums;
 mod targets;

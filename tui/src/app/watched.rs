@@ -136,6 +136,7 @@ impl Watched {
             Changed::Time if self.shown().screen == Screen::Targets => self.note_targets(),
             Changed::Time | Changed::Nothing => {}
         }
+        self.report();
         self.note_broadcasts();
         self.sum(now);
         effects
@@ -216,16 +217,22 @@ impl Watched {
         sent.into_iter().map(change).collect()
     }
 
-    /// Notes the answer to a change for all, and reports when the last one is in.
+    /// Notes the answer to a change for all.
     fn note_answer(&mut self, number: usize, msg: &Msg, now: Nanos) {
         for broadcast in &mut self.broadcasts {
-            let is_over = match msg {
+            match msg {
                 Msg::Changed(sending, result) => broadcast.answered(number, sending, result),
                 Msg::Busy(Goal::Change(sending)) => broadcast.has_no_room(number, sending),
                 _ => broadcast.expire(now),
-            };
-            if let Some(state) = self.states.get_mut(self.at).filter(|_| is_over) {
-                let (text, is_bad) = broadcast.summary();
+            }
+        }
+    }
+
+    /// Shows the news of changes for all.
+    fn report(&mut self) {
+        for broadcast in &mut self.broadcasts {
+            let news = broadcast.news(&self.states);
+            if let (Some((text, is_bad)), Some(state)) = (news, self.states.get_mut(self.at)) {
                 state.toast(is_bad, text);
             }
         }
