@@ -1,5 +1,6 @@
 //! Conversions between counts and cells, in one place because they round.
 
+use loudou_limiter::Nanos;
 pub(crate) use loudou_replay::num::{count, float, whole};
 
 /// A share of `total` cells.
@@ -21,4 +22,9 @@ pub(crate) fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
         return 0.0;
     }
     (float(part_ns) / float(whole_ns)).clamp(0.0, 1.0)
+}
+
+/// The rest of a time, rounded up to seconds: it is shown, and is part of a command line to be typed again.
+pub(crate) const fn whole_seconds(ns: u64) -> Nanos {
+    Nanos::from_secs(Nanos::new(ns).secs_ceil())
 }

@@ -8,7 +8,7 @@ use super::state::{Mode, State};
 use crate::live::apply::Done;
 use crate::live::ledger::Look;
 use crate::live::{Clocks, Item, Left, counts};
-use crate::num::count;
+use crate::num::{count, whole_seconds};
 use crate::text::{counted, date, humanise};
 
 /// The most changes listed in the question.
@@ -111,16 +111,10 @@ pub(crate) fn ask(state: &mut State) {
 fn in_short(item: &Item, unix_ms: u64) -> String {
     let left = match item.left(unix_ms) {
         Left::Endless => String::new(),
-        Left::For(span) => format!(", {} left", humanise(whole_seconds(span))),
+        Left::For(span) => format!(", {} left", humanise(whole_seconds(span.get()).get())),
         Left::Nothing => ", expired".to_owned(),
     };
     format!("{}: {}{left}", item.rule, item.words())
-}
-
-const fn whole_seconds(span: Nanos) -> u64 {
-    span.get()
-        .div_ceil(1_000_000_000)
-        .saturating_mul(1_000_000_000)
 }
 
 /// Handles the answer to applying changes again.

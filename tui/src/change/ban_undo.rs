@@ -6,6 +6,7 @@ use loudou_limiter::Nanos;
 use super::ban::{Ban, BanTo};
 use super::verb::{Answer, Question, undo_reason};
 use crate::meaning::{banned, imposed};
+use crate::num::whole_seconds;
 
 /// The undo of a ban that this program imposed or lifted.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,13 +187,10 @@ impl BanUndo {
         match self.back {
             Back::Free => BanTo::Free(None),
             Back::Banned(None) => BanTo::Banned(None),
-            Back::Banned(Some(until)) => {
-                let left = Nanos::new(until.saturating_sub(server_ns)).millis_ceil();
-                match Nanos::from_millis(left) {
-                    Nanos::ZERO => BanTo::Free(None),
-                    left => BanTo::Banned(Some(left)),
-                }
-            }
+            Back::Banned(Some(until)) => match whole_seconds(until.saturating_sub(server_ns)) {
+                Nanos::ZERO => BanTo::Free(None),
+                left => BanTo::Banned(Some(left)),
+            },
         }
     }
 }

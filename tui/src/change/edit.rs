@@ -9,6 +9,7 @@ use super::verb::{Answer, OutcomeText, Question, Verb, difference, undo_reason};
 use crate::client::{Client, ClientError, DropRequest, EditRequest};
 use crate::command_line::{self, CommandLine};
 use crate::limit_edit::{self, text};
+use crate::num::whole_seconds;
 use crate::text::escape;
 
 /// A change of one rule.
@@ -285,7 +286,7 @@ impl EditUndo {
             None | Some(Some(0)) => EditTo::Drop,
             Some(left) => EditTo::Put {
                 body: self.before.clone(),
-                expires_after: left.map(whole_millis),
+                expires_after: left.map(whole_seconds),
             },
         };
         let question = Question {
@@ -302,11 +303,6 @@ impl EditUndo {
         };
         (question, edit)
     }
-}
-
-/// Rounds up to milliseconds, which is precise enough for the request.
-fn whole_millis(ns: u64) -> Nanos {
-    Nanos::from_millis(Nanos::new(ns).millis_ceil())
 }
 
 /// The parts of a rule that an edit replaces.

@@ -10,6 +10,7 @@ use super::numbers::compared;
 use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
 use crate::client::{Client, ClientError, OverrideRequest};
 use crate::command_line::CommandLine;
+use crate::num::whole_seconds;
 use crate::text::escape;
 
 /// The kinds of overrides that the form offers.
@@ -279,8 +280,8 @@ impl OverrideUndo {
         let over = |(_, until): &&(Value, Option<u64>)| until.is_some_and(|at| at <= server_ns);
         let earlier = self.earlier.as_ref().filter(|earlier| !over(earlier));
         let left = |until: u64| {
-            let left = Nanos::new(until.saturating_sub(server_ns)).millis_ceil();
-            Some(Nanos::from_millis(left)).filter(|left| *left > Nanos::ZERO)
+            let left = whole_seconds(until.saturating_sub(server_ns));
+            Some(left).filter(|left| *left > Nanos::ZERO)
         };
         let question = Question {
             title: format!("Undo the last change for {}?", self.key),

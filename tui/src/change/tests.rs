@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use loudou_api::{BanAnswer, EditAnswer, ProblemAnswer, RuleView};
+use loudou_api::{
+    BanAnswer, BanBy, BanView, BucketView, EditAnswer, EditView, OverrideView, ProblemAnswer,
+    RuleView,
+};
 use loudou_limiter::{Carry, Nanos};
 use serde_json::{Value, json};
 
 use super::ban::{Ban, BanTo};
+use super::ban_undo::Seen;
 use super::edit::{Edit, EditTo};
 use super::key_override::Override;
 use super::verb::Answer;
@@ -121,9 +125,9 @@ fn only_what_a_change_was_decided_on_makes_a_conflict() {
     let mut other_key = rule(12);
     other_key.rule["overrides"]["bob"] = json!("unlimited");
     let mut edited = rule(12);
-    edited.edit = Some(loudou_api::EditView {
+    edited.edit = Some(EditView {
         by: "another".to_owned(),
-        ..loudou_api::EditView::default()
+        ..EditView::default()
     });
     for (now, resent) in [(other_key, [false, true]), (edited, [false, true])] {
         for change in changes() {
@@ -260,4 +264,76 @@ fn every_change_has_a_command_line() {
         Change::Ban(ban).verb().command().as_deref(),
         Some("loudou ban --replace --for 10m --reason=-x -- per-user --help")
     );
+}
+
+/// A rule, an override and a ban, each until this time.
+fn until(until_ns: u64) -> (RuleView, BanView) {
+    let edit = EditView {
+        expires_at_ns: Some(until_ns),
+        ..EditView::default()
+    };
+    let mut seen = rule(7);
+    seen.overrides = vec![OverrideView {
+        key: "bob".to_owned(),
+        edit: edit.clone(),
+    }];
+    seen.edit = Some(edit);
+    let ban = BanView {
+        until_ns: Some(until_ns),
+        by: BanBy::Operator,
+    };
+    (seen, ban)
+}
+
+/// The rest of a time is shown, and is part of a command line: in whole seconds, not less than it was.
+#[test]
+fn what_an_undo_puts_back_lasts_for_whole_seconds() {
+    let (seen, before) = until(500_000_000_000);
+    let edited = Answer::Edit(Box::new(EditAnswer {
+        before: seen.rule.clone(),
+        after: rule(8),
+        change: "burst: capacity 15 → 250".to_owned(),
+        ..EditAnswer::default()
+    }));
+    let banned = Answer::Ban(Box::new(BanAnswer {
+        before: Some(before),
+        bucket: Some(BucketView {
+            ban: Some(BanView {
+                until_ns: None,
+                ..before
+            }),
+            ..BucketView::default()
+        }),
+        changed: true,
+        ..BanAnswer::default()
+    }));
+    let edit = Change::Edit(Edit {
+        rule: "r".to_owned(),
+        to: EditTo::Drop,
+        seen: Box::new(seen.clone()),
+        carry: Carry::default(),
+        reason: String::new(),
+    });
+    let by_key = Change::Override(Override {
+        rule: "r".to_owned(),
+        key: "bob".to_owned(),
+        gives: None,
+        expires_after: None,
+        seen: Box::new(seen),
+        reason: String::new(),
+    });
+    let ban = Change::Ban(Ban {
+        rule: "r".to_owned(),
+        key: "bob".to_owned(),
+        to: BanTo::Banned(None),
+        replaces: false,
+        if_match: None,
+        reason: String::new(),
+    });
+    for (change, answer) in [(edit, &edited), (by_key, &edited), (ban, &banned)] {
+        let undo = change.undo(answer).expect("an undo");
+        let (_, change) = undo.ask(53_408_000_001, Seen::Unknown).expect("a rest");
+        let line = change.verb().command().expect("a command line");
+        assert!(line.contains(" --for 447s "), "{line}");
+    }
 }

@@ -13,6 +13,7 @@ use crate::change::key_override::Override;
 use crate::change::verb::Answer;
 use crate::client::{Client, ClientError};
 use crate::clock::Clock;
+use crate::num::whole_seconds;
 
 /// The maximum number of previews of a change while other operators change the same rule.
 const MAX_TRIES: usize = 5;
@@ -112,7 +113,7 @@ impl<'a> Target<'a> {
             };
         }
         let span = match left {
-            Left::For(span) => Some(span),
+            Left::For(span) => Some(whole_seconds(span.get())),
             Left::Endless | Left::Nothing => None,
         };
         let done = match &item.what {
