@@ -55,7 +55,7 @@ pub(crate) struct Id {
     key: String,
 }
 
-/// The order of listing and applying: an edit may replace the overrides of its rule.
+/// The order of listing: an edit may replace the overrides of its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Edit,

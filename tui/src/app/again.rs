@@ -131,9 +131,9 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
         .iter()
         .filter(|(_, done)| matches!(done, Done::Applied(_)));
     let applied = counts(applied.map(|(item, _)| item));
-    let failed: Vec<String> = results
-        .iter()
-        .filter(|(_, done)| done.is_failure())
+    let failed = results.iter().filter(|(_, done)| done.is_failure());
+    let gone = counts(failed.clone().map(|(item, _)| item));
+    let failed: Vec<String> = failed
         .map(|(item, done)| format!("{}: {}: {}", item.rule, item.words(), done.words(false)))
         .collect();
     if !applied.is_empty() {
@@ -142,11 +142,16 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
         state.toast(false, "there was nothing left to apply again");
     }
     if let Some(first) = failed.first() {
+        // The banner stays, with what is still gone.
+        state.offers = true;
         let more = match failed.len().saturating_sub(1) {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
         let key = state.settings.keymap.said("again", "a");
-        state.toast(true, format!("{first}{more}; press {key} to try again"));
+        state.toast(
+            true,
+            format!("still gone: {gone}; {first}{more}; press {key} to try again"),
+        );
     }
 }

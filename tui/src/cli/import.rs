@@ -108,13 +108,12 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Ou
 }
 
 fn apply(target: &mut Target<'_>, items: &[(Path, Item)]) -> Results {
-    let mut results = Vec::with_capacity(items.len());
-    for (at, item) in items {
-        let left = item.left(target.unix_ms());
-        let done = target.apply(item);
-        results.push((at.clone(), item.clone(), left, done));
-    }
-    results
+    let unix_ms = target.unix_ms();
+    let done = target.apply_all(items.iter().map(|(_, item)| item));
+    let results = items.iter().zip(done);
+    let results =
+        results.map(|((at, item), done)| (at.clone(), item.clone(), item.left(unix_ms), done));
+    results.collect()
 }
 
 fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Result<()> {

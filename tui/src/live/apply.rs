@@ -1,11 +1,13 @@
 //! Applies the live changes of one process to another: with the calls that made them, for the rest of
 //! their time.
 
+use std::collections::BTreeMap;
+
 use loudou_api::{BanBy, EditAnswer, EditView, MAX_REASON, RuleView};
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::nearest;
 
-use super::{Clocks, Item, Left, What, same_end};
+use super::{Clocks, Item, Kind, Left, What, same_end};
 use crate::change::Change;
 use crate::change::ban::{Ban, BanTo};
 use crate::change::edit::{Edit, EditTo};
@@ -96,8 +98,32 @@ impl<'a> Target<'a> {
         self.clocks.unix_ms.saturating_add(age.as_millis())
     }
 
+    /// Applies items, with the outcome of each; their order does not matter, but that an edit may replace the overrides of
+    /// its rule, and comes before them. No ban is accepted while its rule does not enforce, although those that exist
+    /// stay: so bans come before the edit that may end that. An edit may also be what makes a ban possible, so what
+    /// failed is tried once more after the rest.
+    pub(crate) fn apply_all<'i>(&mut self, items: impl Iterator<Item = &'i Item>) -> Vec<Done> {
+        let (bans, rest): (Vec<_>, Vec<_>) = items
+            .enumerate()
+            .partition(|(_, item)| item.kind() == Kind::Ban);
+        let ordered = [bans, rest].concat();
+        let mut results = BTreeMap::new();
+        for (at, item) in &ordered {
+            results.insert(*at, self.apply(item));
+        }
+        let is_applied = |done: &Done| matches!(done, Done::Applied(_));
+        let has_changed = !self.dry_run && results.values().any(is_applied);
+        for (at, item) in ordered.iter().filter(|_| has_changed) {
+            let has_failed = matches!(results.get(at), Some(Done::Failed(_)));
+            if has_failed && self.gone.is_none() {
+                results.insert(*at, self.apply(item));
+            }
+        }
+        results.into_values().collect()
+    }
+
     /// Applies one item.
-    pub(crate) fn apply(&mut self, item: &Item) -> Done {
+    fn apply(&mut self, item: &Item) -> Done {
         let left = item.left(self.unix_ms());
         if left == Left::Nothing {
             return Done::Ended;

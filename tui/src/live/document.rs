@@ -94,7 +94,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads a document: its items with their places, in the order of application, or all its problems.
+/// Reads a document: its items with their places, in the order of listing, or all its problems.
 pub(crate) fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     let mut problems = Vec::new();
     let root = Path::root();

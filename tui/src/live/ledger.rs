@@ -30,7 +30,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// The lost changes, in the order of application.
+    /// The lost changes, in the order of listing.
     pub(crate) fn items(&self) -> impl ExactSizeIterator<Item = &Item> + Clone {
         self.items.values()
     }

@@ -46,12 +46,9 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
     }
 }
 
-/// Applies the changes lost in a restart again, one after the other.
+/// Applies the changes lost in a restart again.
 fn again(client: &Client, items: Vec<Item>) -> Result<Vec<(Item, Done)>, ClientError> {
     let mut target = Target::read(client, false)?;
-    let done = items.into_iter().map(|item| {
-        let done = target.apply(&item);
-        (item, done)
-    });
-    Ok(done.collect())
+    let done = target.apply_all(items.iter());
+    Ok(items.into_iter().zip(done).collect())
 }

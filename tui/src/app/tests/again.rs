@@ -202,8 +202,20 @@ fn failures_are_reported_and_stay_on_offer() {
         .collect();
     results[0].1 = Done::Failed("409 no".to_owned());
     send(&mut state, Msg::Again(Ok(results)));
-    let text = "search-per-key: edit to search 100 at 20/s: failed: 409 no; press a to try again";
+    let text = "still gone: 1 edit; search-per-key: edit to search 100 at 20/s: failed: 409 no; press a \
+                to try again";
     assert!(messages(&state).contains(text), "{}", messages(&state));
+    // The next poll sees the others in force.
+    let mut next = live(10);
+    let rules = next.rules.take();
+    restart(&mut next);
+    next.rules = rules;
+    for rule in next.rules.iter_mut().flat_map(|rules| &mut rules.rules) {
+        rule.edit = None;
+    }
+    poll(&mut state, next);
+    let gone = "RESTARTED at 14:03:14Z, gone: 1 edit - a: apply again";
+    assert_eq!(banner(&state).as_deref(), Some(gone));
     let items = asked(type_keys(&mut state, "ay"));
     let failure = Failure {
         text: "no answer".to_owned(),
@@ -212,7 +224,7 @@ fn failures_are_reported_and_stay_on_offer() {
     send(&mut state, Msg::Again(Err(failure)));
     assert!(messages(&state).contains("not applied again: no answer"));
     assert!(banner(&state).is_some());
-    assert_eq!(items.len(), 4);
+    assert_eq!(items.len(), 1);
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn a_faster_editor_is_retried_and_a_restart_is_not() {
         Answer::json("412 Precondition Failed", &problem)
     };
     let mut answers = fresh(0);
+    answers.extend([canned::not_found(), ok(&loudou_api::BanAnswer::default())]);
     answers.extend([
         stale(OTHER, 5),
         made(5, "mode"),
@@ -34,11 +35,15 @@ fn a_faster_editor_is_retried_and_a_restart_is_not() {
         stale(OTHER, 6),
         made(7, "mode"),
     ]);
-    answers.extend([canned::not_found(), ok(&loudou_api::BanAnswer::default())]);
     let ran = import(answers, &document.to_string(), "");
     assert_eq!(ran.code, 0, "{}", ran.seen());
-    assert!(ran.requests[5].contains("if-match: \"fedcba9876543210-6\"\r\n"));
+    assert!(ran.requests[7].contains("if-match: \"fedcba9876543210-6\"\r\n"));
     assert!(ran.out.contains("replaces the edit by ops"), "{}", ran.out);
+    let document = json!({
+        "live_version": 1,
+        "edits": [{ "rule": "per-user", "change": { "mode": "off" } }],
+        "overrides": [{ "rule": "per-user", "key": "alice", "gives": "unlimited" }],
+    });
     let mut answers = fresh(0);
     answers.push(stale("0000000000000001", 1));
     let ran = import(answers, &document.to_string(), "");

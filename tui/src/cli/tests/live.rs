@@ -156,14 +156,14 @@ fn everything_that_a_restart_would_lose_is_exported() {
 fn exports_are_imported_for_the_rest_of_their_time() {
     let mut answers = fresh(30);
     answers.extend([
+        canned::not_found(),
+        ok(&loudou_api::BanAnswer::default()),
+        canned::not_found(),
+        ok(&loudou_api::BanAnswer::default()),
         made(1, "burst: capacity 15 → 30"),
         made(2, "burst: capacity 15 → 30"),
         made(2, "override of alice: none → scale 10"),
         made(3, "override of alice: none → scale 10"),
-        canned::not_found(),
-        ok(&loudou_api::BanAnswer::default()),
-        canned::not_found(),
-        ok(&loudou_api::BanAnswer::default()),
     ]);
     let ran = import(answers, &exported(), "");
     assert_eq!(ran.code, 0, "{}", ran.seen());
@@ -175,28 +175,28 @@ fn exports_are_imported_for_the_rest_of_their_time() {
         let span = span.split('&').next().expect("an end");
         Nanos::parse(span).expect("a time").as_millis()
     };
-    starts(2, "PUT /v1/rules/per-user?carry=proportional&for=");
-    assert!(lines[2].ends_with("&reason=launch%20day%20%28imported%29&dry_run=true HTTP/1.1"));
-    assert!(
-        (1_000_000..=1_050_000).contains(&left(lines[3])),
-        "{}",
-        lines[3]
-    );
-    assert!(ran.requests[3].contains("if-match: \"fedcba9876543210-1\"\r\n"));
+    starts(2, "GET /v1/buckets/per-user/eve");
     assert_eq!(
-        body(&ran.requests[3]),
-        json!({"limits": canned::with_burst(30)["limits"]}).to_string()
-    );
-    starts(5, "PUT /v1/overrides/per-user/alice?for=");
-    // The generation after the previous edit.
-    assert!(ran.requests[5].contains("if-match: \"fedcba9876543210-2\"\r\n"));
-    starts(6, "GET /v1/buckets/per-user/eve");
-    assert_eq!(
-        lines[7],
+        lines[3],
         "POST /v1/buckets/per-user/eve/ban?reason=%28imported%29 HTTP/1.1"
     );
-    starts(9, "POST /v1/buckets/per-user/mallory/ban?for=");
-    assert!(left(lines[9]) <= 30_000, "{}", lines[9]);
+    // In whole seconds.
+    starts(5, "POST /v1/buckets/per-user/mallory/ban?for=30s&");
+    starts(6, "PUT /v1/rules/per-user?carry=proportional&for=");
+    assert!(lines[6].ends_with("&reason=launch%20day%20%28imported%29&dry_run=true HTTP/1.1"));
+    assert!(
+        (1_000_000..=1_050_000).contains(&left(lines[7])),
+        "{}",
+        lines[7]
+    );
+    assert!(ran.requests[7].contains("if-match: \"fedcba9876543210-1\"\r\n"));
+    assert_eq!(
+        body(&ran.requests[7]),
+        json!({"limits": canned::with_burst(30)["limits"]}).to_string()
+    );
+    starts(9, "PUT /v1/overrides/per-user/alice?for=");
+    // The generation after the previous edit.
+    assert!(ran.requests[9].contains("if-match: \"fedcba9876543210-2\"\r\n"));
     assert!(ran.out.ends_with("4 applied\n"), "{}", ran.out);
 }
 
@@ -209,10 +209,10 @@ fn items_in_effect_and_ended_items_are_skipped() {
     let answers = vec![
         ok(&canned::status()),
         ok(&rules),
-        made(1, ""),
-        made(1, ""),
         banned(None),
         banned(Some(NOW + 62 * S)),
+        made(1, ""),
+        made(1, ""),
     ];
     let ran = import(answers, &exported(), "-o jsonl");
     assert_snapshot!("import_again", ran.seen());
@@ -256,9 +256,44 @@ fn failed_items_are_reported_with_their_place() {
         Answer::json("503 Not available", &full),
         canned::not_found(),
         ok(&loudou_api::BanAnswer::default()),
+        canned::not_found(),
+        Answer::json("503 Not available", &full),
     ]);
     let ran = import(answers, &text, "");
     assert_snapshot!("import_failures", ran.seen());
+}
+
+/// An edit to shadow comes after the ban, which would be refused after it; one to enforce makes the ban possible.
+#[test]
+fn the_order_of_edits_and_bans_does_not_matter() {
+    let document = |mode: &str| {
+        let document = json!({
+            "live_version": 1,
+            "edits": [{ "rule": "per-user", "change": { "mode": mode } }],
+            "bans": [{ "rule": "per-user", "key": "k" }],
+        });
+        document.to_string()
+    };
+    let ban = || [canned::not_found(), ok(&loudou_api::BanAnswer::default())];
+    let edit = || [made(1, "mode"), made(2, "mode")];
+    let mut answers = fresh(0);
+    answers.extend(ban());
+    answers.extend(edit());
+    let ran = import(answers, &document("shadow"), "");
+    assert!(ran.out.ends_with("2 applied\n"), "{}", ran.seen());
+    let refused: ProblemAnswer = ProblemAnswer {
+        title: "Bad request".to_owned(),
+        status: 400,
+        detail: "a ban bans nobody while the rule is in mode shadow".to_owned(),
+        ..ProblemAnswer::default()
+    };
+    let mut answers = fresh(0);
+    answers.push(canned::not_found());
+    answers.push(Answer::json("400 Bad request", &refused));
+    answers.extend(edit());
+    answers.extend(ban());
+    let ran = import(answers, &document("enforce"), "");
+    assert!(ran.out.ends_with("2 applied\n"), "{}", ran.seen());
 }
 
 #[test]
@@ -289,8 +324,8 @@ fn a_dry_run_and_a_no_change_nothing() {
     let answers = |more: Vec<Answer>| {
         let mut answers = fresh(0);
         answers.extend([
-            made(1, "override of alice: none → scale 10"),
             canned::not_found(),
+            made(1, "override of alice: none → scale 10"),
         ]);
         answers.extend(more);
         answers
@@ -318,10 +353,10 @@ fn a_dry_run_and_a_no_change_nothing() {
         ran.err
     );
     let done = vec![
-        made(1, "override of alice: none → scale 10"),
-        made(2, "override of alice: none → scale 10"),
         canned::not_found(),
         ok(&loudou_api::BanAnswer::default()),
+        made(1, "override of alice: none → scale 10"),
+        made(2, "override of alice: none → scale 10"),
     ];
     let ran = asked(answers(done), "y\n", &line);
     std::fs::remove_file(&path).expect("removed");
