@@ -46,8 +46,9 @@ pub(crate) struct Broadcast {
     /// Where what this one undoes is in doubt, and when that was decided.
     doubtful: BTreeSet<usize>,
     since: Nanos,
-    /// Whether the results of all were reported.
+    /// Whether the results of all were reported, and where it was reported to wait.
     is_reported: bool,
+    reported_waits: BTreeSet<usize>,
 }
 
 impl Broadcast {
@@ -80,6 +81,7 @@ impl Broadcast {
             doubtful: undone.map(Self::doubtful).unwrap_or_default(),
             since: undone.map_or(Nanos::ZERO, |undone| undone.begun),
             is_reported: false,
+            reported_waits: BTreeSet::new(),
             sending,
         }
     }

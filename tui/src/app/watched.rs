@@ -231,7 +231,7 @@ impl Watched {
     /// Shows the news of changes for all.
     fn report(&mut self) {
         for broadcast in &mut self.broadcasts {
-            let news = broadcast.news(&self.states);
+            let news = broadcast.news(self.at, &self.states);
             if let (Some((text, is_bad)), Some(state)) = (news, self.states.get_mut(self.at)) {
                 state.toast(is_bad, text);
             }

@@ -1,5 +1,7 @@
 //! What is shown of a change for all Envoys: each result, and a message at the end.
 
+use std::collections::BTreeSet;
+
 use super::Broadcast;
 use crate::app::again;
 use crate::app::delivery::Delivery;
@@ -30,13 +32,35 @@ impl Broadcast {
         open.collect()
     }
 
-    /// The result of all in a line, and whether that is bad; once, when the last one is in.
-    pub(crate) fn news(&mut self, states: &[State]) -> Option<(String, bool)> {
-        if self.is_reported || !self.is_over() {
+    /// What is new, in a line, and whether that is bad: where it waits although it is done at `shown`, or the result
+    /// of all. Each once.
+    pub(crate) fn news(&mut self, shown: usize, states: &[State]) -> Option<(String, bool)> {
+        if !self.is_over() {
+            return self.waits_although_done(shown, states);
+        }
+        if self.is_reported {
             return None;
         }
         self.is_reported = true;
         Some(self.summary(states))
+    }
+
+    /// Without this, the answer of the one on the screen would stand for all.
+    fn waits_although_done(&mut self, shown: usize, states: &[State]) -> Option<(String, bool)> {
+        let is_done = matches!(self.results.get(shown), Some(Delivery::Done(_)));
+        let waits: BTreeSet<usize> = (0..states.len())
+            .filter(|number| self.waits(*number))
+            .collect();
+        let is_sending = self.results.contains(&Delivery::Sending);
+        if !is_done || is_sending || waits == self.reported_waits {
+            return None;
+        }
+        self.reported_waits = waits;
+        let waits = self.at(states, |result| matches!(result, Delivery::Waits(_)));
+        let of = self.at(states, |result| *result != Delivery::NotAsked);
+        let (some, of, names) = (waits.len(), of.len(), names(&waits));
+        let text = format!("done here, waits at {some} of {of} Envoys: {names}; 7 shows each");
+        Some((text, true))
     }
 
     fn summary(&self, states: &[State]) -> (String, bool) {

@@ -112,3 +112,17 @@ fn an_undo_for_all_of_what_is_in_doubt_fails_after_a_restart() {
     let unknown = "FAILED: Envoy restarted since, so it is not known what to undo";
     assert_eq!(results(&watched)[1], unknown);
 }
+
+/// "sent" alone would say that it is in force.
+#[test]
+fn a_change_for_all_that_waits_says_where() {
+    let mut watched = with_changes();
+    half_sent(&mut watched, "e250<ret>a");
+    let text = "done here, waits at 1 of 2 Envoys: http://127.0.0.1:2; 7 shows each";
+    let last = last(&watched);
+    assert_eq!((last.text.as_str(), last.is_bad), (text, true));
+    // Once, and not with each poll.
+    watched.update(None, Msg::Tick, Nanos::from_secs(20));
+    poll(&mut watched, 0, 20);
+    assert!(!messages(watched.shown()).contains("waits"));
+}
