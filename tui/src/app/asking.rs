@@ -64,7 +64,11 @@ fn of_pending(state: &State, pending: &Pending) -> Content {
     Content {
         title: String::new(),
         parts,
-        answers: answers("yes", to_all(state).filter(|_| pending.suits_all()), "no"),
+        answers: answers(
+            "yes",
+            to_all(state).filter(|_| pending.of_one().is_none()),
+            "no",
+        ),
         widths: (64, 64),
         top: pending.top,
     }

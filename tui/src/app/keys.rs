@@ -84,9 +84,13 @@ pub(crate) fn words() -> Vec<&'static str> {
     words.into_iter().collect()
 }
 
-/// Whether a line is listed: those of recordings only while one is played.
-pub(crate) const fn is_listed(state: &State, binding: &Binding) -> bool {
-    state.play.is_some() || !matches!(binding.command, Command::Play(_))
+/// Whether a line is listed: those of recordings only while one is played, and the answer for all only where it can be.
+pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
+    match binding.command {
+        Command::Play(_) => state.play.is_some(),
+        Command::YesAll => of_one(state).is_none(),
+        _ => true,
+    }
 }
 
 /// The line of a key that works on another screen.
@@ -95,11 +99,11 @@ pub(crate) fn elsewhere(keymap: &Keymap, press: Press) -> Option<&'static Bindin
     works.find(|b| keymap.of(b).contains(&press))
 }
 
-/// Whether the question on the screen is about one Envoy alone.
-fn is_of_one(state: &State) -> bool {
+/// Why the question on the screen is about one Envoy alone, if it is.
+fn of_one(state: &State) -> Option<&'static str> {
     match &state.mode {
-        Mode::Confirm(pending) => !pending.suits_all(),
-        _ => false,
+        Mode::Confirm(pending) => pending.of_one(),
+        _ => None,
     }
 }
 
@@ -121,9 +125,8 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .or_else(|| (start == Start::Override).then(|| prefix(state)).flatten()),
         Command::NextTarget | Command::YesAll => {
             let is_alone = state.targets.len() < 2;
-            let of_one = command == Command::YesAll && is_of_one(state);
+            let of_one = of_one(state).filter(|_| command == Command::YesAll);
             let alone = is_alone.then_some("one Envoy is watched; repeat --url to watch more");
-            let of_one = of_one.then_some("what one Envoy had is put back there");
             alone.or(of_one).map(ToOwned::to_owned)
         }
         Command::Poll | Command::Explain if state.play.is_some() => Some(RECORDED.to_owned()),

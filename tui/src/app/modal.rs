@@ -196,8 +196,11 @@ fn confirm(
         Some(Command::Yes | Command::YesAll) if pending.is_unseen(state.now) => {
             state.mode = Mode::Confirm(pending);
         }
-        Some(Command::YesAll) if state.targets.len() < 2 || !pending.suits_all() => {
+        Some(Command::YesAll) if state.targets.len() < 2 || pending.of_one().is_some() => {
             state.mode = Mode::Confirm(pending);
+            if let Some(why) = keys::obstacle(state, Command::YesAll) {
+                state.toast(true, why);
+            }
         }
         Some(Command::YesAll) => {
             if let Action::Change(sending) = pending.action {

@@ -50,11 +50,12 @@ impl Pending {
         Self::new(question, sending)
     }
 
-    /// Whether its answer can be for all Envoys: each lost its own in a restart, and what was made at one is undone there.
-    pub(crate) fn suits_all(&self) -> bool {
+    /// Why its answer is for one Envoy alone; `None` if it can be for all.
+    pub(crate) fn of_one(&self) -> Option<&'static str> {
         match &self.action {
-            Action::Change(sending) => sending.suits_all(),
-            Action::Again(_) => false,
+            Action::Change(sending) if sending.suits_all() => None,
+            Action::Change(_) => Some("what one Envoy had is put back there"),
+            Action::Again(_) => Some("each Envoy lost changes of its own"),
         }
     }
 

@@ -126,3 +126,17 @@ fn a_change_for_all_that_waits_says_where() {
     poll(&mut watched, 0, 20);
     assert!(!messages(watched.shown()).contains("waits"));
 }
+
+/// Each Envoy lost changes of its own.
+#[test]
+fn applying_again_is_not_offered_at_all() {
+    let mut watched = with_changes();
+    back_as_another(&mut watched);
+    press(&mut watched, "ta");
+    let text = crate::ui::tests::text(watched.shown(), (120, 40));
+    let footer = text.lines().last().expect("a footer");
+    assert!(footer.contains("Esc no  C-y copy"), "{footer}");
+    assert!(press(&mut watched, "a").is_empty());
+    assert!(matches!(watched.shown().mode, Mode::Confirm(_)));
+    assert_eq!(last(&watched).text, "each Envoy lost changes of its own");
+}
