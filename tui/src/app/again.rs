@@ -80,17 +80,27 @@ pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Opt
     Some(counts(lost.items().filter(is_of))).filter(|counts| !counts.is_empty())
 }
 
-/// Opens the question whether to apply the changes again.
+/// Whether changes are lost that are not applied again yet.
+pub(crate) fn has_lost(state: &State) -> bool {
+    let lost = state.ledger.lost();
+    lost.is_some_and(|lost| lost.items().len() > 0)
+}
+
+/// Opens the question whether to apply the changes again: those of this Envoy, or else of the next one that lost some.
 pub(crate) fn ask(state: &mut State) {
-    let Some(lost) = state.ledger.lost() else {
+    let lost = state.ledger.lost();
+    let Some(lost) = lost.filter(|lost| lost.items().len() > 0) else {
+        state.wants_again = state.lost_elsewhere;
         return;
     };
     let items: Vec<Item> = lost.items().cloned().collect();
     let unix_ms = state.unix_ms();
-    let mut detail: Vec<String> = items
-        .iter()
-        .take(NAMED)
-        .map(|item| in_short(item, unix_ms))
+    // The key may have shown another Envoy.
+    let place = format!("At {}:", state.settings.url);
+    let mut detail: Vec<String> = Some(place)
+        .filter(|_| state.targets.len() > 1)
+        .into_iter()
+        .chain(items.iter().take(NAMED).map(|item| in_short(item, unix_ms)))
         .collect();
     let more = items.len().saturating_sub(NAMED);
     if more > 0 {

@@ -188,6 +188,10 @@ pub(crate) struct State {
     pub(crate) wants: Option<usize>,
     /// The bucket that the user wants to see there.
     pub(crate) wants_bucket: Option<BucketName>,
+    /// The next other Envoy that lost changes in a restart.
+    pub(crate) lost_elsewhere: Option<usize>,
+    /// The number of the Envoy whose lost changes the user wants to apply again.
+    pub(crate) wants_again: Option<usize>,
     /// The number of the Envoy whose mark the user changes.
     pub(crate) marks: Option<usize>,
     /// Whether another Envoy is shown.

@@ -16,7 +16,7 @@ use super::msg::Msg;
 use super::play::Play;
 use super::rows::BucketName;
 use super::screen::Screen;
-use super::state::{Exit, State};
+use super::state::{Exit, Mode, State};
 use super::targets::{TargetSummary, are_twins, in_force};
 use super::update::{tick_after, update};
 
@@ -129,6 +129,7 @@ impl Watched {
             self.show(number);
             self.select(bucket);
         }
+        self.ask_again();
         self.share_columns();
         match changed {
             Changed::One => self.note_target(number),
@@ -175,6 +176,27 @@ impl Watched {
             sent.extend(next.and_then(|next| next.is_back(number, state)));
         }
         sent
+    }
+
+    /// Shows another Envoy that lost changes, and asks whether to apply these again.
+    fn ask_again(&mut self) {
+        let shown = self.states.get_mut(self.at);
+        if let Some(wanted) = shown.and_then(|state| state.wants_again.take()) {
+            self.show(wanted);
+            let shown = self.states.get_mut(wanted);
+            if let Some(state) = shown.filter(|state| matches!(state.mode, Mode::Browse)) {
+                again::ask(state);
+            }
+        }
+        let others = (self.at.saturating_add(1)..self.states.len()).chain(0..self.at);
+        let lost = |number: &usize| {
+            let state = self.states.get(*number);
+            state.is_some_and(|state| again::has_lost(state) && state.locked().is_none())
+        };
+        let next = others.into_iter().find(lost);
+        if let Some(state) = self.states.get_mut(self.at) {
+            state.lost_elsewhere = next;
+        }
     }
 
     /// Gives all the columns that the user chose for one.

@@ -39,7 +39,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "override the limits of the key")),
     bind((C::Explain, &[c('x')], BROWSE, 6, "explain", "explain how a request of this key, or any, would be decided")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
-    bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply changes lost in a restart")),
+    bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply what any restart lost")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "refresh", "poll now")),
     bind((C::Longer, &[c('+'), c('=')], CHARTS, 9, "longer", "charts over a longer time: 1m, 5m, 15m, 1h")),
     bind((C::Shorter, &[c('-')], CHARTS, 9, "shorter", "charts over a shorter time")),

@@ -127,12 +127,37 @@ fn a_change_for_all_that_waits_says_where() {
     assert!(!messages(watched.shown()).contains("waits"));
 }
 
+/// The one on the screen lost nothing: the key shows the one that did, with its question.
+#[test]
+fn one_key_applies_again_what_another_envoy_lost() {
+    let mut watched = with_changes();
+    press(&mut watched, "a");
+    let nothing = "nothing to reapply, here or at another Envoy";
+    assert_eq!(messages(watched.shown()), nothing);
+    back_as_another(&mut watched);
+    assert!(press(&mut watched, "a").is_empty());
+    assert_eq!(watched.shown().settings.url, "http://127.0.0.1:2");
+    let Mode::Confirm(pending) = &watched.shown().mode else {
+        panic!("no question")
+    };
+    assert!(
+        pending.question.ends_with("are lost. Apply again?"),
+        "{pending:?}"
+    );
+    assert_eq!(pending.detail[0], "At http://127.0.0.1:2:");
+    let effects = press(&mut watched, "<ret>");
+    let [(1, Effect::Again(items))] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(items.len(), 4);
+}
+
 /// Each Envoy lost changes of its own.
 #[test]
 fn applying_again_is_not_offered_at_all() {
     let mut watched = with_changes();
     back_as_another(&mut watched);
-    press(&mut watched, "ta");
+    press(&mut watched, "a");
     let text = crate::ui::tests::text(watched.shown(), (120, 40));
     let footer = text.lines().last().expect("a footer");
     assert!(footer.contains("Esc no  C-y copy"), "{footer}");
