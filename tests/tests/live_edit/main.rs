@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 mod demo;
 mod explaining;
+mod leaving;
 mod looking;
 mod recording;
 mod restarts;

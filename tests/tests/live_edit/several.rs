@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, Terminal};
 use serde_json::json;
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config::new(json!([{
         "name": "per-user",
         "key": [{ "header": "x-user-id" }],
@@ -14,20 +14,20 @@ fn config() -> Config {
     }]))
 }
 
-fn signal(envoy: &Envoy, name: &str) -> Result<()> {
+pub(super) fn signal(envoy: &Envoy, name: &str) -> Result<()> {
     let pid = envoy.pid().to_string();
     let done = Command::new("kill").args([name, &pid]).status()?;
     ensure!(done.success(), "kill {name} {pid}");
     Ok(())
 }
 
-fn is_banned(envoy: &Envoy) -> Result<bool> {
+pub(super) fn is_banned(envoy: &Envoy) -> Result<bool> {
     let bucket = Operator::editor(envoy).bucket("per-user", "mallory")?;
     Ok(bucket.is_some_and(|bucket| bucket.get("ban").is_some_and(|ban| !ban.is_null())))
 }
 
 /// The screen of two Envoys, at both of which mallory is refused; on Targets, where both are connected.
-fn watch(first: &Envoy, second: &Envoy) -> Result<Terminal> {
+pub(super) fn watch(first: &Envoy, second: &Envoy) -> Result<Terminal> {
     for envoy in [first, second] {
         for _ in 0..3 {
             envoy
