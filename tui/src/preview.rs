@@ -1,8 +1,14 @@
 //! What an edit would do to the keys that are seen: the core decides a minute of requests for each of them, at its rate
-//! of now and evenly spread, under the numbers of before and of after.
+//! of now and evenly spread, under the rule of before and of after.
+
+use std::borrow::Cow;
 
 use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos, Rate, convert, partly_used};
+use loudou_rules::config::scaled;
+use loudou_rules::rule::{Cost, Mode, Override, Rule};
 
+use crate::cells::fit;
+use crate::draw::words::percent;
 use crate::num::{count, float, whole};
 use crate::text::{counted, escape};
 
@@ -14,6 +20,10 @@ const MOST_DECISIONS: u64 = 100_000;
 const ABOVE: f64 = 1.01;
 /// The most keys that are named.
 const NAMED: usize = 5;
+/// The most cells of a name.
+const NAME: usize = 32;
+/// The share of its requests from which on a key loses most of them.
+const MOST: f64 = 0.5;
 
 /// A key that is seen.
 #[derive(Clone, Debug)]
@@ -21,15 +31,10 @@ pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,
     /// The units used of each limit, by the limit's name.
     pub(crate) used: Vec<(&'a str, u64)>,
-    /// Requests per second, also those that are refused.
+    /// Requests per second, also those that are or would be refused.
     pub(crate) per_second: f64,
-}
-
-/// Limits, if they are enforced.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Side<'a> {
-    pub(crate) limits: &'a Limits,
-    pub(crate) is_enforced: bool,
+    /// Whether an operator or a penalty bans it.
+    pub(crate) is_banned: bool,
 }
 
 /// The effect of an edit on the keys that are seen.
@@ -41,43 +46,98 @@ pub(crate) struct Preview {
     refused: Vec<String>,
     /// Keys that are refused before and not after.
     freed: Vec<String>,
-    /// How many keys are refused before and after.
-    still: usize,
+    /// Keys that are refused before and after.
+    still: Vec<String>,
 }
 
-/// Plays the keys, with requests of this cost; `None` if a limit depends on how long requests take, which is unknown.
+/// What a rule grants a key.
+enum Terms<'a> {
+    Limits(Cow<'a, Limits>),
+    Unlimited,
+    Banned,
+}
+
+impl<'a> Terms<'a> {
+    /// The limits of the rule, or what the key's override gives.
+    fn of(rule: &'a Rule, key: &str) -> Self {
+        match rule.overrides.get(key) {
+            None => Self::Limits(Cow::Borrowed(&rule.limits)),
+            Some(Override::Scale(scale)) => {
+                let scaled = scaled(&rule.limits, *scale).map(Cow::Owned);
+                Self::Limits(scaled.unwrap_or(Cow::Borrowed(&rule.limits)))
+            }
+            Some(Override::Limits(limits)) => Self::Limits(Cow::Borrowed(limits)),
+            Some(Override::Unlimited) => Self::Unlimited,
+            Some(Override::Banned) => Self::Banned,
+        }
+    }
+
+    fn limits(&self) -> Option<&Limits> {
+        match self {
+            Self::Limits(limits) => Some(limits),
+            Self::Unlimited | Self::Banned => None,
+        }
+    }
+
+    /// Whether it depends on how long requests take.
+    fn holds_until_end(&self) -> bool {
+        self.limits().is_some_and(Limits::holds_until_end)
+    }
+}
+
+/// Plays the keys under the rule of before and of after; `None` if a limit depends on how long requests take, which is
+/// unknown.
 pub(crate) fn preview(
-    before: Side<'_>,
-    after: Side<'_>,
-    (carry, cost): (Carry, u64),
+    before: &Rule,
+    after: &Rule,
+    carry: Carry,
     keys: &mut [Key<'_>],
 ) -> Option<Preview> {
     if before.limits.holds_until_end() || after.limits.holds_until_end() {
         return None;
     }
     keys.sort_by(|one, other| other.per_second.total_cmp(&one.per_second));
-    let share = MOST_DECISIONS / 2 / count(keys.len()).max(1);
-    let mut preview = Preview {
-        seen: keys.len(),
-        ..Preview::default()
-    };
+    let most = MOST_DECISIONS / 2 / count(keys.len()).max(1);
+    let mut preview = Preview::default();
     for key in keys.iter() {
-        let clock = Clock::at(Nanos::ZERO);
-        let used: Vec<u64> = before.limits.iter().map(|limit| used(key, limit)).collect();
-        let live = partly_used(before.limits, &used, clock);
-        let carried = convert(before.limits, after.limits, carry, &live, clock);
-        let was =
-            before.is_enforced && is_refused(before.limits, live, (key.per_second, cost), share);
-        let will =
-            after.is_enforced && is_refused(after.limits, carried, (key.per_second, cost), share);
+        let terms = [before, after].map(|rule| Terms::of(rule, key.name));
+        if terms.iter().any(Terms::holds_until_end) {
+            continue;
+        }
+        preview.seen = preview.seen.saturating_add(1);
+        let buckets = buckets(key, &terms, carry);
+        let [was, will] = [(before, 0), (after, 1)].map(|(rule, side)| {
+            let (terms, bucket) = (terms.get(side)?, buckets.get(side)?);
+            loss(key, rule, (terms, bucket.as_ref()), most)
+        });
+        let name = fit(&escape(key.name), NAME, '…').into_owned();
         match (was, will) {
-            (false, true) => preview.refused.push(key.name.to_owned()),
-            (true, false) => preview.freed.push(key.name.to_owned()),
-            (true, true) => preview.still = preview.still.saturating_add(1),
-            (false, false) => {}
+            (None, Some(share)) if share >= MOST => {
+                preview
+                    .refused
+                    .push(format!("{name} (loses {})", percent(share)));
+            }
+            (None, Some(_)) => preview.refused.push(name),
+            (Some(_), None) => preview.freed.push(name),
+            (Some(_), Some(_)) => preview.still.push(name),
+            (None, None) => {}
         }
     }
     Some(preview)
+}
+
+/// The bucket of a key before and after the edit, where it has limits.
+fn buckets(key: &Key<'_>, [before, after]: &[Terms<'_>; 2], carry: Carry) -> [Option<Bucket>; 2] {
+    let clock = Clock::at(Nanos::ZERO);
+    let live = before.limits().map(|limits| {
+        let used: Vec<u64> = limits.iter().map(|limit| used(key, limit)).collect();
+        (limits, partly_used(limits, &used, clock))
+    });
+    let carried = after.limits().map(|after| match &live {
+        Some((before, live)) => convert(before, after, carry, live, clock),
+        None => after.start_at(clock),
+    });
+    [live.map(|(_, bucket)| bucket), carried]
 }
 
 fn used(key: &Key<'_>, limit: &Limit) -> u64 {
@@ -86,34 +146,56 @@ fn used(key: &Key<'_>, limit: &Limit) -> u64 {
     of_limit.map_or(0, |(_, units)| *units)
 }
 
-/// Whether a key that goes on like this is refused within the span.
-fn is_refused(
-    limits: &Limits,
-    mut bucket: Bucket,
-    (requests_per_second, cost): (f64, u64),
+/// The share of the requests of a key that a rule refuses within the span if the key goes on like this; `None` if the
+/// rule refuses none of them.
+fn loss(
+    key: &Key<'_>,
+    rule: &Rule,
+    (terms, bucket): (&Terms<'_>, Option<&Bucket>),
     most: u64,
-) -> bool {
-    let Some(gap) = gap(requests_per_second) else {
-        return false;
+) -> Option<f64> {
+    let gap = gap(key.per_second)?;
+    if rule.mode != Mode::Enforce {
+        // Also bans are enforced by no other mode.
+        return None;
+    }
+    if key.is_banned {
+        return Some(1.0);
+    }
+    let (limits, bucket) = match terms {
+        Terms::Banned => return Some(1.0),
+        Terms::Unlimited => return None,
+        Terms::Limits(limits) => (limits, bucket?),
+    };
+    let cost = match rule.cost {
+        Cost::Fixed(cost) => cost.into(),
+        Cost::Header { .. } | Cost::RequestBytes(_) => 1,
     };
     // In the long run, whatever the bursts.
-    let demand = requests_per_second * float(cost);
-    let is_faster = |limit: &Limit| {
-        let rate = limit.algorithm().rate();
-        rate.is_some_and(|rate| demand > per_second(rate) * ABOVE)
-    };
-    if limits.iter().any(is_faster) {
-        return true;
+    let demand = key.per_second * float(cost);
+    let rates = limits.iter().filter_map(|limit| limit.algorithm().rate());
+    let rates = rates.map(per_second).filter(|rate| demand > rate * ABOVE);
+    if let Some(rate) = rates.min_by(f64::total_cmp) {
+        return Some(1.0 - rate / demand);
     }
+    played(limits, bucket.clone(), (cost, gap), most)
+}
+
+/// The share of refusals among requests with this gap between them, at most so many; `None` if there are none.
+fn played(
+    limits: &Limits,
+    mut bucket: Bucket,
+    (cost, gap): (u64, Nanos),
+    most: u64,
+) -> Option<f64> {
     let requests = (SPAN.get() / gap.get().max(1)).clamp(1, most.max(1));
-    let mut at = Nanos::ZERO;
+    let (mut at, mut refused) = (Nanos::ZERO, 0_u64);
     for _ in 0..requests {
         at = at.saturating_add(gap);
-        if limits.decide(&mut bucket, cost, at).is_refused() {
-            return true;
-        }
+        let is_refused = limits.decide(&mut bucket, cost, at).is_refused();
+        refused = refused.saturating_add(is_refused.into());
     }
-    false
+    (refused > 0).then(|| float(refused) / float(requests))
 }
 
 fn per_second(rate: Rate) -> f64 {
@@ -134,111 +216,33 @@ impl Preview {
         }
         let seen = counted(count(self.seen), "key");
         let mut lines = vec![format!("of {seen} seen, if they go on as in the last 10s:")];
-        let mut effect = |keys: &[String], one: &str, many: &str| {
-            if keys.is_empty() {
-                return;
-            }
-            let words = if keys.len() == 1 { one } else { many };
-            let mut names: Vec<String> = keys
-                .iter()
-                .take(NAMED)
-                .map(|key| escape(key).into_owned())
-                .collect();
-            if keys.len() > NAMED {
-                names.push("…".to_owned());
-            }
-            lines.push(format!("  {} {words}: {}", keys.len(), names.join(", ")));
-        };
-        effect(&self.refused, "becomes refused", "become refused");
-        effect(&self.freed, "is freed", "are freed");
-        if self.still > 0 {
-            let words = if self.still == 1 { "stays" } else { "stay" };
-            lines.push(format!("  {} {words} refused", self.still));
+        for (keys, one, many) in [
+            (&self.refused, "becomes refused", "become refused"),
+            (&self.freed, "is freed", "are freed"),
+            (&self.still, "stays refused", "stay refused"),
+        ] {
+            let words = match keys.len() {
+                0 => continue,
+                1 => one,
+                _ => many,
+            };
+            let named: Vec<&str> = keys.iter().take(NAMED).map(String::as_str).collect();
+            let more = match keys.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            lines.push(format!(
+                "- {} {words}: {}{more}",
+                keys.len(),
+                named.join(", ")
+            ));
         }
         if lines.len() == 1 {
-            lines.push("  none is refused, before and after".to_owned());
+            lines.push("- none is refused, before and after".to_owned());
         }
         lines
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use loudou_rules::config::parse_limits;
-    use serde_json::json;
-
-    use super::*;
-
-    fn limits(capacity: u32, rate: &str) -> Limits {
-        let limit = json!([{ "algorithm": "funnel", "capacity": capacity, "rate": rate }]);
-        parse_limits(&limit).expect("valid")
-    }
-
-    fn keys() -> Vec<Key<'static>> {
-        let key = |name, used, per_second| Key {
-            name,
-            used: vec![("funnel", used)],
-            per_second,
-        };
-        vec![
-            key("calm", 0, 0.1),
-            key("busy", 3, 4.0),
-            key("flood", 10, 50.0),
-            key("gone", 10, 0.0),
-        ]
-    }
-
-    fn lines(before: (&Limits, bool), after: (&Limits, bool), carry: Carry) -> Vec<String> {
-        let side = |(limits, is_enforced)| Side {
-            limits,
-            is_enforced,
-        };
-        let preview = preview(side(before), side(after), (carry, 1), &mut keys());
-        preview.expect("no concurrency").lines()
-    }
-
-    /// An outside model of a funnel: what leaves per second, and what fits.
-    #[test]
-    fn keys_are_played_under_both_numbers() {
-        let old = limits(10, "10/s");
-        let head = "of 4 keys seen, if they go on as in the last 10s:";
-        // 4/s is more than 2/s, 0.1/s is not, and flood is refused by either.
-        let stricter = limits(10, "2/s");
-        assert_eq!(
-            lines((&old, true), (&stricter, true), Carry::Keep),
-            [head, "  1 becomes refused: busy", "  1 stays refused"]
-        );
-        let wider = limits(100, "100/s");
-        assert_eq!(
-            lines((&old, true), (&wider, true), Carry::Keep),
-            [head, "  1 is freed: flood"]
-        );
-        let shadow = lines((&old, false), (&old, true), Carry::Keep);
-        assert_eq!(shadow, [head, "  1 becomes refused: flood"]);
-        let off = lines((&old, true), (&old, false), Carry::Keep);
-        assert_eq!(off, [head, "  1 is freed: flood"]);
-        let quiet = lines((&wider, true), (&wider, true), Carry::Keep);
-        assert_eq!(quiet, [head, "  none is refused, before and after"]);
-    }
-
-    /// A level that does not fit the new numbers refuses at once, unless it is reset.
-    #[test]
-    fn the_level_counts() {
-        let (old, new) = (limits(10, "1/m"), limits(3, "1/m"));
-        let mut keys = [Key {
-            name: "half",
-            used: vec![("funnel", 5)],
-            per_second: 1.0 / 60.0,
-        }];
-        let mut refused = |carry| {
-            let side = |limits| Side {
-                limits,
-                is_enforced: true,
-            };
-            let preview = preview(side(&old), side(&new), (carry, 1), &mut keys);
-            preview.map(|preview| preview.refused.len())
-        };
-        assert_eq!(refused(Carry::Keep), Some(1));
-        assert_eq!(refused(Carry::Reset), Some(0));
-    }
-}
+mod tests;

@@ -295,7 +295,7 @@ fn ask_to_send(state: &mut State, form: &mut Form) {
         let noun = if wrong == 1 { "problem" } else { "problems" };
         state.toast(true, format!("not sent: {wrong} {noun}"));
     } else if form.does_something() {
-        form.effect = previewed::lines(state, form);
+        form.effect = previewed::lines(state, &form.edit());
         (form.stage, form.top) = (Stage::Confirm, 0);
     } else {
         state.toast(true, "no changes yet");

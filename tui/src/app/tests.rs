@@ -23,6 +23,7 @@ mod explain;
 mod findings;
 mod mouse;
 mod of_key;
+mod previews;
 mod random;
 mod random_several;
 mod restarts;

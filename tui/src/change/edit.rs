@@ -1,6 +1,6 @@
 //! Edits of a rule, and their removal.
 
-use loudou_api::{EditAnswer, EditView, RuleView};
+use loudou_api::{EditAnswer, EditView, OverrideView, RuleView};
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::spoken_value;
 use serde_json::{Map, Value, json};
@@ -98,7 +98,7 @@ impl Verb for Edit {
                 dry_run: true,
                 before: self.seen.rule.clone(),
                 after: RuleView {
-                    rule: self.seen.base.clone(),
+                    rule: self.without(),
                     ..(*self.seen).clone()
                 },
                 change: String::new(),
@@ -160,6 +160,22 @@ impl Edit {
 }
 
 impl Edit {
+    /// The rule without its edit: as configured, with the overrides that were edited one by one.
+    pub(crate) fn without(&self) -> Value {
+        let mut rule = self.seen.base.clone();
+        let now = self.seen.rule.get("overrides");
+        for OverrideView { key, .. } in &self.seen.overrides {
+            let gives = now.and_then(|all| all.get(key));
+            if let (Some(gives), Some(fields)) = (gives, rule.as_object_mut()) {
+                let all = fields.entry("overrides").or_insert_with(|| json!({}));
+                if let Some(all) = all.as_object_mut() {
+                    all.insert(key.clone(), gives.clone());
+                }
+            }
+        }
+        rule
+    }
+
     /// The same change of the rule as another Envoy has it: what it does not change stays as it is there. Or why that
     /// cannot be: the rule has no such limit.
     pub(crate) fn at_another(&self, rule: RuleView) -> Result<Self, String> {

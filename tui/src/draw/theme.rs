@@ -283,6 +283,12 @@ impl Theme {
         crate::cells::fit(text, usize::from(most), self.pick('…', '~'))
     }
 
+    /// A text that the program composed, with arrows and ellipses in ASCII where the terminal has no others.
+    pub(crate) fn said(&self, text: &str) -> String {
+        text.replace('→', self.pick_text("→", "->"))
+            .replace('…', self.pick_text("…", "~"))
+    }
+
     /// One of two glyphs.
     pub(crate) const fn pick(&self, glyph: char, ascii: char) -> char {
         if self.ascii { ascii } else { glyph }

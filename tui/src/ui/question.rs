@@ -47,8 +47,7 @@ fn line(pen: &mut Pen<'_>, y: u16, part: &Part) {
                 Tone::Warn => theme.warn,
                 Tone::Dim => theme.dim,
             };
-            let arrow = theme.pick_text("→", "->");
-            pen.text(1, y, &text.replace('→', arrow), style);
+            pen.text(1, y, &theme.said(text), style);
         }
         Part::Heads(heads) => columns(pen, y, heads, [theme.dim; 4]),
         Part::Row(row) => {

@@ -1,0 +1,121 @@
+//! The effect on the keys that were seen, in the questions before edits.
+
+use loudou_api::{BanBy, BanView, BucketView, KeyOverrideView, OverrideKind};
+use serde_json::{Value, json};
+
+use super::SIZE;
+use crate::app::fixture::{state, type_keys};
+use crate::app::form::Kind;
+use crate::app::history::Rates;
+use crate::app::rows::{BucketName, Row};
+use crate::app::state::{Mode, State};
+
+const HEAD: &str = "of 4 keys seen, if they go on as in the last 10s:";
+
+/// A row of `by-source`: admitted per second, and what it refuses or would refuse.
+fn row(key: &str, is_shadow: bool, admitted: f64, more: f64) -> Row {
+    let mut rates = Rates {
+        admitted,
+        ..Rates::default()
+    };
+    if is_shadow {
+        rates.shadow = more;
+    } else {
+        rates.refused = more;
+    }
+    let mut row = Row {
+        id: BucketName::new("by-source", key),
+        view: BucketView::default(),
+        as_of_ns: 0,
+        rates: Some(rates),
+    };
+    (row.view.rule, row.view.key) = (row.id.rule.clone(), row.id.key.clone());
+    row.view.shadow = is_shadow;
+    row
+}
+
+/// A state with the rule `by-source` in this mode, and four keys: one has an override, one is banned.
+fn seen(mode: &str) -> State {
+    let mut state = state(SIZE, 20);
+    let is_shadow = mode != "enforce";
+    let data = state.data.as_mut().expect("data");
+    let rule = &mut data.rules.rules[2];
+    rule.rule["limits"] =
+        json!([{ "name": "l", "algorithm": "funnel", "capacity": 8, "rate": "2/s" }]);
+    rule.rule["overrides"] = json!({ "acme-corp": { "scale": 2 } });
+    rule.rule["mode"] = Value::from(mode);
+    rule.base = rule.rule.clone();
+    let mut acme = row("acme-corp", is_shadow, 4.0, 11.0);
+    acme.view.own = Some(KeyOverrideView {
+        pattern: "acme-corp".to_owned(),
+        gives: OverrideKind::Scale,
+    });
+    let mut convict = row("convict", is_shadow, 0.5, 0.0);
+    convict.view.ban = Some(BanView {
+        until_ns: None,
+        by: BanBy::Operator,
+    });
+    data.rows = vec![
+        acme,
+        convict,
+        row("mallory-17", is_shadow, 2.0, 38.0),
+        row("calm", is_shadow, 1.0, 0.0),
+    ];
+    type_keys(&mut state, "3G");
+    state
+}
+
+/// The effect that the question shows after the mode was moved by these keys.
+fn effect(state: &mut State, keys: &str) -> Vec<String> {
+    type_keys(state, "e");
+    loop {
+        let Mode::Edit(form) = &state.mode else {
+            panic!("{:?}", state.mode)
+        };
+        if form.fields[form.focus].kind == Kind::Mode {
+            break;
+        }
+        type_keys(state, "<tab>");
+    }
+    type_keys(state, &format!("{keys}<ret>"));
+    match &state.mode {
+        Mode::Edit(form) => form.effect.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_rule_in_shadow_mode_would_refuse_becomes_refused() {
+    assert_eq!(
+        effect(&mut seen("shadow"), "e"),
+        [
+            HEAD,
+            "- 3 become refused: mallory-17 (loses 95%), acme-corp (loses 73%), convict (loses 100%)",
+        ]
+    );
+    assert_eq!(
+        effect(&mut seen("shadow"), "o"),
+        [HEAD, "- none is refused, before and after"]
+    );
+}
+
+#[test]
+fn whatever_is_refused_is_freed_with_the_rule() {
+    for mode in ["s", "o"] {
+        let told = effect(&mut seen("enforce"), mode);
+        assert_eq!(
+            told[..2],
+            [HEAD, "- 3 are freed: mallory-17, acme-corp, convict"]
+        );
+    }
+}
+
+/// Nothing is counted of a rule that is off.
+#[test]
+fn the_effect_of_a_rule_that_is_off_is_unknown() {
+    let told = effect(&mut seen("off"), "e");
+    assert_eq!(
+        told,
+        ["the rule is off, so it is unknown how often keys come: try shadow mode first"]
+    );
+}
