@@ -1,6 +1,7 @@
 //! Undoing the user's changes: the question at the Envoy that is shown, and the undo of a change for all at the others.
 
 use super::effects::Undoable;
+use super::previewed;
 use super::question::Pending;
 use super::rows::BucketName;
 use super::state::{Mode, State};
@@ -24,6 +25,9 @@ pub(crate) fn ask(state: &mut State) {
             _ => Seen::Unknown,
         };
         if let Some((mut question, change)) = undo.ask(state.polled_ns(), seen) {
+            if let Change::Edit(edit) = &change {
+                question.detail.extend(previewed::lines(state, edit));
+            }
             let told = broadcast.map(|_| FOR_ALL.to_owned());
             question.detail.extend(told);
             let pending = Pending::undo(question, change, *broadcast);

@@ -3,7 +3,7 @@
 use loudou_api::{BanBy, BanView, BucketView, KeyOverrideView, OverrideKind};
 use serde_json::{Value, json};
 
-use super::SIZE;
+use super::{SIZE, answer, sending_of};
 use crate::app::fixture::{state, type_keys};
 use crate::app::form::Kind;
 use crate::app::history::Rates;
@@ -118,4 +118,23 @@ fn the_effect_of_a_rule_that_is_off_is_unknown() {
         told,
         ["the rule is off, so it is unknown how often keys come: try shadow mode first"]
     );
+}
+
+#[test]
+fn an_undo_is_previewed_like_an_edit() {
+    let mut state = seen("shadow");
+    effect(&mut state, "e");
+    let sending = sending_of(type_keys(&mut state, "<ret>"));
+    answer(&mut state, sending);
+    for row in &mut state.data.as_mut().expect("data").rows {
+        let rates = row.rates.as_mut().expect("rates");
+        (rates.refused, rates.shadow) = (rates.shadow, 0.0);
+    }
+    type_keys(&mut state, "u");
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    let told = pending.detail.join("\n");
+    let effect = format!("{HEAD}\n- 3 are freed: mallory-17, acme-corp, convict");
+    assert!(told.contains(&effect), "{told}");
 }
