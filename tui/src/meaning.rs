@@ -18,7 +18,9 @@ mod upstream;
 
 use key::{ambiguous, missing};
 
-pub(crate) use bucket::{WOULD_REFUSE, banned, imposed, refusals, stands_out, state_word};
+pub(crate) use bucket::{
+    BAN_OFF, WOULD_REFUSE, banned, enforced_ban, imposed, refusals, stands_out, state_word,
+};
 pub(crate) use fleet::{Sharing, sharing};
 pub(crate) use in_json::key_in_json;
 pub(crate) use key::group;

@@ -25,6 +25,20 @@ const NAME: usize = 32;
 /// The share of its requests from which on a key loses most of them.
 const MOST: f64 = 0.5;
 
+/// Some names and the number of the rest: `a, b and 3 more`.
+pub(crate) fn named(names: &[String]) -> String {
+    let some: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
+    match names.len().saturating_sub(NAMED) {
+        0 => some.join(", "),
+        more => format!("{} and {more} more", some.join(", ")),
+    }
+}
+
+/// A name of a key, escaped and not too long.
+pub(crate) fn name(key: &str) -> String {
+    fit(&escape(key), NAME, '…').into_owned()
+}
+
 /// A key that is seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Key<'a> {
@@ -110,7 +124,7 @@ pub(crate) fn preview(
             let (terms, bucket) = (terms.get(side)?, buckets.get(side)?);
             loss(key, rule, (terms, bucket.as_ref()), most)
         });
-        let name = fit(&escape(key.name), NAME, '…').into_owned();
+        let name = name(key.name);
         match (was, will) {
             (None, Some(share)) if share >= MOST => {
                 preview
@@ -226,16 +240,7 @@ impl Preview {
                 1 => one,
                 _ => many,
             };
-            let named: Vec<&str> = keys.iter().take(NAMED).map(String::as_str).collect();
-            let more = match keys.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            lines.push(format!(
-                "- {} {words}: {}{more}",
-                keys.len(),
-                named.join(", ")
-            ));
+            lines.push(format!("- {} {words}: {}", keys.len(), named(keys)));
         }
         if lines.len() == 1 {
             lines.push("- none is refused, before and after".to_owned());

@@ -8,7 +8,7 @@ use loudou_limiter::Nanos;
 
 use super::effects::Wanted;
 use super::rows::Row;
-use crate::meaning::{WOULD_REFUSE, state_word};
+use crate::meaning::{BAN_OFF, WOULD_REFUSE, state_word};
 use crate::num::float;
 
 /// The most rules that are searched because their names contain a text.
@@ -187,6 +187,7 @@ fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
                 let mut all = BucketState::ALL.into_iter();
                 wanted.state = match state.as_str() {
                     WOULD_REFUSE => Some(BucketState::Refusing),
+                    BAN_OFF => Some(BucketState::Banned),
                     state => all.find(|other| other.name() == state),
                 };
             }

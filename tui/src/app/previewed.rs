@@ -1,12 +1,14 @@
 //! The effect of an edit that is being made on the buckets that the screen has seen.
 
 use loudou_rules::config::{parse_edit, parse_rule};
-use loudou_rules::rule::{Mode, Rule};
+use loudou_rules::rule::{Mode, Override, Rule};
 
 use super::rows::Row;
 use super::state::State;
 use crate::change::edit::{Edit, EditTo};
-use crate::preview::{Key, preview};
+use crate::num::count;
+use crate::preview::{Key, name, named, preview};
+use crate::text::counted;
 
 /// The lines of the preview; none if nothing is known, or nothing to be previewed.
 pub(crate) fn lines(state: &State, edit: &Edit) -> Vec<String> {
@@ -16,6 +18,12 @@ pub(crate) fn lines(state: &State, edit: &Edit) -> Vec<String> {
 fn of_edit(state: &State, edit: &Edit) -> Option<Vec<String>> {
     let before = parse_rule(&edit.seen.rule).ok()?;
     let after = after(edit, &before)?;
+    let mut lines = of_keys(state, edit, [&before, &after]).unwrap_or_default();
+    lines.extend(bans(state, &before, &after));
+    Some(lines)
+}
+
+fn of_keys(state: &State, edit: &Edit, [before, after]: [&Rule; 2]) -> Option<Vec<String>> {
     if before.mode == Mode::Off && after.mode == Mode::Enforce {
         let unknown =
             "the rule is off, so it is unknown how often keys come: try shadow mode first";
@@ -24,7 +32,7 @@ fn of_edit(state: &State, edit: &Edit) -> Option<Vec<String>> {
     let rows = &state.data.as_ref()?.rows;
     let seen = rows.iter().filter(|row| row.id.rule == edit.rule);
     let mut keys: Vec<Key<'_>> = seen.filter_map(key).collect();
-    let preview = preview(&before, &after, edit.carry, &mut keys)?;
+    let preview = preview(before, after, edit.carry, &mut keys)?;
     Some(preview.lines())
 }
 
@@ -38,6 +46,35 @@ fn after(edit: &Edit, before: &Rule) -> Option<Rule> {
         }
         EditTo::Drop => parse_rule(&edit.without()).ok(),
     }
+}
+
+/// The bans that come into force or go out of it with the mode.
+fn bans(state: &State, before: &Rule, after: &Rule) -> Option<String> {
+    let becomes = match [before, after].map(|rule| rule.mode == Mode::Enforce) {
+        [true, false] => "no longer enforced",
+        [false, true] => "enforced again",
+        [true, true] | [false, false] => return None,
+    };
+    let data = state.data.as_ref()?;
+    let rows = data.rows.iter();
+    let rows = rows.filter(|row| row.id.rule == before.name && row.view.imposed().is_some());
+    let overrides = after.overrides.iter();
+    let overrides = overrides.filter(|(_, gives)| matches!(gives, Override::Banned));
+    let names: Vec<String> = rows
+        .map(|row| name(&row.id.key))
+        .chain(overrides.map(|(pattern, _)| format!("{} (override)", name(&pattern))))
+        .collect();
+    let are = match names.len() {
+        0 => return None,
+        1 => "is",
+        _ => "are",
+    };
+    let least = if data.truncated { "at least " } else { "" };
+    let bans = counted(count(names.len()), "ban");
+    Some(format!(
+        "- {least}{bans} {are} {becomes}: {}",
+        named(&names)
+    ))
 }
 
 /// A key whose rate is known.

@@ -5,6 +5,7 @@ use loudou_limiter::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::history::Rates;
+use crate::meaning::enforced_ban;
 use crate::num::fraction;
 
 /// The identity of a bucket.
@@ -53,7 +54,7 @@ impl Row {
 
     /// The time until a request is admitted, `age` after it was read; `None` if it is 0 or endless.
     pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
-        let wait = match &self.view.ban {
+        let wait = match enforced_ban(&self.view) {
             Some(ban) => ban.until_ns?.saturating_sub(self.as_of_ns),
             None => self.limit()?.retry_after_ns?,
         };

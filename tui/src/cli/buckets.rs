@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LeaseView, LimitView, OutageView};
+use loudou_api::{BucketState, BucketView, BucketsPage, LeaseView, LimitView, OutageView};
 
 use super::complete;
 use super::context::Context;
@@ -13,7 +13,7 @@ use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, bar, csv};
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
-use crate::meaning::{refusals, state_word};
+use crate::meaning::{enforced_ban, refusals, state_word};
 use crate::text::humanise;
 
 mod leased;
@@ -194,8 +194,7 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
             ago.into(),
             state(bucket),
         ]);
-        let ban = bucket.ban.as_ref();
-        let ban = ban.map(|ban| ban_in_short(ban, page.now_ns));
+        let ban = ban_in_short(bucket, page.now_ns);
         let entry = bucket.own.as_ref();
         let entry = entry.map(|entry| format!("{} ({})", entry.gives.name(), entry.pattern));
         row.extend(any_ban.then(|| ban.into()));
@@ -221,7 +220,7 @@ fn left(limit: &LimitView) -> String {
 
 /// The time until the key of a bucket may come back: the rest of its ban, or the wait of its limit.
 fn retry_of(bucket: &BucketView, limit: Option<&LimitView>, now_ns: u64) -> Option<String> {
-    match &bucket.ban {
+    match enforced_ban(bucket) {
         Some(ban) => ban
             .until_ns
             .map(|until| humanise(until.saturating_sub(now_ns))),
@@ -307,11 +306,13 @@ fn state_named(text: &str) -> Result<BucketState, String> {
         .ok_or_else(|| format!("unknown state; write {}", BucketState::NAMES.join(", ")))
 }
 
-/// The remaining time and the origin of a ban: `4m, penalty`.
-fn ban_in_short(ban: &BanView, now_ns: u64) -> String {
+/// The remaining time and the origin of a ban: `4m left, penalty`.
+fn ban_in_short(bucket: &BucketView, now_ns: u64) -> Option<String> {
+    let ban = bucket.ban.as_ref()?;
     let left = match ban.until_ns {
         None => "no end".to_owned(),
         Some(until) => format!("{} left", humanise(until.saturating_sub(now_ns))),
     };
-    format!("{left}, {}", ban.by.name())
+    let off = if bucket.shadow { ", not enforced" } else { "" };
+    Some(format!("{left}, {}{off}", ban.by.name()))
 }

@@ -302,7 +302,9 @@ impl Theme {
     /// The glyph and the colour of a state.
     pub(crate) fn state(&self, bucket: &BucketView) -> (char, Style) {
         match bucket.state {
-            BucketState::Refusing if bucket.shadow => (self.pick('◌', '%'), self.shadow),
+            BucketState::Refusing | BucketState::Banned if bucket.shadow => {
+                (self.pick('◌', '%'), self.shadow)
+            }
             BucketState::Idle => (self.pick('○', '.'), self.dim),
             BucketState::Busy => (self.pick('◐', '+'), self.good),
             BucketState::Held => (self.pick('◷', 'o'), self.warn),

@@ -10,10 +10,14 @@ use crate::text::humanise;
 /// The state `refusing` of a rule in shadow mode, which refuses nobody.
 pub(crate) const WOULD_REFUSE: &str = "would refuse";
 
+/// The state `banned` of a rule that does not enforce its bans.
+pub(crate) const BAN_OFF: &str = "ban off";
+
 /// The state for people.
 pub(crate) const fn state_word(bucket: &BucketView) -> &'static str {
     match bucket.state {
         BucketState::Refusing if bucket.shadow => WOULD_REFUSE,
+        BucketState::Banned if bucket.shadow => BAN_OFF,
         state => state.name(),
     }
 }
@@ -36,6 +40,11 @@ pub(crate) const fn imposed(by: BanBy) -> &'static str {
     }
 }
 
+/// The ban of a bucket, if its rule enforces it.
+pub(crate) fn enforced_ban(bucket: &BucketView) -> Option<&BanView> {
+    bucket.ban.as_ref().filter(|_| !bucket.shadow)
+}
+
 /// A ban in words.
 pub(crate) fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     let left = match (ban.until_ns, now_ns) {
@@ -53,7 +62,11 @@ pub(crate) fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
 pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(ban) = &bucket.ban {
-        lines.push(banned(ban, now_ns));
+        let mut line = banned(ban, now_ns);
+        if bucket.shadow {
+            line.push_str(", not enforced: the rule is in shadow mode or off");
+        }
+        lines.push(line);
     }
     lines.extend(leased::owed_and_denied(bucket, now_ns));
     match bucket.penalties {

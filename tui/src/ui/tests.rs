@@ -9,6 +9,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 
+mod bans;
 mod charts;
 mod drawn;
 mod head;

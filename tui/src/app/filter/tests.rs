@@ -85,6 +85,7 @@ fn the_server_searches_for_what_it_can() {
         ("rule == replies and x", &["rule Replies, key x"]),
         ("state = banned", &["state banned"]),
         ("state = would refuse", &["state refusing"]),
+        ("state = ban off", &["state banned"]),
         ("banned", &["key banned", "state banned"]),
         ("idle", &["key idle"]),
     ] {

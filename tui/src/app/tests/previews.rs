@@ -91,6 +91,7 @@ fn what_a_rule_in_shadow_mode_would_refuse_becomes_refused() {
         [
             HEAD,
             "- 3 become refused: mallory-17 (loses 95%), acme-corp (loses 73%), convict (loses 100%)",
+            "- 1 ban is enforced again: convict",
         ]
     );
     assert_eq!(
@@ -110,13 +111,26 @@ fn whatever_is_refused_is_freed_with_the_rule() {
     }
 }
 
+#[test]
+fn bans_that_are_no_longer_enforced_are_named() {
+    let mut state = seen("enforce");
+    let data = state.data.as_mut().expect("data");
+    data.rules.rules[2].rule["overrides"]["rogue*"] = json!("banned");
+    data.truncated = true;
+    let told = effect(&mut state, "s");
+    assert_eq!(
+        told.last().map(String::as_str),
+        Some("- at least 2 bans are no longer enforced: convict, rogue* (override)")
+    );
+}
+
 /// Nothing is counted of a rule that is off.
 #[test]
 fn the_effect_of_a_rule_that_is_off_is_unknown() {
     let told = effect(&mut seen("off"), "e");
     assert_eq!(
-        told,
-        ["the rule is off, so it is unknown how often keys come: try shadow mode first"]
+        told[0],
+        "the rule is off, so it is unknown how often keys come: try shadow mode first"
     );
 }
 

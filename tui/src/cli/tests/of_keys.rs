@@ -268,3 +268,19 @@ fn harmful_keys_are_escaped() {
         assert_eq!(strange, None, "{}", ran.seen());
     }
 }
+
+#[test]
+fn a_ban_of_a_rule_in_shadow_mode_is_not_enforced() {
+    let mut bucket = canned::banned(BanBy::Operator, Some(NOW + 250 * S));
+    bucket.shadow = true;
+    let mut page = canned::buckets();
+    page.buckets = vec![bucket.clone()];
+    let listed = Loudou::answers(vec![ok(&page)]).run("buckets").out;
+    let words = ["ban off", "4m10s left, operator, not enforced"];
+    assert!(words.iter().all(|word| listed.contains(word)), "{listed}");
+    let got = Loudou::answers(vec![ok(&bucket), ok(&canned::status())]);
+    let got = got.run("get per-user mallory").out;
+    let line =
+        "banned by an operator for 4m10s more, not enforced: the rule is in shadow mode or off";
+    assert!(got.contains("ban off") && got.contains(line), "{got}");
+}
