@@ -304,6 +304,14 @@ impl Start {
         }
     }
 
+    /// The end of what the form describes, where it differs from that of what it replaces.
+    pub(crate) fn other_end(self, place: &KeyPlace, typed: &Typed) -> Option<String> {
+        match self {
+            Self::Override => key_override::other_end(place, typed),
+            Self::Reset | Self::Ban => None,
+        }
+    }
+
     /// The change that the form describes.
     pub(crate) fn of_form(self, place: &KeyPlace, typed: &Typed) -> Option<Change> {
         match self {

@@ -23,11 +23,12 @@ const STANDS_OUT: Nanos = Nanos::from_secs(5);
 pub(crate) fn rule_read(state: &mut State, rule: &str, result: Result<Box<RuleView>, Failure>) {
     match result {
         Ok(view) => {
+            let now_ns = state.polled_ns();
             if let Some(form) = form_of(state, rule)
                 && form.stage == Stage::Editing
             {
                 let moved = form.base.rule != view.rule;
-                form.rebase((*view).clone());
+                form.rebase((*view).clone(), now_ns);
                 if moved {
                     state.toast(false, "the rule has just changed; the form was updated");
                 }
@@ -145,7 +146,7 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
             None => "a new configuration",
         };
         let why = format!("{} was changed since, by {by}", edit.rule);
-        let detail = Form::new((*edit.seen).clone())
+        let detail = Form::new((*edit.seen).clone(), state.polled_ns())
             .versus(&current)
             .into_iter()
             .map(|[field, yours, theirs, _]| format!("{field}: yours {yours}, now {theirs}"))

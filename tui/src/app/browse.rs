@@ -113,7 +113,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
         let id = row.id.clone();
         state.table.pinned.get_or_insert(id);
     }
-    state.mode = Mode::Edit(Box::new(Form::new(view)));
+    state.mode = Mode::Edit(Box::new(Form::new(view, state.polled_ns())));
     effects.push(Effect::ReadRule(rule));
 }
 
@@ -127,6 +127,7 @@ fn start(state: &mut State, start: Start) {
         bucket: screens::target_row(state).map(|row| Box::new(row.view.clone())),
         rule,
         key,
+        now_ns: state.polled_ns(),
     };
     state.mode = match start.begin(&place) {
         Begun::Ask(change) => Mode::Confirm(Box::new(Pending::change(change))),

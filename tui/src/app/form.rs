@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::press::Press;
 use crate::change::edit::{Edit, EditTo};
-use crate::change::form::Prompt;
+use crate::change::form::{Prompt, other_end, time_left};
 use crate::change::verb::Verb;
 use crate::limit_edit;
 
@@ -49,16 +49,12 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// A form with the current values.
-    pub(crate) fn new(base: RuleView) -> Self {
+    /// A form with the current values, and the time that is left of the rule's edit by the server's clock.
+    pub(crate) fn new(base: RuleView, now_ns: u64) -> Self {
         let mut fields = rule_fields(&base.rule);
         let carry = "carry".to_owned();
         fields.push(Field::choice(Kind::Carry, carry, &CARRIES, "proportional"));
-        fields.push(Field::text(
-            Kind::Asked(Prompt::Expires),
-            "expires after".to_owned(),
-            "",
-        ));
+        fields.push(end_of(&base, now_ns));
         fields.push(Field::text(
             Kind::Asked(Prompt::Reason),
             "reason".to_owned(),
@@ -218,13 +214,17 @@ impl Form {
 
     /// Whether sending it would have an effect: other values, or another end of the current edit.
     pub(crate) fn does_something(&self) -> bool {
-        self.changes().next().is_some()
-            || self.expires_after().is_some()
-            || self
-                .base
-                .edit
-                .as_ref()
-                .is_some_and(|edit| edit.expires_at_ns.is_some())
+        let mut fields = self.fields.iter();
+        let ends = fields.find(|field| is_end(field));
+        let ends = ends.and_then(|field| other_end(&field.before, &field.value()));
+        self.changes().next().is_some() || ends.is_some()
+    }
+
+    /// The end of the current edit beside the new one, if there is an edit and they differ.
+    pub(crate) fn other_end(&self) -> Option<String> {
+        self.base.edit.as_ref()?;
+        let field = self.fields.iter().find(|field| is_end(field))?;
+        other_end(&field.before, &field.value())
     }
 
     /// The edit that it describes.
@@ -247,7 +247,7 @@ impl Form {
     }
 
     /// Continues from the rule as it is now: typed values stay, the rest follows the rule.
-    pub(crate) fn rebase(&mut self, now: RuleView) {
+    pub(crate) fn rebase(&mut self, now: RuleView, now_ns: u64) {
         let mut fresh = rule_fields(&now.rule);
         for field in &mut fresh {
             let same = |old: &&Field| old.kind == field.kind && old.label == field.label;
@@ -260,11 +260,20 @@ impl Form {
                 }
             }
         }
+        let ends = |rule: &RuleView| rule.edit.as_ref().map(|edit| edit.expires_at_ns);
+        let moved = ends(&self.base) != ends(&now);
         let beside = self
             .fields
             .iter()
             .filter(|field| field.kind.path().is_none());
-        fresh.extend(beside.cloned());
+        fresh.extend(beside.map(|field| match end_of(&now, now_ns) {
+            end if moved && is_end(field) && field.value() == field.before => end,
+            end if moved && is_end(field) => Field {
+                before: end.before,
+                ..field.clone()
+            },
+            _ => field.clone(),
+        }));
         self.fields = fresh;
         self.base = now;
         self.focus = self.focus.min(self.fields.len().saturating_sub(1));
@@ -277,7 +286,7 @@ impl Form {
             let [before, after] = [field.before.clone(), field.value()].map(|v| field.shown(v));
             format!("{} {before} → {after}", field.label)
         });
-        lines.collect()
+        lines.chain(self.other_end()).collect()
     }
 
     /// For each field that either side changed: label, value when read, theirs, yours.
@@ -303,6 +312,18 @@ impl Form {
         }
         lines
     }
+}
+
+/// The field for the end of the edit.
+fn end_of(rule: &RuleView, now_ns: u64) -> Field {
+    let left = rule.edit.as_ref().map(|edit| time_left(edit, now_ns));
+    let label = Prompt::Expires.label().to_owned();
+    let kind = Kind::Asked(Prompt::Expires);
+    Field::text(kind, label, &left.unwrap_or_default())
+}
+
+fn is_end(field: &Field) -> bool {
+    field.kind == Kind::Asked(Prompt::Expires)
 }
 
 fn describe(problem: &Problem) -> String {

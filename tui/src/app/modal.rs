@@ -279,7 +279,7 @@ fn form_key(
         (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,
         (Stage::Conflict(theirs), Some(Command::Yes)) => {
             form.stage = Stage::Editing;
-            form.rebase(*theirs);
+            form.rebase(*theirs, state.polled_ns());
         }
         _ => {}
     }

@@ -94,7 +94,10 @@ impl KeyForm {
 
     /// The question before it is sent; `None` while its rule is unknown.
     pub(crate) fn question(&self) -> Option<Pending> {
-        self.change().map(Pending::change)
+        let mut pending = self.change().map(Pending::change)?;
+        let end = self.start.other_end(&self.place, &self.typed());
+        pending.detail.extend(end);
+        Some(pending)
     }
 }
 

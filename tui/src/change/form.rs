@@ -1,6 +1,6 @@
 //! Forms of changes for one key, as data for the screen to draw.
 
-use loudou_api::{BucketView, MAX_REASON, RuleView};
+use loudou_api::{BucketView, EditView, MAX_REASON, RuleView};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
 /// The key of a change, with its rule and bucket if known.
@@ -12,6 +12,33 @@ pub(crate) struct KeyPlace {
     pub(crate) seen: Option<Box<RuleView>>,
     /// The bucket as read.
     pub(crate) bucket: Option<Box<BucketView>>,
+    /// The server's clock.
+    pub(crate) now_ns: u64,
+}
+
+/// The time that is left of an edit, for a field that a user may change: rounded up, by less the sooner it ends. Empty
+/// without an end.
+pub(crate) fn time_left(edit: &EditView, now_ns: u64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    let Some(until_ns) = edit.expires_at_ns else {
+        return String::new();
+    };
+    let left = until_ns.saturating_sub(now_ns).div_ceil(SECOND).max(1);
+    let step = match left {
+        0..=600 => 1,
+        601..=172_800 => 60,
+        _ => 3_600,
+    };
+    Nanos::from_secs(left.next_multiple_of(step)).to_string()
+}
+
+/// The difference of two ends as typed: `expires after 20m → never`; `None` if they are the same.
+pub(crate) fn other_end(before: &str, after: &str) -> Option<String> {
+    if Nanos::parse(before) == Nanos::parse(after) {
+        return None;
+    }
+    let [before, after] = [before, after].map(|end| if end.is_empty() { "never" } else { end });
+    Some(format!("expires after {before} → {after}"))
 }
 
 /// One field of a form.

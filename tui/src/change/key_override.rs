@@ -5,7 +5,7 @@ use loudou_limiter::{Decimal, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override, scaled};
 use serde_json::{Value, json};
 
-use super::form::{Asked, KeyPlace, Prompt, Typed, Wrong};
+use super::form::{self, Asked, KeyPlace, Prompt, Typed, Wrong, time_left};
 use super::numbers::compared;
 use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
 use crate::client::{Client, ClientError, OverrideRequest};
@@ -14,7 +14,9 @@ use crate::num::whole_seconds;
 use crate::text::escape;
 
 /// The kinds of overrides that the form offers.
-const GIVES: [&str; 4] = ["scale", "unlimited", "banned", "remove"];
+const GIVES: [&str; 4] = ["scale", "unlimited", "banned", REMOVE];
+/// The kind that drops the edited override.
+const REMOVE: &str = "remove";
 
 /// A change of the override of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,9 +189,25 @@ pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
             selected: true,
             ..Asked::text(Prompt::Scale)
         },
-        Asked::time(Prompt::Expires, "30m"),
+        Asked::time(
+            Prompt::Expires,
+            &left(place).unwrap_or_else(|| "30m".to_owned()),
+        ),
         Asked::text(Prompt::Reason),
     ]
+}
+
+/// The time that is left of the edited override of a key.
+fn left(place: &KeyPlace) -> Option<String> {
+    let mut all = place.seen.as_ref()?.overrides.iter();
+    let edited = all.find(|edited| edited.key == place.key)?;
+    Some(time_left(&edited.edit, place.now_ns))
+}
+
+/// The end of an override beside that of the one it replaces, where they differ.
+pub(super) fn other_end(place: &KeyPlace, typed: &Typed) -> Option<String> {
+    let before = left(place).filter(|_| typed.get(Prompt::Gives) != REMOVE)?;
+    form::other_end(&before, typed.get(Prompt::Expires))
 }
 
 /// The problem of the typed override, if any.
@@ -208,7 +226,7 @@ pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
 /// The typed override; `None` to drop the edited one.
 fn gives(typed: &Typed) -> Option<Value> {
     match typed.get(Prompt::Gives) {
-        "remove" => None,
+        REMOVE => None,
         "scale" => {
             let text = typed.get(Prompt::Scale);
             let scale = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));

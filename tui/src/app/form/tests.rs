@@ -1,5 +1,6 @@
 //! Tests of the edit form.
 
+use loudou_api::EditView;
 use loudou_limiter::algorithm::Algorithm;
 use loudou_rules::config;
 use loudou_rules::config::{limit_fields, parse_limits};
@@ -7,6 +8,9 @@ use serde_json::json;
 
 use super::*;
 use crate::app::press::keys;
+
+/// The server's clock.
+const NOW: u64 = 1_000_000_000_000;
 
 fn view() -> RuleView {
     RuleView {
@@ -28,7 +32,7 @@ fn view() -> RuleView {
 }
 
 fn typed(presses: &str) -> Form {
-    let mut form = Form::new(view());
+    let mut form = Form::new(view(), NOW);
     for press in keys(presses) {
         match press.code {
             crate::app::press::Code::Tab => form.step(1),
@@ -41,7 +45,7 @@ fn typed(presses: &str) -> Form {
 
 #[test]
 fn untouched_changes_nothing() {
-    let form = Form::new(view());
+    let form = Form::new(view(), NOW);
     assert_eq!(form.problem_count(), 0);
     assert!(!form.does_something());
     // Defaults are left out, with the same meaning.
@@ -117,7 +121,7 @@ fn going_on_from_theirs_keeps_what_was_typed() {
         versus[1],
         ["burst rate", "30/m", "60/m", "30/m"].map(ToOwned::to_owned)
     );
-    form.rebase(theirs);
+    form.rebase(theirs, NOW);
     assert_eq!(form.base.generation, 9);
     assert_eq!(form.body()["limits"][0]["capacity"], 250);
     assert_eq!(form.body()["limits"][0]["rate"], "60/m");
@@ -146,7 +150,7 @@ fn every() -> RuleView {
 
 #[test]
 fn every_field_of_every_algorithm_is_there() {
-    let form = Form::new(every());
+    let form = Form::new(every(), NOW);
     assert_eq!(form.problem_count(), 0);
     for (index, name) in Algorithm::NAMES.iter().take(8).enumerate() {
         assert_eq!(
@@ -175,7 +179,7 @@ fn one(limit: &Value, presses: &str) -> Form {
         rule: json!({ "name": "one", "limits": [limit] }),
         ..RuleView::default()
     };
-    let mut form = Form::new(view);
+    let mut form = Form::new(view, NOW);
     for press in keys(presses) {
         match press.code {
             crate::app::press::Code::Tab => form.step(1),
@@ -225,4 +229,70 @@ fn a_limit_of_a_newer_filter_stays_as_it_is() {
     assert_eq!(form.limit(0), Some(("n", "newer", false)));
     assert_eq!(form.body(), json!({ "mode": "shadow" }));
     assert_eq!(form.problem_count(), 0);
+}
+
+/// The rule with an edit that ends so many seconds after now, or never.
+fn edited(left_s: Option<u64>) -> RuleView {
+    RuleView {
+        edit: Some(EditView {
+            expires_at_ns: left_s.map(|left| NOW + left * 1_000_000_000 - 1),
+            ..EditView::default()
+        }),
+        ..view()
+    }
+}
+
+#[test]
+fn an_edit_with_an_end_keeps_one() {
+    for (left_s, begins) in [
+        (1, "1s"),
+        (90, "90s"),
+        (1_200, "20m"),
+        (1_201, "21m"),
+        (7_200, "2h"),
+        (360_001, "101h"),
+    ] {
+        let form = Form::new(edited(Some(left_s)), NOW);
+        assert_eq!(
+            form.expires_after().map(|span| span.to_string()).as_deref(),
+            Some(begins)
+        );
+        assert!(!form.does_something() && form.other_end().is_none());
+    }
+    let end_of = |left_s, text: &str| {
+        let mut form = Form::new(edited(left_s), NOW);
+        let at = form.fields.iter().position(is_end).expect("a field");
+        form.focus_on(at);
+        for press in keys(text) {
+            form.press(press);
+        }
+        assert_eq!(form.does_something(), form.other_end().is_some(), "{text}");
+        form.other_end()
+    };
+    let told = |text: &str| Some(text.to_owned());
+    assert_eq!(end_of(Some(1_200), "1h"), told("expires after 20m → 1h"));
+    assert_eq!(
+        end_of(Some(1_200), "<bs>"),
+        told("expires after 20m → never")
+    );
+    assert_eq!(end_of(None, "30m"), told("expires after never → 30m"));
+    // The same in other units.
+    assert_eq!(end_of(Some(1_200), "1200s"), None);
+}
+
+#[test]
+fn the_end_follows_an_edit_by_another_user_unless_it_was_typed() {
+    let mut form = Form::new(edited(Some(1_200)), NOW);
+    form.rebase(edited(Some(60)), NOW);
+    assert_eq!(form.expires_after(), Some(Nanos::from_secs(60)));
+    let at = form.fields.iter().position(is_end).expect("a field");
+    form.focus_on(at);
+    for press in keys("5m") {
+        form.press(press);
+    }
+    form.rebase(edited(None), NOW);
+    assert_eq!(
+        form.other_end().as_deref(),
+        Some("expires after never → 5m")
+    );
 }

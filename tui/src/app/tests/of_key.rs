@@ -224,9 +224,18 @@ fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
     if let Some(data) = &mut state.data {
         data.rules.rules[0] = rule;
     }
-    let change = sending_of(type_keys(&mut state, "o<left><ret><ret>"));
-    let half_an_hour = Some(Nanos::from_secs(1_800));
-    assert_eq!(body(&change), (Some(json!("unlimited")), half_an_hour));
+    // The form begins with the rest, and the question shows another end beside it.
+    type_keys(&mut state, "o<left><tab><tab>2m<ret>");
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    assert_eq!(
+        pending.detail,
+        ["rule reply-per-user", "expires after 100s → 2m"]
+    );
+    let change = sending_of(type_keys(&mut state, "<esc>o<left><ret><ret>"));
+    let left = Some(Nanos::from_secs(100));
+    assert_eq!(body(&change), (Some(json!("unlimited")), left));
     taken(&mut state, change);
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
     let rest = Some(Nanos::from_secs(100));
