@@ -212,7 +212,11 @@ pub(super) fn other_end(place: &KeyPlace, typed: &Typed) -> Option<String> {
 
 /// The problem of the typed override, if any.
 pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
-    let limits = limits(place.seen.as_ref()?);
+    let rule = place.seen.as_ref()?;
+    if typed.get(Prompt::Gives) == REMOVE {
+        return no_edited(rule, &place.key);
+    }
+    let limits = limits(rule);
     let wrong = parse_override(&place.key, &gives(typed)?, limits.as_ref()).err()?;
     let problem = wrong.first()?;
     let allowed = problem.allowed.as_ref();
@@ -220,6 +224,22 @@ pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     Some(Wrong {
         prompt: Prompt::Scale,
         text: format!("{}{}", problem.message, allowed.unwrap_or_default()),
+    })
+}
+
+/// The problem of removing an override of a key that has no edited one.
+fn no_edited(rule: &RuleView, key: &str) -> Option<Wrong> {
+    let text = match in_force(rule, key) {
+        _ if rule.overrides.iter().any(|edited| edited.key == key) => return None,
+        None => format!("{key} has no override"),
+        Some(_) if current(rule, key).is_some() => {
+            "the override is in the configuration; only an edited one can be removed".to_owned()
+        }
+        Some(_) => format!("{key} has no override of its own; it has that of a prefix"),
+    };
+    Some(Wrong {
+        prompt: Prompt::Gives,
+        text,
     })
 }
 

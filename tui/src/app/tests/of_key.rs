@@ -200,13 +200,48 @@ fn an_override_is_chosen_shown_and_undone() {
     for (keys, sent) in [
         ("o<right><ret><ret>", Some(json!("unlimited"))),
         ("o<right><right><ret><ret>", Some(json!("banned"))),
-        ("o<left><ret><ret>", None),
         ("ob<ret><ret>", Some(json!("banned"))),
     ] {
         let change = sending_of(type_keys(&mut state, keys));
-        let until = half_an_hour.filter(|_| sent.is_some());
-        assert_eq!(body(&change), (sent, until), "{keys}");
+        assert_eq!(body(&change), (sent, half_an_hour), "{keys}");
     }
+}
+
+#[test]
+fn only_an_edited_override_can_be_removed() {
+    let overrides = |overrides: Value, edited: &[&str]| {
+        let mut state = state(SIZE, 3);
+        let edited = edited.iter().map(|key| OverrideView {
+            key: (*key).to_owned(),
+            ..OverrideView::default()
+        });
+        if let Some(data) = &mut state.data {
+            let rule = &mut data.rules.rules[0];
+            rule.rule["overrides"] = overrides;
+            rule.overrides = edited.collect();
+        }
+        state
+    };
+    for (mut state, problem) in [
+        (overrides(json!({}), &[]), "mallory has no override"),
+        (
+            overrides(json!({ "mallory": "banned" }), &[]),
+            "the override is in the configuration; only an edited one can be removed",
+        ),
+        (
+            overrides(json!({ "mal*": "banned" }), &["mal*"]),
+            "mallory has no override of its own; it has that of a prefix",
+        ),
+    ] {
+        type_keys(&mut state, "or<ret>");
+        let Mode::OfKey(form) = &state.mode else {
+            panic!("{problem}: {:?}", state.mode)
+        };
+        assert_eq!(form.fields[0].problem.as_deref(), Some(problem));
+    }
+    let mut state = overrides(json!({ "mallory": "banned" }), &["mallory"]);
+    let change = sending_of(type_keys(&mut state, "or<ret><ret>"));
+    assert_eq!(body(&change), (None, None));
 }
 
 #[test]
@@ -272,7 +307,7 @@ fn an_override_that_changed_meanwhile_is_not_made() {
 #[test]
 fn an_undo_of_an_override_asks_again_after_a_conflict() {
     let mut state = state(SIZE, 3);
-    let change = sending_of(type_keys(&mut state, "o<left><ret><ret>"));
+    let change = sending_of(type_keys(&mut state, "o<right><ret><ret>"));
     taken(&mut state, change);
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
     let mut current = rules()[0].clone();
