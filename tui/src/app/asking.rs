@@ -1,5 +1,7 @@
 //! The question on the screen: what it asks, what the change does, its command line, and its answers.
 
+use std::collections::BTreeSet;
+
 use loudou_api::RuleView;
 
 use super::command::Command;
@@ -9,10 +11,16 @@ use super::press::{Code, Press};
 use super::question::{Action, Pending};
 use super::sheet::{Answer, Content, Part, Sheet, Tone};
 use super::state::{Mode, State};
+use crate::cells::{safe, width};
 use crate::change::Change;
 use crate::change::form::Prompt;
 use crate::limit_edit;
 use crate::meaning::leased;
+use crate::short_names::short_names;
+
+/// The most cells of the name of an Envoy in an answer, and the width of the terminal from which on there is one.
+const NAME: u16 = 24;
+const NAMED: u16 = 60;
 
 /// Whether a question is open.
 pub(crate) const fn is_open(mode: &Mode) -> bool {
@@ -65,7 +73,7 @@ fn of_pending(state: &State, pending: &Pending) -> Content {
         title: String::new(),
         parts,
         answers: answers(
-            "yes",
+            &at_shown(state, "yes"),
             to_all(state).filter(|_| pending.of_one().is_none()),
             "no",
         ),
@@ -108,7 +116,7 @@ fn of_form(state: &State, form: &Form) -> Content {
     parts.extend(command_line(form.command().as_deref()));
     let answers = match form.stage {
         Stage::Sending => Vec::new(),
-        _ => answers("send", to_all(state), "back"),
+        _ => answers(&at_shown(state, "send"), to_all(state), "back"),
     };
     Content {
         title: format!("edit {}", form.base.name),
@@ -149,6 +157,30 @@ fn answers(yes: &str, all: Option<String>, no: &str) -> Vec<Answer> {
     let yes = answer(Press::plain(Code::Enter), "Enter", yes);
     let no = answer(Press::plain(Code::Esc), "Esc", no);
     [Some(yes), all, Some(no)].into_iter().flatten().collect()
+}
+
+/// The answer for the Envoy on the screen, which is named if there are several and room for a name: `yes, at
+/// 10.0.0.1:9911`.
+fn at_shown(state: &State, word: &str) -> String {
+    if state.targets.len() < 2 || state.size.0 < NAMED {
+        return word.to_owned();
+    }
+    let urls = state.targets.iter().map(|target| target.url.as_str());
+    let urls: Vec<&str> = urls.collect();
+    let bare: Vec<&str> = urls.iter().map(|url| without_scheme(url)).collect();
+    let are_apart = bare.iter().collect::<BTreeSet<_>>().len() == bare.len();
+    let whole = bare.get(state.number).filter(|_| are_apart);
+    let whole = whole.map(|name| (*name).to_owned());
+    let short = short_names(&urls).into_iter().nth(state.number);
+    let mut names = whole.into_iter().chain(short);
+    let name = names.find(|name| width(&safe(name)) <= NAME);
+    let number = state.number.saturating_add(1);
+    let name = name.unwrap_or_else(|| format!("Envoy {number} of {}", urls.len()));
+    format!("{word}, at {name}")
+}
+
+fn without_scheme(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest)
 }
 
 /// The answer that sends a change to all Envoys that are watched, or to those that are marked, of which the one on the

@@ -136,7 +136,10 @@ fn the_undo_of_a_change_at_one_is_not_for_all() {
     answered(&mut watched, 0, own, first);
     press(&mut watched, "u");
     let text = crate::ui::tests::text(watched.shown(), (80, 24));
-    assert!(text.contains("Enter yes   Esc no"), "{text}");
+    assert!(
+        text.contains("Enter yes, at 127.0.0.1:1   Esc no"),
+        "{text}"
+    );
     let why = crate::app::keys::obstacle(watched.shown(), Command::YesAll);
     assert_eq!(why.as_deref(), Some("what one Envoy had is put back there"));
     assert!(press(&mut watched, "a").is_empty());

@@ -272,8 +272,17 @@ fn a_question_says_who_gets_the_change() {
     press(&mut watched, "b<ret>");
     let text = crate::ui::tests::text(watched.shown(), (80, 24));
     assert!(
-        text.contains("Enter yes   a yes, at all 2   Esc no"),
+        text.contains("Enter yes, at 127.0.0.1:1   a yes, at all 2   Esc no"),
         "{text}"
+    );
+    // Where there is no room, the name is left out first.
+    let now = watched.shown().now;
+    watched.update(None, Msg::Resize(40, 16), now);
+    let narrow = crate::ui::tests::text(watched.shown(), (40, 16));
+    watched.update(None, Msg::Resize(120, 40), now);
+    assert!(
+        narrow.contains("Enter yes   a yes, at all 2   Esc"),
+        "{narrow}"
     );
     assert!(!text.contains("fleet"), "{text}");
     let mut snapshot = snapshot(3);
@@ -286,6 +295,56 @@ fn a_question_says_who_gets_the_change() {
     let text = crate::ui::tests::text(watched.shown(), (80, 24));
     let told = "It travels to the fleet (7 Envoys) from one of them.";
     assert!(text.contains(told), "{text}");
+    press(&mut watched, "<esc>e250<ret>");
+    let text = crate::ui::tests::text(watched.shown(), (80, 24));
+    let told = "Enter send, at 127.0.0.1:1   a yes, at all 2   Esc back";
+    assert!(text.contains(told), "{text}");
+}
+
+/// The name of the Envoy in a question differs from those of the others, also where it is cut.
+#[test]
+fn a_question_names_the_envoy_that_is_shown() {
+    for (urls, told) in [
+        (
+            ["http://10.0.0.1:9911", "http://10.0.0.2:9911"],
+            "yes, at 10.0.0.2:9911   a",
+        ),
+        (
+            [
+                "http://a.default.svc.cluster.local:1",
+                "http://b.default.svc.cluster.local:1",
+            ],
+            "yes, at b   a",
+        ),
+        (
+            [
+                "http://envoy.default.svc.cluster.local:1",
+                "http://envoy.default.svc.cluster.local:2",
+            ],
+            "yes, at :2   a",
+        ),
+        (
+            [
+                "http://envoy.default.svc.kube.east.cluster.example.org",
+                "http://envoy.default.svc.kube.west.cluster.example.org",
+            ],
+            "yes, at Envoy 2 of 2   a",
+        ),
+    ] {
+        let mut watched = watched();
+        for number in [0, 1] {
+            for at in 0..3 {
+                poll(&mut watched, number, at);
+            }
+        }
+        press(&mut watched, "tb<ret>");
+        let mut state = watched.shown().clone();
+        for (target, url) in state.targets.iter_mut().zip(urls) {
+            url.clone_into(&mut target.url);
+        }
+        let text = crate::ui::tests::text(&state, (80, 24));
+        assert!(text.contains(told), "{told}: {text}");
+    }
 }
 
 /// Marks choose those that a change is for; the one that is shown is none of them.
