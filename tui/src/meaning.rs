@@ -19,7 +19,7 @@ mod upstream;
 use key::{ambiguous, missing};
 
 pub(crate) use bucket::{
-    BAN_OFF, WOULD_REFUSE, banned, enforced_ban, imposed, refusals, stands_out, state_word,
+    BAN_OFF, Origins, WOULD_REFUSE, banned, enforced_ban, imposed, refusals, stands_out, state_word,
 };
 pub(crate) use fleet::{Sharing, sharing};
 pub(crate) use in_json::key_in_json;

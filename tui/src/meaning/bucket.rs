@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use loudou_api::{BanBy, BanView, BucketState, BucketView};
+use loudou_api::{BanBy, BanView, BucketState, BucketView, Event, KeyOverrideView, RuleView};
 
-use super::leased;
+use super::{leased, short};
 use crate::text::humanise;
 
 /// The state `refusing` of a rule in shadow mode, which refuses nobody.
@@ -58,8 +58,21 @@ pub(crate) fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     format!("banned {}{left}", imposed(ban.by))
 }
 
+/// Where the ban and the override of a bucket come from, as far as that is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Origins<'a> {
+    /// The rule, which has the overrides and their edits.
+    pub(crate) rule: Option<&'a RuleView>,
+    /// The event of the ban.
+    pub(crate) ban: Option<&'a Event>,
+}
+
 /// The properties, one line each.
-pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
+pub(crate) fn stands_out(
+    bucket: &BucketView,
+    now_ns: Option<u64>,
+    origins: Origins<'_>,
+) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(ban) = &bucket.ban {
         let mut line = banned(ban, now_ns);
@@ -67,6 +80,8 @@ pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String
             line.push_str(", not enforced: the rule is in shadow mode or off");
         }
         lines.push(line);
+        let event = origins.ban.filter(|_| ban.by == BanBy::Operator);
+        lines.extend(event.map(|event| made("ban", &event.by, &event.reason)));
     }
     lines.extend(leased::owed_and_denied(bucket, now_ns));
     match bucket.penalties {
@@ -82,8 +97,40 @@ pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String
         count => lines.push(format!("{count} refusals count towards a ban")),
     }
     if let Some(entry) = &bucket.own {
-        let (pattern, gives) = (&entry.pattern, entry.gives.name());
-        lines.push(format!("override of {pattern}: {gives}"));
+        lines.extend(override_of(entry, now_ns, origins.rule));
     }
     lines
+}
+
+/// An override with its numbers and, if it was edited, its end, author and reason.
+fn override_of(
+    entry: &KeyOverrideView,
+    now_ns: Option<u64>,
+    rule: Option<&RuleView>,
+) -> Vec<String> {
+    let pattern = &entry.pattern;
+    let all = rule.and_then(|rule| rule.rule.get("overrides"));
+    let gives = all.and_then(|all| all.get(pattern)).map(short::gives);
+    let gives = gives.unwrap_or_else(|| entry.gives.name().to_owned());
+    let mut line = format!("override of {pattern}: {gives}");
+    let mut edited = rule.into_iter().flat_map(|rule| &rule.overrides);
+    let Some(edited) = edited.find(|edited| edited.key == *pattern) else {
+        return vec![line];
+    };
+    let edit = &edited.edit;
+    if let Some((until, now)) = edit.expires_at_ns.zip(now_ns) {
+        let left = humanise(until.saturating_sub(now));
+        line.push_str(", expires in ");
+        line.push_str(&left);
+    }
+    vec![line, made("override", &edit.by, &edit.reason)]
+}
+
+/// The author of a change and the reason.
+fn made(what: &str, by: &str, reason: &str) -> String {
+    let reason = match reason {
+        "" => "no reason given",
+        reason => reason,
+    };
+    format!("{what} made by {by}: {reason}")
 }

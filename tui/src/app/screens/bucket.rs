@@ -1,6 +1,6 @@
 //! The Bucket screen: the funnel, the numbers of every limit, the rates, and the edit of its rule.
 
-use loudou_api::{LeaseView, LimitView, RuleView};
+use loudou_api::{Event, EventKind, LeaseView, LimitView, RuleView};
 use loudou_limiter::Nanos;
 use ratatui::style::Style;
 
@@ -15,7 +15,7 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{ago, amount, percent, seen, width, wrap};
-use crate::meaning::{leased, stands_out, state_word};
+use crate::meaning::{Origins, leased, stands_out, state_word};
 use crate::num::cells;
 use crate::text::humanise;
 
@@ -290,6 +290,17 @@ fn limit(pen: &mut Pen<'_>, age: Nanos, y: u16, view: &LimitView, shown: bool) -
 
 type Styled = (String, Style);
 
+/// The event of the ban that a key has, if it is among those that were read.
+fn ban_event<'a>(state: &'a State, id: &BucketName) -> Option<&'a Event> {
+    let of_bans = [EventKind::Ban, EventKind::Unban, EventKind::BanExpired];
+    let mut events = state.data.as_ref()?.events.iter();
+    let newest = events.find(|event| {
+        let of_key = (event.rule.as_deref(), event.key.as_deref());
+        of_key == (Some(&id.rule), Some(&id.key)) && of_bans.contains(&event.kind)
+    });
+    newest.filter(|event| event.kind == EventKind::Ban)
+}
+
 /// Totals, the lease, the rule's match, and its edit.
 fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
     let (plain, theme) = (Style::new(), pen.theme);
@@ -299,13 +310,18 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
     } else {
         format!("refused {refused}")
     };
-    let mut lines = vec![(format!("total: admitted {admitted}, {refused}"), plain)];
+    let total = (format!("total: admitted {admitted}, {refused}"), plain);
     let now = row.as_of_ns.saturating_add(state.drain_age().get());
     let heard = |lease: &LeaseView| ago(now.saturating_sub(lease.heard_ns));
     let lease = leased::lease(&row.view, heard).map(|line| (line, plain));
-    let more = stands_out(&row.view, Some(now)).into_iter();
+    let origins = Origins {
+        rule,
+        ban: ban_event(state, &row.id),
+    };
+    let more = stands_out(&row.view, Some(now), origins).into_iter();
     let more = lease.into_iter().chain(more.map(|line| (line, theme.warn)));
-    for (text, style) in more {
+    let mut lines = Vec::new();
+    for (text, style) in std::iter::once(total).chain(more) {
         let text = wrap(&text, pen.width()).into_iter();
         lines.extend(text.map(|line| (line, style)));
     }

@@ -13,7 +13,7 @@ use crate::cli::options::Format;
 use crate::cli::table::{Set, TextTable};
 use crate::cli::world::{Style, json};
 use crate::meaning::leased::{heard, lease};
-use crate::meaning::{refusals, stands_out};
+use crate::meaning::{Origins, refusals, stands_out};
 use crate::text::{escape, humanise};
 
 const GET_EXAMPLES: &str = "\
@@ -113,7 +113,7 @@ pub(in crate::cli) fn one(
 
 /// Prints the remarkable properties of a bucket besides its level.
 fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
-    for line in stands_out(bucket, now_ns) {
+    for line in stands_out(bucket, now_ns, Origins::default()) {
         writeln!(out, "{}", escape(&line))?;
     }
     Ok(())
