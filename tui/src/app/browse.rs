@@ -1,5 +1,7 @@
 //! Commands that all screens share: moving, changing the screen, and opening dialogs.
 
+use loudou_api::{EditView, RuleView};
+
 use super::again;
 use super::command::Command;
 use super::effects::Effect;
@@ -13,14 +15,16 @@ use super::line::Line;
 use super::motion::is_motion;
 use super::of_key::KeyForm;
 use super::play::Control;
+use super::previewed;
 use super::question::Pending;
 use super::rows::BucketName;
 use super::screen::Screen;
 use super::screens;
 use super::state::{Exit, Frozen, Mode, State};
 use super::undoing;
+use crate::change::edit::Edit;
 use crate::change::form::KeyPlace;
-use crate::change::{Begun, Start};
+use crate::change::{Begun, Change, Start};
 use crate::text::humanise;
 
 /// Runs a command of the screens, or shows why it does not apply.
@@ -58,6 +62,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         }
         Command::Copy => copy(state, screens::shown(state).copied(state), effects),
         Command::Edit => edit(state, effects),
+        Command::Drop => drop_edit(state),
         Command::Undo => undoing::ask(state),
         Command::Start(change) => start(state, change),
         Command::Again => again::ask(state),
@@ -115,6 +120,35 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     }
     state.mode = Mode::Edit(Box::new(Form::new(view, state.polled_ns())));
     effects.push(Effect::ReadRule(rule));
+}
+
+/// Asks whether to drop the edit of the current rule.
+fn drop_edit(state: &mut State) {
+    let rule = screens::target_rule(state);
+    let Some(view) = rule.and_then(|rule| state.rule_named(&rule)) else {
+        return;
+    };
+    let edit = Edit::dropping(view.clone());
+    let after = RuleView {
+        rule: edit.without(),
+        ..view.clone()
+    };
+    let mut detail: Vec<String> = view.edit.iter().map(edited_by).collect();
+    let form = Form::new(view.clone(), state.polled_ns());
+    let fields = form.versus(&after).into_iter();
+    detail.extend(fields.map(|[field, now, then, _]| format!("{field} {now} → {then}")));
+    detail.extend(previewed::lines(state, &edit));
+    let mut pending = Pending::change(Change::Edit(edit));
+    pending.detail.extend(detail);
+    state.mode = Mode::Confirm(Box::new(pending));
+}
+
+/// The author and the reason of an edit.
+fn edited_by(edit: &EditView) -> String {
+    match edit.reason.as_str() {
+        "" => format!("edited by {}", edit.by),
+        reason => format!("edited by {}: {reason}", edit.by),
+    }
 }
 
 /// Begins a change for the current rate-limit key: with a form, or with its question.

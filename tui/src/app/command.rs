@@ -58,6 +58,8 @@ pub(crate) enum Command {
     /// Copy the selected name, or the command line of a question, to the clipboard.
     Copy,
     Edit,
+    /// Drop the edit of the rule.
+    Drop,
     Undo,
     /// Ask how a request would be decided.
     Explain,

@@ -135,6 +135,9 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             Some("no recording is played; loudou top --play FILE plays one".to_owned())
         }
         Command::Edit => locked.or_else(|| unread_rule(state)),
+        Command::Drop => locked
+            .or_else(|| unread_rule(state))
+            .or_else(|| unedited_rule(state)),
         Command::Undo => locked.or_else(|| {
             let none = state.undos.is_empty();
             none.then(|| "nothing to undo".to_owned())
@@ -170,6 +173,13 @@ fn unread_rule(state: &State) -> Option<String> {
         }
         Some(_) => None,
     }
+}
+
+/// The reason why the current rule has no edit to drop, if any.
+fn unedited_rule(state: &State) -> Option<String> {
+    let rule = screens::target_rule(state)?;
+    let is_edited = state.rule_named(&rule)?.edit.is_some();
+    (!is_edited).then(|| "the rule is not edited".to_owned())
 }
 
 /// The reason why the current key cannot get an override: that would be one for all keys that begin alike. Clients may

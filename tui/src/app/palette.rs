@@ -54,6 +54,8 @@ mod tests {
         let state = State::default();
         let first = |text| search(&state, text).first().map(|binding| binding.command);
         assert_eq!(first("undo"), Some(Command::Undo));
+        assert_eq!(first("drop"), Some(Command::Drop));
+        assert_eq!(first("unset"), Some(Command::Drop));
         assert_eq!(first("frz"), Some(Command::Freeze));
         assert_eq!(
             first("initial"),

@@ -160,6 +160,17 @@ impl Edit {
 }
 
 impl Edit {
+    /// The removal of the edit of a rule.
+    pub(crate) fn dropping(rule: RuleView) -> Self {
+        Self {
+            rule: rule.name.clone(),
+            to: EditTo::Drop,
+            seen: Box::new(rule),
+            carry: Carry::default(),
+            reason: String::new(),
+        }
+    }
+
     /// The rule without its edit: as configured, with the overrides that were edited one by one.
     pub(crate) fn without(&self) -> Value {
         let mut rule = self.seen.base.clone();

@@ -37,6 +37,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 9, "reset", "restore the initial state of the bucket")),
     bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban or unban the key")),
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "override the limits of the key")),
+    bind((C::Drop, &[c('D')], A_RULE, 13, "drop", "unset: drop the edit of the rule")),
     bind((C::Explain, &[c('x')], BROWSE, 6, "explain", "explain how a request of this key, or any, would be decided")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply what any restart lost")),

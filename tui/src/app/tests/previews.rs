@@ -1,14 +1,16 @@
 //! The effect on the keys that were seen, in the questions before edits.
 
-use loudou_api::{BanBy, BanView, BucketView, KeyOverrideView, OverrideKind};
+use loudou_api::{BanBy, BanView, BucketView, EditView, KeyOverrideView, OverrideKind};
+use loudou_limiter::Nanos;
 use serde_json::{Value, json};
 
-use super::{SIZE, answer, sending_of};
+use super::{SIZE, answer, edit_of, messages, sending_of};
 use crate::app::fixture::{state, type_keys};
 use crate::app::form::Kind;
 use crate::app::history::Rates;
 use crate::app::rows::{BucketName, Row};
 use crate::app::state::{Mode, State};
+use crate::change::edit::EditTo;
 
 const HEAD: &str = "of 4 keys seen, if they go on as in the last 10s:";
 
@@ -151,4 +153,59 @@ fn an_undo_is_previewed_like_an_edit() {
     let told = pending.detail.join("\n");
     let effect = format!("{HEAD}\n- 3 are freed: mallory-17, acme-corp, convict");
     assert!(told.contains(&effect), "{told}");
+}
+
+#[test]
+fn the_edit_of_a_rule_is_dropped_with_a_preview_and_an_undo() {
+    let mut state = seen("shadow");
+    assert!(type_keys(&mut state, "D").is_empty());
+    assert!(messages(&state).contains("the rule is not edited"));
+    let data = state.data.as_mut().expect("data");
+    let ends_ns = data.status.now_ns + 60_000_000_000;
+    let rule = &mut data.rules.rules[2];
+    rule.base["mode"] = Value::from("enforce");
+    rule.edit = Some(EditView {
+        by: "ops".to_owned(),
+        reason: "launch".to_owned(),
+        expires_at_ns: Some(ends_ns),
+        ..EditView::default()
+    });
+    type_keys(&mut state, "D");
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    assert_eq!(pending.question, "Drop the edit of by-source?");
+    assert_eq!(
+        pending.detail,
+        [
+            "edited by ops: launch",
+            "mode shadow → enforce",
+            HEAD,
+            "- 3 become refused: mallory-17 (loses 95%), acme-corp (loses 73%), convict (loses 100%)",
+            "- 1 ban is enforced again: convict",
+        ]
+    );
+    assert_eq!(pending.command.as_deref(), Some("loudou unset by-source"));
+    let sending = sending_of(type_keys(&mut state, "<ret>"));
+    assert_eq!(edit_of(&sending).to, EditTo::Drop);
+    answer(&mut state, sending);
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
+    let EditTo::Put {
+        body,
+        expires_after,
+    } = &edit_of(&undo).to
+    else {
+        panic!("{undo:?}")
+    };
+    assert_eq!(body["mode"], "shadow");
+    assert_eq!(*expires_after, Some(Nanos::from_secs(60)));
+}
+
+#[test]
+fn the_edit_of_a_rule_is_not_dropped_by_those_who_may_only_view() {
+    let mut state = seen("shadow");
+    state.settings.read_only = true;
+    assert!(type_keys(&mut state, "D").is_empty());
+    assert!(matches!(state.mode, Mode::Browse));
+    assert!(messages(&state).contains("read-only"));
 }
