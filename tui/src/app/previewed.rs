@@ -50,9 +50,9 @@ fn after(edit: &Edit, before: &Rule) -> Option<Rule> {
 
 /// The bans that come into force or go out of it with the mode.
 fn bans(state: &State, before: &Rule, after: &Rule) -> Option<String> {
-    let becomes = match [before, after].map(|rule| rule.mode == Mode::Enforce) {
-        [true, false] => "no longer enforced",
-        [false, true] => "enforced again",
+    let (one, many) = match [before, after].map(|rule| rule.mode == Mode::Enforce) {
+        [true, false] => ("is no longer enforced", "are no longer enforced"),
+        [false, true] => ("becomes enforced", "become enforced"),
         [true, true] | [false, false] => return None,
     };
     let data = state.data.as_ref()?;
@@ -64,17 +64,14 @@ fn bans(state: &State, before: &Rule, after: &Rule) -> Option<String> {
         .map(|row| name(&row.id.key))
         .chain(overrides.map(|(pattern, _)| format!("{} (override)", name(&pattern))))
         .collect();
-    let are = match names.len() {
+    let becomes = match names.len() {
         0 => return None,
-        1 => "is",
-        _ => "are",
+        1 => one,
+        _ => many,
     };
     let least = if data.truncated { "at least " } else { "" };
     let bans = counted(count(names.len()), "ban");
-    Some(format!(
-        "- {least}{bans} {are} {becomes}: {}",
-        named(&names)
-    ))
+    Some(format!("- {least}{bans} {becomes}: {}", named(&names)))
 }
 
 /// A key whose rate is known.

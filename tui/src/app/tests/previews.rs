@@ -93,7 +93,7 @@ fn what_a_rule_in_shadow_mode_would_refuse_becomes_refused() {
         [
             HEAD,
             "- 3 become refused: mallory-17 (loses 95%), acme-corp (loses 73%), convict (loses 100%)",
-            "- 1 ban is enforced again: convict",
+            "- 1 ban becomes enforced: convict",
         ]
     );
     assert_eq!(
@@ -182,7 +182,7 @@ fn the_edit_of_a_rule_is_dropped_with_a_preview_and_an_undo() {
             "mode shadow → enforce",
             HEAD,
             "- 3 become refused: mallory-17 (loses 95%), acme-corp (loses 73%), convict (loses 100%)",
-            "- 1 ban is enforced again: convict",
+            "- 1 ban becomes enforced: convict",
         ]
     );
     assert_eq!(pending.command.as_deref(), Some("loudou unset by-source"));
