@@ -78,11 +78,15 @@ pub struct StoreStatus {
     /// Responses that were not counted for their upstream, by rules with `when`.
     #[serde(default)]
     pub lost_responses: u64,
+    /// Sandboxes of workers that died and were loaded again.
+    #[serde(default)]
+    pub reloads: u64,
 }
 
 impl StoreStatus {
     /// The warning about buckets that were evicted before they were idle, since Envoy started; `None` without any.
     /// A reader that knows when they were evicted has a better one in its place.
+    #[inline]
     pub fn evictions(&self) -> Option<String> {
         (self.evicted_lossy > 0).then(|| {
             format!(

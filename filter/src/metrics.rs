@@ -320,11 +320,6 @@ impl StoreMetrics {
         add(host, self.reloads, 1);
     }
 
-    /// The number of sandboxes that were loaded again, on all workers.
-    pub(crate) fn reloads(&self, host: &dyn Host) -> u64 {
-        read(host, self.reloads)
-    }
-
     /// The store is open, for this many buckets.
     pub(crate) fn opened(&self, host: &dyn Host, buckets: u64) {
         set(host, self.buckets, buckets);
@@ -380,6 +375,7 @@ impl StoreMetrics {
             lost_counts: read(host, self.lost_counts),
             lost_returns: read(host, self.lost_returns),
             lost_responses: read(host, self.lost_responses),
+            reloads: read(host, self.reloads),
             ..StoreStatus::default()
         }
     }

@@ -180,6 +180,7 @@ fn status() -> serde_json::Result<()> {
             lost_counts: 0,
             lost_returns: 0,
             lost_responses: 0,
+            reloads: 1,
         },
         rules: vec![totals(), conditional()],
         waiting: 3,

@@ -46,7 +46,7 @@ impl AdminPlane {
         let mut warnings = self.warnings(&rules, &store);
         warnings.extend(fleet.as_ref().and_then(of_fleet));
         let about = (&*record, &store);
-        warnings.extend(of_process(host, &share, about, &metrics, now));
+        warnings.extend(of_process(host, &share, about, now));
         let status = Status {
             version: crate::VERSION.to_owned(),
             git: crate::GIT.to_owned(),

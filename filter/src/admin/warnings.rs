@@ -4,7 +4,6 @@ use loudou_api::{FleetStatus, StoreStatus};
 
 use crate::behind;
 use crate::host::Host;
-use crate::metrics::StoreMetrics;
 use crate::record::Record;
 use loudou_limiter::Nanos;
 
@@ -19,7 +18,6 @@ pub(super) fn of_process(
     host: &dyn Host,
     share: &str,
     (record, store): (&Record, &StoreStatus),
-    metrics: &StoreMetrics,
     now: Nanos,
 ) -> Vec<String> {
     let behind = behind::count(host, share, now);
@@ -30,7 +28,7 @@ pub(super) fn of_process(
              in all listeners of this namespace, and restart Envoy"
         )
     });
-    let reloads = metrics.reloads(host);
+    let reloads = store.reloads;
     let reloads = (reloads > 0).then(|| {
         format!(
             "{reloads} sandbox(es) died and were loaded again: requests that were held there are lost; please \

@@ -59,6 +59,7 @@ pub(super) fn status() -> Status {
             lost_counts: 0,
             lost_returns: 0,
             lost_responses: 0,
+            reloads: 0,
         },
         rules: vec![
             totals("per-user", "enforce", true),
