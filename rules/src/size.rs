@@ -170,12 +170,8 @@ fn wide(bytes: usize) -> u64 {
 
 /// The memory of a file, by its largest bucket.
 pub fn memory(file: &RuleFile) -> Memory {
-    let largest = |bytes: fn(&Rule) -> usize| {
-        let buckets = file.rules.iter().map(bytes);
-        buckets.max().unwrap_or_else(|| slot_bytes(0))
-    };
-    let banned = largest(rule_bytes).saturating_add(CONDUCT);
-    let full = store(file, largest(usual_bytes), USUAL_KEY);
+    let banned = largest(file, rule_bytes).saturating_add(CONDUCT);
+    let full = store(file, largest(file, usual_bytes), USUAL_KEY);
     let most = store(file, banned, MAX_KEY).saturating_add(wide(audit()));
     let most = most.saturating_add(wide(changes(file)));
     Memory {
@@ -184,6 +180,29 @@ pub fn memory(file: &RuleFile) -> Memory {
         worker: worker(file),
         held: held(file),
     }
+}
+
+/// The memory that all workers share while this many buckets are in use: the largest ones, with keys of [`USUAL_KEY`]
+/// bytes, spread evenly over the pages.
+pub fn in_use(file: &RuleFile, buckets: u64) -> u64 {
+    let bucket = largest(file, usual_bytes);
+    let written = pages(file).min(buckets);
+    let each = buckets.checked_div(written).unwrap_or(0);
+    let more = buckets.checked_rem(written).unwrap_or(0);
+    let of_pages = |count: u64, slots: u64| {
+        let slots = usize::try_from(slots).unwrap_or(SLOTS).min(SLOTS);
+        count.saturating_mul(page_memory(bucket, slots, (slots, USUAL_KEY)))
+    };
+    of_pages(written.saturating_sub(more), each)
+        .saturating_add(of_pages(more, each.saturating_add(1)))
+        .saturating_add(of_rules(file))
+        .saturating_add(counts(file, USUAL_KEY, upstreams::PROMISED))
+}
+
+/// The bytes of the largest bucket.
+fn largest(file: &RuleFile, bytes: fn(&Rule) -> usize) -> usize {
+    let buckets = file.rules.iter().map(bytes);
+    buckets.max().unwrap_or_else(|| slot_bytes(0))
 }
 
 /// The most memory of the events and of the ends of bans, whatever the rules.
@@ -205,20 +224,32 @@ fn changes(file: &RuleFile) -> usize {
     if is_shared { value(FLEET_CHANGES) } else { 0 }
 }
 
-/// The memory of the pages, their names, and the data of the rules.
+/// The memory of all pages, full, with their names, and of the data of the rules.
 fn store(file: &RuleFile, bucket: usize, key: usize) -> u64 {
-    let page = bucket.saturating_mul(SLOTS).saturating_add(PAGE_HEAD);
     // Names of evicted buckets stay until their space is needed: a full store has the maximum of names.
-    let names = names::bytes(names::ENTRIES, key);
-    let page = value(page).saturating_add(value(names));
-    let pages = u64::from(file.store.buckets).div_ceil(wide(SLOTS));
+    let page = page_memory(bucket, SLOTS, (names::ENTRIES, key));
+    pages(file)
+        .saturating_mul(page)
+        .saturating_add(of_rules(file))
+}
+
+fn pages(file: &RuleFile) -> u64 {
+    u64::from(file.store.buckets).div_ceil(wide(SLOTS))
+}
+
+/// The memory of a page with these slots, and of its names.
+fn page_memory(bucket: usize, slots: usize, (names, key): (usize, usize)) -> u64 {
+    let page = bucket.saturating_mul(slots).saturating_add(PAGE_HEAD);
+    wide(value(page).saturating_add(value(names::bytes(names, key))))
+}
+
+/// The memory of the data of the rules.
+fn of_rules(file: &RuleFile) -> u64 {
     let json = json_bytes(file);
     let configured = allocated(json).saturating_mul(CONFIGURATIONS);
     let metrics = file.rules.len().saturating_mul(METRICS);
-    let rules = value(json)
-        .saturating_add(configured)
-        .saturating_add(metrics);
-    pages.saturating_mul(wide(page)).saturating_add(wide(rules))
+    let rules = value(json).saturating_add(configured);
+    wide(rules.saturating_add(metrics))
 }
 
 /// The memory of the counts for `loudou top`, and for `when` with this many upstreams.

@@ -45,6 +45,7 @@ pub(crate) mod press;
 pub(crate) mod previewed;
 pub(crate) mod question;
 pub(crate) mod rows;
+pub(crate) mod running;
 pub(crate) mod screen;
 pub(crate) mod screens;
 pub(crate) mod sheet;

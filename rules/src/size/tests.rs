@@ -247,3 +247,26 @@ fn a_shared_bucket_has_a_lease() {
     let counted = file(&json!({ "scope": "fleet", "mode": "shadow" }));
     assert_eq!(memory(&counted).held, 0);
 }
+
+/// What is in use grows with each bucket, and a full store without evictions takes less than one with.
+#[test]
+fn what_is_in_use_is_between_nothing_and_full() {
+    let document = json!({
+        "version": 1,
+        "store": { "buckets": 1_024 },
+        "rules": [{
+            "name": "r",
+            "key": [{ "header": "x" }],
+            "limits": [{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }],
+        }],
+    });
+    let file = parse(&document).file.expect("valid");
+    let of = |buckets| in_use(&file, buckets);
+    let memory = memory(&file);
+    assert!((0..1_024).all(|buckets| of(buckets) <= of(buckets + 1)));
+    // A page with one bucket, and its name, for each of the first 64.
+    let page = page_memory(largest(&file, usual_bytes), 1, (1, USUAL_KEY));
+    assert_eq!(of(64) - of(0), 64 * page);
+    assert_eq!(of(65) - of(64), of(66) - of(65));
+    assert!(of(1_024) < memory.full && memory.full < of(1_024) * 3 / 2);
+}

@@ -14,6 +14,7 @@ use super::history::{Counts, Rates};
 use super::layout::table_height;
 use super::msg::Snapshot;
 use super::rows::{BucketName, Row};
+use super::running::Running;
 use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use super::targets;
@@ -108,6 +109,7 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
             rules: beside(&rules.rules),
             ..rules
         };
+        data.running = Running::default();
     }
     if data.status.instance != snapshot.status.instance {
         (data.last_seq, data.events_lost) = (0, 0);

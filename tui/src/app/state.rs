@@ -22,6 +22,7 @@ use super::play::Play;
 use super::polls::Polls;
 use super::question::Pending;
 use super::rows::{BucketName, Row};
+use super::running::Running;
 use super::screen::Screen;
 use super::table::Table;
 use super::targets::{Numbers, TargetSummary};
@@ -86,6 +87,8 @@ pub(crate) struct Data {
     pub(crate) rules: Rules,
     /// The same, to compare them with those of other Envoys.
     pub(crate) numbers: BTreeMap<String, Arc<Numbers>>,
+    /// The rules, parsed.
+    pub(crate) running: Running,
     /// Newest first.
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,

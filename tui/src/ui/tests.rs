@@ -12,6 +12,7 @@ use serde_json::json;
 mod bans;
 mod charts;
 mod drawn;
+mod envoy;
 mod head;
 mod leases;
 mod levels;

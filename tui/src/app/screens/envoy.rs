@@ -2,19 +2,18 @@
 
 use loudou_api::{Status, StoreStatus};
 use loudou_limiter::Nanos;
-use ratatui::style::Style;
 
 use super::view::{About, View};
 use crate::app::command::{c, tab};
 use crate::app::findings::{SLOW, Weight, findings};
+use crate::app::layout::body_height;
 use crate::app::screen::Screen;
-use crate::app::state::State;
+use crate::app::state::{Data, State};
 use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::theme::Theme;
-use crate::draw::words::{amount, percent, wrap};
+use crate::draw::words::{amount, percent, width, wrap};
 use crate::num::fraction;
-use crate::text::{date, humanise};
+use crate::text::{bytes, counted, date, humanise};
 
 static ABOUT: About = About {
     screen: Screen::Envoy,
@@ -31,6 +30,10 @@ static ABOUT: About = About {
     moves: false,
 };
 
+/// The column of the facts, and that of the findings.
+const VALUE: u16 = 12;
+const FINDING: u16 = 3;
+
 /// The process and findings.
 pub(super) struct Envoy;
 
@@ -41,58 +44,166 @@ impl View for Envoy {
 
     fn draw(&self, pen: &mut Pen<'_>, state: &State) {
         let Some(data) = &state.data else { return };
-        let y = facts(pen, &data.status, state);
-        findings_below(pen, y.saturating_add(1), state);
+        let lines = lines(state, data);
+        let shown = usize::from(pen.height());
+        let first = state.selected(Screen::Envoy);
+        let first = first.min(lines.len().saturating_sub(shown));
+        for (line, y) in lines.iter().skip(first).zip(0..pen.height()) {
+            draw(pen, y, line);
+        }
+        let (edge, height) = (pen.width().saturating_sub(1), pen.height());
+        let place = (first, shown, lines.len());
+        bars::scroll(&mut pen.part(edge, 0, 1, height), place);
+    }
+
+    /// The lines that can be the first one shown: nothing is selected here.
+    fn lines(&self, state: &State) -> usize {
+        let all = state
+            .data
+            .as_ref()
+            .map_or(0, |data| lines(state, data).len());
+        let shown = usize::from(body_height(state.size));
+        all.saturating_sub(shown).saturating_add(1)
     }
 }
 
-/// A label, a value, and the value's colour.
-type Fact = (&'static str, String, Style);
+/// The colour of a line.
+#[derive(Clone, Copy)]
+enum Tone {
+    Plain,
+    Good,
+    Warn,
+}
 
-/// Draws the facts, a line each; returns the line below them.
-fn facts(pen: &mut Pen<'_>, status: &Status, state: &State) -> u16 {
+impl Tone {
+    const fn of(is_wrong: bool) -> Self {
+        if is_wrong { Self::Warn } else { Self::Plain }
+    }
+}
+
+/// A line of the screen.
+enum Line {
+    Head(&'static str),
+    Gap,
+    /// A line of a fact: its label if it is the first one, and the level that is drawn after it.
+    Fact(&'static str, String, Tone, Option<f64>),
+    /// A line of a finding: its weight if it is the first one.
+    Finding(Option<Weight>, String, Tone),
+}
+
+/// All lines, no wider than the terminal. The last column is left to the scroll bar.
+fn lines(state: &State, data: &Data) -> Vec<Line> {
+    let mut lines = vec![Line::Head("envoy")];
+    let room = |x: u16| state.size.0.saturating_sub(x).saturating_sub(1);
+    for (label, value, tone) in facts(state, data) {
+        let store = &data.status.store;
+        let level = (label == "store").then(|| fraction(store.used, store.buckets));
+        let texts = wrap(&value, room(VALUE));
+        let last = texts.len().saturating_sub(1);
+        lines.extend(texts.into_iter().enumerate().map(|(number, text)| {
+            let label = if number == 0 { label } else { "" };
+            Line::Fact(label, text, tone, level.filter(|_| number == last))
+        }));
+    }
+    lines.extend([Line::Gap, Line::Head("findings")]);
+    let found = findings(state);
+    if found.is_empty() {
+        let text = "nothing to look at".to_owned();
+        lines.push(Line::Finding(None, text, Tone::Good));
+    }
+    for finding in found {
+        let tone = Tone::of(finding.weight == Weight::Warning);
+        let texts = wrap(&finding.text, room(FINDING)).into_iter().enumerate();
+        lines.extend(texts.map(|(number, text)| {
+            let weight = (number == 0).then_some(finding.weight);
+            Line::Finding(weight, text, tone)
+        }));
+    }
+    lines
+}
+
+fn draw(pen: &mut Pen<'_>, y: u16, line: &Line) {
     let theme = pen.theme;
-    let store = &status.store;
-    let used = fraction(store.used, store.buckets);
-    pen.style_line(0, theme.head);
-    pen.text(1, 0, "envoy", theme.head);
+    let style = |tone: Tone| match tone {
+        Tone::Plain => theme.plain,
+        Tone::Good => theme.good,
+        Tone::Warn => theme.warn,
+    };
+    match line {
+        Line::Gap => {}
+        Line::Head(title) => {
+            pen.style_line(y, theme.head);
+            pen.text(1, y, title, theme.head);
+        }
+        Line::Fact(label, text, tone, level) => {
+            pen.text(1, y, label, theme.dim);
+            pen.text(VALUE, y, text, style(*tone));
+            if let Some(used) = *level {
+                let x = VALUE.saturating_add(width(text)).saturating_add(1);
+                let wide = pen.width().saturating_sub(x).saturating_sub(1).min(20);
+                bars::level(pen, x, y, wide, used, used);
+            }
+        }
+        Line::Finding(weight, text, tone) => {
+            let mark = weight.map(|weight| match weight {
+                Weight::Warning => theme.pick('⚠', '!'),
+                Weight::Note => theme.pick('·', '-'),
+            });
+            if let Some(mark) = mark {
+                pen.cell(1, i32::from(y), mark, style(*tone));
+            }
+            let x = if weight.is_none() && matches!(tone, Tone::Good) {
+                1
+            } else {
+                FINDING
+            };
+            pen.text(x, y, text, style(*tone));
+        }
+    }
+}
+
+/// A label, a value, and its colour.
+type Fact = (&'static str, String, Tone);
+
+fn facts(state: &State, data: &Data) -> Vec<Fact> {
+    let status = &data.status;
     let started = date(status.started_unix_ms);
     let up = humanise(status.uptime_ns / 1_000_000_000 * 1_000_000_000);
-    let mut facts: Vec<Fact> = vec![
-        ("address", state.settings.url.clone(), theme.plain),
-        (
-            "process",
-            format!("{}, since {started} ({up})", status.instance),
-            theme.plain,
-        ),
-        (
-            "filter",
-            format!(
-                "{} ({}), generation {}",
-                status.version, status.git, status.generation
-            ),
-            theme.plain,
-        ),
+    let process = format!("{}, since {started} ({up})", status.instance);
+    let filter = format!(
+        "{} ({}), generation {}",
+        status.version, status.git, status.generation
+    );
+    let mut facts = vec![
+        ("address", state.settings.url.clone(), Tone::Plain),
+        ("process", process, Tone::Plain),
+        ("filter", filter, Tone::Plain),
     ];
-    facts.extend(of_store(store, theme));
-    facts.push(("held", held(status), theme.plain));
+    facts.extend(of_store(&status.store));
+    facts.extend(memory(data));
+    facts.push(("held", held(status), Tone::Plain));
+    let reloads = status.store.reloads;
+    facts.push(("reloads", reloaded(reloads), Tone::of(reloads > 0)));
     if let Some((median, worst)) = state.polls.latency(state.now) {
-        let is_slow = median >= SLOW;
-        let style = if is_slow { theme.warn } else { theme.plain };
-        facts.push(("admin role", answers_in(median, worst), style));
+        let text = answers_in(median, worst);
+        facts.push(("admin role", text, Tone::of(median >= SLOW)));
     }
-    let mut y = 1_u16;
-    for (label, value, style) in facts {
-        pen.text(1, y, label, theme.dim);
-        pen.text(12, y, &value, style);
-        if label == "store" {
-            let x = 13_u16.saturating_add(crate::draw::words::width(&value));
-            let wide = pen.width().saturating_sub(x).min(20);
-            bars::level(pen, x, y, wide, used, used);
-        }
-        y = y.saturating_add(1);
+    facts
+}
+
+/// What all workers share, by the numbers of `loudou check`.
+fn memory(data: &Data) -> Option<Fact> {
+    let estimate = data.running.estimate(&data.rules.rules, &data.status)?;
+    let (now, most) = (bytes(estimate.now), bytes(estimate.most));
+    let text = format!("an estimate: {now} in use now, at most {most}, rules included");
+    Some(("memory", text, Tone::Plain))
+}
+
+fn reloaded(reloads: u64) -> String {
+    match counted(reloads, "time") {
+        _ if reloads == 0 => "none: no sandbox of a worker has died".to_owned(),
+        times => format!("{times} a sandbox of a worker died and was loaded again"),
     }
-    y
 }
 
 /// How fast the admin listener answers: rounded, for tenths would only flicker.
@@ -106,8 +217,7 @@ fn answers_in(median: Nanos, worst: Nanos) -> String {
 }
 
 /// Its fill, evictions and conflicts.
-fn of_store(store: &StoreStatus, theme: &Theme) -> [Fact; 3] {
-    let warns = |is: bool| if is { theme.warn } else { theme.plain };
+fn of_store(store: &StoreStatus) -> [Fact; 3] {
     let used = fraction(store.used, store.buckets);
     let lost = [
         store.cas_give_ups,
@@ -117,12 +227,11 @@ fn of_store(store: &StoreStatus, theme: &Theme) -> [Fact; 3] {
     ];
     let is_lossy = lost.iter().any(|count| *count > 0);
     [
-        ("store", filled(store), warns(used >= 0.9)),
-        ("evicted", evicted(store), warns(store.evicted_lossy > 0)),
-        ("conflicts", conflicts(store), warns(is_lossy)),
+        ("store", filled(store), Tone::of(used >= 0.9)),
+        ("evicted", evicted(store), Tone::of(store.evicted_lossy > 0)),
+        ("conflicts", conflicts(store), Tone::of(is_lossy)),
     ]
 }
-
 fn filled(store: &StoreStatus) -> String {
     let used = fraction(store.used, store.buckets);
     let idle = match store.sampled {
@@ -166,27 +275,4 @@ fn held(status: &Status) -> String {
         amount(status.not_held_deadline),
         amount(status.not_held_full)
     )
-}
-
-fn findings_below(pen: &mut Pen<'_>, y: u16, state: &State) {
-    let theme = pen.theme;
-    pen.style_line(y, theme.head);
-    pen.text(1, y, "findings", theme.head);
-    let found = findings(state);
-    let mut y = y.saturating_add(1);
-    if found.is_empty() {
-        pen.text(1, y, "nothing to look at", theme.good);
-    }
-    let wide = pen.width().saturating_sub(4);
-    for finding in found {
-        let (mark, style) = match finding.weight {
-            Weight::Warning => (theme.pick('⚠', '!'), theme.warn),
-            Weight::Note => (theme.pick('·', '-'), theme.plain),
-        };
-        pen.cell(1, i32::from(y), mark, style);
-        for line in wrap(&finding.text, wide) {
-            pen.text(3, y, &line, style);
-            y = y.saturating_add(1);
-        }
-    }
 }

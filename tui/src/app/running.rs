@@ -1,0 +1,48 @@
+//! The rules that run, parsed for the estimate of their memory. Patterns take a while, so nothing is parsed before it is
+//! asked for.
+
+use std::sync::OnceLock;
+
+use loudou_api::{RuleView, Status};
+use loudou_rules::config::parse_rule;
+use loudou_rules::rule::{RuleFile, StoreSettings, Version};
+use loudou_rules::size;
+
+/// Rules that may be parsed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running(OnceLock<Option<RuleFile>>);
+
+/// The memory that all workers share, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    /// With the buckets that are in use.
+    pub(crate) now: u64,
+    /// With every bucket in use and the longest keys.
+    pub(crate) most: u64,
+}
+
+impl Running {
+    /// The estimate for these rules; `None` without rules, and if one is of another version than this one.
+    pub(crate) fn estimate(&self, rules: &[RuleView], status: &Status) -> Option<Estimate> {
+        let file = self.0.get_or_init(|| parsed(rules, status)).as_ref()?;
+        Some(Estimate {
+            now: size::in_use(file, status.store.used),
+            most: size::memory(file).most,
+        })
+    }
+}
+
+fn parsed(rules: &[RuleView], status: &Status) -> Option<RuleFile> {
+    let parsed = rules.iter().map(|rule| parse_rule(&rule.rule).ok());
+    let rules: Vec<_> = parsed.collect::<Option<_>>()?;
+    let store = StoreSettings {
+        buckets: u32::try_from(status.store.buckets).ok()?,
+        ..StoreSettings::default()
+    };
+    (!rules.is_empty()).then_some(RuleFile {
+        version: Version,
+        store,
+        fleet: None,
+        rules,
+    })
+}

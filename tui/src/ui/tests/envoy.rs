@@ -1,0 +1,112 @@
+//! The Envoy screen: all of it can be reached at every size.
+
+use super::*;
+
+/// A store in use that has lost some, and many findings, some of them long.
+fn troubled(size: (u16, u16)) -> State {
+    let mut state = state(size, 20);
+    let data = state.data.as_mut().expect("data");
+    let status = &mut data.status;
+    status.store.used = 4_000;
+    status.store.reloads = 2;
+    status.store.lost_counts = 3;
+    status.warnings = (0..12)
+        .map(|number| {
+            format!("warning {number:02} of the filter, in more words than a narrow line has")
+        })
+        .collect();
+    type_keys(&mut state, "6");
+    state
+}
+
+#[test]
+fn many_findings() {
+    for size in SIZES {
+        for (name, keys) in [("many", ""), ("many_end", "G")] {
+            let mut state = troubled(size);
+            type_keys(&mut state, keys);
+            let name = format!("{name}_{}x{}", size.0, size.1);
+            insta::assert_snapshot!(
+                name,
+                draw(&state, &Theme::new(false, false), size).backend()
+            );
+        }
+    }
+}
+
+/// On the smallest terminal the keys of lists lead to everything and back.
+#[test]
+fn everything_can_be_reached() {
+    let size = (40, 10);
+    let mut state = troubled(size);
+    let top = text(&state, size);
+    let mut seen = top.clone();
+    for _ in 0..60 {
+        type_keys(&mut state, "j");
+        seen.push_str(&text(&state, size));
+    }
+    for words in [
+        "conflicts",
+        "3 counts",
+        "memory",
+        "reloads",
+        "held",
+        "admin role",
+        "warning 11",
+    ] {
+        assert!(seen.contains(words), "{words}");
+    }
+    let end = text(&state, size);
+    assert!(
+        end.contains("reply-per-user refuses"),
+        "the last finding: {end}"
+    );
+    // One step back is seen at once.
+    type_keys(&mut state, "k");
+    assert_ne!(text(&state, size), end);
+    for (keys, is_end) in [
+        ("G", true),
+        ("g", false),
+        ("<pgdn><pgup>", false),
+        ("<end>", true),
+    ] {
+        type_keys(&mut state, keys);
+        assert_eq!(
+            text(&state, size),
+            if is_end { &end } else { &top }.clone(),
+            "{keys}"
+        );
+    }
+    // Fewer findings leave no empty screen.
+    if let Some(data) = &mut state.data {
+        data.status.warnings.clear();
+    }
+    assert!(text(&state, size).contains("reply-per-user refuses"));
+}
+
+/// The estimate is that of `loudou check` for the rules that run, and grows with the buckets in use.
+#[test]
+fn the_memory_is_an_estimate() {
+    let size = (120, 40);
+    let mut state = troubled(size);
+    let line = |state: &State| {
+        let text = text(state, size);
+        let line = text
+            .lines()
+            .find(|line| line.contains("memory "))
+            .map(ToOwned::to_owned);
+        line.expect("a line")
+    };
+    let before = line(&state);
+    assert!(before.contains("an estimate: "), "{before}");
+    if let Some(data) = &mut state.data {
+        data.status.store.used = 40;
+    }
+    assert_ne!(line(&state), before);
+    // A rule that this version does not know: there is no estimate.
+    if let Some(data) = &mut state.data {
+        data.rules.rules[0].rule = json!({ "name": "later" });
+        data.running = crate::app::running::Running::default();
+    }
+    assert!(!text(&state, size).contains("an estimate"));
+}
