@@ -17,6 +17,7 @@ mod head;
 mod leases;
 mod levels;
 pub(crate) mod look;
+mod more;
 mod overlays;
 mod questions;
 mod recorded;

@@ -1,0 +1,107 @@
+//! Questions with several Envoys, undo, and dialogs that wait for an answer, at every size.
+
+use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
+
+use super::*;
+use crate::app::fixture::shared;
+use crate::change::verb::Answer;
+
+/// Three Envoys, of which those with these numbers are marked.
+fn several(state: &mut State, marked: &[usize]) {
+    let target = |number: usize| TargetSummary {
+        url: format!("http://10.0.0.{}:9911", number + 7),
+        up: Some(true),
+        is_marked: marked.contains(&number),
+        ..TargetSummary::default()
+    };
+    state.targets = (0..3).map(target).collect();
+}
+
+#[test]
+fn questions_with_several_envoys() {
+    screens("ask_all", "R", |state| several(state, &[]));
+    screens("ask_marked", "R", |state| several(state, &[0, 2]));
+    screens("ask_others", "R", |state| several(state, &[1, 2]));
+    screens("ask_edit_all", "e250<ret>", |state| several(state, &[]));
+    for size in SIZES {
+        let mut state = shared(size, 20, false);
+        type_keys(&mut state, "/mallory<ret>b10m<ret>");
+        several(&mut state, &[]);
+        let name = format!("ask_fleet_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(
+            name,
+            draw(&state, &Theme::new(false, false), size).backend()
+        );
+    }
+}
+
+/// The question before the undo of a ban, with the message about the ban beside it where there is room.
+#[test]
+fn the_question_before_an_undo() {
+    screens("undo", "", |state| {
+        let effects = type_keys(state, "b10m<ret><ret>");
+        let sent = effects.into_iter().find_map(|effect| match effect {
+            Effect::Change(sending) => Some(sending),
+            _ => None,
+        });
+        let ban = BanView {
+            until_ns: Some(state.server_ns() + 600_000_000_000),
+            by: BanBy::Operator,
+        };
+        let bucket = BucketView {
+            ban: Some(ban),
+            ..BucketView::default()
+        };
+        let answer = Answer::Ban(Box::new(BanAnswer {
+            now_ns: state.server_ns(),
+            bucket: Some(bucket),
+            changed: true,
+            ..BanAnswer::default()
+        }));
+        let now = state.now;
+        let changed = Msg::Changed(sent.expect("a ban"), Ok(answer));
+        update(state, changed, now);
+        type_keys(state, "u");
+        assert!(crate::app::asking::is_open(&state.mode));
+    });
+}
+
+#[test]
+fn what_waits_for_an_answer() {
+    screens("sending", "e250<s-tab>launch<ret><ret>", |_| {});
+    screens("asking", "x<ret>", |_| {});
+}
+
+/// The help of other screens than the first one.
+#[test]
+fn help_of_other_screens() {
+    for (name, keys) in [
+        ("help_bucket", "<ret>?"),
+        ("help_rules", "3?"),
+        ("help_events", "5?"),
+        ("help_envoy", "6?"),
+    ] {
+        for size in SIZES {
+            let mut state = state(size, 20);
+            several(&mut state, &[]);
+            type_keys(&mut state, keys);
+            let name = format!("{name}_{}x{}", size.0, size.1);
+            insta::assert_snapshot!(
+                name,
+                draw(&state, &Theme::new(false, false), size).backend()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_filter_with_a_mistake() {
+    screens("filter_error", "/refused > x", |_| {});
+}
+
+#[test]
+fn a_terminal_that_is_too_small() {
+    let size = (39, 9);
+    let terminal = draw(&state(size, 3), &Theme::new(false, false), size);
+    insta::assert_snapshot!("too_small", terminal.backend());
+}
