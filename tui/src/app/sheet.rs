@@ -99,7 +99,9 @@ impl Sheet {
         }
         let foot = foot.saturating_add(usize::from(has_gap));
         let shown = rows.saturating_sub(foot).min(lines.len());
-        let widest = lines.iter().map(widest).max().unwrap_or(0);
+        let texts = lines.iter().map(widest);
+        let widest = texts.chain(answers.iter().map(|row| row_width(row))).max();
+        let widest = widest.unwrap_or(0);
         Self {
             title: content.title,
             width: widest.saturating_add(BESIDE).max(least).min(room),
@@ -153,6 +155,13 @@ fn wrapped(parts: Vec<Part>, inside: u16) -> Vec<Part> {
         lines.extend(texts.map(|text| Part::Text(tone, format!("{indent}{text}"))));
     }
     lines
+}
+
+fn row_width(row: &[Answer]) -> u16 {
+    let gaps = BETWEEN.saturating_mul(cells(row.len().saturating_sub(1)));
+    row.iter()
+        .map(Answer::width)
+        .fold(gaps, u16::saturating_add)
 }
 
 /// The answers in as few rows as they need.

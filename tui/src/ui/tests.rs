@@ -28,7 +28,8 @@ use super::Theme;
 use crate::app::effects::Effect;
 use crate::app::fixture::{banned, explained, feed, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
-use crate::app::state::{State, TargetSummary};
+use crate::app::state::State;
+use crate::app::targets::TargetSummary;
 use crate::app::update::update;
 
 const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];

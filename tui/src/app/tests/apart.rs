@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::broadcasts::{changes, failed, one_away, results};
 use super::of_key::{ban, to};
-use super::several::{poll, press, watched};
+use super::several::{of_process, poll, press, watched};
 use super::*;
 use crate::app::command::Command;
 use crate::app::fixture::{S, snapshot};
@@ -236,7 +236,7 @@ fn a_ban_that_comes_late_ends_as_if_it_had_not() {
         let mut watched = one_away();
         let begun = watched.shown().now.as_millis() / 1_000;
         press(&mut watched, "b10m<ret>a");
-        let msg = Msg::Polled(Ok(Box::new(snapshot(0))));
+        let msg = Msg::Polled(Ok(Box::new(of_process(snapshot(0), 1))));
         let sent = changes(watched.update(Some(1), msg, Nanos::from_secs(begun + late)));
         let [(1, ban)] = &sent[..] else {
             panic!("{late}: {sent:?}")
@@ -246,7 +246,7 @@ fn a_ban_that_comes_late_ends_as_if_it_had_not() {
     }
     let mut watched = one_away();
     press(&mut watched, "b3s<ret>a");
-    let msg = Msg::Polled(Ok(Box::new(snapshot(0))));
+    let msg = Msg::Polled(Ok(Box::new(of_process(snapshot(0), 1))));
     assert!(changes(watched.update(Some(1), msg, Nanos::from_secs(9))).is_empty());
     assert_eq!(results(&watched)[1], "FAILED: it would have ended by now");
 }

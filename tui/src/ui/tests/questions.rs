@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::asking;
 use crate::app::press::{Mouse, MouseAction};
-use crate::app::state::TargetSummary;
+use crate::app::targets::TargetSummary;
 
 /// The smallest terminal.
 const SMALL: (u16, u16) = (40, 10);
