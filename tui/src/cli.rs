@@ -243,6 +243,14 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
     for warning in config_file::apply(&mut cli.global, &io.env)? {
         writeln!(io.err, "warning: {warning}")?;
     }
+    let asks_envoys = match &cli.command {
+        Some(Command::Explain(args)) => args.asks_envoy(),
+        Some(Command::Top(args)) => args.play.is_none(),
+        _ => true,
+    };
+    if asks_envoys {
+        targets::add(&mut cli.global.connect)?;
+    }
     Ok(())
 }
 

@@ -73,7 +73,10 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
         )));
     }
     if command.watches() {
-        bail!(Usage("--watch takes one --url".to_owned()));
+        bail!(Usage(format!(
+            "--watch takes one Envoy, and {} are named",
+            addresses.len()
+        )));
     }
     Ok(Some(addresses))
 }

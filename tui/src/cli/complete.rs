@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use loudou_api::{MAX_TOP, TopBy};
 use super::config_file;
 use super::options::{ConnectArgs, URL};
 use super::target;
+use super::targets;
 use super::world::Env;
 use crate::client::{Client, TopQuery};
 use crate::config::Config;
@@ -38,7 +39,7 @@ const BASH_TARGETS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//@}";
 
 /// Completes a line if a script asks for it.
 pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
-    let with_targets = move || loudou().mut_arg("url", |url| url.add(targets()));
+    let with_targets = move || loudou().mut_arg("url", |url| url.add(named()));
     let complete = CompleteEnv::with_factory(with_targets).var(VARIABLE);
     match complete.try_complete(std::env::args_os(), None) {
         Ok(false) => None,
@@ -63,7 +64,7 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The targets of the config file, whose names need no quotes.
-fn targets() -> ArgValueCompleter {
+fn named() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| {
         let config = Line::read().config();
         let named = config.targets.iter().map(|(name, target)| {
@@ -167,6 +168,17 @@ impl Line {
         values.chain(joined).last()
     }
 
+    /// The Envoy that the line names, the first of several; none if only a command knows it, which Tab does not run.
+    fn url(&self) -> Option<String> {
+        if let Some(url) = self.option("--url") {
+            return Some(url.to_owned());
+        }
+        match (self.option("--targets"), self.option("--targets-from")) {
+            (None, None) => Some(self.url.clone()),
+            (file, _) => targets::listed(Path::new(file?)).ok()?.into_iter().next(),
+        }
+    }
+
     fn client(&self) -> Option<Client> {
         let file = self.option("--token-file").map(PathBuf::from);
         let path = |option: &str, name: &str| {
@@ -177,6 +189,8 @@ impl Line {
         let config = self.config();
         let connect = ConnectArgs {
             url: Vec::new(),
+            targets: None,
+            targets_from: None,
             is_default: false,
             named: config.targets,
             token_file: file,
@@ -185,8 +199,8 @@ impl Line {
             tls_key: path("--tls-key", "LOUDOU_TLS_KEY"),
             tls_name: self.option("--tls-name").map(str::to_owned).or(named),
         };
-        let url = self.option("--url").unwrap_or(&self.url);
-        let address = target::resolved(url, &connect.named)
+        let url = self.url()?;
+        let address = target::resolved(&url, &connect.named)
             .ok()?
             .into_iter()
             .next()?;
@@ -308,6 +322,16 @@ mod tests {
         assert_eq!(at(&format!("loudou ban --url={url} ")), Some(url.into()));
         assert_eq!(at("loudou --token-file no/such/file ban "), None);
         assert_eq!(at("loudou --url nonsense ban "), None);
+        let file = std::env::temp_dir().join(format!("loudou-{}-tab", std::process::id()));
+        std::fs::write(&file, format!("# edge\n{url} # a\nhttp://192.0.2.2:9911\n"))
+            .expect("writes");
+        let name = file.display();
+        assert_eq!(
+            at(&format!("loudou --targets {name} ban ")),
+            Some(url.into())
+        );
+        assert_eq!(at(&format!("loudou --targets-from cat<{name} ban ")), None);
+        std::fs::remove_file(&file).expect("removes");
     }
 
     #[test]

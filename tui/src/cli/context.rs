@@ -61,7 +61,7 @@ impl<'a, 'io> Context<'a, 'io> {
         match target::all(&self.global.connect)?.as_slice() {
             [address] => self.client_at(address, timeout),
             several => bail!(Usage(format!(
-                "this command takes one Envoy, and --url has {}",
+                "this command takes one Envoy, and {} are named",
                 several.len()
             ))),
         }

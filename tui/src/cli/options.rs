@@ -28,7 +28,15 @@ pub(crate) struct ConnectArgs {
     #[arg(help_heading = "Connection", value_delimiter = ',')]
     pub(crate) url: Vec<String>,
 
-    /// Whether neither an option nor the environment names an Envoy.
+    /// File with the addresses of more Envoys, one per line; # begins a comment
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
+    pub(crate) targets: Option<PathBuf>,
+
+    /// Shell command that prints the addresses of more Envoys, one per line
+    #[arg(long, global = true, value_name = "CMD", help_heading = "Connection")]
+    pub(crate) targets_from: Option<String>,
+
+    /// Whether neither `--url` nor the environment names an Envoy.
     #[arg(skip)]
     pub(crate) is_default: bool,
 

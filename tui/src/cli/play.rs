@@ -13,6 +13,13 @@ use crate::text::escape;
 
 pub(super) fn run(context: &mut Context<'_, '_>, file: &Path) -> Result<()> {
     let name = escape(&file.display().to_string()).into_owned();
+    // clap compares only options that are all after `top`.
+    let connect = &context.global.connect;
+    if connect.targets.is_some() || connect.targets_from.is_some() {
+        bail!(Usage(
+            "--play cannot be used with --targets or --targets-from".to_owned()
+        ));
+    }
     if file == Path::new("-") {
         bail!(Usage(
             "--play needs a file that it can go back in, not standard input".to_owned()

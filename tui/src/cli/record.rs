@@ -12,7 +12,7 @@ use loudou_limiter::Nanos;
 
 use super::context::Context;
 use super::options::span;
-use super::targets::TargetArgs;
+use super::targets::watched;
 use super::world::{Style, Usage};
 use crate::client::Client;
 use crate::clock::unix_ms;
@@ -47,8 +47,6 @@ pub(crate) struct RecordArgs {
     /// Time between two polls of an Envoy
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
-    #[command(flatten)]
-    targets: TargetArgs,
 }
 
 fn interval(text: &str) -> Result<Nanos, String> {
@@ -130,7 +128,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &RecordArgs) -> Result<()
 /// The clients of the Envoys to record, of which one answers: a wrong address or token shows before the file exists.
 fn clients(context: &mut Context<'_, '_>, args: &RecordArgs) -> Result<Vec<Client>> {
     let mut clients = Vec::new();
-    for address in args.targets.addresses(context)? {
+    for address in watched(&context.global.connect)? {
         clients.push(context.client_at(&address, args.interval.max(super::top::INTERVAL))?);
     }
     let mut urls = BTreeSet::new();

@@ -6,7 +6,6 @@ use std::io::{self, Read as _};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -154,33 +153,6 @@ pub(super) fn all(args: &ConnectArgs) -> Result<Vec<Address>> {
         }
     }
     Ok(all)
-}
-
-/// The addresses in a file, one per line.
-pub(super) fn listed(file: &Path) -> Result<Vec<String>> {
-    let text = bytes(file)?;
-    Ok(lines(&String::from_utf8_lossy(&text)))
-}
-
-/// The addresses that a shell command prints, one per line.
-pub(super) fn printed(command: &str) -> Result<Vec<String>> {
-    let output = Command::new("sh").args(["-c", command]).output();
-    let output = output.context("cannot run sh for --targets-from")?;
-    if !output.status.success() {
-        let error = String::from_utf8_lossy(&output.stderr);
-        let first = escape(error.lines().next().unwrap_or_default()).into_owned();
-        bail!("--targets-from failed ({}): {first}", output.status);
-    }
-    Ok(lines(&String::from_utf8_lossy(&output.stdout)))
-}
-
-/// The lines of a text without comments.
-fn lines(text: &str) -> Vec<String> {
-    let lines = text
-        .lines()
-        .map(|line| line.split(" #").next().unwrap_or_default().trim());
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(ToOwned::to_owned).collect()
 }
 
 /// The token from the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names, else that of

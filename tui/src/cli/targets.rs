@@ -1,47 +1,70 @@
-//! The options that name several Envoys, for the screen and for recordings.
+//! The Envoys that a file or a command names, and the clients of several Envoys.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Result, bail};
-use clap::Args;
+use anyhow::{Context as _, Result, bail};
 
-use super::context::Context;
+use super::options::ConnectArgs;
 use super::target::{self, Address};
 use crate::tape::MAX_ENVOYS;
+use crate::text::escape;
 
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct TargetArgs {
-    /// With the screen or a recording: file with the addresses of more Envoys, one per line; # begins a comment
-    #[arg(long, value_name = "FILE")]
-    targets: Option<PathBuf>,
-    /// With the screen or a recording: shell command that prints the addresses of more Envoys, one per line
-    #[arg(long, value_name = "CMD")]
-    targets_from: Option<String>,
+/// Adds the addresses of the file and of the command to the others. They come in place of the default.
+pub(super) fn add(connect: &mut ConnectArgs) -> Result<()> {
+    let (file, command) = (connect.targets.as_deref(), connect.targets_from.as_deref());
+    if file.is_none() && command.is_none() {
+        return Ok(());
+    }
+    let listed = file.map(listed).transpose()?;
+    let printed = command.map(printed).transpose()?;
+    if connect.is_default {
+        connect.url.clear();
+    }
+    connect
+        .url
+        .extend(listed.into_iter().chain(printed).flatten());
+    if connect.url.is_empty() {
+        bail!("no Envoy: the file or the command names none");
+    }
+    Ok(())
 }
 
-impl TargetArgs {
-    /// The addresses of the Envoys to watch, each once. Those of a file or a command come in place of the default.
-    pub(super) fn addresses(&self, context: &Context<'_, '_>) -> Result<Vec<Address>> {
-        let (file, command) = (self.targets.as_deref(), self.targets_from.as_deref());
-        let typed = &context.global.connect.url;
-        let mut urls: Vec<String> = Vec::new();
-        if !context.global.connect.is_default || file.is_none() && command.is_none() {
-            urls.extend(typed.iter().cloned());
-        }
-        let listed = file.map(target::listed).transpose()?;
-        let printed = command.map(target::printed).transpose()?;
-        urls.extend(listed.into_iter().chain(printed).flatten());
-        let mut addresses = Vec::new();
-        for url in &urls {
-            addresses.extend(target::resolved(url, &context.global.connect.named)?);
-        }
-        let mut seen = BTreeSet::new();
-        addresses.retain(|address| seen.insert(address.clone()));
-        match addresses.len() {
-            0 => bail!("there is no Envoy to watch: the file or the command names none"),
-            1..=MAX_ENVOYS => Ok(addresses),
-            many => bail!("{many} Envoys are too many to watch; at most {MAX_ENVOYS}"),
-        }
+/// The Envoys to watch, each once.
+pub(super) fn watched(connect: &ConnectArgs) -> Result<Vec<Address>> {
+    let addresses = target::all(connect)?;
+    if addresses.len() > MAX_ENVOYS {
+        bail!(
+            "{} Envoys are too many to watch; at most {MAX_ENVOYS}",
+            addresses.len()
+        );
     }
+    Ok(addresses)
+}
+
+/// The addresses in a file, one per line.
+pub(super) fn listed(file: &Path) -> Result<Vec<String>> {
+    let (text, _) = target::read_file(file)?;
+    Ok(lines(&String::from_utf8_lossy(&text)))
+}
+
+/// The addresses that a shell command prints, one per line.
+fn printed(command: &str) -> Result<Vec<String>> {
+    let output = Command::new("sh").args(["-c", command]).output();
+    let output = output.context("cannot run sh for --targets-from")?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        let first = escape(error.lines().next().unwrap_or_default()).into_owned();
+        bail!("--targets-from failed ({}): {first}", output.status);
+    }
+    Ok(lines(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The lines of a text without comments.
+fn lines(text: &str) -> Vec<String> {
+    let lines = text
+        .lines()
+        .map(|line| line.split(" #").next().unwrap_or_default().trim());
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(ToOwned::to_owned).collect()
 }

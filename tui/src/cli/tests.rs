@@ -32,6 +32,7 @@ mod recordings;
 mod replays;
 mod reports;
 mod suggests;
+mod targets;
 mod usage;
 mod views;
 mod watches;
@@ -89,7 +90,7 @@ impl Loudou<'_> {
             size: || None,
             succeed_on_interrupt: || Ok(()),
         };
-        let url = if line.contains("--url") {
+        let url = if line.contains("--url") || line.contains("--targets") {
             [].as_slice()
         } else {
             &["--url", &fake.url]

@@ -15,7 +15,7 @@ use super::options::{Format, span};
 use super::outcome::Outcome;
 use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
-use super::targets::TargetArgs;
+use super::targets::watched;
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
@@ -54,9 +54,7 @@ pub(crate) struct TopArgs {
     pub(crate) limit: Option<usize>,
     /// Play a recording of `loudou record` on the screen, in place of live Envoys
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "rule", "limit", "watch", "targets", "targets_from"])]
-    play: Option<PathBuf>,
-    #[command(flatten)]
-    targets: TargetArgs,
+    pub(super) play: Option<PathBuf>,
     #[command(flatten)]
     watch: WatchArgs,
 }
@@ -84,8 +82,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     let interval = asked.or(context.global.config.interval).unwrap_or(INTERVAL);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
     let mut targets = Vec::new();
-    let watched = args.map_or_else(TargetArgs::default, |args| args.targets.clone());
-    for address in watched.addresses(context)? {
+    for address in watched(&context.global.connect)? {
         targets.push(runtime::Clients {
             polling: context.client_at(&address, interval.max(INTERVAL))?,
             // A change is worth waiting for: it is in doubt if its answer is not.

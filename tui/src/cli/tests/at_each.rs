@@ -69,11 +69,11 @@ fn a_change_without_an_answer_is_in_doubt() {
 fn machines_and_followers_ask_one() {
     for (line, why) in [
         ("rules -o json", "2 Envoys give tables only"),
-        ("rules --watch", "--watch takes one --url"),
-        ("export", "this command takes one Envoy, and --url has 2"),
+        ("rules --watch", "--watch takes one Envoy, and 2 are named"),
+        ("export", "this command takes one Envoy, and 2 are named"),
         (
             "events --follow",
-            "this command takes one Envoy, and --url has 2",
+            "this command takes one Envoy, and 2 are named",
         ),
     ] {
         let seen = at_two(vec![], vec![], line);

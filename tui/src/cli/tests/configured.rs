@@ -8,10 +8,10 @@ use super::{Env, Loudou, canned};
 use crate::client::fake::{Answer, Fake};
 
 /// A folder with files of these modes, which is removed at the end.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new(name: &str, files: &[(&str, u32, &str)]) -> Self {
+    pub(super) fn new(name: &str, files: &[(&str, u32, &str)]) -> Self {
         let folder = std::env::temp_dir().join(format!("loudou-{name}-{}", std::process::id()));
         for (file, mode, text) in files {
             let file = folder.join(file);

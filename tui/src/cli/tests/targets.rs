@@ -1,0 +1,154 @@
+//! Several Envoys from a file or a command.
+
+use std::fs;
+
+use super::canned::{self, ok};
+use super::configured::Folder;
+use super::*;
+
+/// A folder of this test with one file, and the path of the file.
+fn file(name: &str, text: &str) -> (Folder, String) {
+    let folder = Folder::new(&format!("targets-{name}"), &[("envoys", 0o600, text)]);
+    let path = path(&folder, "envoys");
+    (folder, path)
+}
+
+fn path(folder: &Folder, name: &str) -> String {
+    folder.0.join(name).to_str().expect("UTF-8").to_owned()
+}
+
+fn rules() -> Fake {
+    Fake::new(vec![ok(&canned::rules())])
+}
+
+/// Runs a line that names its Envoys; their addresses are A and B in the result.
+fn run(line: &str, a: &Fake, b: &Fake) -> Ran {
+    let mut ran = Loudou::default().run(line);
+    ran.out = ran.out.replace(&a.url, "A").replace(&b.url, "B");
+    ran.err = ran.err.replace(&a.url, "A").replace(&b.url, "B");
+    ran
+}
+
+/// Comments, empty lines and the ends of lines of Windows do not matter, and an address counts once. The default is
+/// not asked.
+#[test]
+fn a_file_names_envoys() {
+    let (a, b) = (rules(), rules());
+    let text = format!(
+        "# edge\r\n\r\n  {} # the first\r\n{}\r\n{}",
+        a.url, b.url, a.url
+    );
+    let (_folder, file) = file("file", &text);
+    let ran = run(&format!("rules --targets {file}"), &a, &b);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.seen());
+    let (first, second) = ran.out.split_once("\nB\n").expect("two blocks");
+    assert_eq!(first, format!("A\n{second}"));
+}
+
+/// The options come before the command or after it, and add to those of `--url`.
+#[test]
+fn a_command_prints_envoys_and_runs_once() {
+    let (a, b) = (rules(), rules());
+    let (folder, file) = file("command", &b.url);
+    let runs = path(&folder, "runs");
+    let line = format!(
+        "--targets-from echo>>{runs};cat<{file} --url {} rules",
+        a.url
+    );
+    let ran = run(&line, &a, &b);
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    assert!(
+        ran.out.starts_with("A\n") && ran.out.contains("\nB\n"),
+        "{}",
+        ran.out
+    );
+    assert_eq!(fs::read_to_string(runs).expect("it ran"), "\n");
+}
+
+#[test]
+fn a_change_is_made_at_all() {
+    let banned = || ok(&loudou_api::BanAnswer::default());
+    let (a, b) = (Fake::new(vec![banned()]), Fake::new(vec![banned()]));
+    let (_folder, file) = file("change", &format!("{}\n{}\n", a.url, b.url));
+    let ran = run(&format!("unban per-user mallory --targets {file}"), &a, &b);
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    for fake in [&a, &b] {
+        let request = fake.request();
+        let line = "POST /v1/buckets/per-user/mallory/unban HTTP/1.1";
+        assert_eq!(request.lines().next(), Some(line));
+    }
+}
+
+#[test]
+fn a_command_for_one_envoy_refuses_several() {
+    let (_folder, two) = file("two", "http://127.0.0.1:1\nhttp://127.0.0.1:2\n");
+    for line in ["export", "events", "rules --watch", "rules -o json"] {
+        let ran = Loudou::default().run(&format!("{line} --targets {two}"));
+        assert_eq!(
+            (ran.code, ran.out.as_str()),
+            (2, ""),
+            "{line}: {}",
+            ran.seen()
+        );
+    }
+    let ran = Loudou::default().run(&format!("export --targets {two}"));
+    assert_eq!(
+        ran.err,
+        "loudou: this command takes one Envoy, and 2 are named\n"
+    );
+    // One is as good as `--url`.
+    let fake = rules();
+    let (_folder, one) = file("one", &fake.url);
+    let ran = Loudou::default().run(&format!("rules -o json --targets {one}"));
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+}
+
+#[test]
+fn without_an_envoy_nothing_is_asked() {
+    let (folder, file) = file("none", "# nothing\n\n");
+    for (options, words) in [
+        (format!("--targets {file}"), "names none"),
+        (
+            format!("--targets {}", path(&folder, "missing")),
+            "cannot read",
+        ),
+        (
+            "--targets-from false".to_owned(),
+            "--targets-from failed (exit status: 1)",
+        ),
+    ] {
+        let ran = Loudou::default().run(&format!("{options} status"));
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
+        assert!(ran.err.contains(words), "{}", ran.err);
+    }
+}
+
+/// The command does not run where nothing is asked.
+#[test]
+fn commands_without_envoys_are_unaffected() {
+    let (folder, rules) = file("apart", "version: 1\nrules: []\n");
+    let runs = path(&folder, "runs");
+    let targets = format!("--targets-from echo>>{runs}");
+    for line in [
+        format!("check {rules}"),
+        format!("explain --config {rules}"),
+        "schema".to_owned(),
+        "man".to_owned(),
+    ] {
+        let ran = Loudou::default().run(&format!("{targets} {line}"));
+        assert_eq!(ran.code, 0, "{line}: {}", ran.seen());
+    }
+    for line in [
+        format!("{targets} top --play {rules}"),
+        format!("top {targets} --play {rules}"),
+    ] {
+        let ran = Loudou::default().run(&line);
+        assert_eq!(ran.code, 2, "{line}: {}", ran.seen());
+        assert!(
+            ran.err.contains("cannot be used with"),
+            "{line}: {}",
+            ran.err
+        );
+    }
+    assert!(!fs::exists(runs).expect("a folder"));
+}
