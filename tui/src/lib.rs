@@ -14,10 +14,6 @@ mod draw;
 mod limit_edit;
 mod live;
 mod meaning;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the list and the screen follow")
-)]
 mod merged_top;
 mod num;
 mod preview;

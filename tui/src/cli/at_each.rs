@@ -1,7 +1,7 @@
 //! One command at several Envoys, one after the other: the output of each below its address, and at the end where it
 //! failed.
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 
 use super::context::Context;
 use super::options::Output;
@@ -9,6 +9,7 @@ use super::outcome::Outcome;
 use super::target::{self, Address};
 use super::world::{Io, Usage};
 use super::{Cli, Command, command, failed};
+use crate::num::count;
 use crate::text::{counted, escape};
 
 impl Command {
@@ -37,7 +38,7 @@ impl Command {
             | Self::Unban(_)
             | Self::Override(_) => true,
             Self::Explain(args) => args.asks_envoy(),
-            // Top and record watch several at once; the others follow, write one file, or ask nobody.
+            // Top and record ask several at once; the others follow, write one file, or ask nobody.
             Self::Top(_)
             | Self::Record(_)
             | Self::Check(_)
@@ -88,8 +89,7 @@ pub(super) fn run(
     addresses: &[Address],
     io: &mut Io<'_>,
 ) -> Result<Outcome> {
-    let mut first = Outcome::Done;
-    let mut failures = Vec::new();
+    let mut failures = Failures::default();
     for (number, address) in addresses.iter().enumerate() {
         if number > 0 {
             writeln!(io.out)?;
@@ -98,34 +98,49 @@ pub(super) fn run(
         writeln!(io.out, "{url}")?;
         let outcome = command(cli, typed, Some(address), io);
         io.out.flush()?;
-        // Where the output goes elsewhere, nothing else says which of them it was.
-        let named = |error: anyhow::Error| {
-            let names_it = format!("{error:#}").contains(url.as_str());
-            if names_it {
-                error
-            } else {
-                error.context(url.clone())
-            }
-        };
-        let outcome = outcome.unwrap_or_else(|error| failed(&named(error), io));
+        let outcome = outcome.unwrap_or_else(|error| failed(&named(error, &url), io));
         if outcome == Outcome::Unread {
             return Ok(outcome);
         }
+        failures.add(url, outcome);
+    }
+    failures.end(&mut Context::new(&cli.global, typed, io), addresses.len())
+}
+
+/// The error with the address of its Envoy: where the output goes elsewhere, nothing else says which of them it was.
+pub(super) fn named(error: Error, url: &str) -> Error {
+    let names_it = format!("{error:#}").contains(url);
+    if names_it {
+        error
+    } else {
+        error.context(url.to_owned())
+    }
+}
+
+/// The Envoys where a command failed.
+#[derive(Default)]
+pub(super) struct Failures(Vec<(String, Outcome)>);
+
+impl Failures {
+    /// Adds the outcome at an Envoy, if it is a failure.
+    pub(super) fn add(&mut self, url: String, outcome: Outcome) {
         if outcome != Outcome::Done {
-            failures.push(url);
-            if first == Outcome::Done {
-                first = outcome;
-            }
+            self.0.push((url, outcome));
         }
     }
-    if !failures.is_empty() {
-        let done = addresses.len().saturating_sub(failures.len());
-        let mut context = Context::new(&cli.global, typed, io);
-        let of = counted(crate::num::count(addresses.len()), "Envoy");
+
+    /// Reports where the command failed, at how many of all; the outcome is that of the first failure.
+    pub(super) fn end(self, context: &mut Context<'_, '_>, all: usize) -> Result<Outcome> {
+        let Some((_, first)) = self.0.first() else {
+            return Ok(Outcome::Done);
+        };
+        let done = all.saturating_sub(self.0.len());
+        let urls: Vec<&str> = self.0.iter().map(|(url, _)| url.as_str()).collect();
+        let of = counted(count(all), "Envoy");
         context.note(&format!(
             "done at {done} of {of}; failed at {}",
-            failures.join(", ")
+            urls.join(", ")
         ))?;
+        Ok(*first)
     }
-    Ok(first)
 }

@@ -1,6 +1,5 @@
 //! `loudou record`: what the live screen would show, into a file for `loudou top --play`.
 
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -12,7 +11,7 @@ use loudou_limiter::Nanos;
 
 use super::context::Context;
 use super::options::span;
-use super::targets::watched;
+use super::targets;
 use super::world::{Style, Usage};
 use crate::client::Client;
 use crate::clock::unix_ms;
@@ -127,17 +126,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &RecordArgs) -> Result<()
 
 /// The clients of the Envoys to record, of which one answers: a wrong address or token shows before the file exists.
 fn clients(context: &mut Context<'_, '_>, args: &RecordArgs) -> Result<Vec<Client>> {
-    let mut clients = Vec::new();
-    for address in watched(&context.global.connect)? {
-        clients.push(context.client_at(&address, args.interval.max(super::top::INTERVAL))?);
-    }
-    let mut urls = BTreeSet::new();
-    if let Some(client) = clients.iter().find(|client| !urls.insert(client.url())) {
-        bail!(Usage(format!(
-            "{} is given twice, with two names of its certificate; leave one out",
-            escape(client.url())
-        )));
-    }
+    let addresses = targets::watched(&context.global.connect)?;
+    let clients = targets::clients(context, &addresses, args.interval.max(super::top::INTERVAL))?;
     let mut reached = clients.iter().map(|client| client.status().map(drop));
     let first = reached.next().unwrap_or(Ok(()));
     if first.is_err() && !reached.any(|status| status.is_ok()) {

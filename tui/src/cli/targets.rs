@@ -1,12 +1,17 @@
 //! The Envoys that a file or a command names, and the clients of several Envoys.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
+use loudou_limiter::Nanos;
 
+use super::context::Context;
 use super::options::ConnectArgs;
 use super::target::{self, Address};
+use super::world::Usage;
+use crate::client::Client;
 use crate::tape::MAX_ENVOYS;
 use crate::text::escape;
 
@@ -40,6 +45,26 @@ pub(super) fn watched(connect: &ConnectArgs) -> Result<Vec<Address>> {
         );
     }
     Ok(addresses)
+}
+
+/// The clients of several Envoys. None may be there twice: it would count twice.
+pub(super) fn clients(
+    context: &mut Context<'_, '_>,
+    addresses: &[Address],
+    timeout: Nanos,
+) -> Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for address in addresses {
+        clients.push(context.client_at(address, timeout)?);
+    }
+    let mut urls = BTreeSet::new();
+    if let Some(client) = clients.iter().find(|client| !urls.insert(client.url())) {
+        bail!(Usage(format!(
+            "{} is given twice; leave one out",
+            escape(client.url())
+        )));
+    }
+    Ok(clients)
 }
 
 /// The addresses in a file, one per line.

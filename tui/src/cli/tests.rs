@@ -33,6 +33,7 @@ mod replays;
 mod reports;
 mod suggests;
 mod targets;
+mod tops;
 mod usage;
 mod views;
 mod watches;

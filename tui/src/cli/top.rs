@@ -15,6 +15,7 @@ use super::options::{Format, span};
 use super::outcome::Outcome;
 use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
+use super::target;
 use super::targets::watched;
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
@@ -22,6 +23,8 @@ use crate::client::TopQuery;
 use crate::meaning::refusals;
 use crate::runtime;
 use crate::text::humanise;
+
+mod several;
 
 /// The time between two polls, and the least time that a poll may take.
 pub(super) const INTERVAL: Nanos = Nanos::from_secs(1);
@@ -33,6 +36,7 @@ Examples:
   loudou top --play incident.jsonl.gz             a recording of loudou record
   loudou top --by refused --limit 10              most refused keys, without the screen
   loudou top --by refused --watch                 the same, again and again
+  loudou top --targets envoys.txt --by refused    sums over several Envoys, with a column for each
   loudou top --by admitted --rule per-user --output csv > busiest.csv";
 
 #[derive(Debug, Args)]
@@ -75,8 +79,12 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     let has_options = query != TopQuery::default() || watch.watch.is_some();
     let is_list = context.global.output.is_some() || has_options;
     if is_list || !context.io.out_terminal {
-        watch::run(context, watch, |context| list(context, &query))?;
-        return Ok(Outcome::Done);
+        let mut outcome = Outcome::Done;
+        watch::run(context, watch, |context| {
+            outcome = list(context, &query)?;
+            Ok(())
+        })?;
+        return Ok(outcome);
     }
     let asked = args.and_then(|args| args.interval);
     let interval = asked.or(context.global.config.interval).unwrap_or(INTERVAL);
@@ -107,7 +115,11 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     })
 }
 
-fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<()> {
+fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<Outcome> {
+    let addresses = target::all(&context.global.connect)?;
+    if addresses.len() > 1 {
+        return several::list(context, query, &addresses);
+    }
     let top = context.client()?.top(query)?;
     print(&top, context.format(), context.style, context.io.out)?;
     if top.missing_at_most > 0 {
@@ -116,7 +128,7 @@ fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<()> {
             "more keys than counters: a key without one was {by} at most {most} times"
         ))?;
     }
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 pub(super) fn print(
@@ -150,11 +162,16 @@ fn heading(top: &Top) -> String {
     format!("most {by} in the last {window}, of {more}{keys}")
 }
 
-fn table(top: &Top) -> TextTable {
-    let (by, paint) = match top.by {
+/// The heading and the colour of the counts.
+const fn column(by: TopBy) -> (&'static str, Paint) {
+    match by {
         TopBy::Refused => ("REFUSED", Paint::Bad),
         TopBy::Admitted => ("ADMITTED", Paint::Plain),
-    };
+    }
+}
+
+fn table(top: &Top) -> TextTable {
+    let (by, paint) = column(top.by);
     let mut columns = vec![
         ("RULE", Set::Shrink),
         ("KEY", Set::Shrink),

@@ -7,13 +7,14 @@
 use std::fmt::Write as _;
 use std::io;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use loudou_limiter::Nanos;
 
-use super::context::{Context, duration};
+use super::context::{Context, TIMEOUT, duration};
 use super::options::{Format, span};
 use super::table::Paint;
+use super::target;
 use super::world::{Io, Usage};
 use crate::text::{date, escape, humanise};
 
@@ -88,6 +89,18 @@ struct Round {
     time: String,
 }
 
+/// The time of the first Envoy that answers.
+fn time(context: &mut Context<'_, '_>) -> Result<String> {
+    let mut first = None;
+    for address in target::all(&context.global.connect)? {
+        match context.client_at(&address, TIMEOUT)?.status() {
+            Ok(status) => return Ok(date(status.unix_ms)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.map_or_else(|| anyhow!("there is no Envoy"), Into::into))
+}
+
 struct Watch {
     every: Nanos,
     is_redrawn: bool,
@@ -123,7 +136,7 @@ impl Watch {
         };
         let mut inner = Context::new(context.global, context.typed, &mut own);
         let time = if self.is_redrawn {
-            date(inner.client()?.status()?.unix_ms)
+            time(&mut inner)?
         } else {
             String::new()
         };

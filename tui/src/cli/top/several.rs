@@ -1,0 +1,355 @@
+//! `loudou top` as a list over several Envoys: their counts in one list, with the sum and a column for each Envoy.
+
+use std::io::{self, Write};
+
+use anyhow::Error;
+use loudou_api::{MAX_TOP, Top, TopBy};
+use serde::{Serialize, Serializer};
+
+use super::column;
+use crate::cli::at_each::{Failures, named};
+use crate::cli::context::{Context, TIMEOUT};
+use crate::cli::failed;
+use crate::cli::options::Format;
+use crate::cli::outcome::Outcome;
+use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
+use crate::cli::target::Address;
+use crate::cli::targets;
+use crate::cli::world::json_list;
+use crate::client::{Client, TopQuery};
+use crate::meaning::refusals;
+use crate::merged_top::{MergedRow, MergedTop, merged};
+use crate::num::count;
+use crate::text::{counted, escape, humanise};
+
+/// The answers of several Envoys, and their list.
+struct Several<'a> {
+    by: TopBy,
+    urls: Vec<&'a str>,
+    /// In the order of the addresses; `None` for an Envoy that did not answer.
+    tops: Vec<Option<Top>>,
+    list: MergedTop,
+}
+
+/// Lists what all Envoys counted. Those that do not answer are reported; if none does, that is an error.
+pub(super) fn list(
+    context: &mut Context<'_, '_>,
+    query: &TopQuery,
+    addresses: &[Address],
+) -> anyhow::Result<Outcome> {
+    let clients = targets::clients(context, addresses, TIMEOUT)?;
+    // What is far down at each Envoy may be the first of all: the limit is for the sums.
+    let all = TopQuery {
+        limit: Some(MAX_TOP),
+        ..query.clone()
+    };
+    let (mut tops, mut errors) = (Vec::new(), Vec::new());
+    for client in &clients {
+        let answer = client.top(&all);
+        let url = escape(client.url()).into_owned();
+        tops.push(match answer {
+            Ok(top) => Some(top),
+            Err(error) => {
+                errors.push((named(error.into(), &url), url));
+                None
+            }
+        });
+    }
+    if errors.len() == clients.len() {
+        return Err(first(errors, context));
+    }
+    let mut list = merged(&tops.iter().map(Option::as_ref).collect::<Vec<_>>());
+    list.rows
+        .truncate(query.limit.unwrap_or(loudou_api::DEFAULT_TOP));
+    let several = Several {
+        by: query.by.unwrap_or_default(),
+        urls: clients.iter().map(Client::url).collect(),
+        tops,
+        list,
+    };
+    several.print(context)?;
+    several.note(context)?;
+    let mut failures = Failures::default();
+    for (error, url) in errors {
+        failures.add(url, failed(&error, context.io));
+    }
+    failures.end(context, clients.len())
+}
+
+/// The first of several errors, after a report of the others.
+fn first(errors: Vec<(Error, String)>, context: &mut Context<'_, '_>) -> Error {
+    let mut errors = errors.into_iter().map(|(error, _)| error);
+    let first = errors.next();
+    for error in errors {
+        failed(&error, context.io);
+    }
+    first.unwrap_or_else(|| Error::msg("no Envoy answered"))
+}
+
+impl Several<'_> {
+    fn print(&self, context: &mut Context<'_, '_>) -> io::Result<()> {
+        let (format, style) = (context.format(), context.style);
+        let out = &mut *context.io.out;
+        match format {
+            Format::Table => {
+                writeln!(out, "{}", self.heading())?;
+                self.table().print(out, style)
+            }
+            Format::Json | Format::Jsonl => {
+                let document = self.document();
+                json_list(out, format, &document, &document.top)
+            }
+            Format::Csv => self.lines(out),
+        }
+    }
+
+    /// Reports the bound of keys without a row.
+    fn note(&self, context: &mut Context<'_, '_>) -> io::Result<()> {
+        let (by, most) = (self.by.name(), self.list.missing_at_most);
+        if most == 0 {
+            return Ok(());
+        }
+        context.note(&format!(
+            "more keys than the answers have: a key in none of them was {by} at most {most} times"
+        ))
+    }
+
+    fn answers(&self) -> impl Iterator<Item = (&str, &Top)> {
+        let answers = self.urls.iter().zip(&self.tops);
+        answers.filter_map(|(url, top)| Some((*url, top.as_ref()?)))
+    }
+
+    /// The kind of count, the time span, and the numbers of Envoys and of keys.
+    fn heading(&self) -> String {
+        let windows = || self.answers().map(|(_, top)| top.window_ns);
+        let [shortest, longest] =
+            [windows().min(), windows().max()].map(|window| humanise(window.unwrap_or(0)));
+        let window = if shortest == longest {
+            longest
+        } else {
+            format!("{shortest} to {longest}")
+        };
+        let envoys = counted(count(self.tops.len()), "Envoy");
+        let answered = self.answers().count();
+        let of = if answered == self.tops.len() {
+            String::new()
+        } else {
+            format!("{answered} of ")
+        };
+        let least = if self.list.has_more { "at least " } else { "" };
+        let keys = counted(self.list.keys, "key");
+        let by = self.by.name();
+        format!("most {by} in the last {window} at {of}{envoys}, of {least}{keys}")
+    }
+
+    fn table(&self) -> TextTable {
+        let rows = &self.list.rows;
+        let (sum, paint) = column(self.by);
+        let mut columns = vec![
+            ("RULE", Set::Shrink),
+            ("KEY", Set::Shrink),
+            (sum, Set::Right),
+        ];
+        let is_exact = rows.iter().all(|row| row.error == 0);
+        if !is_exact {
+            columns.push(("AT LEAST", Set::Right));
+        }
+        let any_shadow = rows.iter().any(|row| row.shadow);
+        if any_shadow {
+            columns.push(("MODE", Set::Left));
+        }
+        let names = short_names(&self.urls);
+        columns.extend(names.iter().map(|name| (name.as_str(), Set::Right)));
+        let mut table = TextTable::new(&columns);
+        for row in rows {
+            let would = row.shadow && self.by == TopBy::Refused;
+            let paint = if would { Paint::Warn } else { paint };
+            let mut cells = vec![
+                row.rule.as_str().into(),
+                row.key.as_str().into(),
+                Cell::from(refusals(row.sum, would)).paint(paint),
+            ];
+            if !is_exact {
+                cells.push(row.sum.saturating_sub(row.error).into());
+            }
+            if any_shadow {
+                cells.push(if row.shadow { "shadow" } else { "" }.into());
+            }
+            let counts = row.counts.iter().zip(&self.tops);
+            cells.extend(counts.map(|(count, top)| match (count, top) {
+                (Some(count), _) => Cell::from(refusals(*count, would)),
+                (None, Some(_)) => Cell::from(""),
+                // Unknown, and not none.
+                (None, None) => Cell::from("?"),
+            }));
+            table.row(cells);
+        }
+        table
+    }
+
+    fn document(&self) -> Document<'_> {
+        Document {
+            by: self.by,
+            envoys: self
+                .answers()
+                .map(|(url, top)| Answered {
+                    url,
+                    generation: top.generation,
+                    window_ns: top.window_ns,
+                    keys: top.keys,
+                    missing_at_most: top.missing_at_most,
+                })
+                .collect(),
+            failed: self
+                .urls
+                .iter()
+                .zip(&self.tops)
+                .filter_map(|(url, top)| top.is_none().then_some(*url))
+                .collect(),
+            top: self.list.rows.iter().map(|row| self.row(row)).collect(),
+            keys: self.list.keys,
+            has_more: self.list.has_more,
+            missing_at_most: self.list.missing_at_most,
+        }
+    }
+
+    fn row<'a>(&'a self, row: &'a MergedRow) -> Row<'a> {
+        let counts = self.urls.iter().zip(&self.tops).zip(&row.counts);
+        Row {
+            rule: &row.rule,
+            key: &row.key,
+            count: row.sum,
+            error: row.error,
+            shadow: row.shadow,
+            counts: counts
+                .filter_map(|((url, top), count)| top.is_some().then_some((*url, *count)))
+                .collect(),
+        }
+    }
+
+    fn lines(&self, out: &mut dyn Write) -> io::Result<()> {
+        let columns = ["rule", "key", "count", "error", "shadow"];
+        csv(out, columns.into_iter().chain(self.urls.iter().copied()))?;
+        for row in &self.list.rows {
+            let mut record = vec![
+                row.rule.clone(),
+                row.key.clone(),
+                row.sum.to_string(),
+                row.error.to_string(),
+                row.shadow.to_string(),
+            ];
+            let counts = row.counts.iter();
+            record.extend(counts.map(|count| count.map(|n| n.to_string()).unwrap_or_default()));
+            csv(out, record.iter().map(String::as_str))?;
+        }
+        Ok(())
+    }
+}
+
+/// The list as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    by: TopBy,
+    envoys: Vec<Answered<'a>>,
+    /// The addresses of the Envoys that did not answer.
+    failed: Vec<&'a str>,
+    top: Vec<Row<'a>>,
+    keys: u64,
+    has_more: bool,
+    missing_at_most: u64,
+}
+
+/// An Envoy that answered, with the fields of its answer.
+#[derive(Serialize)]
+struct Answered<'a> {
+    url: &'a str,
+    generation: u64,
+    window_ns: u64,
+    keys: u64,
+    missing_at_most: u64,
+}
+
+/// A row, with the fields of a key of one Envoy.
+#[derive(Serialize)]
+struct Row<'a> {
+    rule: &'a str,
+    key: &'a str,
+    count: u64,
+    error: u64,
+    shadow: bool,
+    /// The counts by address, of the Envoys that answered.
+    #[serde(serialize_with = "by_address")]
+    counts: Vec<(&'a str, Option<u64>)>,
+}
+
+/// A map in the order of the addresses.
+fn by_address<S: Serializer>(counts: &[(&str, Option<u64>)], out: S) -> Result<S::Ok, S::Error> {
+    out.collect_map(counts.iter().copied())
+}
+
+/// Names of addresses that are as short as they can be told apart: without what all begin with, up to a slash, and
+/// without the port, if all have the same.
+fn short_names(urls: &[&str]) -> Vec<String> {
+    let Some(first) = urls.first() else {
+        return Vec::new();
+    };
+    let has_rest =
+        |url: &str, begin: &str| url.strip_prefix(begin).is_some_and(|rest| !rest.is_empty());
+    let slashes = first.rmatch_indices('/');
+    let mut common = slashes
+        .filter_map(|(at, slash)| first.get(..at.saturating_add(slash.len())))
+        .filter(|begin| urls.iter().all(|url| has_rest(url, begin)));
+    let begin = common.next().unwrap_or_default();
+    let rests = urls
+        .iter()
+        .map(|url| url.strip_prefix(begin).unwrap_or(url));
+    let rests: Vec<&str> = rests.collect();
+    let port = rests
+        .first()
+        .and_then(|rest| Some(rest.split_at(rest.rfind(':')?).1));
+    let port = port.filter(|port| {
+        port.get(1..)
+            .is_some_and(|port| port.parse::<u16>().is_ok())
+    });
+    let without =
+        |rest: &&str| Some(rest.strip_suffix(port?)?.to_owned()).filter(|rest| !rest.is_empty());
+    let names: Option<Vec<String>> = rests.iter().map(without).collect();
+    let names = names.unwrap_or_else(|| rests.iter().map(|rest| (*rest).to_owned()).collect());
+    names.iter().map(|name| escape(name).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_differ() {
+        for (urls, names) in [
+            (
+                ["http://10.0.0.7:9911", "http://10.0.0.8:9911"],
+                ["10.0.0.7", "10.0.0.8"],
+            ),
+            (
+                ["http://10.0.0.7:9911", "http://10.0.0.7:9912"],
+                ["10.0.0.7:9911", "10.0.0.7:9912"],
+            ),
+            (["http://a:1", "https://a:1"], ["http://a", "https://a"]),
+            (["http://[::1]:1", "http://[::2]:1"], ["[::1]", "[::2]"]),
+            (["http://a", "http://b"], ["a", "b"]),
+            (["http://h:1/a", "http://h:1/b"], ["a", "b"]),
+            (["http://h/a", "http://h/a/b"], ["a", "a/b"]),
+            (
+                ["unix:/run/a.sock", "unix:/run/b.sock"],
+                ["a.sock", "b.sock"],
+            ),
+            (
+                ["unix:/run/a/s", "http://b:1"],
+                ["unix:/run/a/s", "http://b:1"],
+            ),
+            (["http://a\u{1b}", "http://b"], ["a\\u{1b}", "b"]),
+        ] {
+            assert_eq!(short_names(&urls), names, "{urls:?}");
+        }
+        assert_eq!(short_names(&[]), [""; 0]);
+    }
+}
