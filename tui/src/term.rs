@@ -89,8 +89,7 @@ impl Terminal {
     /// Asks the terminal to put a text on the clipboard (OSC 52). Terminals that do not know this ignore it.
     pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
         let out = self.inner.backend_mut();
-        // In base64, so that nothing in it is a control character.
-        write!(out, "\u{1b}]52;c;{}\u{7}", BASE64_STANDARD.encode(text))?;
+        write!(out, "{}", clipboard(text))?;
         io::Write::flush(out)
     }
 
@@ -104,6 +103,11 @@ impl Terminal {
         let size = self.inner.size()?;
         self.inner.resize(Rect::new(0, 0, size.width, size.height))
     }
+}
+
+/// The request to put a text on the clipboard, in base64, so that nothing in the text is a control character.
+pub(crate) fn clipboard(text: &str) -> String {
+    format!("\u{1b}]52;c;{}\u{7}", BASE64_STANDARD.encode(text))
 }
 
 impl Drop for Terminal {

@@ -61,6 +61,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
             state.wants = next.checked_rem(state.targets.len());
         }
         Command::Copy => copy(state, screens::shown(state).copied(state), effects),
+        Command::CopyRow => copy(state, screens::shown(state).copied_row(state), effects),
         Command::Edit => edit(state, effects),
         Command::Drop => drop_edit(state),
         Command::Undo => undoing::ask(state),

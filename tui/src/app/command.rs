@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Drill,
     /// Copy the selected name, or the command line of a question, to the clipboard.
     Copy,
+    /// Copy the selected row as a line of text.
+    CopyRow,
     Edit,
     /// Drop the edit of the rule.
     Drop,

@@ -8,6 +8,7 @@ use super::state::State;
 pub(crate) mod bucket;
 mod buckets;
 mod chart;
+mod copied;
 mod envoy;
 mod events;
 mod keys;

@@ -18,6 +18,7 @@ use crate::change::verb::Answer;
 pub(crate) mod again;
 mod apart;
 mod broadcasts;
+mod copies;
 mod edits;
 mod explain;
 mod findings;

@@ -46,6 +46,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Shorter, &[c('-')], CHARTS, 9, "shorter", "charts over a shorter time")),
     bind((C::NextTarget, &[c('t')], BROWSE, 0, "target", "show the next of the Envoys that are watched")),
     bind((C::Copy, &[c('y')], A_RULE, 0, "copy", "copy the key or the rule to the clipboard (OSC 52)")),
+    bind((C::CopyRow, &[c('Y')], A_RULE, 0, "copy-row", "copy the selected row as a line of text")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),
 ];
 

@@ -1,7 +1,6 @@
 //! The Rules screen: each rule with its limits and totals.
 
 use loudou_api::{RuleTotals, RuleView};
-use loudou_rules::rule::Mode;
 use ratatui::style::Style;
 use serde_json::Value;
 
@@ -9,7 +8,7 @@ use super::chart;
 use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
-use crate::app::history::{Rates, Track};
+use crate::app::history::Track;
 use crate::app::ingest;
 use crate::app::layout::table_height;
 use crate::app::press::Code::Enter;
@@ -19,7 +18,11 @@ use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate};
 use crate::meaning::{self, refusals, short};
-use crate::num::{cells, fraction};
+use crate::num::cells;
+
+mod numbers;
+
+use numbers::{in_a_line, is_shadow, refused_in_mode, refused_rate, share_refused};
 
 static ABOUT: About = About {
     screen: Screen::Rules,
@@ -60,6 +63,13 @@ impl View for Rules {
 
     fn copied(&self, state: &State) -> Option<String> {
         self.rule(state)
+    }
+
+    fn copied_row(&self, state: &State) -> Option<String> {
+        let rule = state.rule_view(state.selected(Screen::Rules))?;
+        let totals = totals_of(state.data.as_ref()?, rule);
+        let rates = state.history.rules.get(&rule.name).and_then(Track::rates);
+        Some(in_a_line(rule, totals, rates))
     }
 
     fn obstacle(&self, state: &State, command: C) -> Option<String> {
@@ -127,29 +137,13 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let room = y.saturating_sub(top).saturating_sub(1);
     let width = pen.width().saturating_sub(2);
     if let Some(rule) = state.rule_view(selected) {
-        let in_shadow = totals_of(data, rule).mode == Mode::Shadow.name();
+        let in_shadow = is_shadow(totals_of(data, rule));
         let pen = &mut pen.part(1, top, width, room);
         chart::rule_and_total(pen, state, &rule.name, in_shadow);
     }
     for (line, y) in detail.iter().zip(y..pen.height()) {
         pen.text(1, y, line, theme.dim);
     }
-}
-
-/// The requests that a rule refused or, in shadow mode, would have refused.
-fn refused_in_mode(totals: &RuleTotals) -> u64 {
-    if totals.mode == Mode::Shadow.name() {
-        totals.shadow_refused
-    } else {
-        totals.refused
-    }
-}
-
-/// The share of its requests that this is.
-fn share_refused(totals: &RuleTotals) -> f64 {
-    let refused = totals.refused.saturating_add(totals.shadow_refused);
-    let all = totals.passed().saturating_add(refused);
-    fraction(refused_in_mode(totals), all)
 }
 
 /// For a rule that shadows another: its share of refusals beside that of the other.
@@ -273,17 +267,11 @@ impl Columns {
         };
         pen.within(self.mode, y, 7, &totals.mode, mode);
         let rates = track.and_then(Track::rates);
-        let is_shadow = totals.mode == Mode::Shadow.name();
+        let is_shadow = is_shadow(totals);
         let refused = refused_in_mode(totals);
         let share = percent(share_refused(totals));
-        let of_mode = |rates: Rates| {
-            if is_shadow {
-                rates.shadow
-            } else {
-                rates.refused
-            }
-        };
-        let refused_rate = refusals(rate(rates.map(of_mode)), is_shadow);
+        let per_second = rates.map(|rates| refused_rate(totals, rates));
+        let per_second = refusals(rate(per_second), is_shadow);
         let share = refusals(format!("{} {share}", amount(refused)), is_shadow);
         let bad = match (refused, is_shadow) {
             (0, _) => theme.dim,
@@ -291,7 +279,7 @@ impl Columns {
             (_, false) => theme.bad,
         };
         let texts = [
-            (refused_rate.as_str(), bad),
+            (per_second.as_str(), bad),
             (share.as_str(), bad),
             (&rate(rates.map(|rates| rates.admitted)), theme.good),
             (&amount(totals.passed()), theme.plain),

@@ -1,5 +1,6 @@
 //! The trait of all screens. Most methods have a default that suits a plain list.
 
+use super::copied;
 use crate::app::command::{Binding, Command};
 use crate::app::motion::moved;
 use crate::app::rows::{BucketName, Row};
@@ -74,6 +75,11 @@ pub(crate) trait View: Sync {
     /// The name that is copied: a key, a rule.
     fn copied(&self, state: &State) -> Option<String> {
         self.bucket(state).map(|id| id.key)
+    }
+
+    /// The selected row as a line of text.
+    fn copied_row(&self, state: &State) -> Option<String> {
+        self.row(state).map(|row| copied::bucket(row, state.age()))
     }
 
     /// The reason why it cannot be opened now, if any.

@@ -196,28 +196,6 @@ fn a_poll_reads_what_is_on_screen() {
     assert_eq!(state.link.due.since(now).as_millis() / 1_000, 5);
 }
 
-fn copied(effects: Vec<Effect>) -> Option<String> {
-    effects.into_iter().find_map(|effect| match effect {
-        Effect::Copy(text) => Some(text),
-        _ => None,
-    })
-}
-
-#[test]
-fn keys_rules_and_command_lines_are_copied() {
-    let mut state = state(SIZE, 3);
-    let key = copied(type_keys(&mut state, "y"));
-    assert_eq!(key.as_deref(), Some("mallory"));
-    let line = copied(type_keys(&mut state, "b<C-y>"));
-    let ban = "loudou ban reply-per-user mallory --for 10m";
-    assert_eq!(line.as_deref(), Some(ban));
-    let line = copied(type_keys(&mut state, "<ret><C-y>"));
-    assert_eq!(line.as_deref(), Some(ban));
-    assert!(matches!(state.mode, Mode::Confirm(_)), "it is still open");
-    let rule = copied(type_keys(&mut state, "<esc>3y"));
-    assert_eq!(rule.as_deref(), Some("reply-per-user"));
-}
-
 #[test]
 fn a_rule_leads_to_its_buckets() {
     let mut state = state(SIZE, 3);
