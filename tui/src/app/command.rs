@@ -71,6 +71,8 @@ pub(crate) enum Command {
     NextField,
     PreviousField,
     Choose,
+    /// Complete the typed text.
+    Complete,
     Send,
     Yes,
     /// Yes, for all Envoys that are watched.

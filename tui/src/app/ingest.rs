@@ -257,3 +257,9 @@ pub(crate) fn filter_by(state: &mut State, text: &str) {
         arrange(state);
     }
 }
+
+/// Shows the buckets of a rule.
+pub(crate) fn buckets_of(state: &mut State, rule: &str) {
+    filter_by(state, &format!("rule = {rule}"));
+    state.screen = Screen::HOME;
+}

@@ -4,7 +4,7 @@ use super::asking;
 use super::browse;
 use super::columns::menu::ColumnMenu;
 use super::columns::{Column, Sort};
-use super::command::{Binding, Command};
+use super::command::Command;
 use super::effects::{Effect, Sending};
 use super::explaining;
 use super::form::{Form, Stage};
@@ -14,7 +14,7 @@ use super::layout::body_height;
 use super::line::Line;
 use super::motion::{is_motion, moved};
 use super::of_key::KeyForm;
-use super::palette;
+use super::palette::{self, Found};
 use super::press::Press;
 use super::previewed;
 use super::question::{Action, Pending};
@@ -153,7 +153,7 @@ fn help(state: &mut State, top: usize, command: Option<Command>) {
 fn palette(
     state: &mut State,
     mut line: Line,
-    at: usize,
+    mut at: usize,
     press: Press,
     command: Option<Command>,
     effects: &mut Vec<Effect>,
@@ -161,9 +161,20 @@ fn palette(
     let found = palette::search(state, &line.text());
     match command {
         Some(Command::Yes) => {
-            if let Some(binding) = found.get(at) {
-                palette_run(state, binding, effects);
+            if let Some(found) = found.get(at) {
+                palette_run(state, found, effects);
             }
+        }
+        Some(Command::Complete) => {
+            let chosen = found.get(at).map(|found| (found.name(), found.text()));
+            if let Some((name, text)) = chosen {
+                line = Line::default();
+                line.paste(&name);
+                // Others may match as well.
+                let mut found = palette::search(state, &line.text()).into_iter();
+                at = found.position(|found| found.text() == text).unwrap_or(0);
+            }
+            state.mode = Mode::Palette(line, at);
         }
         Some(Command::No) => {}
         Some(motion) => {
@@ -177,7 +188,15 @@ fn palette(
     }
 }
 
-fn palette_run(state: &mut State, binding: &Binding, effects: &mut Vec<Effect>) {
+fn palette_run(state: &mut State, found: &Found, effects: &mut Vec<Effect>) {
+    let binding = match found {
+        Found::Command(binding) => binding,
+        Found::Buckets(rule) => return ingest::buckets_of(state, rule),
+        Found::Watch(number, _) => {
+            state.wants = Some(*number);
+            return;
+        }
+    };
     if binding.places & keys::place(state) == 0 {
         let names = screens::names(binding.places);
         state.toast(true, format!("{} works only on: {names}", binding.short));

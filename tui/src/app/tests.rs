@@ -9,7 +9,7 @@ use super::fixture::{feed, state, type_keys};
 use super::msg::{Failure, Msg};
 use super::press::{Mouse, MouseAction};
 use super::screen::Screen;
-use super::state::{Exit, Mode, State};
+use super::state::{Exit, Mode, State, TargetSummary};
 use super::update::update;
 use crate::change::Change;
 use crate::change::edit::{Edit, EditTo};
@@ -295,6 +295,13 @@ fn the_mouse_selects_opens_and_sorts() {
     assert_eq!(state.table.sort.descending, !was);
 }
 
+fn target(url: &str) -> TargetSummary {
+    TargetSummary {
+        url: url.to_owned(),
+        ..TargetSummary::default()
+    }
+}
+
 #[test]
 fn the_palette_finds_and_runs() {
     let mut state = state(SIZE, 3);
@@ -302,6 +309,35 @@ fn the_palette_finds_and_runs() {
     assert_eq!(state.screen, Screen::Events);
     type_keys(&mut state, ":filter<ret>");
     assert!(messages(&state).contains("works only on: Buckets"));
+    type_keys(&mut state, ":searchkey<ret>");
+    assert_eq!(state.screen, Screen::Buckets);
+    assert_eq!(state.table.filter_text, "rule = search-per-key");
+    state.targets = vec![
+        target("http://10.0.0.7:9911"),
+        target("http://10.0.0.8:9911"),
+    ];
+    type_keys(&mut state, ":10.0.0.8<ret>");
+    assert_eq!(state.wants, Some(1));
+}
+
+#[test]
+fn tab_completes_in_the_palette() {
+    let mut state = state(SIZE, 3);
+    let typed = |state: &State| match &state.mode {
+        Mode::Palette(line, at) => (line.text(), *at),
+        other => panic!("{other:?}"),
+    };
+    type_keys(&mut state, ":frz<tab>");
+    assert_eq!(typed(&state), ("freeze".to_owned(), 0));
+    type_keys(&mut state, "<C-u>reply<tab>");
+    assert_eq!(typed(&state), ("buckets of reply-per-user".to_owned(), 0));
+    // The chosen line stays chosen where an earlier one matches as well.
+    state.targets = vec![target("http://10.0.0.170"), target("http://10.0.0.17")];
+    type_keys(&mut state, "<C-u>10.0.0.17<down><tab>");
+    assert_eq!(typed(&state), ("watch http://10.0.0.17".to_owned(), 1));
+    // Nothing matches.
+    type_keys(&mut state, "<C-u>zzzz<tab>");
+    assert_eq!(typed(&state), ("zzzz".to_owned(), 0));
 }
 
 #[test]

@@ -4,14 +4,14 @@ use crate::app::columns::Column;
 use crate::app::columns::menu::ColumnMenu;
 use crate::app::keys;
 use crate::app::line::Line;
-use crate::app::palette::search;
+use crate::app::palette::{Found, search};
 use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::num::cells;
 
-/// Draws the palette: the typed text, and the matching commands with their keys.
+/// Draws the palette: the typed text, the matching commands with their keys, and what matches by name.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     let theme = pen.theme;
     let found = search(state, &line.text());
@@ -22,18 +22,22 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     let height = pen.height().saturating_sub(1);
     let first = panel::first_line(found.len(), height, at);
     let (under, width) = (state.screen.place(), pen.width());
-    for (index, binding) in found
+    for (index, found) in found
         .iter()
         .enumerate()
         .skip(first)
         .take(usize::from(height))
     {
         let y = cells(index.saturating_sub(first)).saturating_add(1);
-        let applies =
-            binding.places & under != 0 && keys::obstacle(state, binding.command).is_none();
+        let (applies, key) = match found {
+            Found::Command(binding) => (
+                binding.places & under != 0 && keys::obstacle(state, binding.command).is_none(),
+                state.settings.keymap.shown(binding),
+            ),
+            Found::Buckets(_) | Found::Watch(..) => (true, String::new()),
+        };
         let style = if applies { theme.plain } else { theme.dim };
-        pen.within(2, y, width.saturating_sub(12), binding.help, style);
-        let key = state.settings.keymap.shown(binding);
+        pen.within(2, y, width.saturating_sub(12), &found.text(), style);
         let key_style = if applies { theme.key } else { theme.dim };
         pen.right(width.saturating_sub(9), y, 8, &key, key_style);
         pen.spot(0, y, width, Spot::Line(index));

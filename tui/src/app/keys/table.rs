@@ -55,7 +55,7 @@ pub(super) const ACT: &[Binding] = &[
 pub(super) const REST: &[Binding] = &[
     bind((C::NextScreen, &[k(Tab)], BROWSE, 0, "next", "go to the next screen")),
     bind((C::PreviousScreen, &[k(BackTab)], BROWSE, 0, "previous", "go to the previous screen")),
-    bind((C::Palette, &[c(':')], BROWSE, 14, "palette", "find a command by name")),
+    bind((C::Palette, &[c(':')], BROWSE, 14, "palette", "find a command, a rule or an Envoy by name")),
     bind((C::Help, &[c('?')], BROWSE, ALWAYS, "help", "show the keys of this screen")),
     bind((C::Quit, &[c('q')], BROWSE, ALWAYS, "quit", "quit loudou")),
     // In lists: rows, a bucket's limits, events, menus, help.
@@ -88,6 +88,7 @@ pub(super) const REST: &[Binding] = &[
     bind((C::Yes, &[k(Enter)], PALETTE, 1, "run", "run the command")),
     bind((C::Down, &[k(Down), ctrl('n')], PALETTE, 0, "down", "move down")),
     bind((C::Up, &[k(Up), ctrl('p')], PALETTE, 0, "up", "move up")),
+    bind((C::Complete, &[k(Tab)], PALETTE, 3, "complete", "complete the name of the line")),
     bind((C::No, &[k(Esc)], PALETTE, 2, "close", "close the palette")),
     bind((C::Yes, &[k(Enter), c('y')], CONFIRM, 1, "yes", "confirm")),
     bind((C::YesAll, &[c('a')], CONFIRM | FORM_CONFIRM, 3, "all", "the same at all Envoys that are watched")),

@@ -80,8 +80,7 @@ impl View for Rules {
     /// The buckets of the selected rule.
     fn run(&self, state: &mut State, command: C) {
         if let (C::Drill, Some(rule)) = (command, self.rule(state)) {
-            ingest::filter_by(state, &format!("rule = {rule}"));
-            state.screen = Screen::HOME;
+            ingest::buckets_of(state, &rule);
         }
     }
 }
