@@ -31,6 +31,7 @@ mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 mod import;
+mod joined;
 mod man;
 mod on_key;
 mod options;

@@ -1,9 +1,10 @@
-//! One command at several Envoys, one after the other: the output of each below its address, and at the end where it
-//! failed.
+//! One command at several Envoys, one after the other: the output of each below its address, or as one list that names
+//! the Envoy in each line, and at the end where it failed.
 
 use anyhow::{Error, Result, bail};
 
 use super::context::Context;
+use super::joined::Joined;
 use super::options::Output;
 use super::outcome::Outcome;
 use super::target::{self, Address};
@@ -63,13 +64,9 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     if addresses.len() < 2 {
         return Ok(None);
     }
-    if cli
-        .global
-        .output
-        .is_some_and(|output| output != Output::Table)
-    {
+    if cli.global.output == Some(Output::Json) {
         bail!(Usage(format!(
-            "{} Envoys give tables only; for --output json run the command once for each",
+            "{} Envoys give no single document; write table, jsonl or csv",
             addresses.len()
         )));
     }
@@ -90,13 +87,21 @@ pub(super) fn run(
     io: &mut Io<'_>,
 ) -> Result<Outcome> {
     let mut failures = Failures::default();
+    let format = cli.global.output.and_then(Output::format);
+    let mut joined = Joined::new(format.unwrap_or_default());
     for (number, address) in addresses.iter().enumerate() {
-        if number > 0 {
-            writeln!(io.out)?;
-        }
         let url = escape(&address.url).into_owned();
-        writeln!(io.out, "{url}")?;
-        let outcome = command(cli, typed, Some(address), io);
+        let outcome = if let Some(joined) = &mut joined {
+            let (outcome, text) = captured(cli, typed, address, io);
+            joined.print(&text, &address.url, io.out)?;
+            outcome
+        } else {
+            if number > 0 {
+                writeln!(io.out)?;
+            }
+            writeln!(io.out, "{url}")?;
+            command(cli, typed, Some(address), io)
+        };
         io.out.flush()?;
         let outcome = outcome.unwrap_or_else(|error| failed(&named(error, &url), io));
         if outcome == Outcome::Unread {
@@ -105,6 +110,25 @@ pub(super) fn run(
         failures.add(url, outcome);
     }
     failures.end(&mut Context::new(&cli.global, typed, io), addresses.len())
+}
+
+/// Runs it at one, with its output kept.
+fn captured(
+    cli: &Cli,
+    typed: &str,
+    address: &Address,
+    io: &mut Io<'_>,
+) -> (Result<Outcome>, String) {
+    let mut text = Vec::new();
+    let mut own = Io {
+        out: &mut text,
+        err: &mut *io.err,
+        input: &mut *io.input,
+        env: io.env.clone(),
+        ..*io
+    };
+    let outcome = command(cli, typed, Some(address), &mut own);
+    (outcome, String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The error with the address of its Envoy: where the output goes elsewhere, nothing else says which of them it was.

@@ -220,7 +220,8 @@ pub(crate) fn csv<'a>(
     write!(out, "{}\r\n", fields.join(","))
 }
 
-fn csv_field(text: &str) -> String {
+/// One field of a record.
+pub(crate) fn csv_field(text: &str) -> String {
     let escaped = escape(text);
     if escaped == text && !text.contains([',', '"']) {
         return text.to_owned();

@@ -64,11 +64,47 @@ fn a_change_without_an_answer_is_in_doubt() {
     assert!(!seen.contains("the change"), "{seen}");
 }
 
+/// What a program reads is one list, in which each line names its Envoy; one that is away leaves no line.
+#[test]
+fn lines_name_their_envoys() {
+    let rules = || vec![ok(&canned::rules())];
+    assert_snapshot!("at_each_csv", at_two(rules(), rules(), "rules -o csv"));
+    let seen = at_two(vec![], rules(), "rules -o csv");
+    assert!(seen.starts_with("envoy,name,"), "{seen}");
+    assert!(seen.contains("\r\nhttp://B,per-user,"), "{seen}");
+    assert!(
+        seen.ends_with("failed at http://A\n--- exit code 3\n"),
+        "{seen}"
+    );
+    let seen = at_two(rules(), rules(), "rules -o jsonl");
+    let (out, _) = seen.split_once("--- ").expect("an end");
+    let envoys = out.lines().map(|line| {
+        let rule: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        (rule["envoy"].clone(), rule["name"].clone())
+    });
+    let envoys: Vec<_> = envoys.collect();
+    let of = |envoy: &str, rule: &str| (envoy.into(), rule.into());
+    assert_eq!(
+        envoys,
+        [
+            of("http://A", "per-user"),
+            of("http://A", "per-path"),
+            of("http://B", "per-user"),
+            of("http://B", "per-path"),
+        ]
+    );
+    // A change has one object for each.
+    let done = || vec![ok(&loudou_api::BanAnswer::default())];
+    let seen = at_two(done(), done(), "unban per-user mallory -o jsonl");
+    assert!(seen.starts_with("{\"envoy\":\"http://A\",\""), "{seen}");
+    assert!(seen.contains("\n{\"envoy\":\"http://B\",\""), "{seen}");
+}
+
 /// Nothing is asked where one answer could not be told from the other.
 #[test]
 fn machines_and_followers_ask_one() {
     for (line, why) in [
-        ("rules -o json", "2 Envoys give tables only"),
+        ("rules -o json", "2 Envoys give no single document"),
         ("rules --watch", "--watch takes one Envoy, and 2 are named"),
         ("export", "this command takes one Envoy, and 2 are named"),
         (
