@@ -7,10 +7,12 @@ use super::record::{LoggedRequest, OtherLine, Unread};
 
 mod columns;
 mod envoy;
+mod find;
 mod nginx;
 
 use columns::Columns;
 pub(crate) use envoy::envoy;
+use find::{find, find_unescaped, shared};
 pub(crate) use nginx::{at_start, nginx};
 
 /// The most columns of a format.
@@ -356,42 +358,6 @@ fn fused(tokens: Vec<Token>) -> Vec<Token> {
         out.push(token);
     }
     out
-}
-
-/// The length of the common start of two texts.
-fn shared(one: &[u8], other: &[u8]) -> usize {
-    one.iter().zip(other).take_while(|(a, b)| a == b).count()
-}
-
-/// The first `mark`, which is short.
-fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
-    let first = *mark.first()?;
-    let mut from = 0;
-    loop {
-        let rest = text.get(from..)?;
-        let found = memchr::memchr(first, rest)?;
-        if rest.get(found..)?.starts_with(mark) {
-            return Some(from + found);
-        }
-        from += found + 1;
-    }
-}
-
-/// The first `mark`, which begins with a quote, that no backslash escapes.
-fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        let rest = text.get(from..)?;
-        let found = memchr::memchr2(b'\\', b'"', rest)?;
-        let here = rest.get(found..)?;
-        if here.first() == Some(&b'\\') {
-            from += found + 2;
-        } else if here.starts_with(mark) {
-            return Some(from + found);
-        } else {
-            from += found + 1;
-        }
-    }
 }
 
 #[cfg(test)]
