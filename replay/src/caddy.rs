@@ -113,6 +113,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
         },
         duration,
         status: wire.status.as_ref().and_then(status),
+        verdict: None,
     })
 }
 

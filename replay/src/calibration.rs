@@ -1,22 +1,25 @@
-//! How often a replay agrees with what the log's proxy did: a refusal there is an answer whose `response_code_details` are
-//! the filter's own, or, in a log without them, one with a status with which a rule of the file refuses.
+//! How often a replay agrees with what the log's proxy did. A refusal there is one by the filter's own verdict, or, in a
+//! log without such a refusal, an answer with a status with which a rule of the file refuses.
 
 use loudou_limiter::Verdict;
 use loudou_rules::rule::{Mode, Rule};
 
 use super::record::LoggedRequest;
-
-/// The field of JSON logs that names the cause of an answer, also in the defaults of Istio and Envoy Gateway.
-const DETAILS: &str = "response_code_details";
-/// How the filter's own causes begin.
-const OURS: &[u8] = b"loudou_";
+use super::verdict::LogVerdict;
 
 /// Requests by what the log and the replay say of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calibration {
     statuses: Vec<u16>,
-    /// Whether causes were found.
-    pub(crate) has_details: bool,
+    /// Whether the filter's refusals were found in the log.
+    pub(crate) has_verdicts: bool,
+    by_verdict: Agreement,
+    by_status: Agreement,
+}
+
+/// Requests by whether the log and the replay refuse them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Agreement {
     /// Refused by both.
     pub(crate) both_refused: u64,
     /// Refused in the log alone.
@@ -25,6 +28,23 @@ pub(crate) struct Calibration {
     pub(crate) only_replay: u64,
     /// Refused by neither.
     pub(crate) neither: u64,
+}
+
+impl Agreement {
+    const fn add(&mut self, log_refuses: bool, verdict: Verdict) {
+        let counter = match (log_refuses, verdict) {
+            (true, Verdict::Refuse) => &mut self.both_refused,
+            (true, Verdict::Admit | Verdict::Hold) => &mut self.only_log,
+            (false, Verdict::Refuse) => &mut self.only_replay,
+            (false, Verdict::Admit | Verdict::Hold) => &mut self.neither,
+        };
+        *counter += 1;
+    }
+
+    /// Whether the log has refusals.
+    pub(crate) const fn has_refusals(&self) -> bool {
+        self.both_refused + self.only_log > 0
+    }
 }
 
 impl Calibration {
@@ -48,33 +68,34 @@ impl Calibration {
         self.statuses.dedup();
     }
 
-    /// Adds a request. One without a status in the log is in no number.
+    /// Adds a request. One with neither a status nor a verdict in the log is in no number.
     pub(crate) fn add(&mut self, request: &LoggedRequest<'_>, verdict: Verdict) {
-        let Some(status) = request.status else { return };
-        let mut headers = request.request.headers.iter();
-        let details = headers.find(|(name, _)| name == DETAILS);
-        self.has_details |= details.is_some();
-        let is_refused = details.map_or_else(
-            || self.statuses.contains(&status),
-            // The admin API's own answers have no `{`.
-            |(_, details)| details.starts_with(OURS) && details.contains(&b'{'),
-        );
-        let counter = match (is_refused, verdict) {
-            (true, Verdict::Refuse) => &mut self.both_refused,
-            (true, Verdict::Admit | Verdict::Hold) => &mut self.only_log,
-            (false, Verdict::Refuse) => &mut self.only_replay,
-            (false, Verdict::Admit | Verdict::Hold) => &mut self.neither,
-        };
-        *counter += 1;
+        let logged = request.verdict;
+        self.has_verdicts |= logged == Some(LogVerdict::Refused);
+        let by_status = request.status.map(|status| {
+            // An answer of the service is no refusal of a proxy.
+            logged != Some(LogVerdict::Passed) && self.statuses.contains(&status)
+        });
+        if let Some(log_refuses) = by_status {
+            self.by_status.add(log_refuses, verdict);
+        }
+        let by_verdict = logged.map(|logged| logged == LogVerdict::Refused);
+        if let Some(log_refuses) = by_verdict.or(by_status) {
+            self.by_verdict.add(log_refuses, verdict);
+        }
+    }
+
+    /// The requests by what both say.
+    pub(crate) const fn agreement(&self) -> &Agreement {
+        if self.has_verdicts {
+            &self.by_verdict
+        } else {
+            &self.by_status
+        }
     }
 
     /// The statuses that are refusals.
     pub(crate) fn statuses(&self) -> &[u16] {
         &self.statuses
-    }
-
-    /// Whether the log has refusals.
-    pub(crate) const fn has_refusals(&self) -> bool {
-        self.both_refused + self.only_log > 0
     }
 }

@@ -9,6 +9,7 @@ use loudou_limiter::Nanos;
 use loudou_rules::request::Sample;
 
 use super::record::{LoggedRequest, Text};
+use super::verdict::LogVerdict;
 
 /// The most names that are written once; a hostile log may have any number.
 const MOST_NAMES: usize = 1_024;
@@ -83,6 +84,7 @@ pub(crate) mod flag {
     pub(super) const DURATION: u16 = 1 << 8;
     pub(super) const STATUS: u16 = 1 << 9;
     pub(crate) const UNDERSCORES: u16 = 1 << 10;
+    pub(super) const VERDICT: u16 = 1 << 11;
 }
 
 /// Whether this is an [`edit`].
@@ -117,6 +119,7 @@ pub(crate) fn request(
         (flag::MAX_WAIT, request.max_wait.map(Nanos::get)),
         (flag::DURATION, logged.duration.map(Nanos::get)),
         (flag::STATUS, logged.status.map(u64::from)),
+        (flag::VERDICT, logged.verdict.map(LogVerdict::number)),
     ];
     let mut flags = if request.underscores {
         flag::UNDERSCORES
@@ -171,6 +174,7 @@ pub(crate) fn decode<'a>(
     let mut number = |flag| (flags & flag != 0).then(|| take_number(rest));
     let (cost, max_wait) = (number(flag::COST), number(flag::MAX_WAIT));
     let (duration, status) = (number(flag::DURATION), number(flag::STATUS));
+    let verdict = number(flag::VERDICT);
     // A value that is present and cannot be read makes all of them unreadable.
     let text = |value: Option<Option<&'a [u8]>>| match value {
         Some(Some(value)) => Some(Some(Text::Borrowed(value))),
@@ -199,6 +203,7 @@ pub(crate) fn decode<'a>(
         request,
         duration: number(duration)?.map(Nanos::new),
         status: number(status)?.and_then(|status| u16::try_from(status).ok()),
+        verdict: number(verdict)?.map(LogVerdict::from_number),
     };
     Some((place, logged))
 }
@@ -295,6 +300,7 @@ mod tests {
             texts in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..200)), 5),
             numbers in prop::collection::vec(prop::option::of(any::<u64>()), 3),
             status in prop::option::of(any::<u16>()),
+            verdict in prop::option::of((0_u64..3).prop_map(LogVerdict::from_number)),
             headers in prop::collection::vec(("[a-zA-Z_-]{0,3}", prop::collection::vec(any::<u8>(), 0..9)), 0..5),
             line in any::<u64>(),
             underscores in any::<bool>(),
@@ -319,6 +325,7 @@ mod tests {
                 },
                 duration: nanos(2),
                 status,
+                verdict,
             };
             let place = Place { input: 3, line };
             let (mut names, mut out) = (Names::default(), Vec::new());

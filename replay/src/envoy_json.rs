@@ -13,6 +13,7 @@ use super::instant;
 use super::json::{self, JsonStr, Scalar};
 use super::num::whole;
 use super::record::{LoggedRequest, OtherLine, Text, Unread};
+use super::verdict::LogVerdict;
 
 /// A line, and its time if it has one.
 struct LogWire<'a> {
@@ -88,6 +89,10 @@ impl<'a> LogWire<'a> {
             "route_name" | "route" => record.request.route = text(value),
             "duration" | "duration_ms" => record.duration = duration(&value),
             "response_code" | "status" => record.status = status(&value),
+            "response_code_details" => record.verdict(LogVerdict::of_cause, value),
+            "loudou" | "wasm.loudou" | "wasm_loudou" => {
+                record.verdict(LogVerdict::of_decisions, value);
+            }
             "bytes_received" => self.is_stream = true,
             "request_id" => record.add("x-request-id".into(), value),
             _ => record.add(name, value),
@@ -100,6 +105,12 @@ impl<'a> LoggedRequest<'a> {
         if let Some(value) = text(value) {
             self.request.headers.push((name, value));
         }
+    }
+
+    /// Takes a value with the filter's verdict; one that is not known shows that the filter did not refuse.
+    fn verdict(&mut self, of: fn(&[u8]) -> LogVerdict, value: Scalar<'a>) {
+        let verdict = text(value).map_or(LogVerdict::Unknown, |value| of(&value));
+        self.verdict = self.verdict.max(Some(verdict));
     }
 }
 

@@ -41,7 +41,7 @@
 //! 1. `read` goes through all inputs. It decompresses each, cuts it into `lines` in bounded memory, takes
 //!    them out of the `envelope` of a container's log, and recognises their [`format`](mod@format).
 //! 2. `trace`, `envoy_json`, `caddy` and the text formats of `pattern` parse a line into a `record`; `source`
-//!    chooses its client. `instant` parses dates, `json` JSON.
+//!    chooses its client. `instant` parses dates, `json` JSON, `verdict` what the filter writes in logs.
 //! 3. Records are encoded and sorted: `encode` and `sort`, in memory or in a scratch file. The result is a
 //!    [`Recording`]: all requests of the `window`, in order of time.
 //! 4. `play` passes each record to a [`run`], and that to an [`engine`]: the rules, their buckets, and the
@@ -86,6 +86,7 @@ mod tally;
 mod timeline;
 mod top;
 mod trace;
+mod verdict;
 mod waits;
 pub mod window;
 

@@ -4,6 +4,7 @@
 //! columns after the user agent are read from the line's end, and the user agent is what remains.
 
 use super::record::{LoggedRequest, OtherLine, Unread};
+use super::verdict::decisions_length;
 
 mod columns;
 mod envoy;
@@ -12,7 +13,7 @@ mod nginx;
 
 use columns::Columns;
 pub(crate) use envoy::envoy;
-use find::{find, find_unescaped, shared};
+use find::{find, find_unescaped, rfind_decisions, shared};
 pub(crate) use nginx::{at_start, nginx};
 
 /// The most columns of a format.
@@ -40,6 +41,10 @@ pub(crate) enum Field {
     Duration(Unit),
     Header(Box<str>),
     Cookie(Box<str>),
+    /// The cause of the answer.
+    Cause,
+    /// The filter's decisions, which may contain spaces and commas.
+    Decisions,
     /// Digits alone: a port, or a number of bytes.
     Digits,
     Other,
@@ -230,6 +235,12 @@ impl Pattern {
         if piece.then.is_empty() {
             return Some(rest.len());
         }
+        if piece.field == Field::Decisions
+            && let Some(end) = decisions_length(rest)
+            && rest.get(end..)?.starts_with(&piece.then)
+        {
+            return Some(end);
+        }
         let next = self.pieces.get(index + 1);
         match next {
             // The user before a time may contain anything, except for what ends a time.
@@ -272,8 +283,11 @@ impl Pattern {
                 rest
             } else {
                 let before = then(index - 1);
-                let found =
-                    memchr::memmem::rfind(rest, before).ok_or_else(|| missing(index - 1))?;
+                let found = match piece.field {
+                    Field::Decisions => rfind_decisions(rest, before),
+                    _ => memchr::memmem::rfind(rest, before),
+                };
+                let found = found.ok_or_else(|| missing(index - 1))?;
                 let value = rest.get(found + before.len()..).unwrap_or_default();
                 rest = rest.get(..found).unwrap_or_default();
                 value

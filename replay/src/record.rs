@@ -6,6 +6,8 @@ use loudou_rules::request::Sample;
 
 pub(crate) use loudou_rules::request::Text;
 
+use super::verdict::LogVerdict;
+
 /// The content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogLine<'a> {
@@ -23,6 +25,8 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) duration: Option<Nanos>,
     /// The status of its answer.
     pub(crate) status: Option<u16>,
+    /// The filter's verdict; `None` in a log without a column for it.
+    pub(crate) verdict: Option<LogVerdict>,
 }
 
 /// An edit of a rule in the middle of a trace.

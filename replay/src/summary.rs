@@ -30,14 +30,15 @@ pub struct RunSummary {
     pub notes: Vec<String>,
 }
 
-/// Requests by what the log and the replay say of them. A refusal in the log is an answer with one of `statuses`, with
-/// which the enforced rules refuse. Requests whose status is not in the log are in no number.
+/// Requests by what the log and the replay say of them. With `has_verdicts`, a refusal in the log is one by the filter's
+/// verdict there; otherwise it is an answer with one of `statuses`, with which the enforced rules refuse. Requests with
+/// neither are in no number.
 #[derive(Clone, Debug, Serialize)]
 pub struct BesideLog {
     /// The statuses of refusals.
     pub statuses: Vec<u16>,
-    /// Whether lines have `response_code_details`. For them, a refusal is an answer with the filter's own.
-    pub has_details: bool,
+    /// Whether lines have refusals of the filter, in `response_code_details` or in its decisions.
+    pub has_verdicts: bool,
     /// Refused by both.
     pub both_refused: u64,
     /// Refused in the log alone.

@@ -66,6 +66,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, Unread> {
         request,
         duration: wire.duration_ns.map(Nanos::new),
         status: wire.status,
+        verdict: None,
     }))
 }
 

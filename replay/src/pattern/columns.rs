@@ -9,6 +9,7 @@ use super::{Dialect, Field, Piece, Unit, Why};
 use crate::instant;
 use crate::num::whole;
 use crate::record::{LoggedRequest, Text};
+use crate::verdict::LogVerdict;
 
 /// A line's columns so far.
 pub(super) struct Columns<'a> {
@@ -16,6 +17,7 @@ pub(super) struct Columns<'a> {
     at: Nanos,
     duration: Option<Nanos>,
     status: Option<u16>,
+    verdict: Option<LogVerdict>,
     request: Sample<'a>,
     query: Option<Text<'a>>,
 }
@@ -45,6 +47,7 @@ impl<'a> Columns<'a> {
             at: Nanos::ZERO,
             duration: None,
             status: None,
+            verdict: None,
             request: Sample::default(),
             query: None,
         }
@@ -94,6 +97,12 @@ impl<'a> Columns<'a> {
                     request.headers.push((Cow::Borrowed("cookie"), pair.into()));
                 }
             }
+            Field::Cause => {
+                self.verdict = self.verdict.max(Some(LogVerdict::of_cause(value)));
+            }
+            Field::Decisions => {
+                self.verdict = self.verdict.max(Some(LogVerdict::of_decisions(value)));
+            }
             Field::Digits => {
                 if known(value).is_some() {
                     digits(value).ok_or(Wrong::Kind)?;
@@ -140,6 +149,7 @@ impl<'a> Columns<'a> {
             mut at,
             duration,
             status,
+            verdict,
             mut request,
             query,
         } = self;
@@ -160,6 +170,7 @@ impl<'a> Columns<'a> {
             request,
             duration,
             status,
+            verdict,
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Searches in a line.
 
+use crate::verdict::decisions_length;
+
+/// The most places at which decisions are looked for.
+const MOST_PLACES: usize = 64;
+
 /// The length of the common start of two texts.
 pub(super) fn shared(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
@@ -34,4 +39,14 @@ pub(super) fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
             from += found + 1;
         }
     }
+}
+
+/// The last `mark`; before decisions, which may contain it, the one before the longest list of them.
+pub(super) fn rfind_decisions(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let places = memchr::memmem::rfind_iter(text, mark).take(MOST_PLACES);
+    let lists = places.filter(|at| {
+        let list = text.get(at + mark.len()..).unwrap_or_default();
+        decisions_length(list) == Some(list.len())
+    });
+    lists.last().or_else(|| memchr::memmem::rfind(text, mark))
 }

@@ -3,6 +3,7 @@ use loudou_rules::request::Request as _;
 use proptest::prelude::*;
 
 use super::*;
+use crate::verdict::LogVerdict;
 
 fn text(value: Option<std::borrow::Cow<'_, [u8]>>) -> String {
     value.map_or(String::new(), |value| {
@@ -55,6 +56,66 @@ fn envoy_notation() {
     let (at, duration, status, values) = seen(format, line, &["x-user-id"]);
     assert_eq!((at, duration, status), (1_460_751_420_310, 12, 503));
     assert_eq!(values, ["GET", "/a\"b", "10.0.0.1", "alice"]);
+}
+
+/// The verdict in a line, and its user agent.
+fn verdict(format: &str, line: &str) -> (Option<LogVerdict>, String) {
+    let pattern = Pattern::parse(format).expect(format);
+    let mut record = match pattern.read(line.as_bytes()) {
+        Ok(record) => record,
+        Err(misfit) => panic!("{line}: {:?}", pattern.unread(misfit)),
+    };
+    (record.verdict, text(record.request.header("user-agent")))
+}
+
+#[test]
+fn the_verdict_of_the_filter() {
+    let key = "0123456789abcdef";
+    let several = format!("a;l;admit;0;{key}, b;l;shadow_hold;2;{key}, r;-;refuse;-;-");
+    let passed = format!("a;l;admit;0;{key}, r;l;hold;20;{key}");
+    let (refused, admitted) = (Some(LogVerdict::Refused), Some(LogVerdict::Passed));
+    for (decisions, found) in [
+        (several.as_str(), refused),
+        (&passed, admitted),
+        ("-", Some(LogVerdict::Unknown)),
+    ] {
+        for then in [" ", ", ", ",", "|", "\" \""] {
+            // Before the user agent, after it, and at the end.
+            let columns = [
+                "%REQ(:PATH)%",
+                "%FILTER_STATE(wasm.loudou:PLAIN)%",
+                "%DURATION%",
+            ];
+            let (start, end) = ("%START_TIME% \"", "\" \"%REQ(USER-AGENT)%\" \"%PROTOCOL%\"");
+            let format = format!("{start}{}{end}", columns.join(then));
+            let line = format!("1460751420.310 \"/{then}{decisions}{then}12\" \"x, y\" \"HTTP/2\"");
+            assert_eq!(
+                verdict(&format, &line),
+                (found, "x, y".to_owned()),
+                "{line}"
+            );
+
+            let tail = format!("%FILTER_STATE(wasm.loudou)%{then}%DURATION%");
+            let format = format!("%START_TIME% %REQ(:PATH)% \"%REQ(USER-AGENT)%\" \"{tail}\"");
+            let line = format!("1460751420.310 / \"x\" y, z\" \"{decisions}{then}12\"");
+            assert_eq!(
+                verdict(&format, &line),
+                (found, "x\" y, z".to_owned()),
+                "{line}"
+            );
+
+            let tail = format!("%DURATION%{then}%FILTER_STATE(wasm.loudou:PLAIN)%");
+            let format = format!("%START_TIME% %REQ(:PATH)% \"%REQ(USER-AGENT)%\" \"{tail}\"");
+            let line = format!("1460751420.310 / \"x\" \"12{then}{decisions}\"");
+            assert_eq!(verdict(&format, &line), (found, "x".to_owned()), "{line}");
+        }
+    }
+    let format = "%START_TIME% %REQ(:PATH)% %RESPONSE_CODE_DETAILS(ALLOW_WHITESPACES)%";
+    let line = "1460751420.310 / loudou_over_limit{r.l}";
+    assert_eq!(verdict(format, line).0, refused);
+    // Another filter's state, and a format without any.
+    let format = "%START_TIME% %REQ(:PATH)% %FILTER_STATE(wasm.other:PLAIN)%";
+    assert_eq!(verdict(format, "1460751420.310 / r;-;refuse;-;-").0, None);
 }
 
 #[test]

@@ -53,13 +53,14 @@ impl RunSummary {
 
 impl BesideLog {
     fn new(calibration: &Calibration) -> Option<Self> {
-        calibration.has_refusals().then(|| Self {
+        let agreement = calibration.agreement();
+        agreement.has_refusals().then(|| Self {
             statuses: calibration.statuses().to_vec(),
-            has_details: calibration.has_details,
-            both_refused: calibration.both_refused,
-            only_log_refused: calibration.only_log,
-            only_replay_refused: calibration.only_replay,
-            neither_refused: calibration.neither,
+            has_verdicts: calibration.has_verdicts,
+            both_refused: agreement.both_refused,
+            only_log_refused: agreement.only_log,
+            only_replay_refused: agreement.only_replay,
+            neither_refused: agreement.neither,
         })
     }
 }

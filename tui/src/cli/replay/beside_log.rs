@@ -37,13 +37,13 @@ pub(super) fn title(found: &BesideLog) -> String {
     let agree = found.both_refused + found.neither_refused;
     let all = agree + found.only_log_refused + found.only_replay_refused;
     let log = found.both_refused + found.only_log_refused;
-    let is_refusal = if found.has_details {
-        "response_code_details of Loudou are".to_owned()
+    let log_refuses = if found.has_verdicts {
+        "by the verdicts of Loudou in it".to_owned()
     } else {
-        format!("status {} is", statuses.join(" or "))
+        format!("where status {} is a refusal", statuses.join(" or "))
     };
     format!(
-        "beside the log, where {is_refusal} a refusal: {} of the requests agree,\n{} of the log's refusals",
+        "beside the log, {log_refuses}: {} of the requests agree,\n{} of the log's refusals",
         share(agree, all),
         share(found.both_refused, log),
     )

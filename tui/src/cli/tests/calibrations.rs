@@ -52,7 +52,7 @@ fn a_replay_is_compared_with_the_answers_of_the_log() {
     assert_eq!(
         document["beside_log"],
         json!({
-            "statuses": [420], "has_details": false, "both_refused": both, "only_log_refused": only_log,
+            "statuses": [420], "has_verdicts": false, "both_refused": both, "only_log_refused": only_log,
             "only_replay_refused": only_replay, "neither_refused": neither,
         })
     );
@@ -66,55 +66,157 @@ fn a_replay_is_compared_with_the_answers_of_the_log() {
     assert!(!free.contains("beside_log"), "no rule refuses with 429");
 }
 
-/// In a JSON log, the cause of an answer says whether it was Loudou's refusal, whatever the status.
-#[test]
-fn causes_in_the_log_go_before_statuses() {
-    let line = |second: u32, status: u16, details: &str| {
-        let time = format!("2026-11-23T10:00:{second:02}.000Z");
-        let line = json!({
-            "start_time": time, "method": "GET", "path": "/", "response_code": status,
-            "response_code_details": details,
-        });
-        format!("{line}\n")
-    };
-    // Two pass at once; the rule refuses the third and the fourth.
-    let log = [
-        line(0, 200, "via_upstream"),
-        line(0, 429, "via_upstream"),
-        line(0, 503, "loudou_over_limit{r.l}"),
-        line(0, 429, "via_upstream"),
-        line(9, 403, "loudou_banned{r}"),
-        line(9, 200, "loudou_admin"),
-    ]
-    .concat();
+/// A line of a log, with the cause of the answer and the filter's decisions.
+struct Answered {
+    second: u32,
+    status: u16,
+    cause: &'static str,
+    decisions: &'static str,
+}
+
+/// Two pass at once; the rule refuses the third and the fourth.
+const ANSWERED: [Answered; 6] = [
+    answered(0, 200, "via_upstream", "-"),
+    answered(
+        0,
+        429,
+        "via_upstream",
+        "a;l;admit;0;0123456789abcdef, r;l;hold;20;-",
+    ),
+    answered(
+        0,
+        503,
+        "loudou_over_limit{r.l}",
+        "r;l;refuse;1000;0123456789abcdef",
+    ),
+    answered(
+        0,
+        429,
+        "via_upstream",
+        "a;-;skip;-;-, b;l;shadow_refuse;-;-",
+    ),
+    answered(9, 403, "loudou_banned{r}", "r;-;ban;60000;0123456789abcdef"),
+    answered(9, 429, "loudou_admin", "-"),
+];
+
+const fn answered(
+    second: u32,
+    status: u16,
+    cause: &'static str,
+    decisions: &'static str,
+) -> Answered {
+    Answered {
+        second,
+        status,
+        cause,
+        decisions,
+    }
+}
+
+/// A log of [`ANSWERED`], whose lines `line` makes of a time and an answer.
+fn log(line: impl Fn(&str, &Answered) -> String) -> String {
+    let lines = ANSWERED.iter().map(|answered| {
+        let time = format!("2026-11-23T10:00:{:02}.000Z", answered.second);
+        line(&time, answered) + "\n"
+    });
+    lines.collect()
+}
+
+/// A replay of a log whose rule holds two requests and leaks one a second.
+fn replayed(log: &str, options: &str) -> String {
     let limits = r#"[{ "name": "l", "algorithm": "funnel", "capacity": 2, "rate": "1/s" }]"#;
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     let config = format!(
         r#"{{ "version": 1, "rules": [{{ "name": "r", "key": [], "limits": {limits} }}] }}"#
     );
     std::io::Write::write_all(&mut file, config.as_bytes()).expect("room");
-    let run = |options: &str| {
-        let loudou = Loudou {
-            bytes: log.as_bytes(),
-            ..Loudou::default()
-        };
-        let config = file.path().display();
-        loudou
-            .run(&format!("replay --config {config} {options}"))
-            .out
+    let loudou = Loudou {
+        bytes: log.as_bytes(),
+        ..Loudou::default()
     };
-    let document: Value = serde_json::from_str(&run("-o json")).expect("JSON");
+    let config = file.path().display();
+    let ran = loudou.run(&format!("replay --config {config} {options}"));
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    ran.out
+}
+
+fn beside(log: &str, options: &str) -> Value {
+    let document: Value =
+        serde_json::from_str(&replayed(log, &format!("-o json {options}"))).expect("JSON");
+    document["beside_log"].clone()
+}
+
+/// In a log with causes or decisions, these say whether an answer was Loudou's refusal, whatever its status.
+#[test]
+fn causes_and_decisions_in_the_log_go_before_statuses() {
+    let json = |member: &'static str, value: fn(&Answered) -> &'static str| {
+        log(|time, answered| {
+            let mut line = json!({
+                "start_time": time, "method": "GET", "path": "/", "response_code": answered.status,
+            });
+            line[member] = value(answered).into();
+            line.to_string()
+        })
+    };
+    let istio = log(|time, Answered { status, cause, .. }| {
+        format!(
+            r#"[{time}] "GET / HTTP/1.1" {status} - {cause} - "-" 0 12 1 1 "-" "a" "id" "host" "10.0.0.1:80" inbound|80|| 127.0.0.6:1 10.8.8.8:80 10.0.0.2:4711 - default"#
+        )
+    });
+    let causes = log(|time, Answered { status, cause, .. }| format!("{time}|/|{status}|{cause}"));
+    let decisions = log(|time, answered| format!("{time}|/|{}|x", answered.decisions));
+    let start = "--log-format %START_TIME%|%REQ(:PATH)%|";
+    for (log, options) in [
+        (
+            json("response_code_details", |line| line.cause),
+            String::new(),
+        ),
+        (json("loudou", |line| line.decisions), String::new()),
+        (json("wasm.loudou", |line| line.decisions), String::new()),
+        (istio, String::new()),
+        (
+            causes,
+            format!("{start}%RESPONSE_CODE%|%RESPONSE_CODE_DETAILS%"),
+        ),
+        (
+            decisions,
+            format!("{start}%FILTER_STATE(wasm.loudou:PLAIN)%|%REQ(USER-AGENT)%"),
+        ),
+    ] {
+        assert_eq!(
+            beside(&log, &options),
+            json!({
+                "statuses": [429], "has_verdicts": true, "both_refused": 1, "only_log_refused": 1,
+                "only_replay_refused": 1, "neither_refused": 3,
+            }),
+            "{options} {log}"
+        );
+    }
+    let table = replayed(&json("response_code_details", |line| line.cause), "");
+    let wanted = "beside the log, by the verdicts of Loudou in it: 66.7 % of the requests agree";
+    assert!(table.contains(wanted), "{table}");
+}
+
+/// A log of another limiter has causes, none of which is Loudou's: its statuses are the refusals, but for those of
+/// upstreams.
+#[test]
+fn without_a_verdict_of_loudou_statuses_are_refusals() {
+    let line =
+        |second: u32, cause: &str| format!("2026-11-23T10:00:{second:02}.000Z|/|429|{cause}\n");
+    let log = [
+        line(0, "request_rate_limited"),
+        line(0, "via_upstream"),
+        line(0, "request_rate_limited"),
+        line(0, "-"),
+    ];
+    let options = "--log-format %START_TIME%|%REQ(:PATH)%|%RESPONSE_CODE%|%RESPONSE_CODE_DETAILS%";
     assert_eq!(
-        document["beside_log"],
+        beside(&log.concat(), options),
         json!({
-            "statuses": [429], "has_details": true, "both_refused": 1, "only_log_refused": 1,
-            "only_replay_refused": 1, "neither_refused": 3,
+            "statuses": [429], "has_verdicts": false, "both_refused": 2, "only_log_refused": 1,
+            "only_replay_refused": 0, "neither_refused": 1,
         })
     );
-    let table = run("");
-    let wanted =
-        "where response_code_details of Loudou are a refusal: 66.7 % of the requests agree";
-    assert!(table.contains(wanted), "{table}");
 }
 
 /// A leaking bucket in whole units and seconds.
