@@ -47,6 +47,7 @@ pub mod process;
 pub mod prometheus;
 pub mod proxy;
 pub mod relay;
+pub mod replayed;
 pub mod soak;
 pub mod temp;
 pub mod terminal;

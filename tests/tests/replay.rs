@@ -1,16 +1,10 @@
 //! `loudou replay` beside an independent bucket: on logs with the defects of real ones, no decision differs.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::logs::{Around, Sent, Style, files, gzip, traffic};
-use loudou_tests::paths::loudou_command;
-use loudou_tests::temp::TempDir;
-use loudou_tests::{Config, Envoy, Request, eventually};
+use loudou_tests::replayed::Folder;
 use serde_json::{Value, json};
 
 /// The limit of all tests: 5 at once, then one every two seconds.
@@ -42,73 +36,41 @@ fn expected(requests: impl IntoIterator<Item = (u64, String)>) -> Verdicts {
     verdicts
 }
 
-/// Files of one test.
-struct Folder(TempDir);
+/// A folder with the rule, whose limit has this algorithm.
+fn folder(algorithm: &str) -> Result<Folder> {
+    Folder::new(&json!([{
+        "name": "per-client", "key": ["source"],
+        "limits": [{ "name": "l", "algorithm": algorithm, "capacity": CAPACITY, "rate": "30/60s" }],
+    }]))
+}
 
-impl Folder {
-    fn new(algorithm: &str) -> Result<Self> {
-        let folder = TempDir::new("replay")?;
-        let rules = json!({ "version": 1, "rules": [{
-            "name": "per-client", "key": ["source"],
-            "limits": [{ "name": "l", "algorithm": algorithm, "capacity": CAPACITY, "rate": "30/60s" }],
-        }] });
-        fs::write(folder.path().join("rules.json"), rules.to_string())?;
-        Ok(Self(folder))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        fs::write(self.path(name), bytes).with_context(|| name.to_owned())
-    }
-
-    /// Standard output and standard error of a replay of these files.
-    fn replay<S: AsRef<OsStr>>(&self, traces: &[&str], options: &[S]) -> Result<(String, String)> {
-        let mut command = loudou_command()?;
-        command
-            .arg("replay")
-            .arg("--config")
-            .arg(self.path("rules.json"));
-        for trace in traces {
-            command.arg("--trace").arg(self.path(trace));
+/// The verdicts of a replay.
+fn verdicts(folder: &Folder, traces: &[&str], options: &[&str]) -> Result<Verdicts> {
+    let options = [options, &["--output", "jsonl"]].concat();
+    let (out, _) = folder.replay(traces, &options)?;
+    let mut verdicts = Verdicts::new();
+    let mut last = 0;
+    for line in out.lines() {
+        let line: Value = serde_json::from_str(line)?;
+        let at_ns = line
+            .get("at_ns")
+            .and_then(Value::as_u64)
+            .context("an instant")?;
+        ensure!(at_ns >= last, "{at_ns} after {last}");
+        last = at_ns;
+        let key = line
+            .get("key")
+            .and_then(Value::as_str)
+            .context("a key")?
+            .to_owned();
+        let [passed, refused] = verdicts.entry((at_ns / 1_000_000, key)).or_default();
+        match line.get("verdict").and_then(Value::as_str) {
+            Some("admit") => *passed += 1,
+            Some("refuse") => *refused += 1,
+            other => bail!("{other:?}"),
         }
-        let output = command.args(options).output()?;
-        let (out, err) = (output.stdout, output.stderr);
-        let (out, err) = (String::from_utf8(out)?, String::from_utf8(err)?);
-        ensure!(output.status.success(), "{traces:?}: {err}");
-        Ok((out, err))
     }
-
-    /// The verdicts of a replay.
-    fn verdicts(&self, traces: &[&str], options: &[&str]) -> Result<Verdicts> {
-        let options = [options, &["--output", "jsonl"]].concat();
-        let (out, _) = self.replay(traces, &options)?;
-        let mut verdicts = Verdicts::new();
-        let mut last = 0;
-        for line in out.lines() {
-            let line: Value = serde_json::from_str(line)?;
-            let at_ns = line
-                .get("at_ns")
-                .and_then(Value::as_u64)
-                .context("an instant")?;
-            ensure!(at_ns >= last, "{at_ns} after {last}");
-            last = at_ns;
-            let key = line
-                .get("key")
-                .and_then(Value::as_str)
-                .context("a key")?
-                .to_owned();
-            let [passed, refused] = verdicts.entry((at_ns / 1_000_000, key)).or_default();
-            match line.get("verdict").and_then(Value::as_str) {
-                Some("admit") => *passed += 1,
-                Some("refuse") => *refused += 1,
-                other => bail!("{other:?}"),
-            }
-        }
-        Ok(verdicts)
-    }
+    Ok(verdicts)
 }
 
 /// Fails with the first difference.
@@ -168,14 +130,14 @@ fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
             "token_bucket"
         };
         for around in [arounds[0], arounds[index % 4]] {
-            let folder = Folder::new(algorithm)?;
+            let folder = folder(algorithm)?;
             let seed = u64::try_from(index)? + 1;
             let sent = traffic(seed, 4_000, 60, 40);
             let files = files(&sent, style, around, 3, 3)?;
             for (name, bytes) in &files {
                 folder.write(name, bytes)?;
             }
-            let found = folder.verdicts(&["access-*.log*"], &[])?;
+            let found = verdicts(&folder, &["access-*.log*"], &[])?;
             same(
                 &found,
                 &of_style(&sent, style),
@@ -200,7 +162,7 @@ fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
 /// One file after another in one stream, as `cat` makes it.
 #[test]
 fn replicas_concatenated_in_one_stream() -> Result<()> {
-    let folder = Folder::new("funnel")?;
+    let folder = folder("funnel")?;
     let sent = traffic(7, 4_000, 60, 40);
     let parts = files(&sent, Style::Envoy, Around::Nothing, 2, 1)?;
     let whole: Vec<u8> = parts.iter().flat_map(|(_, bytes)| bytes).copied().collect();
@@ -208,7 +170,7 @@ fn replicas_concatenated_in_one_stream() -> Result<()> {
     folder.write("all.log.gz", &gzip(&whole)?)?;
     let wanted = of_style(&sent, Style::Envoy);
     for name in ["all.log", "all.log.gz"] {
-        same(&folder.verdicts(&[name], &[])?, &wanted, name)?;
+        same(&verdicts(&folder, &[name], &[])?, &wanted, name)?;
     }
     let (table, _) = folder.replay::<&str>(&["all.log"], &[])?;
     let (before, _) = table.split_once("admitted").context("a table")?;
@@ -222,7 +184,7 @@ fn replicas_concatenated_in_one_stream() -> Result<()> {
 /// A log behind two proxies: the column is one address, the header has the client before the last.
 #[test]
 fn the_client_behind_proxies() -> Result<()> {
-    let folder = Folder::new("funnel")?;
+    let folder = folder("funnel")?;
     let sent = traffic(9, 4_000, 60, 40);
     let lines = sent.iter().map(|sent| {
         let line = Style::Nginx.line(sent, 0);
@@ -237,14 +199,14 @@ fn the_client_behind_proxies() -> Result<()> {
     folder.write("nginx.log", log.as_bytes())?;
     let wanted = of_style(&sent, Style::Nginx);
     same(
-        &folder.verdicts(&["nginx.log"], &["--source", "xff:2"])?,
+        &verdicts(&folder, &["nginx.log"], &["--source", "xff:2"])?,
         &wanted,
         "xff:2",
     )?;
     let notation = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for""#;
     let own = ["--source", "xff:2", "--log-format", notation];
     same(
-        &folder.verdicts(&["nginx.log"], &own)?,
+        &verdicts(&folder, &["nginx.log"], &own)?,
         &wanted,
         "--log-format",
     )?;
@@ -271,7 +233,7 @@ fn the_client_behind_proxies() -> Result<()> {
 /// A part of a log is decided as if there were no other: buckets begin full.
 #[test]
 fn a_part_of_the_time() -> Result<()> {
-    let folder = Folder::new("funnel")?;
+    let folder = folder("funnel")?;
     let sent = traffic(11, 4_000, 60, 40);
     for (name, bytes) in files(&sent, Style::Gateway, Around::Nothing, 2, 2)? {
         folder.write(&name, &bytes)?;
@@ -288,72 +250,8 @@ fn a_part_of_the_time() -> Result<()> {
         ["--from", &from, "--to", &to],
         ["--from", "+30s", "--to", &to],
     ] {
-        let found = folder.verdicts(&["access*"], &options)?;
+        let found = verdicts(&folder, &["access*"], &options)?;
         same(&found, &wanted, &format!("{options:?}"))?;
-    }
-    Ok(())
-}
-
-/// Envoy's and Envoy Gateway's defaults, and one in Envoy's notation.
-const FORMATS: [(&str, bool); 3] = [
-    (
-        r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%""#,
-        false,
-    ),
-    (
-        r#"{"start_time":"%START_TIME%","method":"%REQ(:METHOD)%","x-envoy-origin-path":"%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%","response_code":"%RESPONSE_CODE%","duration":"%DURATION%","x-forwarded-for":"%REQ(X-FORWARDED-FOR)%","user-agent":"%REQ(USER-AGENT)%",":authority":"%REQ(:AUTHORITY)%"}"#,
-        false,
-    ),
-    (
-        r"%START_TIME(%s.%3f)% | %REQ(:METHOD)% %REQ(:PATH)% | %REQ(USER-AGENT)% | %RESPONSE_CODE% %DURATION%",
-        true,
-    ),
-];
-
-/// The log of a real Envoy, whose filter decided the same requests by the same rules.
-#[test]
-fn what_a_real_envoy_decided() -> Result<()> {
-    let limit = json!({ "name": "l", "algorithm": "funnel", "capacity": 40, "rate": "1/d" });
-    let rules = json!([{ "name": "r", "key": [{ "header": "user-agent" }], "limits": [limit] }]);
-    for (format, is_own) in FORMATS {
-        let config = Config::new(rules.clone()).concurrency(2).access_log(format);
-        let envoy = Envoy::start(&config)?;
-        // Envoy escapes no quotes in text; in a text that looks like JSON, they would end a string.
-        let quoted = if format.starts_with('{') {
-            "a b"
-        } else {
-            r#"x" "y" "z"#
-        };
-        let agents = ["curl/8.5.0", "Mozilla/5.0 (X11; Linux x86_64)", quoted];
-        let counts = envoy.load(300, 8, |number| {
-            let agent = usize::try_from(number % 3).ok().and_then(|n| agents.get(n));
-            Request::get("/reply/1").header("user-agent", agent.unwrap_or(&""))
-        })?;
-        ensure!(counts.of(200) == 120 && counts.of(429) == 180, "{counts:?}");
-        // Envoy writes its log once a second.
-        let log = eventually(Duration::from_secs(20), "the access log", || {
-            let log = envoy.log()?;
-            let lines = log.lines().filter(|line| line.contains("/reply/1"));
-            Ok((lines.count() == 300).then_some(log))
-        })?;
-        envoy.stop()?;
-
-        let folder = Folder(TempDir::new("replay")?);
-        folder.write("envoy.log", log.as_bytes())?;
-        let file = json!({ "version": 1, "rules": rules });
-        folder.write("rules.json", file.to_string().as_bytes())?;
-        let mut options = vec!["--output", "json"];
-        options.extend(
-            is_own
-                .then_some(["--log-format", format])
-                .into_iter()
-                .flatten(),
-        );
-        let (out, _) = folder.replay(&["envoy.log"], &options)?;
-        let summary: Value = serde_json::from_str(&out)?;
-        let requests = summary.get("requests").context("requests")?;
-        let same = json!({ "total": 300, "admitted": 120, "held": 0, "refused": 180 });
-        ensure!(*requests == same, "{format}: {requests}");
     }
     Ok(())
 }
