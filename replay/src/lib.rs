@@ -31,7 +31,7 @@
 //!
 //! let trace = Input::new("trace", &b"{\"at_ns\":1}\n{\"at_ns\":0}\n"[..]);
 //! let input = replay(vec![trace], &Reading::default(), &mut run, &mut Quiet)?;
-//! let summary = RunSummary::new("two requests", &input, &run);
+//! let summary = RunSummary::new("two requests", &input, &run, 10);
 //! assert_eq!(summary.side.requests.refused, 1);
 //! # Ok::<(), loudou_replay::Error>(())
 //! ```

@@ -16,8 +16,6 @@ use crate::notes::{notes, warnings};
 use crate::run::{Run, Side};
 use crate::tally::{RuleCounts, SideTally};
 
-/// The maximum number of keys in a list.
-const KEYS: usize = 10;
 /// The maximum number of time slots in the document.
 const SLOTS: usize = 64;
 
@@ -33,16 +31,16 @@ impl From<VerdictCounts> for Requests {
 }
 
 impl RunSummary {
-    /// The document of a run over the trace `name`.
-    pub fn new(name: &str, input: &Intake, run: &Run) -> Self {
+    /// The document of a run over the trace `name`, with at most `keys` keys in a list.
+    pub fn new(name: &str, input: &Intake, run: &Run, keys: usize) -> Self {
         let compare = run.others.iter().map(|(side, changes)| Compare {
-            side: SideSummary::new(side),
-            changes: ChangesSummary::new(changes),
+            side: SideSummary::new(side, keys),
+            changes: ChangesSummary::new(changes, keys),
         });
         Self {
             version: 1,
             trace: Trace::new(name, input, run),
-            side: SideSummary::new(&run.side),
+            side: SideSummary::new(&run.side, keys),
             beside_log: BesideLog::new(&run.calibration),
             compare: compare.collect(),
             warnings: warnings(input, run),
@@ -97,7 +95,7 @@ impl Trace {
 }
 
 impl SideSummary {
-    fn new(side: &Side) -> Self {
+    fn new(side: &Side, most_keys: usize) -> Self {
         let Side {
             config,
             engine,
@@ -112,7 +110,7 @@ impl SideSummary {
             rules: rules
                 .map(|(active, counts)| RuleSummary::new(active.rule(), counts))
                 .collect(),
-            refused_keys: refused_keys(side),
+            refused_keys: refused_keys(side, most_keys),
             timeline: timeline(tally),
             waits: waits(tally),
             store: StoreSummary {
@@ -150,10 +148,10 @@ impl RuleSummary {
     }
 }
 
-fn refused_keys(side: &Side) -> RefusedKeys {
+fn refused_keys(side: &Side, most_keys: usize) -> RefusedKeys {
     let rules = side.engine.rules();
     let top = &side.tally.refused_keys;
-    let most = top.most(KEYS).into_iter().map(|counted| {
+    let most = top.most(most_keys).into_iter().map(|counted| {
         let [_, shadow_refused] = counted.kinds;
         let rule = rules.get(counted.group);
         RefusedKey {
@@ -196,13 +194,13 @@ fn waits(tally: &SideTally) -> WaitsSummary {
 }
 
 impl ChangesSummary {
-    fn new(changes: &Changes) -> Self {
+    fn new(changes: &Changes, most_keys: usize) -> Self {
         use Verdict::{Admit, Hold, Refuse};
         let of = |from, to| changes.count_of(from, to);
         let (admit_hold, admit_refuse) = (of(Admit, Hold), of(Admit, Refuse));
         let (hold_admit, hold_refuse) = (of(Hold, Admit), of(Hold, Refuse));
         let (refuse_admit, refuse_hold) = (of(Refuse, Admit), of(Refuse, Hold));
-        let keys = changes.keys.most(KEYS).into_iter().map(|counted| {
+        let keys = changes.keys.most(most_keys).into_iter().map(|counted| {
             let [newly_refused, no_longer_refused] = counted.kinds;
             ChangedKey {
                 rule: changes

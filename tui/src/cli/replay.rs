@@ -50,6 +50,8 @@ use traces::Traces;
 /// The number of bytes of decisions that are written at once.
 const CHUNK: usize = 64 << 10;
 
+/// The number of keys in a list, unless all are for another program.
+const KEYS: usize = 10;
 /// The most files to compare with: each has buckets of its own.
 const MOST_COMPARED: usize = 7;
 
@@ -95,6 +97,9 @@ pub(crate) struct ReplayArgs {
     /// With --output csv: which table [default: rules]
     #[arg(long, value_enum, value_name = "TABLE", conflicts_with = "suggest")]
     table: Option<CsvTable>,
+    /// How many of the most refused and the most changed keys to list [default: 10; with --output csv all that are counted]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "suggest")]
+    keys: Option<u32>,
     #[command(flatten)]
     suggest: SuggestArgs,
     /// Fail at the first invalid line instead of skipping it
@@ -139,7 +144,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
         replay(inputs, reading, &mut run, watch)
     })?;
     nothing(&traces, &input)?;
-    let summary = RunSummary::new(&traces.name(), &input, &run);
+    let summary = RunSummary::new(&traces.name(), &input, &run, most_keys(context, args));
     if context.is_html() {
         let page = html::page(&summary, &texts);
         context.io.out.write_all(page.as_bytes())?;
@@ -206,11 +211,30 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
         let wrong = "--table chooses a table of --output csv";
         bail!(Usage(wrong.to_owned()));
     }
+    let lists_keys = match context.format() {
+        Format::Table | Format::Json => true,
+        Format::Jsonl => false,
+        Format::Csv => args.table == Some(CsvTable::Keys),
+    };
+    if args.keys.is_some() && !lists_keys {
+        let wrong = "--keys is a length of lists of keys, which --output jsonl and other tables of --output csv \
+                     do not have";
+        bail!(Usage(wrong.to_owned()));
+    }
     if !args.compare.is_empty() && context.format() == Format::Jsonl {
         let wrong = "--compare prints no decisions; write --output table, json, csv or html";
         bail!(Usage(wrong.to_owned()));
     }
     Ok(())
+}
+
+/// The greatest number of keys in a list.
+fn most_keys(context: &Context<'_, '_>, args: &ReplayArgs) -> usize {
+    let named = args
+        .keys
+        .map(|keys| usize::try_from(keys).unwrap_or(usize::MAX));
+    let all = context.format() == Format::Csv;
+    named.unwrap_or(if all { usize::MAX } else { KEYS })
 }
 
 /// Opens the traces for `work`, which shows its progress.

@@ -213,3 +213,60 @@ fn tables_of_csv() {
             .contains("--table chooses a table of --output csv")
     );
 }
+
+/// A log of 12 keys, of which the first rule file refuses all and the second none.
+#[test]
+fn the_number_of_keys_in_each_output() {
+    let limits = |capacity: u32| {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let limit = json!({ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" });
+        let rule = json!({ "name": "r", "key": [{ "header": "x-user-id" }], "limits": [limit] });
+        let rules = json!({ "version": 1, "rules": [rule] }).to_string();
+        std::io::Write::write_all(&mut file, rules.as_bytes()).expect("room");
+        file
+    };
+    let (strict, loose) = (limits(1), limits(100));
+    let mut log = String::new();
+    for user in 0..12_usize {
+        let line = json!({ "at_ns": user, "headers": { "x-user-id": format!("user-{user:02}") } });
+        log.push_str(&format!("{line}\n").repeat(user + 2));
+    }
+    let run = |options: &str| {
+        let (one, other) = (strict.path().display(), loose.path().display());
+        let ran = replay(&log, &format!("--config {one} --compare {other} {options}"));
+        assert_eq!(ran.code, 0, "{}", ran.seen());
+        ran.out
+    };
+    // With the names of columns.
+    let records = |options: &str| {
+        run(&format!("-o csv --table keys {options}"))
+            .lines()
+            .count()
+    };
+    assert_eq!(records(""), 13, "all of them");
+    assert_eq!(records("--keys 3"), 4);
+    for (options, count) in [("", 10), ("--keys 3", 3), ("--keys 4294967295", 12)] {
+        let document = run(&format!("-o json {options}"));
+        let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+        let length = |pointer: &str| {
+            let list = document.pointer(pointer).and_then(|list| list.as_array());
+            list.map(Vec::len)
+        };
+        assert_eq!(length("/refused_keys/most"), Some(count), "{options}");
+        assert_eq!(length("/compare/0/changes/keys"), Some(count), "{options}");
+        let table = run(options);
+        let rows = table.lines().filter(|line| line.contains("user-"));
+        assert_eq!(rows.count(), count, "{options}: {table}");
+    }
+    let one = strict.path().display();
+    for options in [
+        "--keys 0",
+        "--keys 5 -o jsonl",
+        "--keys 5 -o csv",
+        "--keys 5 -o csv --table timeline",
+        "--keys 5 --suggest",
+    ] {
+        let ran = replay(&log, &format!("--config {one} {options}"));
+        assert_eq!(ran.code, 2, "{options}: {}", ran.seen());
+    }
+}
