@@ -1,4 +1,4 @@
-//! The headers of responses as HTTP clients of npm and `PyPI`, and curl, read them: in a real Envoy, where these tools are.
+//! The headers of responses as clients of npm and `PyPI`, and curl, read them: in a real Envoy, where these tools are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use serde_json::json;
 
 use crate::command::run;
 
+mod grpcio;
+
 const NPM: [&str; 5] = [
     "ratelimit-header-parser@0.1.0",
     "got@14.6.6",
@@ -19,6 +21,8 @@ const NPM: [&str; 5] = [
     "axios-retry@4.5.0",
 ];
 const PYPI: [&str; 2] = ["http-sf==1.5.0", "urllib3==2.8.0"];
+/// By itself: wheels of it are not for every system.
+const GRPCIO: [&str; 2] = ["grpcio==1.85.1", "grpcio-status==1.85.1"];
 
 /// Runs the clients; returns which of them could not be run, and why.
 pub(crate) fn check() -> Result<Option<String>> {
@@ -31,7 +35,7 @@ pub(crate) fn check() -> Result<Option<String>> {
     }])))?;
     let url = format!("http://{}/", envoy.data_address());
     let scripts = workspace_root().join("tests/clients");
-    match installed("npm", &NPM) {
+    match installed("npm", "npm", &NPM) {
         Ok(modules) => {
             let mut node = Command::new("node");
             node.arg(scripts.join("clients.mjs"))
@@ -41,13 +45,17 @@ pub(crate) fn check() -> Result<Option<String>> {
         }
         Err(error) => skipped.push(format!("clients of npm ({error:#})")),
     }
-    match installed("pip", &PYPI) {
+    match installed("pip", "pip", &PYPI) {
         Ok(modules) => {
             let mut python = Command::new("python3");
             python.arg(scripts.join("clients.py")).arg(&url);
             run(python.env("PYTHONPATH", modules))?;
         }
         Err(error) => skipped.push(format!("clients of PyPI ({error:#})")),
+    }
+    match installed("pip", "grpcio", &GRPCIO) {
+        Ok(modules) => grpcio::check(&modules)?,
+        Err(error) => skipped.push(format!("grpcio ({error:#})")),
     }
     if is_there("curl") {
         curl(&url)?;
@@ -85,9 +93,9 @@ fn is_there(program: &str) -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// The folder with these packages, installed below the build directory if need be.
-fn installed(tool: &str, packages: &[&str]) -> Result<PathBuf> {
-    let place = target_dir().join(format!("clients-{tool}"));
+/// The folder of this name with these packages, installed below the build directory if need be.
+fn installed(tool: &str, name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let place = target_dir().join(format!("clients-{name}"));
     let marker = place.join("installed");
     let wanted = packages.join(" ");
     if fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
@@ -116,7 +124,13 @@ fn install(tool: &str, packages: &[&str], place: &Path) -> Command {
     }
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--upgrade"])
-        .args(["--disable-pip-version-check", "--target"])
+        // Compiling grpcio takes most of an hour.
+        .args([
+            "--disable-pip-version-check",
+            "--only-binary",
+            ":all:",
+            "--target",
+        ])
         .arg(place)
         .args(packages)
         .env("PIP_USER", "0")

@@ -109,7 +109,7 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Look for files of a crate that use each other in a circle
     Circles,
-    /// Let HTTP clients, such as got, urllib3 and curl, read the filter's headers in a real Envoy
+    /// Let HTTP and gRPC clients, such as got, urllib3, grpcio and curl, read the filter's headers in a real Envoy
     Clients,
     /// Open the pages of `loudou replay --output html` in a headless Chromium
     Pages,

@@ -1,0 +1,65 @@
+//! Refused calls as grpcio sees them, with and without a retry policy.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::workspace_root;
+use loudou_tests::{Config, Envoy, eventually};
+use serde_json::{Value, json};
+
+/// The time within which the counters show all refusals.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Runs calls through Envoy to a server, both in one script that has the packages in `modules`.
+pub(super) fn check(modules: &Path) -> Result<()> {
+    let mut python = Command::new("python3");
+    python
+        .arg(workspace_root().join("tests/clients/grpc_retry.py"))
+        .env("PYTHONPATH", modules)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut script = python.spawn().context("cannot run python3")?;
+    // It ends with its input.
+    let mut input = script.stdin.take().context("no input")?;
+    let mut output = BufReader::new(script.stdout.take().context("no output")?);
+    let mut port = String::new();
+    output.read_line(&mut port)?;
+    let port = port.trim().parse().context("no server of grpcio")?;
+    let envoy = start(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    writeln!(input, "{}", envoy.data_address())?;
+    io::copy(&mut output, &mut io::stdout())?;
+    let status = script.wait()?;
+    ensure!(status.success(), "grpc_retry.py failed: {status}");
+    // One without a policy, and one before the pushback; one that is never tried again.
+    for (rule, refusals) in [("calls", 2), ("never", 1)] {
+        let counter = format!("wasmcustom.loudou.rule.{rule}.refused");
+        eventually(SOON, &counter, || {
+            Ok((envoy.counter(&counter)? == refusals).then_some(()))
+        })?;
+    }
+    envoy.stop()
+}
+
+/// An Envoy before this server.
+fn start(server: SocketAddr) -> Result<Envoy> {
+    let rule = |name: &str, method: &str, cost: u32| -> Value {
+        json!({
+            "name": name,
+            "key": [],
+            "match": { "path": { "exact": format!("/reply.v1.Replies/{method}") } },
+            "cost": cost,
+            "limits": [{ "name": "l", "algorithm": "funnel", "capacity": 1, "rate": "1/4s" }],
+        })
+    };
+    let http2 = json!({ "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": { "http2_protocol_options": {} },
+    } });
+    let config = Config::new(json!([rule("calls", "Send", 1), rule("never", "Never", 2)]));
+    let config = config.upstream(server);
+    Envoy::start(&config.cluster_field("typed_extension_protocol_options", http2))
+}
