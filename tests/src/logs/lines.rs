@@ -15,9 +15,11 @@ pub enum Style {
     Gateway,
     /// Apache's `common`.
     Common,
+    /// NGINX's `combined`, whose times are those of the ends.
+    Combined,
     /// Apache's `vhost_combined`.
     Vhost,
-    /// NGINX's `main`, whose times are those of the ends.
+    /// NGINX's `main`, whose times are those of the ends, too.
     Nginx,
     /// The default of ingress-nginx.
     Ingress,
@@ -114,12 +116,13 @@ fn common(ms: u64, replica: usize) -> String {
 
 impl Style {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Trace,
         Self::Envoy,
         Self::Istio,
         Self::Gateway,
         Self::Common,
+        Self::Combined,
         Self::Vhost,
         Self::Nginx,
         Self::Ingress,
@@ -132,7 +135,7 @@ impl Style {
         let (start, end) = (sent.start_ms, sent.start_ms + sent.duration_ms);
         match self {
             Self::Common | Self::Vhost => start / 1_000 * 1_000,
-            Self::Nginx => end / 1_000 * 1_000,
+            Self::Combined | Self::Nginx => end / 1_000 * 1_000,
             Self::Ingress => end / 1_000 * 1_000 - sent.duration_ms,
             Self::Trace | Self::Envoy | Self::Istio | Self::Gateway | Self::Caddy | Self::Alb => {
                 start
@@ -166,6 +169,11 @@ impl Style {
             Self::Common => format!(
                 r#"{ip} - - [{}] "GET /p/{path} HTTP/1.1" {status} 12"#,
                 common(sent.start_ms, replica)
+            ),
+            // A path has quotes as NGINX escapes them.
+            Self::Combined => format!(
+                r#"{ip} - - [{}] "GET /p/\x22{path} HTTP/1.1" {status} 12 "-" "{agent}""#,
+                common(sent.end_ms(), replica)
             ),
             Self::Vhost => format!(
                 r#"v{}.example:443 {ip} - - [{}] "GET /p/\"{path} HTTP/1.1" {status} 12 "-" "{agent}""#,
@@ -210,7 +218,7 @@ impl Style {
             Self::Gateway => Some(format!(
                 r#"{{"bytes_received":5,"duration":3,"method":null,"x-envoy-origin-path":null,"start_time":"{start}"}}"#
             )),
-            Self::Common | Self::Vhost | Self::Nginx | Self::Ingress => {
+            Self::Common | Self::Combined | Self::Vhost | Self::Nginx | Self::Ingress => {
                 let line = self.line(sent, 0);
                 let (before, rest) = line.split_once('"')?;
                 let (_, after) = rest.split_once("\" ")?;
