@@ -21,7 +21,8 @@ use super::input::{Input, Intake};
 use super::keys::KeyPlaces;
 use super::num::{counted, float};
 use super::read::{Reading, read};
-use super::record::LogLine;
+use super::record::{LogLine, LoggedRequest};
+use super::recording::Recording;
 use super::tally::RuleCounts;
 use super::{notes, run};
 
@@ -103,10 +104,20 @@ pub fn suggest(
     (file, tried): (&RuleFile, Candidates),
     observer: &mut dyn Observer,
 ) -> Result<Suggestion, Error> {
-    let mut recording = read(inputs, reading, observer)?;
+    let recording = read(inputs, reading, observer)?;
+    needs(recording, (file, tried), MOST_KEYS, observer)
+}
+
+/// Finds what each rule would need, following so many keys of all rules.
+fn needs(
+    mut recording: Recording,
+    (file, tried): (&RuleFile, Candidates),
+    most_keys: usize,
+    observer: &mut dyn Observer,
+) -> Result<Suggestion, Error> {
     let new = |rule| RuleNeeds::new(rule, &tried);
     let mut rules: Vec<RuleNeeds> = file.rules.iter().map(new).collect();
-    let (mut beyond, mut requests, mut keys) = (0, 0_u64, 0);
+    let (mut beyond, mut requests, mut room) = (0_u64, 0_u64, most_keys);
     let mut clients = run::counts_by_client(file).then(run::clients);
     let records = recording.intake.records;
     let mut span_ns = None;
@@ -118,26 +129,8 @@ pub fn suggest(
         // They come in the order of their starts.
         let at_ns = record.at.get();
         span_ns = Some((span_ns.map_or(at_ns, |(first, _)| first), at_ns));
-        let mut is_stopped = false;
-        for (needs, rule) in rules.iter_mut().zip(&file.rules) {
-            let is_enforced = rule.mode == Mode::Enforce;
-            if is_enforced && is_stopped {
-                continue;
-            }
-            let request = &mut record.request;
-            let Some(key) = needs.key_of(rule, request) else {
-                continue;
-            };
-            is_stopped |= is_enforced && rule.stop;
-            if rule.overrides.get(&key).is_some() {
-                needs.excepted += 1;
-                continue;
-            }
-            let own = request.cost();
-            let cost = own.unwrap_or_else(|| rule.cost.price(request).cost);
-            let one = (key.as_str(), record.at, cost);
-            beyond += u64::from(!needs.add(one, &tried.rates, &mut keys));
-        }
+        let rules = (rules.as_mut_slice(), file.rules.as_slice());
+        beyond += u64::from(!add(&mut record, rules, &tried.rates, &mut room));
         requests += 1;
         if requests.is_multiple_of(PROGRESS_REQUESTS) {
             let progress = Progress::Deciding { requests, records };
@@ -153,7 +146,7 @@ pub fn suggest(
     if beyond > 0 {
         let requests = counted(beyond, "request");
         warnings.push(format!(
-            "{requests} of keys beyond the first {MOST_KEYS} are left out; a part of the log (--from, --to) has fewer"
+            "{requests} of keys beyond the first {most_keys} are left out; a part of the log (--from, --to) has fewer"
         ));
     }
     Ok(Suggestion {
@@ -163,6 +156,37 @@ pub fn suggest(
         span_ns,
         intake,
     })
+}
+
+/// Adds a request to each rule that it reaches; false if its key is new to one of them, and there is no `room` for more.
+fn add(
+    record: &mut LoggedRequest<'_>,
+    (needs, rules): (&mut [RuleNeeds], &[Rule]),
+    rates: &[Rate],
+    room: &mut usize,
+) -> bool {
+    let mut has_room = true;
+    let mut is_stopped = false;
+    for (needs, rule) in needs.iter_mut().zip(rules) {
+        let is_enforced = rule.mode == Mode::Enforce;
+        if is_enforced && is_stopped {
+            continue;
+        }
+        let request = &mut record.request;
+        let Some(key) = needs.key_of(rule, request) else {
+            continue;
+        };
+        is_stopped |= is_enforced && rule.stop;
+        if rule.overrides.get(&key).is_some() {
+            needs.excepted += 1;
+            continue;
+        }
+        let own = request.cost();
+        let cost = own.unwrap_or_else(|| rule.cost.price(request).cost);
+        let one = (key.as_str(), record.at, cost);
+        has_room &= needs.add(one, rates, room);
+    }
+    has_room
 }
 
 impl RuleNeeds {
@@ -203,19 +227,19 @@ impl RuleNeeds {
         }
     }
 
-    /// Adds a request; false if its key is one too many.
+    /// Adds a request; false if its key is new, and there is no `room` for more of them.
     fn add(
         &mut self,
         (key, at, cost): (&str, Nanos, u64),
         rates: &[Rate],
-        all: &mut usize,
+        room: &mut usize,
     ) -> bool {
         let keys = &mut self.keys;
-        let Some(place) = keys.places.place(key, *all < MOST_KEYS) else {
+        let Some(place) = keys.places.place(key, *room > 0) else {
             return false;
         };
         if place == keys.last.len() {
-            *all += 1;
+            *room = room.saturating_sub(1);
             keys.last.push(at);
             keys.blocks.push(grid::NONE);
             let end = keys.levels.len() + rates.len();

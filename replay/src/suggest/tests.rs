@@ -1,12 +1,28 @@
 //! The needs against the core's own funnel, and a log with a known answer.
 
+use std::io;
+
 use loudou_limiter::algorithm::Funnel;
 use loudou_limiter::{Limit, Limits};
-use loudou_rules::config::parse_rule;
+use loudou_rules::config::{self, parse_rule};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::decisions::Decided;
+
+/// Watches nothing.
+struct Quiet;
+
+impl Observer for Quiet {
+    fn decided(&mut self, _: &Decided<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: Progress) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 fn rule() -> Rule {
     let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
@@ -39,9 +55,9 @@ proptest! {
         let capacities = vec![1, 2, 3, 5, 8];
         let tried = Candidates { rates: vec![rate], capacities };
         let mut needs = RuleNeeds::new(&rule(), &tried);
-        let mut keys = 0;
+        let mut room = MOST_KEYS;
         for at in &times {
-            prop_assert!(needs.add(("k", Nanos::new(*at), cost.into()), &[rate], &mut keys));
+            prop_assert!(needs.add(("k", Nanos::new(*at), cost.into()), &[rate], &mut room));
         }
         let need = needs.at(0, 1).capacity(0);
         prop_assert_eq!(refused(need, rate, cost.into(), &times), 0, "capacity {}", need);
@@ -64,10 +80,10 @@ fn a_known_answer_is_found() {
         capacities: vec![9, 10, 500],
     };
     let mut needs = RuleNeeds::new(&rule(), &tried);
-    let mut keys = 0;
+    let mut room = MOST_KEYS;
     let mut send = |key: &str, times: u64, at: u64| {
         for _ in 0..times {
-            assert!(needs.add((key, Nanos::from_secs(at), 1), &rates, &mut keys));
+            assert!(needs.add((key, Nanos::from_secs(at), 1), &rates, &mut room));
         }
     };
     for user in 0..999 {
@@ -88,6 +104,39 @@ fn a_known_answer_is_found() {
         );
         assert_eq!((at.per_mille(500), at.per_mille(999)), (5, 10));
     }
+}
+
+/// Two rules with three places: requests of the first keys are counted however late they come, those of others are not.
+#[test]
+fn keys_beyond_the_bound_are_left_out_with_a_warning() {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
+    let rule = |name: &str, header: &str| json!({ "name": name, "key": [{ "header": header }], "limits": limits });
+    let rules = json!({ "version": 1, "rules": [rule("a", "x-a"), rule("b", "x-b")] });
+    let file = config::parse(&rules).file.expect("valid");
+    let lines = [("1", "1"), ("2", "1"), ("3", "2"), ("1", "1"), ("3", "1")].map(|(a, b)| {
+        let line = json!({ "at_ns": 0, "headers": { "x-a": a, "x-b": b } });
+        format!("{line}\n")
+    });
+    let log = lines.concat();
+    let found = |most_keys: usize| {
+        let tried = Candidates {
+            rates: vec![Rate::parse("1/s").expect("a rate")],
+            capacities: vec![1],
+        };
+        let input = Input::new("trace", log.as_bytes());
+        let recording = read(vec![input], &Reading::default(), &mut Quiet).expect("a log");
+        let found = needs(recording, (&file, tried), most_keys, &mut Quiet).expect("a log");
+        let rules = found.rules.iter();
+        let rules = rules.map(|rule| (rule.requests, rule.keys(), rule.refused()[0]));
+        (rules.collect::<Vec<_>>(), found.warnings)
+    };
+    let (rules, warnings) = found(3);
+    assert_eq!(rules, [(3, 2, 1), (4, 1, 3)]);
+    let left_out = "2 requests of keys beyond the first 3 are left out; a part of the log (--from, --to) has fewer";
+    assert_eq!(warnings, [left_out]);
+    let (rules, warnings) = found(5);
+    assert_eq!(rules, [(5, 3, 2), (5, 2, 3)]);
+    assert!(warnings.is_empty(), "{warnings:?}");
 }
 
 #[test]
