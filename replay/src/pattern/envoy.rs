@@ -65,7 +65,8 @@ fn field(operator: &str) -> Field {
         "DURATION" => Field::Duration(Unit::Milliseconds),
         "RESPONSE_CODE" => Field::Status,
         "RESPONSE_CODE_DETAILS" => Field::Cause,
-        "FILTER_STATE" if argument.split(':').next() == Some("wasm.loudou") => Field::Decisions,
+        // Otherwise Envoy writes them in base64.
+        "FILTER_STATE" if argument == "wasm.loudou:PLAIN" => Field::Decisions,
         "ROUTE_NAME" => Field::Route,
         "DOWNSTREAM_REMOTE_ADDRESS" | "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT" => Field::Source,
         _ => Field::Other,

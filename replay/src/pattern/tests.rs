@@ -95,7 +95,7 @@ fn the_verdict_of_the_filter() {
                 "{line}"
             );
 
-            let tail = format!("%FILTER_STATE(wasm.loudou)%{then}%DURATION%");
+            let tail = format!("%FILTER_STATE(wasm.loudou:PLAIN)%{then}%DURATION%");
             let format = format!("%START_TIME% %REQ(:PATH)% \"%REQ(USER-AGENT)%\" \"{tail}\"");
             let line = format!("1460751420.310 / \"x\" y, z\" \"{decisions}{then}12\"");
             assert_eq!(
@@ -113,9 +113,11 @@ fn the_verdict_of_the_filter() {
     let format = "%START_TIME% %REQ(:PATH)% %RESPONSE_CODE_DETAILS(ALLOW_WHITESPACES)%";
     let line = "1460751420.310 / loudou_over_limit{r.l}";
     assert_eq!(verdict(format, line).0, refused);
-    // Another filter's state, and a format without any.
-    let format = "%START_TIME% %REQ(:PATH)% %FILTER_STATE(wasm.other:PLAIN)%";
-    assert_eq!(verdict(format, "1460751420.310 / r;-;refuse;-;-").0, None);
+    // Another filter's state, and the decisions in base64.
+    for name in ["wasm.other:PLAIN", "wasm.loudou", "wasm.loudou:TYPED"] {
+        let format = format!("%START_TIME% %REQ(:PATH)% %FILTER_STATE({name})%");
+        assert_eq!(verdict(&format, "1460751420.310 / r;-;refuse;-;-").0, None);
+    }
 }
 
 #[test]
