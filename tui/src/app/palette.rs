@@ -112,7 +112,7 @@ fn score(wanted: &str, text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::app::fixture::state;
-    use crate::app::state::TargetSummary;
+    use crate::app::targets::TargetSummary;
 
     fn names(state: &State, text: &str) -> Vec<String> {
         search(state, text).iter().map(Found::name).collect()

@@ -3,7 +3,8 @@
 use super::screens;
 use crate::app::fixture::explained;
 use crate::app::msg::Msg;
-use crate::app::state::{State, TargetSummary};
+use crate::app::state::State;
+use crate::app::targets::TargetSummary;
 use crate::app::update::update;
 
 #[test]
