@@ -5,6 +5,7 @@ use loudou_rules::config::spoken_value;
 use serde_json::{Map, Value};
 
 use crate::limit_edit::text;
+use crate::text::is_unsafe;
 
 /// A command line in the making.
 pub(crate) struct CommandLine {
@@ -78,13 +79,37 @@ impl CommandLine {
     }
 }
 
-/// A word as a POSIX shell reads it back.
+/// A text to paste: as it is, but quoted for a shell if a terminal or a shell would act on what is in it.
+pub(crate) fn to_paste(text: &str) -> String {
+    if text.chars().any(is_unsafe) {
+        quoted(text)
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A word as a POSIX shell reads it back. Clients choose keys, and a control character in one would act while it is pasted,
+/// also within quotes: such words are in the form of bash, zsh and ksh that has escapes.
 fn quoted(word: &str) -> String {
+    if word.chars().any(is_unsafe) {
+        return format!("$'{}'", word.chars().map(escaped).collect::<String>());
+    }
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%,@+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A character within `$'…'`.
+fn escaped(c: char) -> String {
+    match c {
+        '\\' | '\'' => format!("\\{c}"),
+        c if is_unsafe(c) && c.is_ascii() => format!("\\x{:02x}", u32::from(c)),
+        c if is_unsafe(c) && u32::from(c) <= 0xffff => format!("\\u{:04x}", u32::from(c)),
+        c if is_unsafe(c) => format!("\\U{:08x}", u32::from(c)),
+        c => c.to_string(),
+    }
 }
 
 /// The limits that differ from those of `before`, each with the fields to set; `None` if fields alone cannot make
@@ -135,8 +160,34 @@ mod tests {
             ("", "''"),
             ("$(rm)", "'$(rm)'"),
             ("10.0.0.0/24", "10.0.0.0/24"),
+            ("x\u{15}rm -rf ~\n", r"$'x\x15rm -rf ~\x0a'"),
+            ("it's\u{1b}\\", r"$'it\'s\x1b\\'"),
+            ("a\u{202e}b\u{85}", r"$'a\u202eb\u0085'"),
+            ("\u{e0041}", r"$'\U000e0041'"),
         ] {
             assert_eq!(quoted(word), text);
+        }
+    }
+
+    /// A real shell reads back what was quoted, and nothing in it acts.
+    #[test]
+    fn a_shell_reads_quoted_words_back() {
+        for word in [
+            "it's",
+            "x\u{15}rm\n",
+            "a\u{202e}b\u{1b}[31m\\'",
+            "$(id) `id` \"",
+            "漏斗",
+        ] {
+            let line = quoted(word);
+            assert!(!line.chars().any(is_unsafe), "{line:?}");
+            let script = format!("printf %s {line}");
+            let shell = std::process::Command::new("bash")
+                .args(["-c", &script])
+                .env("LC_ALL", "C.UTF-8")
+                .output();
+            let shell = shell.expect("bash");
+            assert_eq!(String::from_utf8_lossy(&shell.stdout), word);
         }
     }
 }

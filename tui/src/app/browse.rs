@@ -25,6 +25,7 @@ use super::undoing;
 use crate::change::edit::Edit;
 use crate::change::form::KeyPlace;
 use crate::change::{Begun, Change, Start};
+use crate::command_line::to_paste;
 use crate::text::humanise;
 
 /// Runs a command of the screens, or shows why it does not apply.
@@ -60,7 +61,10 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
             let next = state.number.saturating_add(1);
             state.wants = next.checked_rem(state.targets.len());
         }
-        Command::Copy => copy(state, screens::shown(state).copied(state), effects),
+        Command::Copy => {
+            let text = screens::shown(state).copied(state);
+            copy(state, text.as_deref().map(to_paste), effects);
+        }
         Command::CopyRow => copy(state, screens::shown(state).copied_row(state), effects),
         Command::Edit => edit(state, effects),
         Command::Drop => drop_edit(state),

@@ -61,12 +61,13 @@ fn rows_are_copied_as_lines() {
     insta::assert_snapshot!("copied_rows", seen.join("\n"));
 }
 
-/// A key is copied as it is, and the row as it is shown. On the way to the terminal neither has a character that acts.
+/// A key that a terminal or a shell would act on is quoted, and the row is as it is shown. On the way to the terminal
+/// neither has a character that acts.
 #[test]
 fn the_terminal_gets_base64() {
     let mut state = state(SIZE, 3);
     let key = copied(type_keys(&mut state, "/evil<ret>y")).expect("a key");
-    assert_eq!(key, "dave\u{1b}[31m\u{202e}evil");
+    assert_eq!(key, r"$'dave\x1b[31m\u202eevil'");
     let row = copied(type_keys(&mut state, "Y")).expect("a row");
     assert!(row.contains("dave\\u{1b}[31m\\u{202e}evil: "), "{row}");
     assert!(!row.chars().any(is_unsafe), "{row:?}");
