@@ -3,11 +3,11 @@
 /// The bytes at the start and at the end of all names that can be left out, if there are any.
 type Step = fn(&[&str]) -> Option<(usize, usize)>;
 
-/// A name for each URL, shorter where that leaves all names apart: without scheme, without a port or a domain that all
-/// share, or, on one host, the port alone.
+/// A name for each URL, shorter where that leaves all names apart: without the scheme, folder, port or domain that all
+/// share, or, on one host, the port alone. Names are not escaped.
 pub(crate) fn short_names(urls: &[&str]) -> Vec<String> {
     let mut names: Vec<&str> = urls.to_vec();
-    let steps: [Step; 4] = [scheme, host, port, domain];
+    let steps: [Step; 5] = [scheme, folder, host, port, domain];
     for step in steps {
         let Some((start, end)) = step(&names) else {
             continue;
@@ -38,6 +38,15 @@ fn scheme(names: &[&str]) -> Option<(usize, usize)> {
     let schemes = ["http://", "https://"].into_iter();
     let mut common = schemes.filter(|scheme| names.iter().all(|name| name.starts_with(scheme)));
     common.next().map(|scheme| (scheme.len(), 0))
+}
+
+/// The bytes that several share, up to a slash.
+fn folder(names: &[&str]) -> Option<(usize, usize)> {
+    let (first, rest) = names.split_first()?;
+    let slashes = first.rmatch_indices('/');
+    let mut folders = slashes.filter_map(|(at, slash)| first.get(..at.checked_add(slash.len())?));
+    let folder = folders.find(|folder| rest.iter().all(|name| name.starts_with(folder)))?;
+    (!rest.is_empty()).then_some((folder.len(), 0))
 }
 
 /// The bytes of a host that several share, up to the colon of the port.
@@ -74,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_all_share_is_left_out() {
-        let cases: [(&[&str], &[&str]); 9] = [
+        let cases: [(&[&str], &[&str]); 13] = [
             (
                 &["http://10.0.0.7:9911", "http://10.0.0.8:9911"],
                 &["10.0.0.7", "10.0.0.8"],
@@ -104,6 +113,10 @@ mod tests {
             ),
             (&["http://[::1]:1", "http://[::1]:2"], &[":1", ":2"]),
             (&["http://one:9911"], &["one:9911"]),
+            (&["http://h:1/a", "http://h:1/b"], &["a", "b"]),
+            (&["http://h/a", "http://h/a/b"], &["a", "a/b"]),
+            (&["unix:/run/a.sock", "unix:/run/b.sock"], &["a", "b"]),
+            (&[], &[]),
             (&["http://a:1", "http://a:1"], &["http://a:1", "http://a:1"]),
         ];
         for (urls, names) in cases {
@@ -113,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_stay_apart(urls in proptest::collection::hash_set("(http://|https://|)[a-c.:é]{0,8}", 0..6)) {
+        fn names_stay_apart(urls in proptest::collection::hash_set("(http://|https://|)[a-c.:/é]{0,8}", 0..6)) {
             let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
             let names = short_names(&urls);
             let names: Vec<&str> = names.iter().map(String::as_str).collect();

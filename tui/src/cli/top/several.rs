@@ -20,6 +20,7 @@ use crate::client::{Client, TopQuery};
 use crate::meaning::refusals;
 use crate::merged_top::{MergedRow, MergedTop, merged};
 use crate::num::count;
+use crate::short_names::short_names;
 use crate::text::{counted, escape, humanise};
 
 /// The answers of several Envoys, and their list.
@@ -158,7 +159,8 @@ impl Several<'_> {
         if any_shadow {
             columns.push(("MODE", Set::Left));
         }
-        let names = short_names(&self.urls);
+        let names = short_names(&self.urls).into_iter();
+        let names: Vec<String> = names.map(|name| escape(&name).into_owned()).collect();
         columns.extend(names.iter().map(|name| (name.as_str(), Set::Right)));
         let mut table = TextTable::new(&columns);
         for row in rows {
@@ -285,71 +287,4 @@ struct Row<'a> {
 /// A map in the order of the addresses.
 fn by_address<S: Serializer>(counts: &[(&str, Option<u64>)], out: S) -> Result<S::Ok, S::Error> {
     out.collect_map(counts.iter().copied())
-}
-
-/// Names of addresses that are as short as they can be told apart: without what all begin with, up to a slash, and
-/// without the port, if all have the same.
-fn short_names(urls: &[&str]) -> Vec<String> {
-    let Some(first) = urls.first() else {
-        return Vec::new();
-    };
-    let has_rest =
-        |url: &str, begin: &str| url.strip_prefix(begin).is_some_and(|rest| !rest.is_empty());
-    let slashes = first.rmatch_indices('/');
-    let mut common = slashes
-        .filter_map(|(at, slash)| first.get(..at.saturating_add(slash.len())))
-        .filter(|begin| urls.iter().all(|url| has_rest(url, begin)));
-    let begin = common.next().unwrap_or_default();
-    let rests = urls
-        .iter()
-        .map(|url| url.strip_prefix(begin).unwrap_or(url));
-    let rests: Vec<&str> = rests.collect();
-    let port = rests
-        .first()
-        .and_then(|rest| Some(rest.split_at(rest.rfind(':')?).1));
-    let port = port.filter(|port| {
-        port.get(1..)
-            .is_some_and(|port| port.parse::<u16>().is_ok())
-    });
-    let without =
-        |rest: &&str| Some(rest.strip_suffix(port?)?.to_owned()).filter(|rest| !rest.is_empty());
-    let names: Option<Vec<String>> = rests.iter().map(without).collect();
-    let names = names.unwrap_or_else(|| rests.iter().map(|rest| (*rest).to_owned()).collect());
-    names.iter().map(|name| escape(name).into_owned()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_short_and_differ() {
-        for (urls, names) in [
-            (
-                ["http://10.0.0.7:9911", "http://10.0.0.8:9911"],
-                ["10.0.0.7", "10.0.0.8"],
-            ),
-            (
-                ["http://10.0.0.7:9911", "http://10.0.0.7:9912"],
-                ["10.0.0.7:9911", "10.0.0.7:9912"],
-            ),
-            (["http://a:1", "https://a:1"], ["http://a", "https://a"]),
-            (["http://[::1]:1", "http://[::2]:1"], ["[::1]", "[::2]"]),
-            (["http://a", "http://b"], ["a", "b"]),
-            (["http://h:1/a", "http://h:1/b"], ["a", "b"]),
-            (["http://h/a", "http://h/a/b"], ["a", "a/b"]),
-            (
-                ["unix:/run/a.sock", "unix:/run/b.sock"],
-                ["a.sock", "b.sock"],
-            ),
-            (
-                ["unix:/run/a/s", "http://b:1"],
-                ["unix:/run/a/s", "http://b:1"],
-            ),
-            (["http://a\u{1b}", "http://b"], ["a\\u{1b}", "b"]),
-        ] {
-            assert_eq!(short_names(&urls), names, "{urls:?}");
-        }
-        assert_eq!(short_names(&[]), [""; 0]);
-    }
 }
