@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use loudou_limiter::Nanos;
 
 use super::rows::Row;
+use crate::num::whole;
 
 pub(crate) mod menu;
 mod placing;
@@ -149,6 +150,16 @@ pub(crate) fn severity(row: &Row) -> u8 {
     }
 }
 
+/// The requests per second as a power of four: it changes seldom.
+fn magnitude(row: &Row) -> u32 {
+    let all = row.admitted() + row.refused() + row.would_refuse();
+    // A tenth is the least that is told apart.
+    let tenths = whole(all * 10.0);
+    tenths
+        .checked_ilog(4)
+        .map_or(0, |power| power.saturating_add(1))
+}
+
 fn left(row: &Row) -> u64 {
     row.limit().map_or(u64::MAX, |limit| limit.remaining)
 }
@@ -188,7 +199,8 @@ impl Sort {
             .map_or(self, |column| Self::by(*column))
     }
 
-    /// The order of two rows. Ties go to the fuller bucket, then by name, so that rows do not jump.
+    /// The order of two rows. Ties go to the key with many more requests, then by name: a level moves with each poll, and
+    /// rows would jump while the user aims at one.
     pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let order = self.column.compare(a, b);
         let order = if self.descending {
@@ -196,9 +208,8 @@ impl Sort {
         } else {
             order
         };
-        let level = |row: &Row| row.level(Nanos::ZERO);
         order
-            .then_with(|| level(b).total_cmp(&level(a)))
+            .then_with(|| magnitude(b).cmp(&magnitude(a)))
             .then_with(|| a.id.cmp(&b.id))
     }
 }

@@ -104,12 +104,7 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     data.searching = snapshot.searching;
     data.longest = longest(&data.rows);
     if let Some(rules) = snapshot.rules {
-        data.numbers = targets::numbers(&rules.rules);
-        data.rules = Rules {
-            rules: beside(&rules.rules),
-            ..rules
-        };
-        data.running = Running::default();
+        take_rules(&mut data, rules);
     }
     if data.status.instance != snapshot.status.instance {
         (data.last_seq, data.events_lost) = (0, 0);
@@ -128,6 +123,16 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     state.selected.insert(Screen::Rules, rule);
     state.data = Some(data);
     arrange(state);
+}
+
+/// Takes over rules that were read, and what is worked out from them.
+fn take_rules(data: &mut Data, rules: Rules) {
+    data.numbers = targets::numbers(&rules.rules);
+    data.rules = Rules {
+        rules: beside(&rules.rules),
+        ..rules
+    };
+    data.running = Running::default();
 }
 
 /// The rules in order, but each rule that shadows another comes right after that one.

@@ -104,6 +104,30 @@ pub(crate) fn in_force(
     totals.iter().map(of).collect()
 }
 
+/// The Envoys besides the one with this number that are away, or that lost something in a restart: in full, and in few
+/// words.
+pub(crate) fn troubles(targets: &[TargetSummary], shown: usize) -> Option<(String, String)> {
+    let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
+    let named = targets.iter().zip(short_names(&urls)).enumerate();
+    let others = named.filter(|(number, _)| *number != shown);
+    let mut troubles = others.filter_map(|(_, (target, name))| match &target.banner {
+        _ if target.up == Some(false) => {
+            let away = format!("{name} is away");
+            Some((away.clone(), away))
+        }
+        Some(banner) => Some((format!("{name} {banner}"), format!("{name} restarted"))),
+        None => None,
+    });
+    let (full, short) = troubles.next()?;
+    match troubles.count() {
+        0 => Some((full, short)),
+        more => {
+            let all = counted(count(more.saturating_add(1)), "other Envoy");
+            Some((format!("{full}, and {more} more"), all))
+        }
+    }
+}
+
 /// In which ways the others differ from the first one, a sentence for each other one and way.
 pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();

@@ -52,8 +52,10 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     }
     let room = pen.width().saturating_sub(x).saturating_sub(2);
     let text = if several {
+        // Not so many of them are connected.
+        let envoy = if pen.width() < WIDE { "" } else { "Envoy " };
         let number = state.number.saturating_add(1);
-        format!("{number}/{} {text}", state.targets.len())
+        format!("{envoy}{number}/{} {text}", state.targets.len())
     } else {
         text
     };

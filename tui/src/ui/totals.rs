@@ -5,9 +5,10 @@ use ratatui::style::Style;
 
 use crate::app::findings::{Weight, findings};
 use crate::app::state::{Data, State};
+use crate::app::targets;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::words::{amount, percent, rate, whole_seconds, width};
+use crate::draw::words::{amount, percent, rate, safe, whole_seconds, width};
 use crate::meaning::leased;
 use crate::num::fraction;
 use crate::text::humanise;
@@ -18,10 +19,16 @@ type Part = Vec<(String, Style)>;
 /// The cells between two parts in full words, and in few.
 const GAPS: [u16; 2] = [3, 2];
 
-/// Draws them: refusals, those of rules in shadow mode, and the number of warnings are never left out.
+/// The room for totals beside the words about another Envoy.
+const BESIDE: u16 = 60;
+
+/// Draws them: refusals, those of rules in shadow mode, and the number of warnings are never left out. Another Envoy that
+/// is watched and lost something, or is away, comes first: nobody may be looking at it.
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
+    let from = elsewhere(pen, state);
+    let pen = &mut pen.part(from, 1, pen.width().saturating_sub(from), 1);
     let (room, [wide, narrow]) = (pen.width(), GAPS);
     let down = data.status.fleet.as_ref().and_then(leased::down);
     let down = down.map(|down| part(theme, "fleet: ", down, theme.warn));
@@ -44,8 +51,21 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
             .iter()
             .map(|(text, style)| (text.as_str(), *style))
             .collect();
-        x = pen.spans(x, 1, &spans).saturating_add(gap);
+        x = pen.spans(x, 0, &spans).saturating_add(gap);
     }
+}
+
+/// Draws which of the other Envoys need attention; returns the end.
+fn elsewhere(pen: &mut Pen<'_>, state: &State) -> u16 {
+    let theme = pen.theme;
+    let Some((full, short)) = targets::troubles(&state.targets, state.number) else {
+        return 0;
+    };
+    let mark = theme.pick('⚠', '!');
+    let [full, short] = [full, short].map(|text| format!(" {mark} {} ", safe(&text)));
+    let has_room = width(&full).saturating_add(BESIDE) <= pen.width();
+    let text = if has_room { full } else { short };
+    pen.text(0, 1, &text, theme.alarm).saturating_add(1)
 }
 
 fn span(part: &Part) -> u16 {

@@ -17,6 +17,8 @@ const BUCKETS: Places = Screen::HOME.place();
 const AWAY: Places = BROWSE & !BUCKETS;
 /// Screens with charts.
 const CHARTS: Places = Screen::Bucket.place() | Screen::Rules.place();
+/// Screens with something to copy.
+const COPIED: Places = A_RULE | Screen::Keys.place() | Screen::Targets.place();
 const LISTS: Places = BROWSE | SORT | HELP | COLUMNS | EXPLAINED;
 /// Questions whose text may be longer than the screen.
 const QUESTIONS: Places = CONFIRM | FORM_CONFIRM | FORM_SENDING | FORM_CONFLICT;
@@ -45,8 +47,8 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Longer, &[c('+'), c('=')], CHARTS, 9, "longer", "charts over a longer time: 1m, 5m, 15m, 1h")),
     bind((C::Shorter, &[c('-')], CHARTS, 9, "shorter", "charts over a shorter time")),
     bind((C::NextTarget, &[c('t')], BROWSE, 0, "target", "show the next of the Envoys that are watched")),
-    bind((C::Copy, &[c('y')], A_RULE, 0, "copy", "copy the key or the rule to the clipboard (OSC 52)")),
-    bind((C::CopyRow, &[c('Y')], A_RULE, 0, "copy-row", "copy the selected row as a line of text")),
+    bind((C::Copy, &[c('y')], COPIED, 0, "copy", "copy the key, rule or address to the clipboard (OSC 52)")),
+    bind((C::CopyRow, &[c('Y')], COPIED, 0, "copy-row", "copy the selected row as a line of text")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),
 ];
 

@@ -1,5 +1,6 @@
 //! The Keys screen: the keys of all Envoys that are watched, with the sums of their rates and the part of each Envoy.
 
+use super::copied;
 use super::view::{About, View};
 use crate::app::columns::{Column, Sort};
 use crate::app::command::Command as C;
@@ -11,8 +12,9 @@ use crate::app::press::Code::Enter;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
-use crate::draw::words::amount;
+use crate::draw::words::{amount, rate, safe};
 use crate::num::count;
+use loudou_limiter::Nanos;
 
 mod drawing;
 
@@ -107,6 +109,25 @@ impl View for Keys {
 
     fn copied(&self, state: &State) -> Option<String> {
         state.keys.selected().map(|key| key.row.id.key.clone())
+    }
+
+    /// The sums, and the part of each Envoy.
+    fn copied_row(&self, state: &State) -> Option<String> {
+        let key = state.keys.selected()?;
+        let sums = copied::bucket(&key.row, Nanos::ZERO);
+        let parts = key
+            .at
+            .iter()
+            .zip(&state.targets)
+            .filter_map(|(part, target)| {
+                let refused = part
+                    .as_ref()?
+                    .rates
+                    .map(|rates| rates.refused + rates.shadow);
+                Some(format!("{} {}/s", safe(&target.url), rate(refused)))
+            });
+        let parts: Vec<String> = parts.collect();
+        Some(format!("{sums}  at {}", parts.join(", ")))
     }
 
     fn closed(&self, state: &State) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The Targets screen: all Envoys that are watched, with their sums.
 
 use self::results::Results;
+use super::copied;
 use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
@@ -15,9 +16,9 @@ use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{rate, safe, width as width_of};
 use crate::meaning::refusals;
-use crate::num::cells;
+use crate::num::{cells, count};
 use crate::short_names::short_names;
-use crate::text::humanise;
+use crate::text::{counted, humanise};
 use ratatui::style::Style;
 
 mod results;
@@ -59,6 +60,16 @@ impl View for Targets {
 
     fn lines(&self, state: &State) -> usize {
         state.targets.len()
+    }
+
+    fn copied(&self, state: &State) -> Option<String> {
+        let target = state.targets.get(self.at(state))?;
+        Some(target.url.clone())
+    }
+
+    fn copied_row(&self, state: &State) -> Option<String> {
+        let target = state.targets.get(self.at(state))?;
+        Some(in_a_line(target))
     }
 
     fn closed(&self, state: &State) -> Option<String> {
@@ -204,6 +215,31 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     sums(pen, y, &layout, &state.targets);
     let below = y.saturating_add(1).saturating_add(gap);
     results.draw(pen, below, gap, &layout.names);
+}
+
+/// An Envoy as a line of text.
+fn in_a_line(target: &TargetSummary) -> String {
+    if target.up == Some(false) {
+        let error = target.error.as_deref().unwrap_or("unreachable");
+        return copied::line(&target.url, &[error.to_owned()]);
+    }
+    let rates = target.rates.map(|rates| {
+        let [admitted, refused] = [rates.admitted, rates.refused].map(|of| rate(Some(of)));
+        format!("admitted {admitted}/s, refused {refused}/s")
+    });
+    let up = humanise(target.uptime_ns / 1_000_000_000 * 1_000_000_000);
+    let rest = [
+        format!("generation {}", target.generation),
+        format!("version {}", target.version),
+        format!("up {up}"),
+        counted(count(target.warnings), "warning"),
+    ];
+    let parts: Vec<String> = rates
+        .into_iter()
+        .chain(target.banner.clone())
+        .chain(rest)
+        .collect();
+    copied::line(&target.url, &parts)
 }
 
 /// The sums over all Envoys that answer: the last numbers of one that is away are not those of now.

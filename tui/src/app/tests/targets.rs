@@ -119,3 +119,39 @@ fn the_screen_at_three_sizes() {
         insta::assert_snapshot!(format!("targets_results_{columns}x{rows}"), screen);
     }
 }
+
+/// Whichever Envoy is shown, the head names another one that is away or lost something in a restart.
+#[test]
+fn the_head_names_an_envoy_that_nobody_looks_at() {
+    for size in SIZES {
+        let mut watched = watched_at(9_901..9_904, size);
+        for number in 0..3 {
+            for at in 0..3 {
+                poll(&mut watched, number, at);
+            }
+        }
+        let head = |watched: &Watched| {
+            let text = text(watched.shown(), size);
+            text.lines().nth(1).unwrap_or_default().to_owned()
+        };
+        let quiet = head(&watched);
+        assert!(!quiet.contains(":990"), "{quiet}");
+        away(&mut watched, 1, Nanos::from_secs(2));
+        let alarm = head(&watched);
+        assert!(alarm.contains(":9902 is away"), "{alarm}");
+        assert!(alarm.contains("refuse"), "{alarm}");
+        away(&mut watched, 2, Nanos::from_secs(2));
+        let alarm = head(&watched);
+        assert!(
+            alarm.contains("2 other Envoys") || alarm.contains("and 1 more"),
+            "{alarm}"
+        );
+        // Of the one that is shown, the connection says it.
+        press(&mut watched, "t");
+        let alarm = head(&watched);
+        assert!(
+            alarm.contains(":9903 is away") && !alarm.contains(":9902"),
+            "{alarm}"
+        );
+    }
+}
