@@ -8,10 +8,11 @@ use loudou_rules::request::Sample;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-use super::envoy_json::{bare, status, text, time};
+use super::envoy_json::{status, text, time};
 use super::json::{self, JsonStr, Scalar};
 use super::num::whole;
 use super::record::{LoggedRequest, OtherLine, Text, Unread};
+use super::source::address_of;
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -107,7 +108,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
                 .filter(|host| !host.is_empty()),
             source: source
                 .and_then(|source| text(Scalar::Text(source.0)))
-                .map(bare),
+                .and_then(address_of),
             headers: request.headers.0,
             ..Sample::default()
         },

@@ -1,13 +1,14 @@
 //! What a container's runtime puts around the lines of a log.
 //!
-//! `kubectl logs --prefix` writes `[pod/NAME/CONTAINER] ` before a line, `--timestamps` a time; a CRI file has
-//! `TIME stdout F ` before it, with `P` for parts of a long line, and Docker's `json-file` has the line as a
-//! string in an object.
+//! `kubectl logs --prefix` writes `[pod/NAME/CONTAINER] ` before a line, `docker compose logs` `NAME  | `, and
+//! `--timestamps` a time; a CRI file has `TIME stdout F ` before it, with `P` for parts of a long line, and Docker's
+//! `json-file` has the line as a string in an object. The heads of `syslog` have a home of their own.
 
 use serde::Deserialize;
 
 use super::json::{self, JsonStr};
 use super::lines::MAX_LINE;
+use super::syslog;
 
 /// Removes what surrounds lines, and joins the parts of long ones.
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub(crate) struct Envelope {
     /// Parts of a line that has not ended, on standard output and on standard error.
     parts: [Vec<u8>; 2],
     line: Vec<u8>,
-    /// Whether the time that `--timestamps` puts before a line is left in its place.
-    keeps_times: bool,
+    /// Whether what a log's own lines may begin with is left in its place: a time, a name, and a head of syslog.
+    keeps_heads: bool,
 }
 
 /// A line without what surrounds it.
@@ -38,10 +39,10 @@ struct DockerLine<'a> {
 }
 
 impl Envelope {
-    /// Removes what is known; `keeps_times` for a log whose own lines may begin with a time.
-    pub(crate) fn new(keeps_times: bool) -> Self {
+    /// Removes what is known; `keeps_heads` for a log whose format the user has described.
+    pub(crate) fn new(keeps_heads: bool) -> Self {
         Self {
-            keeps_times,
+            keeps_heads,
             ..Self::default()
         }
     }
@@ -53,22 +54,26 @@ impl Envelope {
         {
             let stream = usize::from(*docker.stream.0 == *"stderr");
             let log = docker.log.bytes();
-            return match log.strip_suffix(b"\n") {
-                Some(end) => self.joined(stream, end),
-                None => self.part(stream, &log),
+            let keeps_heads = self.keeps_heads;
+            let Some(end) = log.strip_suffix(b"\n") else {
+                return self.part(stream, &log);
+            };
+            return match self.joined(stream, end) {
+                Unwrapped::Line(line) => Unwrapped::Line(inner(line, keeps_heads)),
+                other => other,
             };
         }
-        let line = without_prefix(line);
-        let Some(rest) = after_time(line) else {
-            return Unwrapped::Line(line);
-        };
-        match cri(rest) {
-            Some((stream, true, text)) if self.has_part(stream) => self.joined(stream, text),
-            Some((_, true, text)) => Unwrapped::Line(text),
-            Some((stream, false, text)) => self.part(stream, text),
-            None if self.keeps_times => Unwrapped::Line(line),
-            None => Unwrapped::Line(rest),
+        let line = without_prefix(line, self.keeps_heads);
+        if let Some(rest) = after_time(line) {
+            match cri(rest) {
+                Some((stream, true, text)) if self.has_part(stream) => {
+                    return self.joined(stream, text);
+                }
+                Some((stream, false, text)) => return self.part(stream, text),
+                _ => {}
+            }
         }
+        Unwrapped::Line(inner(line, self.keeps_heads))
     }
 
     /// The parts of a line that the input ended in.
@@ -107,13 +112,33 @@ impl Envelope {
     }
 }
 
-/// A line without the prefix of `kubectl logs --prefix`.
-fn without_prefix(line: &[u8]) -> &[u8] {
-    if !line.starts_with(b"[pod/") {
-        return line;
+/// The innermost line: without the head of CRI, a time and a head of syslog.
+fn inner(line: &[u8], keeps_heads: bool) -> &[u8] {
+    let Some(rest) = after_time(line) else {
+        let head = (!keeps_heads).then(|| syslog::after_head(line));
+        return head.flatten().unwrap_or(line);
+    };
+    match cri(rest) {
+        Some((_, true, text)) if keeps_heads => text,
+        Some((_, true, text)) => syslog::after_head(text).unwrap_or(text),
+        _ if keeps_heads => line,
+        _ => syslog::after_tag(rest).unwrap_or(rest),
     }
-    let end = memchr::memmem::find(line, b"] ");
-    end.and_then(|end| line.get(end + 2..)).unwrap_or(line)
+}
+
+/// A line without the prefix of `kubectl logs --prefix`, or of `docker compose logs`.
+fn without_prefix(line: &[u8], keeps_heads: bool) -> &[u8] {
+    if line.starts_with(b"[pod/") {
+        let end = memchr::memmem::find(line, b"] ");
+        return end.and_then(|end| line.get(end + 2..)).unwrap_or(line);
+    }
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
+    let end = line.iter().position(|byte| !is_name(byte)).unwrap_or(0);
+    let after = line.get(end..).unwrap_or_default();
+    let bar = after.iter().position(|byte| *byte != b' ').unwrap_or(0);
+    let rest = after.get(bar..).and_then(|rest| rest.strip_prefix(b"| "));
+    let is_compose = !keeps_heads && end > 0 && bar > 0;
+    rest.filter(|_| is_compose).unwrap_or(line)
 }
 
 /// The rest after a time like `2016-10-06T00:17:09.669794202Z `.
@@ -182,8 +207,21 @@ mod tests {
             with("2016-10-06T02:17:09.669794202+02:00 stderr F "),
             br#"{"log":"10.0.0.1 - - [x] \"GET / HTTP/1.1\" 200\n","stream":"stdout","time":"x"}"#
                 .to_vec(),
+            br#"{"log":"2016-10-06T00:17:09.669794202Z stdout F 10.0.0.1 - - [x] \"GET / HTTP/1.1\" 200\n","stream":"stdout"}"#
+                .to_vec(),
+            with("nginx-1  | "),
+            with("nginx_1 | 2016-10-06T00:17:09.669794202Z "),
+            with("Oct 10 13:55:36 host nginx[1]: "),
+            with("<190>Oct  1 13:55:36 host nginx: "),
+            with("<190>Oct 10 13:55:36 nginx: "),
+            with("2023-10-10T13:55:36.123456+02:00 host nginx[1]: "),
+            with("<190>1 2023-10-10T13:55:36.123Z host nginx - - - "),
+            with("<190>1 2023-10-10T13:55:36.123Z host nginx 12 access [a@1 b=\"c\\]\" d=\"e\"][f@1] "),
+            with("<190>1 - - nginx - - - \u{feff}"),
+            with("2016-10-06T00:17:09.669794202Z stdout F Oct 10 13:55:36 host nginx[1]: "),
         ] {
-            assert_eq!(unwrapped(&text), [Some(line.to_vec())]);
+            let shown = String::from_utf8_lossy(&text).into_owned();
+            assert_eq!(unwrapped(&text), [Some(line.to_vec())], "{shown}");
         }
     }
 
@@ -217,6 +255,15 @@ mod tests {
             r#"{"log":"x"}"#,
             r#"{"log":1,"stream":"stdout"}"#,
             "",
+            "nginx-1 || x",
+            "nginx-1| x",
+            " | x",
+            "Oct 10 13:55:36",
+            "Oct 10 13:55:36 host nginx x",
+            "Okt 10 13:55:36 host nginx: x",
+            "<999>Oct 10 13:55:36 host nginx: x",
+            "<190>1 2023-10-10T13:55:36.123Z host nginx - - [a",
+            "<190>2 2023-10-10T13:55:36.123Z host nginx - - - x",
         ] {
             assert_eq!(unwrapped(line.as_bytes()), [Some(line.into())], "{line}");
         }

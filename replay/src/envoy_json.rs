@@ -6,13 +6,14 @@ use std::borrow::Cow;
 use std::fmt;
 
 use loudou_limiter::Nanos;
-use loudou_rules::request::{Sample, bare_address};
+use loudou_rules::request::Sample;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::instant;
 use super::json::{self, JsonStr, Scalar};
 use super::num::whole;
 use super::record::{LoggedRequest, OtherLine, Text, Unread};
+use super::source::address_of;
 use super::verdict::LogVerdict;
 
 /// A line, and its time if it has one.
@@ -85,7 +86,7 @@ impl<'a> LogWire<'a> {
             | "downstream_remote_address_bare_address"
             | "remote_address"
             | "source_address"
-            | "client_ip" => record.request.source = text(value).map(bare),
+            | "client_ip" => record.request.source = text(value).and_then(address_of),
             "route_name" | "route" => record.request.route = text(value),
             "duration" | "duration_ms" => record.duration = duration(&value),
             "response_code" | "status" => record.status = status(&value),
@@ -138,13 +139,6 @@ pub(crate) fn text(value: Scalar<'_>) -> Option<Text<'_>> {
         Scalar::Float(_) | Scalar::Other => return None,
     };
     Some(text).filter(|text| !text.is_empty() && **text != *b"-")
-}
-
-pub(crate) fn bare(address: Text<'_>) -> Text<'_> {
-    match address {
-        Cow::Borrowed(address) => Cow::Borrowed(bare_address(address)),
-        Cow::Owned(address) => Cow::Owned(bare_address(&address).to_vec()),
-    }
 }
 
 pub(crate) fn time(value: &Scalar<'_>) -> Option<Nanos> {

@@ -15,7 +15,7 @@ pub enum LogFormat {
     EnvoyJson,
     /// Apache's `common` and `combined`, NGINX's `combined` and `main`.
     Combined,
-    /// Apache's `vhost_combined`: the virtual host, then `combined`.
+    /// Apache's `vhost_combined`: the virtual host, then `combined`; also without a port.
     VhostCombined,
     /// The default of ingress-nginx.
     IngressNginx,
@@ -27,9 +27,12 @@ pub enum LogFormat {
     Custom,
 }
 
-const COMMON: &str =
-    r#"$remote_addr $ident $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
-const VHOST_COMMON: &str = r#"$host:$port_of_host $known_remote_addr $ident $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
+/// What follows the client.
+const USER: &str =
+    r#" $client_ident $client_user [$time_local] "$request" $status $body_bytes_sent"#;
+const CLIENT: &str = "$client";
+const VHOST_PORT: &str = "$host:$port_of_host $known_client";
+const VHOST: &str = "$virtual_host $client_address";
 const REFERER: &str = r#" "$http_referer" "$http_user_agent""#;
 const FORWARDED: &str = r#" "$http_x_forwarded_for""#;
 const INGRESS: &str = " $request_length $request_time [$proxy_upstream_name] $upstreams";
@@ -78,7 +81,7 @@ impl LogFormat {
 
     /// The text forms of this format.
     fn patterns(self) -> Vec<Result<Pattern, String>> {
-        let at_start = |parts: &[&str]| pattern::at_start(&parts.concat());
+        let at_start = |parts: &[&str]| pattern::built_in(&parts.concat(), false);
         match self {
             Self::Trace | Self::EnvoyJson | Self::Caddy | Self::Custom => Vec::new(),
             Self::Envoy => vec![
@@ -86,15 +89,21 @@ impl LogFormat {
                 pattern::envoy(&[ENVOY, ISTIO, ENVOY_TAIL, ISTIO_TAIL].concat()),
             ],
             Self::Combined => vec![
-                at_start(&[COMMON, REFERER]),
-                at_start(&[COMMON]),
-                at_start(&[COMMON, REFERER, FORWARDED]),
+                at_start(&[CLIENT, USER, REFERER]),
+                at_start(&[CLIENT, USER]),
+                at_start(&[CLIENT, USER, REFERER, FORWARDED]),
             ],
             Self::VhostCombined => vec![
-                at_start(&[VHOST_COMMON, REFERER]),
-                at_start(&[VHOST_COMMON]),
+                at_start(&[VHOST_PORT, USER, REFERER]),
+                at_start(&[VHOST_PORT, USER]),
+                at_start(&[VHOST, USER, REFERER]),
+                at_start(&[VHOST, USER]),
+                at_start(&[VHOST, USER, REFERER, FORWARDED]),
             ],
-            Self::IngressNginx => vec![pattern::nginx(&[COMMON, REFERER, INGRESS].concat())],
+            Self::IngressNginx => vec![pattern::built_in(
+                &[CLIENT, USER, REFERER, INGRESS].concat(),
+                true,
+            )],
             Self::Alb => vec![at_start(&[ALB])],
         }
     }
@@ -199,14 +208,14 @@ impl LineParser {
             if form.is_some_and(|form| form != *own) || (round > 0 && index == *last) {
                 continue;
             }
-            match pattern.read(line) {
+            match pattern.read(line, form.is_some()) {
                 Ok(request) => {
                     *last = index;
                     *known = Some(*own);
                     return Ok(request);
                 }
                 Err(misfit) if misfit.is_other() => return Err(pattern.unread(misfit)),
-                Err(misfit) if best.is_none_or(|(_, best)| misfit.at > best.at) => {
+                Err(misfit) if best.is_none_or(|(_, best)| misfit.reach > best.reach) => {
                     best = Some((index, misfit));
                 }
                 Err(_) => {}

@@ -31,7 +31,7 @@ pub fn common_log(text: &[u8]) -> Option<Nanos> {
     let day = number(&mut rest, 2)?;
     rest = rest.strip_prefix(b"/")?;
     let (name, tail) = rest.split_at_checked(3)?;
-    let month = MONTHS.iter().zip(1..).find(|(month, _)| **month == name)?.1;
+    let month = month(name)?;
     rest = tail;
     let year = after(&mut rest, b"/", 4)?;
     let hour = after(&mut rest, b":", 2)?;
@@ -39,6 +39,12 @@ pub fn common_log(text: &[u8]) -> Option<Nanos> {
     let second = after(&mut rest, b":", 2)?;
     let (date, time) = ([year, month, day], [hour, minute, second]);
     instant(date, time, 0, offset(rest.strip_prefix(b" ")?)?)
+}
+
+/// The number of a month from its short name, from 1.
+pub(crate) fn month(name: &[u8]) -> Option<u64> {
+    let found = MONTHS.iter().zip(1..).find(|(month, _)| **month == name);
+    found.map(|(_, number)| number)
 }
 
 /// Parses a number of seconds, milliseconds, microseconds or nanoseconds since the epoch. Its size

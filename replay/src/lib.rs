@@ -39,7 +39,7 @@
 //! To change this crate, read it in this order:
 //!
 //! 1. `read` goes through all inputs. It decompresses each, cuts it into `lines` in bounded memory, takes
-//!    them out of the `envelope` of a container's log, and recognises their [`format`](mod@format).
+//!    them out of the `envelope` of a container's log or of `syslog`, and recognises their [`format`](mod@format).
 //! 2. `trace`, `envoy_json`, `caddy` and the text formats of `pattern` parse a line into a `record`; `source`
 //!    chooses its client. `instant` parses dates, `json` JSON, `verdict` what the filter writes in logs.
 //! 3. Records are encoded and sorted: `encode` and `sort`, in memory or in a scratch file. The result is a
@@ -82,6 +82,7 @@ pub mod sort;
 pub mod source;
 pub mod suggest;
 pub mod summary;
+mod syslog;
 mod tally;
 mod timeline;
 mod top;

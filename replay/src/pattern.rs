@@ -6,56 +6,23 @@
 use super::record::{LoggedRequest, OtherLine, Unread};
 use super::verdict::decisions_length;
 
+mod client;
 mod columns;
 mod envoy;
+mod field;
 mod find;
 mod nginx;
 
 use columns::Columns;
 pub(crate) use envoy::envoy;
+pub(crate) use field::{Field, Unit};
 use find::{find, find_unescaped, rfind_decisions, shared};
-pub(crate) use nginx::{at_start, nginx};
+pub(crate) use nginx::{built_in, nginx};
 
 /// The most columns of a format.
 const MOST_PIECES: usize = 64;
 /// The longest format, in bytes.
 const MAX_FORMAT: usize = 4_096;
-
-/// The meaning of a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Field {
-    Time,
-    /// `METHOD PATH PROTOCOL`.
-    Request,
-    Method,
-    Path,
-    Query,
-    Host,
-    /// The address of the client, with or without a port.
-    Source,
-    /// The same, and never `-`: what a virtual host is followed by.
-    KnownSource,
-    Route,
-    Status,
-    /// The time from the request's start to its end, in these units; several columns add up.
-    Duration(Unit),
-    Header(Box<str>),
-    Cookie(Box<str>),
-    /// The cause of the answer.
-    Cause,
-    /// The filter's decisions, which may contain spaces and commas.
-    Decisions,
-    /// Digits alone: a port, or a number of bytes.
-    Digits,
-    Other,
-}
-
-/// The unit of a duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    Milliseconds,
-    Seconds,
-}
 
 /// A column, and the literal after it.
 #[derive(Clone, Debug)]
@@ -98,6 +65,8 @@ pub struct Pattern {
 pub(crate) struct Misfit {
     /// The offset in the line.
     pub(crate) at: usize,
+    /// The offset up to which the line has the format otherwise.
+    pub(crate) reach: usize,
     why: Why,
 }
 
@@ -193,26 +162,32 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Parses a line.
-    pub(crate) fn read<'a>(&'a self, line: &'a [u8]) -> Result<LoggedRequest<'a>, Misfit> {
-        let misfit = |at, why| Misfit { at, why };
+    /// Parses a line. `is_known` says that other lines or the user have shown this format.
+    pub(crate) fn read<'a>(
+        &'a self,
+        line: &'a [u8],
+        is_known: bool,
+    ) -> Result<LoggedRequest<'a>, Misfit> {
+        let misfit = |at, why| Misfit { at, reach: at, why };
         let mut rest = line
             .strip_prefix(&*self.lead)
             .ok_or_else(|| misfit(shared(line, &self.lead), Why::Lead))?;
         let offset = |rest: &[u8]| line.len() - rest.len();
-        let mut columns = Columns::new(self.dialect);
+        let mut columns = Columns::new(self.dialect, is_known);
         let forward = self.pivot.unwrap_or(self.pieces.len());
-        let mut garbled = None;
+        let (mut garbled, mut doubtful) = (None, None);
         for (index, piece) in self.pieces.iter().enumerate().take(forward) {
             let found = self.end_of(index, rest);
             let end = found.ok_or_else(|| misfit(offset(rest), Why::After(index)))?;
             let (value, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
             if let Err(wrong) = columns.set(piece, value) {
                 let wrong = misfit(offset(rest), wrong.at(index));
-                if piece.field != Field::Request || wrong.is_other() {
-                    return Err(wrong);
-                }
-                garbled = Some(wrong);
+                let kept = match piece.field {
+                    Field::Request if !wrong.is_other() => &mut garbled,
+                    Field::Client | Field::Ident | Field::User => &mut doubtful,
+                    _ => return Err(wrong),
+                };
+                kept.get_or_insert(wrong);
             }
             rest = tail.get(piece.then.len()..).unwrap_or_default();
         }
@@ -221,10 +196,17 @@ impl Pattern {
             None if !rest.is_empty() => return Err(misfit(offset(rest), Why::Longer)),
             None => {}
         }
+        if let Some(wrong) = doubtful {
+            let reach = line.len();
+            return Err(Misfit { reach, ..wrong });
+        }
         match garbled {
             None => Ok(columns.request()),
             // A TLS handshake on a plain-text port, for example: the server did not take it for a request either.
-            Some(wrong) if columns.is_client_error() => Err(misfit(wrong.at, Why::NoRequest)),
+            Some(wrong) if columns.is_client_error() => Err(Misfit {
+                why: Why::NoRequest,
+                ..wrong
+            }),
             Some(wrong) => Err(wrong),
         }
     }
@@ -249,7 +231,7 @@ impl Pattern {
                 memchr::memmem::rfind(rest.get(..end)?, &piece.then)
             }
             // A host may be an IPv6 address, so its port is after the last colon.
-            Some(port) if piece.field == Field::Host && port.field == Field::Digits => {
+            Some(port) if port.field == Field::Port => {
                 let end = find(rest, &port.then)?;
                 memchr::memmem::rfind(rest.get(..end)?, &piece.then)
             }
@@ -268,10 +250,8 @@ impl Pattern {
         rest: &'a [u8],
         columns: &mut Columns<'a>,
     ) -> Result<(), Misfit> {
-        let missing = |index: usize| Misfit {
-            at: from,
-            why: Why::After(index),
-        };
+        let misfit = |at: usize, why: Why| Misfit { at, reach: at, why };
+        let missing = |index: usize| misfit(from, Why::After(index));
         let last = self.pieces.len() - 1;
         let then = |index: usize| self.pieces.get(index).map_or(&[][..], |piece| &piece.then);
         let mut rest = rest.strip_suffix(then(last)).ok_or_else(|| missing(last))?;
@@ -292,10 +272,8 @@ impl Pattern {
                 rest = rest.get(..found).unwrap_or_default();
                 value
             };
-            columns.set(piece, value).map_err(|wrong| Misfit {
-                at: from + rest.len(),
-                why: wrong.at(index),
-            })?;
+            let set = columns.set(piece, value);
+            set.map_err(|wrong| misfit(from + rest.len(), wrong.at(index)))?;
         }
         Ok(())
     }
@@ -324,6 +302,15 @@ impl Pattern {
                         .to_owned()
                 }
                 Some(Field::Request) => "the request is not `METHOD PATH PROTOCOL`".to_owned(),
+                Some(Field::Client | Field::KnownClient | Field::ClientAddress) => {
+                    "expected the client's address".to_owned()
+                }
+                Some(Field::Ident) => "expected `-` after the client's address".to_owned(),
+                Some(Field::User) => {
+                    "expected a user; an address here leaves open which column is the client"
+                        .to_owned()
+                }
+                Some(Field::VirtualHost) => "expected the name of a virtual host".to_owned(),
                 _ => format!(
                     "expected digits in {}",
                     piece(index).map_or("", |p| &p.name)

@@ -77,6 +77,22 @@ impl ClientSource {
     }
 }
 
+/// The address of a client without its port; `None` for a socket of Unix and a listener within Envoy, which have none.
+pub(crate) fn address(text: &[u8]) -> Option<&[u8]> {
+    let has_none = [&b"unix:"[..], b"envoy://", b"@"];
+    let has_none = has_none.iter().any(|start| text.starts_with(start));
+    let is_known = !has_none && !matches!(text, b"" | b"-");
+    is_known.then(|| bare_address(text))
+}
+
+/// The same of a text that may be owned.
+pub(crate) fn address_of(text: Text<'_>) -> Option<Text<'_>> {
+    match text {
+        Cow::Borrowed(text) => address(text).map(Cow::Borrowed),
+        Cow::Owned(text) => address(&text).map(|text| Cow::Owned(text.to_vec())),
+    }
+}
+
 /// The address `hops` from the end of the request's `x-forwarded-for`, over all of its lines.
 fn forwarded<'a>(request: &mut Sample<'a>, hops: usize) -> Option<Text<'a>> {
     let mut all = Vec::new();
@@ -135,6 +151,26 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{source}");
         }
         assert_eq!(client("xff", None, &["1.1.1.1, "]), None);
+    }
+
+    #[test]
+    fn sockets_and_listeners_have_no_address() {
+        for (text, expected) in [
+            ("10.0.0.7:80", Some("10.0.0.7")),
+            ("[::1]:80", Some("::1")),
+            ("unix:", None),
+            ("unix:///run/x.sock", None),
+            ("envoy://internal_client_address/", None),
+            ("@/run/x", None),
+            ("-", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                address(text.as_bytes()),
+                expected.map(str::as_bytes),
+                "{text}"
+            );
+        }
     }
 
     #[test]

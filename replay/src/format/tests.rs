@@ -50,7 +50,7 @@ fn every_built_in_format_is_one() {
         }
     }
     let parser = LineParser::new(None, None);
-    assert_eq!(parser.patterns.len(), 2 + 2 + 1 + 3 + 1);
+    assert_eq!(parser.patterns.len(), 2 + 5 + 1 + 3 + 1);
 }
 
 #[test]
@@ -171,6 +171,75 @@ fn addresses_are_no_virtual_hosts() {
     }
     let line = format!("[2001:db8::1]:8080 {COMMON_LINE}");
     assert_eq!(seen(&line, &[]).0, LogFormat::VhostCombined);
+}
+
+/// A column before the client's address must never pass as the client.
+#[test]
+fn lines_whose_first_column_is_not_the_client() {
+    let full = format!(r#"{COMMON_LINE} "-" "curl/8.5.0""#);
+    for line in [COMMON_LINE, &full] {
+        for before in ["www.example.com ", "localhost ", "_ ", "- "] {
+            let (form, _, values) = seen(&format!("{before}{line}"), &["host"]);
+            let host = before.trim_matches([' ', '-']);
+            let found = (form, values[2].as_str(), values[4].as_str());
+            assert_eq!(found, (LogFormat::VhostCombined, "203.0.113.7", host));
+        }
+        for before in [
+            "nginx-1  | ",
+            "Oct 10 13:55:36 host nginx[1]: ",
+            "<190>1 2023-10-10T13:55:36Z host nginx - - - ",
+            "2023-10-10T13:55:36Z stdout F ",
+            "1.1.1.1, ",
+            "1.1.1.1 ",
+            "::1 ",
+            "nginx[1]: ",
+            "nginx: ",
+            "10.0.0.9 nginx: ",
+            "web - ",
+            "web x ",
+            "web x - ",
+        ] {
+            let line = format!("{before}{line}");
+            let mut parser = LineParser::new(None, None);
+            let wrong = parser.parse(line.as_bytes()).map(|_| ());
+            let wrong = format!("{wrong:?}");
+            let nearest = "in no known format; nearest is combined: column ";
+            assert!(wrong.contains(nearest), "{line}: {wrong}");
+        }
+    }
+    // Once the log has shown a host, it may be an address: a client chooses it.
+    let mut parser = LineParser::new(None, None);
+    for host in ["a.example", "192.0.2.1", "[::1]", ""] {
+        let line = format!("{host} {COMMON_LINE}");
+        let Ok(LogLine::Request(mut read)) = parser.parse(line.as_bytes()) else {
+            panic!("{line}");
+        };
+        assert_eq!(read.request.source().as_deref(), Some(&b"203.0.113.7"[..]));
+    }
+}
+
+/// Users and hosts as Apache may log them, and a socket, which has no address.
+#[test]
+fn clients_with_names() {
+    for (from, to, source) in [
+        ("frank", "1.2.3.4 - -", "203.0.113.7"),
+        (
+            "203.0.113.7 -",
+            "dialup-7.example.net -",
+            "dialup-7.example.net",
+        ),
+        ("203.0.113.7 -", "203.0.113.7 ident", "203.0.113.7"),
+        ("203.0.113.7", "fe80::1%eth0", "fe80::1%eth0"),
+        ("203.0.113.7", "unix:", ""),
+    ] {
+        let line = COMMON_LINE.replace(from, to);
+        let (form, _, values) = seen(&line, &[]);
+        assert_eq!(
+            (form, values[2].as_str()),
+            (LogFormat::Combined, source),
+            "{line}"
+        );
+    }
 }
 
 #[test]

@@ -3,17 +3,22 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
-use loudou_rules::request::{Sample, bare_address};
+use loudou_rules::request::Sample;
 
+use super::client::{Client, is_address, is_word};
 use super::{Dialect, Field, Piece, Unit, Why};
 use crate::instant;
 use crate::num::whole;
 use crate::record::{LoggedRequest, Text};
+use crate::source;
 use crate::verdict::LogVerdict;
 
 /// A line's columns so far.
 pub(super) struct Columns<'a> {
     dialect: Dialect,
+    /// Whether the format of the line is known, so that it need not show it.
+    is_known: bool,
+    client: Client,
     at: Nanos,
     duration: Option<Nanos>,
     status: Option<u16>,
@@ -41,9 +46,11 @@ impl Wrong {
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(dialect: Dialect) -> Self {
+    pub(super) fn new(dialect: Dialect, is_known: bool) -> Self {
         Self {
             dialect,
+            is_known,
+            client: Client::default(),
             at: Nanos::ZERO,
             duration: None,
             status: None,
@@ -66,10 +73,14 @@ impl<'a> Columns<'a> {
             Field::Path => request.path = text(),
             Field::Query => self.query = text(),
             Field::Host => request.host = text(),
-            Field::KnownSource if known(value).is_none() => return Err(Wrong::Kind),
-            Field::Source | Field::KnownSource => {
-                let address = known(value).map(bare_address);
-                request.source = address.map(Cow::Borrowed);
+            Field::VirtualHost
+            | Field::Client
+            | Field::KnownClient
+            | Field::ClientAddress
+            | Field::Ident
+            | Field::User => return self.identity(&piece.field, value),
+            Field::Source => {
+                request.source = known(value).and_then(source::address).map(Cow::Borrowed);
             }
             Field::Route => request.route = text(),
             Field::Status => {
@@ -103,6 +114,10 @@ impl<'a> Columns<'a> {
             Field::Decisions => {
                 self.verdict = self.verdict.max(Some(LogVerdict::of_decisions(value)));
             }
+            Field::Port => {
+                let is_port = has_host(request) && digits(value).is_some();
+                return is_port.then_some(()).ok_or(Wrong::Kind);
+            }
             Field::Digits => {
                 if known(value).is_some() {
                     digits(value).ok_or(Wrong::Kind)?;
@@ -110,6 +125,30 @@ impl<'a> Columns<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Takes a column of a built-in format that tells of the host, the client or its user.
+    fn identity(&mut self, field: &Field, value: &'a [u8]) -> Result<(), Wrong> {
+        let is_valid = match field {
+            Field::VirtualHost => {
+                let text = known(value).map(|value| plain(value, self.dialect.escapes));
+                self.request.host = text;
+                let is_name = is_word(value) && !value.contains(&b':') && !is_address(value);
+                self.is_known || is_name
+            }
+            Field::Ident => self.client.ident(value),
+            Field::User => self.client.is_user(value),
+            _ => {
+                self.client.is_address = is_address(value);
+                self.request.source = source::address(value).map(Cow::Borrowed);
+                match field {
+                    Field::ClientAddress => self.client.is_address,
+                    Field::KnownClient if known(value).is_none() => false,
+                    _ => self.client.is_address || is_word(value),
+                }
+            }
+        };
+        is_valid.then_some(()).ok_or(Wrong::Kind)
     }
 
     /// Takes `METHOD PATH PROTOCOL`.
@@ -152,6 +191,7 @@ impl<'a> Columns<'a> {
             verdict,
             mut request,
             query,
+            ..
         } = self;
         if dialect.time_is_end {
             at = Nanos::new(at.get().saturating_sub(duration.unwrap_or_default().get()));
@@ -173,6 +213,12 @@ impl<'a> Columns<'a> {
             verdict,
         }
     }
+}
+
+/// Whether what came before the last colon is a host, and not a part of an IPv6 address.
+fn has_host(request: &Sample<'_>) -> bool {
+    let host = request.host.as_deref().unwrap_or_default();
+    host.starts_with(b"[") || (is_word(host) && !host.contains(&b':'))
 }
 
 /// The host and the path of `https://example.com:443/path`; any other path is returned unchanged.

@@ -8,19 +8,19 @@ pub(crate) fn nginx(format: &str) -> Result<Pattern, String> {
         escapes: true,
         time_is_end: true,
     };
-    Pattern::new(tokens(format)?, dialect)
+    Pattern::new(tokens(format, field)?, dialect)
 }
 
-/// The same of a log whose times are those of the starts of requests: Apache's, and load balancers'.
-pub(crate) fn at_start(format: &str) -> Result<Pattern, String> {
+/// The same of a format of this crate, which has columns that no variable of NGINX names.
+pub(crate) fn built_in(format: &str, time_is_end: bool) -> Result<Pattern, String> {
     let dialect = Dialect {
         escapes: true,
-        time_is_end: false,
+        time_is_end,
     };
-    Pattern::new(tokens(format)?, dialect)
+    Pattern::new(tokens(format, own_field)?, dialect)
 }
 
-fn tokens(format: &str) -> Result<Vec<Token>, String> {
+fn tokens(format: &str, field: fn(&str) -> Field) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = format;
     while let Some((before, after)) = rest.split_once('$') {
@@ -46,6 +46,20 @@ fn tokens(format: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
+/// The columns of [`built_in`] formats.
+fn own_field(name: &str) -> Field {
+    match name {
+        "client" => Field::Client,
+        "known_client" => Field::KnownClient,
+        "client_address" => Field::ClientAddress,
+        "client_ident" => Field::Ident,
+        "client_user" => Field::User,
+        "virtual_host" => Field::VirtualHost,
+        "port_of_host" => Field::Port,
+        _ => field(name),
+    }
+}
+
 fn field(name: &str) -> Field {
     match name {
         "time_local" | "time_iso8601" | "msec" => Field::Time,
@@ -55,11 +69,10 @@ fn field(name: &str) -> Field {
         "args" | "query_string" => Field::Query,
         "host" | "http_host" => Field::Host,
         "remote_addr" => Field::Source,
-        "known_remote_addr" => Field::KnownSource,
         "status" => Field::Status,
         "request_time" => Field::Duration(Unit::Seconds),
         "proxy_add_x_forwarded_for" => Field::Header("x-forwarded-for".into()),
-        "port_of_host" | "body_bytes_sent" | "bytes_sent" => Field::Digits,
+        "body_bytes_sent" | "bytes_sent" => Field::Digits,
         _ => {
             if let Some(header) = name.strip_prefix("http_") {
                 Field::Header(header.to_ascii_lowercase().replace('_', "-").into())

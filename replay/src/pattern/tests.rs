@@ -14,7 +14,7 @@ fn text(value: Option<std::borrow::Cow<'_, [u8]>>) -> String {
 /// Time in milliseconds, duration in milliseconds, status, method, path, source, and the headers `names`.
 fn seen(format: &str, line: &str, names: &[&str]) -> (u64, u64, u16, Vec<String>) {
     let pattern = Pattern::parse(format).expect(format);
-    let mut record = match pattern.read(line.as_bytes()) {
+    let mut record = match pattern.read(line.as_bytes(), false) {
         Ok(record) => record,
         Err(misfit) => panic!("{line}: {:?}", pattern.unread(misfit)),
     };
@@ -61,7 +61,7 @@ fn envoy_notation() {
 /// The verdict in a line, and its user agent.
 fn verdict(format: &str, line: &str) -> (Option<LogVerdict>, String) {
     let pattern = Pattern::parse(format).expect(format);
-    let mut record = match pattern.read(line.as_bytes()) {
+    let mut record = match pattern.read(line.as_bytes(), false) {
         Ok(record) => record,
         Err(misfit) => panic!("{line}: {:?}", pattern.unread(misfit)),
     };
@@ -178,7 +178,7 @@ fn the_place_where_a_line_departs() {
             "expected digits in `$status`",
         ),
     ] {
-        let misfit = pattern.read(line.as_bytes()).expect_err(line);
+        let misfit = pattern.read(line.as_bytes(), false).expect_err(line);
         let unread = format!("{:?}", pattern.unread(misfit));
         assert!(
             unread.contains(&expected.replace('"', "\\\"")),
@@ -204,7 +204,7 @@ proptest! {
         format in "[$%{}A-Z_a-z():?\" ]{0,60}", line in "\\PC{0,80}"
     ) {
         if let Ok(pattern) = Pattern::parse(&format) {
-            let read = pattern.read(line.as_bytes());
+            let read = pattern.read(line.as_bytes(), false);
             let wrong = read.err().map(|misfit| pattern.unread(misfit));
             let message = format!("{wrong:?}");
             prop_assert!(message.len() < 10_000);

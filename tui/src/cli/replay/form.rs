@@ -15,7 +15,7 @@ pub(super) enum FormArg {
     /// NGINX's `combined` or `main`, Apache's `common` or `combined`
     #[value(aliases = ["nginx", "apache", "common"])]
     Combined,
-    /// Apache's `vhost_combined`
+    /// Apache's `vhost_combined`, or `combined` after a host
     VhostCombined,
     /// The default of ingress-nginx
     IngressNginx,
