@@ -204,6 +204,7 @@ pub(crate) fn decode<'a>(
         duration: number(duration)?.map(Nanos::new),
         status: number(status)?.and_then(|status| u16::try_from(status).ok()),
         verdict: number(verdict)?.map(LogVerdict::from_number),
+        received: None,
     };
     Some((place, logged))
 }
@@ -326,6 +327,7 @@ mod tests {
                 duration: nanos(2),
                 status,
                 verdict,
+                received: None,
             };
             let place = Place { input: 3, line };
             let (mut names, mut out) = (Names::default(), Vec::new());

@@ -94,7 +94,10 @@ impl<'a> LogWire<'a> {
             "loudou" | "wasm.loudou" | "wasm_loudou" => {
                 record.verdict(LogVerdict::of_decisions, value);
             }
-            "bytes_received" => self.is_stream = true,
+            "bytes_received" => {
+                self.is_stream = true;
+                record.received = number(&value);
+            }
             "request_id" => record.add("x-request-id".into(), value),
             _ => record.add(name, value),
         }
@@ -162,6 +165,14 @@ pub(crate) fn status(value: &Scalar<'_>) -> Option<u16> {
         Scalar::Float(_) | Scalar::Other => None,
     };
     status.filter(|status| *status > 0)
+}
+
+fn number(value: &Scalar<'_>) -> Option<u64> {
+    match value {
+        Scalar::Text(text) => text.parse().ok(),
+        Scalar::Whole(number) => Some(*number),
+        Scalar::Float(_) | Scalar::Other => None,
+    }
 }
 
 /// Milliseconds.

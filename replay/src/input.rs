@@ -106,6 +106,8 @@ pub(crate) struct Seen {
     pub(crate) parts: u16,
     /// Names of headers, in lower case and with `-` for `_` where the format writes it so.
     pub(crate) headers: Vec<String>,
+    /// Whether any log has the length of bodies.
+    pub(crate) has_lengths: bool,
     /// Whether there were more names than are kept.
     pub(crate) more_headers: bool,
     /// Requests without a client's address.

@@ -48,7 +48,7 @@
 //!    requests in `flight`.
 //! 5. Outcomes are counted in structures of bounded size: `tally`, `top`, `timeline`, `waits`, `keys` (each key
 //!    up to half a million), `calibration` beside the log's own answers, and `changes` between rule files.
-//! 6. [`summary`] collects them, with warnings and `notes` on what a log is `missing`.
+//! 6. [`summary`] collects them, with warnings and `notes`, also `rule_notes` on what a log is `missing`.
 //! 7. [`suggest`](mod@suggest) goes through a recording for the limits that it would have needed.
 #![forbid(unsafe_code)]
 
@@ -77,6 +77,7 @@ mod play;
 mod read;
 mod record;
 mod recording;
+mod rule_notes;
 pub mod run;
 pub mod sort;
 pub mod source;

@@ -1,14 +1,30 @@
 //! Parts of requests that rules need and that no line of a log has.
 
-use loudou_rules::rule::{KeyPart, Match, Rule};
+use loudou_rules::rule::{Cost, KeyPart, Match, Rule};
 
 use super::encode::flag;
 use super::input::Seen;
 
-/// The parts that `rule` needs and no request had.
-pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<String> {
+/// What a rule needs a part for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Key,
+    Match,
+    Cost,
+}
+
+/// A part that no request had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MissingPart {
+    pub(crate) name: String,
+    pub(crate) need: Need,
+}
+
+/// The parts that `rule` needs and no request had; each once, with its first need.
+pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
     let mut missing = MissingParts {
         seen,
+        need: Need::Key,
         found: Vec::new(),
     };
     for part in &rule.key {
@@ -26,13 +42,21 @@ pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<String> {
             | KeyPart::Method => {}
         }
     }
+    missing.need = Need::Match;
     missing.of_match(&rule.matches);
+    missing.need = Need::Cost;
+    match &rule.cost {
+        Cost::Header { name, .. } => missing.header(name),
+        Cost::RequestBytes(_) if !seen.has_lengths => missing.header("content-length"),
+        Cost::RequestBytes(_) | Cost::Fixed(_) => {}
+    }
     missing.found
 }
 
 struct MissingParts<'a> {
     seen: &'a Seen,
-    found: Vec<String>,
+    need: Need,
+    found: Vec<MissingPart>,
 }
 
 impl MissingParts<'_> {
@@ -70,8 +94,11 @@ impl MissingParts<'_> {
     }
 
     fn add(&mut self, part: &str) {
-        if !self.found.iter().any(|found| found == part) {
-            self.found.push(part.to_owned());
+        if !self.found.iter().any(|found| found.name == part) {
+            self.found.push(MissingPart {
+                name: part.to_owned(),
+                need: self.need,
+            });
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Caveats about a run's numbers: warnings where they may change the answer, notes otherwise.
 
 use loudou_limiter::Nanos;
-use loudou_rules::rule::{Mode, Rule, Scope};
 
 use super::format::LogFormat;
 use super::input::Intake;
-use super::missing::missing;
 use super::num::counted;
+use super::rule_notes;
 use super::run::{Run, Side};
-use super::tally::RuleCounts;
 use super::top::TopKeys;
 
 /// The least requests of which one client can have nearly all.
@@ -20,12 +18,12 @@ const NEARLY_ALL: u64 = 95;
 pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
     let mut warnings = of_log(input, run.clients.as_ref(), run.requests());
     if run.others.is_empty() {
-        side(input, "", &run.side, &mut warnings);
+        side(input, run, ("", &run.side), &mut warnings);
         return warnings;
     }
     let others = run.others.iter().map(|(other, _)| other);
     for (letter, one) in ('A'..).zip(std::iter::once(&run.side).chain(others)) {
-        side(input, &format!("{letter}: "), one, &mut warnings);
+        side(input, run, (&format!("{letter}: "), one), &mut warnings);
     }
     warnings
 }
@@ -110,7 +108,7 @@ fn of_clients(input: &Intake, clients: &TopKeys, total: u64, warnings: &mut Vec<
             None => "in the log".to_owned(),
         };
         warnings.push(format!(
-            "{n} of the requests have no client {source}: rules by source skip them"
+            "{n} of the requests have no client {source}: rules by source skip them, or do as their on_missing_key says"
         ));
     }
     if seen.forwarded > 0 {
@@ -134,14 +132,18 @@ fn of_clients(input: &Intake, clients: &TopKeys, total: u64, warnings: &mut Vec<
     }
 }
 
-fn side(input: &Intake, name: &str, side: &Side, warnings: &mut Vec<String>) {
+fn side(input: &Intake, run: &Run, (name, side): (&str, &Side), warnings: &mut Vec<String>) {
     let engine = &side.engine;
     if input.records == 0 {
         return;
     }
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
         let rule = active.rule();
-        of_rule(input, name, rule, counts, warnings);
+        rule_notes::of_log(input, name, (rule, counts), warnings);
+        // A trace that counts from its own zero has the clock of a process.
+        if !run.time.is_from_zero() {
+            rule_notes::of_phase(name, (rule, counts), warnings);
+        }
     }
     let lossy = engine.stats().evicted_lossy;
     if lossy > 0 {
@@ -160,57 +162,6 @@ fn side(input: &Intake, name: &str, side: &Side, warnings: &mut Vec<String>) {
         let n = counted(engine.ended_early, "request");
         warnings.push(format!("{name}{n} ended early: too many in flight"));
     }
-}
-
-/// The warnings about a rule of which a log does not show all.
-pub(super) fn of_rule(
-    input: &Intake,
-    name: &str,
-    rule: &Rule,
-    counts: &RuleCounts,
-    warnings: &mut Vec<String>,
-) {
-    if rule.when.is_some() {
-        warnings.push(format!(
-            "{name}rule {} applies only while an upstream fails, which no trace records",
-            rule.name
-        ));
-    }
-    if rule.scope == Scope::Fleet && rule.mode != Mode::Off {
-        warnings.push(format!(
-            "{name}rule {} is decided as one central bucket, without the waits and leases of a fleet",
-            rule.name
-        ));
-    }
-    // A trace has all of a request, so that a part is missing there says nothing of its rules.
-    let is_whole = input.forms.iter().all(|form| *form == LogFormat::Trace);
-    let is_idle = counts.skipped == counts.matched;
-    let missing = missing(rule, &input.seen);
-    for part in missing.iter().filter(|_| !is_whole || is_idle) {
-        let effect = effect(counts);
-        warnings.push(format!(
-            "{name}rule {} needs {part}, which no line has: {effect}",
-            rule.name
-        ));
-    }
-    if missing.is_empty() && counts.matched > 0 && is_idle {
-        let effect = effect(counts);
-        let rule = &rule.name;
-        warnings.push(format!(
-            "{name}rule {rule} did not find its key in any request: {effect}"
-        ));
-    }
-}
-
-fn effect(counts: &RuleCounts) -> String {
-    if counts.matched == 0 {
-        return "it matched no request".to_owned();
-    }
-    format!(
-        "{} of {} skipped",
-        counts.skipped,
-        counted(counts.matched, "request")
-    )
 }
 
 /// A part of a whole in percent, and as a count.

@@ -306,7 +306,9 @@ impl Reader<'_> {
         }
         let had_source = logged.request.source.is_some();
         self.reading.source.apply(&mut logged.request);
+        let has_length = logged.take_length();
         let (request, seen) = (&logged.request, &mut self.intake.seen);
+        seen.has_lengths |= has_length;
         seen.without_source += u64::from(request.source.is_none());
         if self.reading.source == ClientSource::Auto {
             seen.forwarded += u64::from(!had_source && request.source.is_some());

@@ -2,11 +2,14 @@
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
-use loudou_rules::request::Sample;
+use loudou_rules::request::{Request as _, Sample};
 
 pub(crate) use loudou_rules::request::Text;
 
 use super::verdict::LogVerdict;
+
+/// The header with the length of a request's body.
+const LENGTH: &str = "content-length";
 
 /// The content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,23 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) status: Option<u16>,
     /// The filter's verdict; `None` in a log without a column for it.
     pub(crate) verdict: Option<LogVerdict>,
+    /// The bytes of its body that were received. They are its length for the rules, and not encoded.
+    pub(crate) received: Option<u64>,
+}
+
+impl LoggedRequest<'_> {
+    /// Gives the request the length of its body; whether the log has it.
+    pub(crate) fn take_length(&mut self) -> bool {
+        let Some(received) = self.received.take() else {
+            return false;
+        };
+        // A request without a body has no such header.
+        if received > 0 && self.request.header(LENGTH).is_none() {
+            let value = received.to_string().into_bytes();
+            self.request.headers.push((LENGTH.into(), value.into()));
+        }
+        true
+    }
 }
 
 /// An edit of a rule in the middle of a trace.

@@ -55,6 +55,11 @@ pub(crate) struct Time {
 }
 
 impl Time {
+    /// Whether the clock of the buckets is that of the trace.
+    pub(crate) fn is_from_zero(&self) -> bool {
+        self.origin == Nanos::ZERO
+    }
+
     /// Advances to `at`; no time passes when that is in the past.
     fn pass(&mut self, at: Nanos) -> Clock {
         if self.first.is_none() {

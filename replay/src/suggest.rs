@@ -24,7 +24,7 @@ use super::read::{Reading, read};
 use super::record::{LogLine, LoggedRequest};
 use super::recording::Recording;
 use super::tally::RuleCounts;
-use super::{notes, run};
+use super::{notes, rule_notes, run};
 
 mod grid;
 mod share;
@@ -140,7 +140,7 @@ fn needs(
     let intake = recording.intake;
     let mut warnings = notes::of_log(&intake, clients.as_ref(), requests);
     for (needs, rule) in rules.iter().zip(&file.rules) {
-        notes::of_rule(&intake, "", rule, &needs.counts, &mut warnings);
+        rule_notes::of_log(&intake, "", (rule, &needs.counts), &mut warnings);
         needs.warn(&mut warnings);
     }
     if beyond > 0 {

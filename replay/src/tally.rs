@@ -1,5 +1,6 @@
 //! Counts of outcomes under one rule file.
 
+use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_rules::rule::Mode;
@@ -31,6 +32,8 @@ pub(crate) struct RuleCounts {
     pub(crate) shadow_held: u64,
     /// Requests that lack a part of its key.
     pub(crate) skipped: u64,
+    /// Refusals, also in shadow mode, by limits whose periods begin with the process.
+    pub(crate) refused_by_phase: u64,
     /// Requests that fell back to its `on_error`.
     pub(crate) gave_up: u64,
 }
@@ -95,6 +98,9 @@ impl RuleCounts {
         if matches!(answer, Answer::GaveUp(_)) {
             self.gave_up += 1;
         }
+        if refuses && is_of_phase(ruled) {
+            self.refused_by_phase += 1;
+        }
         let holds = matches!(answer, Answer::Decided(decision) if decision.wait() > Nanos::ZERO);
         let enforced = mode == Mode::Enforce;
         let counter = match (answer, refuses, holds) {
@@ -108,4 +114,23 @@ impl RuleCounts {
         };
         *counter += 1;
     }
+}
+
+/// Whether the limit that decided has periods that begin with the process: a log does not show when that was.
+fn is_of_phase(ruled: &RuleOutcome) -> bool {
+    let Answer::Decided(decision) = &ruled.answer else {
+        return false;
+    };
+    let limit = ruled.limits().iter().nth(decision.reported_index());
+    limit.is_some_and(|limit| has_phase(limit.algorithm()))
+}
+
+/// Whether the periods of an algorithm begin with the process.
+pub(crate) fn has_phase(algorithm: &Algorithm) -> bool {
+    let has_periods = match algorithm {
+        Algorithm::SlidingWindow(_) | Algorithm::SlidingCounter(_) => true,
+        Algorithm::TokenBucket(_) => !algorithm.drains(),
+        _ => false,
+    };
+    has_periods && !algorithm.reads_wall()
 }

@@ -67,6 +67,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, Unread> {
         duration: wire.duration_ns.map(Nanos::new),
         status: wire.status,
         verdict: None,
+        received: None,
     }))
 }
 

@@ -23,6 +23,7 @@ pub(super) struct Columns<'a> {
     duration: Option<Nanos>,
     status: Option<u16>,
     verdict: Option<LogVerdict>,
+    received: Option<u64>,
     request: Sample<'a>,
     query: Option<Text<'a>>,
 }
@@ -55,6 +56,7 @@ impl<'a> Columns<'a> {
             duration: None,
             status: None,
             verdict: None,
+            received: None,
             request: Sample::default(),
             query: None,
         }
@@ -114,6 +116,7 @@ impl<'a> Columns<'a> {
             Field::Decisions => {
                 self.verdict = self.verdict.max(Some(LogVerdict::of_decisions(value)));
             }
+            Field::Received => self.received = digits(value),
             Field::Port => {
                 let is_port = has_host(request) && digits(value).is_some();
                 return is_port.then_some(()).ok_or(Wrong::Kind);
@@ -189,6 +192,7 @@ impl<'a> Columns<'a> {
             duration,
             status,
             verdict,
+            received,
             mut request,
             query,
             ..
@@ -211,6 +215,7 @@ impl<'a> Columns<'a> {
             duration,
             status,
             verdict,
+            received,
         }
     }
 }

@@ -67,6 +67,7 @@ fn field(operator: &str) -> Field {
         "RESPONSE_CODE_DETAILS" => Field::Cause,
         // Otherwise Envoy writes them in base64.
         "FILTER_STATE" if argument == "wasm.loudou:PLAIN" => Field::Decisions,
+        "BYTES_RECEIVED" => Field::Received,
         "ROUTE_NAME" => Field::Route,
         "DOWNSTREAM_REMOTE_ADDRESS" | "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT" => Field::Source,
         _ => Field::Other,

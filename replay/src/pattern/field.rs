@@ -28,6 +28,8 @@ pub(crate) enum Field {
     Status,
     /// The time from the request's start to its end, in these units; several columns add up.
     Duration(Unit),
+    /// The bytes of the request's body.
+    Received,
     Header(Box<str>),
     Cookie(Box<str>),
     /// The cause of the answer.

@@ -71,6 +71,7 @@ fn field(name: &str) -> Field {
         "remote_addr" => Field::Source,
         "status" => Field::Status,
         "request_time" => Field::Duration(Unit::Seconds),
+        "content_length" | "content_type" => Field::Header(name.replace('_', "-").into()),
         "proxy_add_x_forwarded_for" => Field::Header("x-forwarded-for".into()),
         "body_bytes_sent" | "bytes_sent" => Field::Digits,
         _ => {

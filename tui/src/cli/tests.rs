@@ -14,6 +14,7 @@ use crate::text::is_unsafe;
 mod at_each;
 mod calibrations;
 mod canned;
+mod caveats;
 mod checks;
 mod comparisons;
 mod configured;

@@ -1,0 +1,194 @@
+//! What a log cannot show is a warning of `loudou replay`, above its numbers.
+
+use std::fmt::Write as _;
+
+use super::*;
+
+/// The warnings of a run of one rule over `log`, with its fields as YAML.
+fn warnings(rule: &str, log: &str, options: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rules.yaml");
+    let text = format!("version: 1\nrules:\n- {{ name: r, {rule} }}\n");
+    std::fs::write(&file, text).expect("room");
+    let loudou = Loudou {
+        bytes: log.as_bytes(),
+        ..Loudou::default()
+    };
+    let ran = loudou.run(&format!(
+        "replay --config {} -o json {options}",
+        file.display()
+    ));
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let warnings = document["warnings"].as_array().expect("a list").iter();
+    warnings
+        .map(|warning| warning.as_str().expect("text").to_owned())
+        .filter(|warning| warning.contains("rule r"))
+        .collect()
+}
+
+/// Requests of one client, one a second from `start`, with `members` of each.
+fn json_log(start: u32, count: u32, members: &str) -> String {
+    let mut log = String::new();
+    for second in start..start + count {
+        let (minute, second) = (second / 60, second % 60);
+        let line = format!(
+            r#"{{"start_time":"2024-05-01T10:{minute:02}:{second:02}.5Z","method":"POST","path":"/","downstream_remote_address":"10.0.0.1:5"{members}}}"#
+        );
+        writeln!(log, "{line}").expect("room");
+    }
+    log
+}
+
+const FUNNEL: &str = "limits: [{ algorithm: funnel, capacity: 100, rate: 1/s }]";
+
+#[test]
+fn a_cost_that_the_log_does_not_have() {
+    let log = json_log(0, 5, "");
+    for options in ["", "--suggest"] {
+        let found = |cost: &str| {
+            let rule = format!("key: [source], cost: {cost}, {FUNNEL}");
+            warnings(&rule, &log, options)
+        };
+        assert_eq!(
+            found("{ request_bytes: 1024 }"),
+            [
+                "rule r needs header content-length, which no line has: each of 5 requests costs 1 unit, the default"
+            ]
+        );
+        assert_eq!(
+            found("{ header: x-cost, default: 3, max: 9 }"),
+            [
+                "rule r needs header x-cost, which no line has: each of 5 requests costs 3 units, the default"
+            ]
+        );
+        assert_eq!(found("2"), [""; 0]);
+    }
+    // Without bodies there is no such header, and each request costs 1 in production, too.
+    let rule = format!("key: [source], cost: {{ request_bytes: 1024 }}, {FUNNEL}");
+    let empty = json_log(0, 5, r#","bytes_received":0"#);
+    assert_eq!(warnings(&rule, &empty, ""), [""; 0]);
+}
+
+/// The bytes of the body that a log has are the length that the filter would see.
+#[test]
+fn bytes_received_are_the_length_of_a_body() {
+    let rules = "key: [source], cost: { request_bytes: 1024 }, limits: [{ algorithm: funnel, capacity: 10, rate: 1/h }]";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(
+        &file,
+        format!("version: 1\nrules:\n- {{ name: r, {rules} }}\n"),
+    )
+    .expect("room");
+    let text = r#"[2016-04-15T20:17:00.310Z] "POST / HTTP/2" 204 - 4000 0 226 100 "10.0.35.28" "u" "-" "h" "tcp://10.0.2.1:80""#;
+    let tcp = "x\n".replace('x', text).repeat(4);
+    for log in [json_log(0, 4, r#","bytes_received":4000"#), tcp] {
+        let loudou = Loudou {
+            bytes: log.as_bytes(),
+            ..Loudou::default()
+        };
+        let ran = loudou.run(&format!("replay --config {} -o jsonl", file.display()));
+        let remaining: Vec<&str> = ran
+            .out
+            .lines()
+            .filter_map(|line| line.split_once("\"remaining\":"))
+            .filter_map(|(_, rest)| rest.split(',').next())
+            .collect();
+        assert_eq!(remaining, ["6", "2", "2", "2"], "{}", ran.seen());
+    }
+}
+
+/// A missing key has the effect that the rule says, and a missing part of a match that of the test.
+#[test]
+fn the_effect_of_a_missing_part() {
+    let log = json_log(0, 5, "");
+    let needs = |what: &str, effect: &str| {
+        vec![format!("rule r needs {what}, which no line has: {effect}")]
+    };
+    for (rule, what, effect) in [
+        (
+            "key: [{ header: x }]",
+            "header x",
+            "5 of 5 requests skipped",
+        ),
+        (
+            "key: [{ header: x }], on_missing_key: refuse",
+            "header x",
+            "without a key it refuses all it matched, 5 requests",
+        ),
+        (
+            "key: [{ header: x }], on_missing_key: share",
+            "header x",
+            "without a key all it matched, 5 requests, share one bucket",
+        ),
+        (
+            "key: [], match: { headers: [{ name: x, exact: a }] }",
+            "header x",
+            "it matched no request",
+        ),
+        (
+            "key: [], match: { headers: [{ name: x, present: false }] }",
+            "header x",
+            "its match takes all requests for such without it, and matched 5 requests",
+        ),
+        (
+            "key: [], match: { not: { host: { exact: a } } }",
+            "header :authority",
+            "its match takes all requests for such without it, and matched 5 requests",
+        ),
+    ] {
+        let found = warnings(&format!("{rule}, {FUNNEL}"), &log, "");
+        assert_eq!(found, needs(what, effect), "{rule}");
+    }
+}
+
+/// Which requests a limit refuses depends on when its periods begin; production begins them when Envoy starts.
+#[test]
+fn limits_with_the_phase_of_the_process() {
+    let log = json_log(0, 90, "");
+    for (limit, has_phase) in [
+        ("algorithm: sliding_window, capacity: 13, window: 60s", true),
+        (
+            "algorithm: sliding_counter, capacity: 13, window: 60s",
+            true,
+        ),
+        (
+            "algorithm: token_bucket, capacity: 13, rate: 13/m, refill: interval",
+            true,
+        ),
+        ("algorithm: token_bucket, capacity: 13, rate: 13/m", false),
+        ("algorithm: sliding_log, capacity: 13, window: 60s", false),
+        ("algorithm: fixed_window, capacity: 13, window: 60s", false),
+        (
+            "algorithm: sliding_counter, capacity: 13, window: 60s, align: clock",
+            false,
+        ),
+        // Nothing is refused, so nothing depends on it.
+        (
+            "algorithm: sliding_counter, capacity: 900, window: 60s",
+            false,
+        ),
+    ] {
+        let rule = format!("key: [source], limits: [{{ name: l, {limit} }}]");
+        let found = warnings(&rule, &log, "");
+        let is_warned = found.iter().any(|warning| {
+            warning.contains("by limits (l) whose periods begin when Envoy starts")
+                && warning.contains("`align: clock`")
+        });
+        assert_eq!(
+            (is_warned, found.len()),
+            (has_phase, usize::from(has_phase)),
+            "{limit}: {found:?}"
+        );
+    }
+    let trace: String = (0..90)
+        .map(|s| format!("{{\"at_ns\":{s}000000000}}\n"))
+        .collect();
+    let rule = "key: [], limits: [{ algorithm: sliding_window, capacity: 13, window: 60s }]";
+    assert_eq!(
+        warnings(rule, &trace, ""),
+        [""; 0],
+        "its clock is the process's"
+    );
+}
