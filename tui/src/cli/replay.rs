@@ -71,10 +71,10 @@ Examples:
 #[command(before_help = EXAMPLES, arg(every_output()))]
 pub(crate) struct ReplayArgs {
     /// The rule file or Envoy configuration, JSON or YAML; - for standard input
-    #[arg(long, value_name = "FILE", required_unless_present = "key_part")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["key_part", "suggest"])]
     config: Option<PathBuf>,
-    /// Traces or access logs, also compressed (gzip, Zstandard); repeat it, or write a pattern like 'access.log*'; - for standard input. All requests are sorted by their start
-    #[arg(long, value_name = "FILE", default_value = "-")]
+    /// Traces or access logs, also compressed (gzip, Zstandard), or patterns of names like 'access.log*'; - for standard input. All requests are sorted by their start
+    #[arg(long, value_name = "FILE", default_value = "-", num_args = 1..)]
     trace: Vec<PathBuf>,
     /// Format of the traces [default: detected for each from its lines]
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "log_format")]
@@ -189,6 +189,7 @@ fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
 }
 
 fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
+    args.suggest.check_use(args.config.is_some())?;
     let dash = Path::new("-");
     let mut inputs: Vec<&PathBuf> = args.config.iter().chain(&args.trace).collect();
     inputs.extend(&args.compare);

@@ -271,13 +271,43 @@ fn mistakes_are_named() {
         "--rates 1/s,2/s,3/s,4/s,5/s,6/s,7/s,8/s,9/s,10/s,11/s",
         "--capacities 0",
         r#"--match {"pth":1}"#,
+        "--match {",
+        "--match ]",
         "--key [",
         "--config rules.yaml",
         "--compare rules.yaml",
     ];
     let seen = wrong.map(|options| format!("{options}\n{}", suggest(options).seen()));
     assert_snapshot!("suggest_mistakes", seen.join("\n"));
-    let loudou = Loudou::default();
-    let ran = loudou.run("replay --key source --trace access.log");
-    assert_eq!(ran.code, 2, "{}", ran.err);
+}
+
+/// Options that belong together are named in the message, and none is ignored.
+#[test]
+fn options_that_belong_together() {
+    for (options, expected) in [
+        (
+            "--key source --trace access.log",
+            "--key needs --suggest; write --config FILE to replay rules",
+        ),
+        (
+            "--config rules.yaml --match {} --suggest",
+            "--match belongs to --key; with --config, write the match into the rules",
+        ),
+        (
+            "--config rules.yaml --match {}",
+            "--match belongs to --key; with --config, write the match into the rules",
+        ),
+        (
+            "--match {} --suggest",
+            "--match needs --key PART: the key of the requests that it matches",
+        ),
+        (
+            "--suggest",
+            "--suggest needs --config FILE, or --key PART without a rule file",
+        ),
+    ] {
+        let ran = Loudou::default().run(&format!("replay {options}"));
+        let expected = format!("loudou: {expected}\n");
+        assert_eq!((ran.code, ran.err), (2, expected), "{options}");
+    }
 }

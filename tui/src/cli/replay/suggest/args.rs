@@ -10,6 +10,8 @@ use crate::cli::check::rules_of_text;
 use crate::cli::context::Context;
 use crate::cli::replay::html::page::RuleText;
 use crate::cli::world::Usage;
+use crate::document;
+use crate::text::escape;
 
 /// The largest capacity that can be tried.
 const LARGEST: i64 = 1_000_000_000;
@@ -33,25 +35,36 @@ pub(crate) struct SuggestArgs {
         long = "key",
         id = "key_part",
         value_name = "PART",
-        requires = "suggest",
         conflicts_with = "config"
     )]
     pub(crate) parts: Vec<String>,
     /// With --key: which requests, as in a rule file: '{ path: { prefix: /api } }' [default: all]
-    #[arg(
-        long = "match",
-        id = "match_part",
-        value_name = "MATCH",
-        requires = "key_part"
-    )]
+    #[arg(long = "match", id = "match_part", value_name = "MATCH")]
     matches: Option<String>,
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
-    Rate::parse(text).ok_or_else(|| format!("invalid rate; write {RATE_FORM}"))
+    Rate::parse(text.trim()).ok_or_else(|| format!("invalid rate; write {RATE_FORM}"))
 }
 
 impl SuggestArgs {
+    /// Fails if options of a rule without a file are not together. The parser of the command line asks for
+    /// combinations that it refuses itself, and drops a requirement that conflicts.
+    pub(crate) fn check_use(&self, has_config: bool) -> Result<()> {
+        let wrong = if self.matches.is_some() && has_config {
+            "--match belongs to --key; with --config, write the match into the rules"
+        } else if self.matches.is_some() && self.parts.is_empty() {
+            "--match needs --key PART: the key of the requests that it matches"
+        } else if !self.parts.is_empty() && !self.suggest {
+            "--key needs --suggest; write --config FILE to replay rules"
+        } else if self.suggest && self.parts.is_empty() && !has_config {
+            "--suggest needs --config FILE, or --key PART without a rule file"
+        } else {
+            return Ok(());
+        };
+        bail!(Usage(wrong.to_owned()))
+    }
+
     /// The rates and capacities to try.
     pub(crate) fn tried(&self) -> Result<Candidates> {
         let mut rates = self.rates.clone();
@@ -86,6 +99,15 @@ impl SuggestArgs {
         context: &mut Context<'_, '_>,
     ) -> Result<Option<(RuleText, RuleFile)>> {
         let line = |text: &str| text.replace(['\n', '\r'], " ");
+        let matches = self.matches.iter().map(|text| ("--match", text));
+        let parts = self.parts.iter().map(|part| ("--key", part));
+        for (option, text) in matches.chain(parts) {
+            // Each is a whole text, so that a mistake is not found in the lines after it.
+            if let Err(fault) = document::read(line(text).as_bytes()) {
+                let (text, wrong) = (escape(text), fault.message);
+                bail!(Usage(format!("{option} '{text}': {wrong}")));
+            }
+        }
         let mut lines = ["version: 1", "rules:", "- name: all"]
             .map(str::to_owned)
             .to_vec();
