@@ -1,7 +1,7 @@
 //! Text formats: columns with literals between them, compiled from NGINX's or Envoy's notation.
 //!
-//! NGINX and Apache escape quotes in a column, so a line is read from its start. Envoy does not: there, the
-//! columns after the user agent are read from the line's end, and the user agent is what remains.
+//! NGINX and Apache escape quotes in a column, so a line is read from its start. Envoy does not: there, a request ends
+//! with its protocol, the columns after the user agent are read from the line's end, and the user agent is what remains.
 
 use super::record::{LoggedRequest, OtherLine, Unread};
 use super::verdict::decisions_length;
@@ -16,7 +16,7 @@ mod nginx;
 use columns::Columns;
 pub(crate) use envoy::envoy;
 pub(crate) use field::{Field, Unit};
-use find::{find, find_unescaped, rfind_decisions, shared};
+use find::{end_of_request, find, find_unescaped, rfind_decisions, shared};
 pub(crate) use nginx::{built_in, nginx};
 
 /// The most columns of a format.
@@ -238,6 +238,8 @@ impl Pattern {
             _ if self.dialect.escapes && piece.then.starts_with(b"\"") => {
                 find_unescaped(rest, &piece.then)
             }
+            // A path may have quotes, which Envoy does not escape.
+            _ if piece.field == Field::Request => end_of_request(rest, &piece.then),
             _ => find(rest, &piece.then),
         }
     }

@@ -118,6 +118,48 @@ fn quotes_in_a_user_agent_of_envoy_are_kept() {
     );
 }
 
+/// Envoy does not escape a path: whatever it imitates, the line is read, with its own columns.
+#[test]
+fn quotes_in_a_path_of_envoy_are_kept() {
+    for path in [
+        r#"/search?q="foo""#,
+        r#"/""#,
+        r#"/a"?""#,
+        r#"/"HTTP/2""#,
+        r#"/x-""#,
+        r#"/"429"-"0"#,
+    ] {
+        for (line, own) in [(ENVOY, "/api/v1/locations?x=1"), (ISTIO, "/status/418")] {
+            let line = line.replace(own, path);
+            let (form, [_, duration, status], values) = seen(&line, &["x-forwarded-for", "host"]);
+            let (_, [_, own_duration, own_status], own) = seen(
+                if line.contains("via_upstream") {
+                    ISTIO
+                } else {
+                    ENVOY
+                },
+                &["x-forwarded-for", "host"],
+            );
+            assert_eq!(form, LogFormat::Envoy, "{line}");
+            assert_eq!((duration, status), (own_duration, own_status), "{line}");
+            assert_eq!(
+                (values[1].as_str(), &values[2..]),
+                (path, &own[2..]),
+                "{line}"
+            );
+        }
+    }
+    // A user agent imitates the end of a request: the first one counts.
+    let agent = r#"x HTTP/2" 200 - 0 0 0 - "9.9.9.9" "y"#;
+    let line = ENVOY.replace("nsq2http", agent);
+    let (_, [.., status], values) = seen(&line, &["x-forwarded-for", "user-agent"]);
+    assert_eq!(status, 204);
+    assert_eq!(values[4..], ["9.9.9.9, 10.0.35.28", agent]);
+    // Without a protocol in the request, the log is read as before.
+    let odd = ENVOY.replace(" HTTP/2", " h2c");
+    assert_eq!(seen(&odd, &[]).2[1], "/api/v1/locations?x=1");
+}
+
 #[test]
 fn apache_and_nginx() {
     let names = ["host", "user-agent", "referer", "x-forwarded-for"];

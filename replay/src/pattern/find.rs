@@ -50,3 +50,34 @@ pub(super) fn rfind_decisions(text: &[u8], mark: &[u8]) -> Option<usize> {
     });
     lists.last().or_else(|| memchr::memmem::rfind(text, mark))
 }
+
+/// The end of `METHOD PATH PROTOCOL` before `mark`, where quotes are not escaped: the first one after a protocol.
+///
+/// A path with quotes may have `mark` in it. It has no blanks, as Envoy refuses them, so that the first protocol after
+/// two blanks is the request's own, whatever the path and the columns after it imitate. Without any protocol, as in a
+/// format of the user, it is the first `mark`.
+pub(super) fn end_of_request(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| find(rest, mark)) {
+        let end = from + found;
+        if text.get(..end).is_some_and(ends_in_protocol) {
+            return Some(end);
+        }
+        from = end + 1;
+    }
+    find(text, mark)
+}
+
+/// Whether this is two words or more and a protocol, `HTTP/1.1` or `-`.
+fn ends_in_protocol(request: &[u8]) -> bool {
+    let mut words = request.rsplitn(3, |byte| *byte == b' ');
+    let (last, path, method) = (words.next(), words.next(), words.next());
+    let is_protocol = |word: &[u8]| match word.strip_prefix(b"HTTP/") {
+        Some(version) => {
+            let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+            !version.is_empty() && version.iter().all(is_version)
+        }
+        None => word == b"-",
+    };
+    last.is_some_and(is_protocol) && path.is_some() && method.is_some()
+}
