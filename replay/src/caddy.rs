@@ -21,6 +21,10 @@ struct Wire<'a> {
     #[serde(borrow)]
     logger: Option<Scalar<'a>>,
     #[serde(borrow)]
+    level: Option<Scalar<'a>>,
+    #[serde(borrow)]
+    msg: Option<Scalar<'a>>,
+    #[serde(borrow)]
     request: Option<WireRequest<'a>>,
     #[serde(borrow)]
     duration: Option<Scalar<'a>>,
@@ -80,9 +84,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for HeaderLists<'a> {
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     let wire: Wire<'_> = json::read(line)?;
     let Some(request) = wire.request else {
-        return Err(match wire.logger {
-            Some(_) => Unread::Other(OtherLine::Message),
-            None => Unread::bad("not a request: no `request`"),
+        // What Caddy says before it has loggers has a level, a time and a text only.
+        let is_message = wire.level.is_some() && wire.ts.is_some() && wire.msg.is_some();
+        return Err(if is_message || wire.logger.is_some() {
+            Unread::Other(OtherLine::Message)
+        } else {
+            Unread::bad("not a request: no `request`")
         });
     };
     let end = wire.ts.as_ref().and_then(time);
@@ -164,11 +171,20 @@ mod tests {
 
     #[test]
     fn lines_that_are_no_requests() {
-        let message = br#"{"level":"info","ts":1.5,"logger":"admin","msg":"stopped"}"#;
-        assert_eq!(parse(message), Err(Unread::Other(OtherLine::Message)));
+        for message in [
+            r#"{"level":"info","ts":1.5,"logger":"admin","msg":"stopped"}"#,
+            r#"{"level":"info","ts":1.5,"msg":"serving initial configuration"}"#,
+            r#"{"level":"warn","ts":1.5,"msg":"exiting; byeee!! 👋","signal":"SIGTERM"}"#,
+        ] {
+            assert_eq!(
+                parse(message.as_bytes()),
+                Err(Unread::Other(OtherLine::Message))
+            );
+        }
         for line in [
             "{",
             r#"{"ts":1}"#,
+            r#"{"ts":1,"msg":"x"}"#,
             r#"{"request":{"method":"GET"}}"#,
             r#"{"ts":1646861401.5,"request":{}}"#,
             r#"{"ts":1646861401.5,"request":{"method":"GET","headers":{"a":1}}}"#,
