@@ -71,14 +71,6 @@ impl LogFormat {
         }
     }
 
-    /// Whether its times are whole seconds.
-    pub(crate) const fn is_coarse(self) -> bool {
-        matches!(
-            self,
-            Self::Combined | Self::VhostCombined | Self::IngressNginx
-        )
-    }
-
     /// The text forms of this format.
     fn patterns(self) -> Vec<Result<Pattern, String>> {
         let at_start = |parts: &[&str]| pattern::built_in(&parts.concat(), false);

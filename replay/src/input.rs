@@ -88,9 +88,11 @@ pub struct Intake {
     pub steps_back: u64,
     /// The largest such difference, in nanoseconds.
     pub longest_step_back_ns: u64,
+    /// Whether the times of an input are whole seconds.
+    pub is_coarse: bool,
     /// Requests outside of the window.
     pub outside: u64,
-    /// Requests that were answered with 429.
+    /// Requests of the window that were answered with 429.
     pub answered_429: u64,
     /// Bytes of records that were sorted on disk.
     pub spilled: u64,
@@ -110,7 +112,7 @@ pub(crate) struct Seen {
     pub(crate) has_lengths: bool,
     /// Whether there were more names than are kept.
     pub(crate) more_headers: bool,
-    /// Requests without a client's address.
+    /// Requests of the window without a client's address.
     pub(crate) without_source: u64,
     /// Requests whose client is taken from `x-forwarded-for`, for want of a column.
     pub(crate) forwarded: u64,

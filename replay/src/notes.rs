@@ -32,6 +32,15 @@ pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
 /// by client.
 pub(super) fn of_log(input: &Intake, clients: Option<&TopKeys>, total: u64) -> Vec<String> {
     let mut warnings = Vec::new();
+    if total == 0 {
+        warnings.push(match input.outside {
+            0 => "the log has no request".to_owned(),
+            n => format!(
+                "no request is in the part that --from and --to choose: {} outside of it",
+                counted(n, "request")
+            ),
+        });
+    }
     order(input, &mut warnings);
     times(input, &mut warnings);
     if let Some(clients) = clients {
@@ -86,11 +95,13 @@ fn order(input: &Intake, warnings: &mut Vec<String>) {
 }
 
 fn times(input: &Intake, warnings: &mut Vec<String>) {
-    if input.forms.iter().any(|form| form.is_coarse()) {
+    if input.is_coarse {
         let end = match input.forms.as_slice() {
-            [LogFormat::VhostCombined] => "",
             [LogFormat::IngressNginx] => ", less the request's duration",
-            _ => "; NGINX logs the end of a request, Apache its start",
+            forms if forms.contains(&LogFormat::Combined) => {
+                "; NGINX logs the end of a request, Apache its start"
+            }
+            _ => "",
         };
         warnings.push(format!(
             "times are whole seconds{end}: bursts look sharper, and a small capacity refuses more"
@@ -100,9 +111,8 @@ fn times(input: &Intake, warnings: &mut Vec<String>) {
 
 fn of_clients(input: &Intake, clients: &TopKeys, total: u64, warnings: &mut Vec<String>) {
     let seen = &input.seen;
-    let requests = input.inputs.iter().map(|about| about.requests).sum();
     if seen.without_source > 0 {
-        let n = share(seen.without_source, requests);
+        let n = share(seen.without_source, total);
         let source = match &input.source {
             Some(source) => format!("from --source {source}"),
             None => "in the log".to_owned(),
@@ -134,7 +144,7 @@ fn of_clients(input: &Intake, clients: &TopKeys, total: u64, warnings: &mut Vec<
 
 fn side(input: &Intake, run: &Run, (name, side): (&str, &Side), warnings: &mut Vec<String>) {
     let engine = &side.engine;
-    if input.records == 0 {
+    if run.requests() == 0 {
         return;
     }
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {

@@ -135,6 +135,8 @@ struct Current {
     about: InputIntake,
     /// The newest time so far.
     newest: Nanos,
+    /// Whether a start and whether an end was at another time than a whole second.
+    is_fine: [bool; 2],
 }
 
 impl Reader<'_> {
@@ -157,6 +159,7 @@ impl Reader<'_> {
                 ..InputIntake::default()
             },
             newest: Nanos::ZERO,
+            is_fine: [false; 2],
         };
         loop {
             let number = lines.number() + 1;
@@ -193,8 +196,13 @@ impl Reader<'_> {
 
     fn end_input(&mut self, current: Current) {
         let Current {
-            parser, mut about, ..
+            parser,
+            mut about,
+            is_fine,
+            ..
         } = current;
+        // One request alone is no burst.
+        self.intake.is_coarse |= about.requests > 1 && is_fine != [true; 2];
         about.format = parser.form.map(LogFormat::name);
         if let Some(form) = parser.form
             && !self.intake.forms.contains(&form)
@@ -239,9 +247,13 @@ impl Reader<'_> {
             line: number,
         };
         let (newest, about) = (&mut current.newest, &mut current.about);
+        let is_fine = &mut current.is_fine;
         match current.parser.parse(line) {
             Ok(LogLine::Request(request)) => {
                 about.requests += 1;
+                for (is_fine, is_too) in is_fine.iter_mut().zip(request.is_fine()) {
+                    *is_fine |= is_too;
+                }
                 self.order(newest, request.at);
                 self.request(place, request)
             }
@@ -309,11 +321,9 @@ impl Reader<'_> {
         let has_length = logged.take_length();
         let (request, seen) = (&logged.request, &mut self.intake.seen);
         seen.has_lengths |= has_length;
-        seen.without_source += u64::from(request.source.is_none());
         if self.reading.source == ClientSource::Auto {
             seen.forwarded += u64::from(!had_source && request.source.is_some());
         }
-        self.intake.answered_429 += u64::from(logged.status == Some(429));
         let names = &mut self.names;
         let write = |out: &mut Vec<u8>| encode::request(out, names, place, &logged);
         self.sorter.push(at.get(), write).map_err(Error::Sort)

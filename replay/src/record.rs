@@ -8,6 +8,8 @@ pub(crate) use loudou_rules::request::Text;
 
 use super::verdict::LogVerdict;
 
+/// A trace that starts at or after this instant is of the calendar, and no longer counts from its own zero.
+pub(crate) const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
 /// The header with the length of a request's body.
 const LENGTH: &str = "content-length";
 
@@ -35,6 +37,13 @@ pub(crate) struct LoggedRequest<'a> {
 }
 
 impl LoggedRequest<'_> {
+    /// Whether its start and its end are at other times than whole seconds, one of which its log has. A trace that
+    /// counts from its own zero has no seconds.
+    pub(crate) fn is_fine(&self) -> [bool; 2] {
+        let end = self.at.saturating_add(self.duration.unwrap_or_default());
+        [self.at, end].map(|at| self.at < FAR || !at.get().is_multiple_of(1_000_000_000))
+    }
+
     /// Gives the request the length of its body; whether the log has it.
     pub(crate) fn take_length(&mut self) -> bool {
         let Some(received) = self.received.take() else {

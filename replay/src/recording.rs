@@ -40,7 +40,7 @@ impl Recording {
     }
 
     /// The current line.
-    fn line(&self, at: Nanos) -> io::Result<(Place, LogLine<'_>)> {
+    fn line(&mut self, at: Nanos) -> io::Result<(Place, LogLine<'_>)> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the sorted records are damaged");
         let record = self.sorted.record();
         if encode::is_edit(record) {
@@ -53,6 +53,8 @@ impl Recording {
         }
         let decoded = encode::decode(at, record, &self.names).ok_or_else(wrong)?;
         let (place, request) = decoded;
+        self.intake.answered_429 += u64::from(request.status == Some(429));
+        self.intake.seen.without_source += u64::from(request.request.source.is_none());
         Ok((place, LogLine::Request(request)))
     }
 

@@ -9,12 +9,9 @@ use loudou_store::GaveUp;
 use super::calibration::Calibration;
 use super::changes::Changes;
 use super::engine::{Engine, Reported};
-use super::record::{LoggedRequest, TraceEdit};
+use super::record::{FAR, LoggedRequest, TraceEdit};
 use super::tally::SideTally;
 use super::top::TopKeys;
-
-/// A trace that starts at or after this instant counts time from its start: pages have room for 34 years.
-const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
 
 /// The longest pause that counts: no bucket takes longer to be as if new.
 const LONGEST_PAUSE: Nanos = MAX_DRAIN;
@@ -64,6 +61,7 @@ impl Time {
     fn pass(&mut self, at: Nanos) -> Clock {
         if self.first.is_none() {
             self.first = Some(at);
+            // Pages have room for 34 years.
             self.origin = if at < FAR { Nanos::ZERO } else { at };
         }
         // A line with a time far away must not take the others out of the pages' range.

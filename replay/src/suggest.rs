@@ -57,6 +57,8 @@ pub struct RuleNeeds {
     pub requests: u64,
     /// Requests of keys with an override, which are in no other number.
     pub excepted: u64,
+    /// Requests that it applies to and that have no key, which are in no other number.
+    pub without_key: u64,
     counts: RuleCounts,
     keys: Keys,
     grid: Grid,
@@ -117,12 +119,13 @@ fn needs(
 ) -> Result<Suggestion, Error> {
     let new = |rule| RuleNeeds::new(rule, &tried);
     let mut rules: Vec<RuleNeeds> = file.rules.iter().map(new).collect();
-    let (mut beyond, mut requests, mut room) = (0_u64, 0_u64, most_keys);
+    let (mut beyond, mut edits, mut requests, mut room) = (0_u64, 0_u64, 0_u64, most_keys);
     let mut clients = run::counts_by_client(file).then(run::clients);
     let records = recording.intake.records;
     let mut span_ns = None;
     while let Some((_, line)) = recording.next().map_err(Error::Sort)? {
         let LogLine::Request(mut record) = line else {
+            edits += 1;
             continue;
         };
         run::add_client(clients.as_mut(), &record.request);
@@ -139,15 +142,11 @@ fn needs(
     }
     let intake = recording.intake;
     let mut warnings = notes::of_log(&intake, clients.as_ref(), requests);
-    for (needs, rule) in rules.iter().zip(&file.rules) {
+    warnings.extend(left_out(edits, (beyond, most_keys)));
+    // Without a request nothing is known of the rules.
+    for (needs, rule) in rules.iter().zip(&file.rules).filter(|_| requests > 0) {
         rule_notes::of_log(&intake, "", (rule, &needs.counts), &mut warnings);
         needs.warn(&mut warnings);
-    }
-    if beyond > 0 {
-        let requests = counted(beyond, "request");
-        warnings.push(format!(
-            "{requests} of keys beyond the first {most_keys} are left out; a part of the log (--from, --to) has fewer"
-        ));
     }
     Ok(Suggestion {
         tried,
@@ -189,12 +188,28 @@ fn add(
     has_room
 }
 
+/// The warnings about edits of a trace, and about requests of keys beyond the first ones.
+fn left_out(edits: u64, (beyond, most_keys): (u64, usize)) -> impl Iterator<Item = String> {
+    let edits = (edits > 0).then(|| {
+        let edits = counted(edits, "edit");
+        format!("{edits} of rules in the trace left out: each rule counts as it is in the file")
+    });
+    let beyond = (beyond > 0).then(|| {
+        let requests = counted(beyond, "request");
+        format!(
+            "{requests} of keys beyond the first {most_keys} are left out; a part of the log (--from, --to) has fewer"
+        )
+    });
+    edits.into_iter().chain(beyond)
+}
+
 impl RuleNeeds {
     fn new(rule: &Rule, tried: &Candidates) -> Self {
         Self {
             name: rule.name.clone(),
             requests: 0,
             excepted: 0,
+            without_key: 0,
             counts: RuleCounts::default(),
             keys: Keys::default(),
             grid: Grid::new(tried.rates.len(), &tried.capacities),
@@ -212,6 +227,7 @@ impl RuleNeeds {
             Key::Skip => self.counts.skipped += 1,
             Key::Refuse | Key::Ambiguous => {}
         }
+        self.without_key += 1;
         None
     }
 
@@ -221,6 +237,12 @@ impl RuleNeeds {
         if self.excepted > 0 {
             let requests = counted(self.excepted, "request");
             warn(&format!("{requests} of keys with an override are left out"));
+        }
+        if self.without_key > 0 && self.keys() > 0 {
+            let (requests, all) = (counted(self.without_key, "request"), self.counts.matched);
+            warn(&format!(
+                "{requests} of {all} have no key, and are left out"
+            ));
         }
         if self.uncounted() > 0 {
             warn("too many keys are refused to follow all; shares of requests are lower bounds");
@@ -277,6 +299,11 @@ impl RuleNeeds {
             *need = (*need).max(u32::try_from(units).unwrap_or(u32::MAX));
         }
         true
+    }
+
+    /// Whether it applies to any request.
+    pub const fn has_matched(&self) -> bool {
+        self.counts.matched > 0
     }
 
     /// The number of keys.

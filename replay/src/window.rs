@@ -88,6 +88,16 @@ impl Part {
 }
 
 impl Window {
+    /// Whether no request can be in it, whatever the log.
+    pub fn is_empty(&self) -> bool {
+        match (self.from, self.to) {
+            (Some(Bound::At(from)), Some(Bound::At(to)))
+            | (Some(Bound::AfterFirst(from)), Some(Bound::AfterFirst(to)))
+            | (Some(Bound::BeforeLast(to)), Some(Bound::BeforeLast(from))) => from >= to,
+            _ => false,
+        }
+    }
+
     /// What is known of its ends before all lines are read.
     pub(crate) fn known(&self) -> Part {
         Part {
@@ -132,6 +142,27 @@ mod tests {
             let error = Bound::parse(wrong).expect_err(wrong);
             assert!(error.contains(expected), "{wrong}: {error}");
         }
+    }
+
+    #[test]
+    fn windows_that_are_empty_whatever_the_log() {
+        let bound = |text: &str| Bound::parse(text).expect(text);
+        for (from, to, is_empty) in [
+            ("2016-04-15T20:17:00Z", "2016-04-15T20:17:01Z", false),
+            ("2016-04-15T20:17:01Z", "2016-04-15T20:17:00Z", true),
+            ("+10m", "+10m", true),
+            ("+10m", "+11m", false),
+            ("-10m", "-11m", true),
+            ("-11m", "-10m", false),
+            ("-1m", "+1m", false),
+        ] {
+            let window = Window {
+                from: Some(bound(from)),
+                to: Some(bound(to)),
+            };
+            assert_eq!(window.is_empty(), is_empty, "{from} {to}");
+        }
+        assert!(!Window::default().is_empty());
     }
 
     #[test]

@@ -107,6 +107,15 @@ pub(crate) struct ReplayArgs {
     strict: bool,
 }
 
+impl ReplayArgs {
+    const fn window(&self) -> Window {
+        Window {
+            from: self.from,
+            to: self.to,
+        }
+    }
+}
+
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Outcome> {
     check_use(context, args)?;
     let read = match &args.config {
@@ -208,6 +217,10 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
             "--compare takes at most {MOST_COMPARED} files, not {count}"
         )));
     }
+    if args.window().is_empty() {
+        let wrong = "--from has to be before --to";
+        bail!(Usage(wrong.to_owned()));
+    }
     if args.table.is_some() && context.format() != Format::Csv {
         let wrong = "--table chooses a table of --output csv";
         bail!(Usage(wrong.to_owned()));
@@ -265,10 +278,7 @@ fn with_inputs<T>(
         format: args.format.map(LogFormat::from),
         pattern: args.log_format.clone(),
         source: args.source.clone().unwrap_or_default(),
-        window: Window {
-            from: args.from,
-            to: args.to,
-        },
+        window: args.window(),
         strict: args.strict,
         scratch: &scratch,
         ..Reading::default()

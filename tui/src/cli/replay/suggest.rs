@@ -185,7 +185,7 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
     );
     writeln!(out, "{}", Paint::Heading.on(&heading, style))?;
     if keys == 0 {
-        return writeln!(out, "  no request of this log has a key for it");
+        return writeln!(out, "  {}", without_keys(needs));
     }
     writeln!(
         out,
@@ -203,6 +203,15 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
             writeln!(out, "    limits: [{limit}]")
         }
         None => writeln!(out, "\n{NO_LIMIT}"),
+    }
+}
+
+/// Said instead of a table where no key needs anything.
+fn without_keys(needs: &RuleNeeds) -> &'static str {
+    match (needs.has_matched(), needs.excepted) {
+        (false, _) => "It applies to no request of this log.",
+        (true, 0) => "No request that it applies to has a key.",
+        (true, _) => "No request that it applies to has a key without an override.",
     }
 }
 
@@ -258,7 +267,8 @@ fn document(rule: &Rule<'_>) -> Value {
     let knee = rule.knee.and_then(|knee| rule.rates.get(knee));
     json!({
         "rule": rule.needs.name, "requests": rule.needs.requests, "keys": rule.needs.keys(),
-        "excepted_requests": rule.needs.excepted, "uncounted_refusals": rule.needs.uncounted(),
+        "excepted_requests": rule.needs.excepted,
+        "requests_without_key": rule.needs.without_key, "uncounted_refusals": rule.needs.uncounted(),
         "rates": rates.collect::<Vec<_>>(),
         "suggested": knee.map(|line| json!({
             "name": "suggested", "algorithm": "funnel",

@@ -23,8 +23,12 @@ fn warnings(rule: &str, log: &str, options: &str) -> Vec<String> {
     let warnings = document["warnings"].as_array().expect("a list").iter();
     warnings
         .map(|warning| warning.as_str().expect("text").to_owned())
-        .filter(|warning| warning.contains("rule r"))
         .collect()
+}
+
+/// A run of one limit for all over `log`, without a warning about a rule.
+fn of_log(log: &str, options: &str) -> Vec<String> {
+    warnings(&format!("key: [], {FUNNEL}"), log, options)
 }
 
 /// Requests of one client, one a second from `start`, with `members` of each.
@@ -182,13 +186,112 @@ fn limits_with_the_phase_of_the_process() {
             "{limit}: {found:?}"
         );
     }
-    let trace: String = (0..90)
-        .map(|s| format!("{{\"at_ns\":{s}000000000}}\n"))
-        .collect();
+    let trace = (0..90).map(|second| format!("{{\"at_ns\":{second}000000000}}\n"));
+    let trace = trace.collect::<Vec<_>>().concat();
     let rule = "key: [], limits: [{ algorithm: sliding_window, capacity: 13, window: 60s }]";
     assert_eq!(
         warnings(rule, &trace, ""),
         [""; 0],
         "its clock is the process's"
     );
+}
+
+/// Whatever the format, times without decimals are whole seconds.
+#[test]
+fn times_in_whole_seconds() {
+    let coarse = "times are whole seconds: bursts look sharper, and a small capacity refuses more";
+    let json = json_log(0, 5, "");
+    let own = "1460751420 /a\n1460751421 /b\n";
+    let options = "--log-format $msec:$request_uri";
+    for (log, options, is_coarse) in [
+        (json.replace(".5Z", "Z"), "", true),
+        (json.replace(".5Z", ".000Z"), "", true),
+        (json.replacen(".5Z", "Z", 4), "", false),
+        (own.replace(' ', ":"), options, true),
+        (own.replace(' ', ".250:"), options, false),
+        ("{\"at_ns\":1000000000}\n".repeat(2), "", false),
+        ("{\"at_ns\":1700000000000000000}\n".repeat(2), "", true),
+    ] {
+        let expected: &[&str] = if is_coarse { &[coarse] } else { &[] };
+        assert_eq!(of_log(&log, options), expected, "{log}");
+    }
+}
+
+/// A log without a request to replay says so first, whatever the output.
+#[test]
+fn nothing_to_replay() {
+    let log = json_log(0, 5, "");
+    let outside = "no request is in the part that --from and --to choose: 5 requests outside of it";
+    for options in [
+        "--from 2030-01-01T00:00:00Z",
+        "--from +1h",
+        "--to +0s",
+        "--from +1h --suggest",
+    ] {
+        assert_eq!(of_log(&log, options), [outside], "{options}");
+    }
+    for options in ["", "--suggest"] {
+        assert_eq!(
+            of_log("\n", options),
+            ["the log has no request"],
+            "{options}"
+        );
+    }
+    let ran = Loudou::default().run("replay --key source --suggest --from +2m --to +1m");
+    assert_eq!(
+        ran.seen(),
+        "--- standard error\nloudou: --from has to be before --to\n--- exit code 2\n"
+    );
+}
+
+/// Warnings count what is replayed.
+#[test]
+fn warnings_are_of_the_chosen_part() {
+    let log = json_log(0, 10, r#","response_code":429"#).replace("10.0.0.1:5", "-");
+    let rule = format!("key: [source], {FUNNEL}");
+    let part = "--from 2024-05-01T10:00:02Z --to 2024-05-01T10:00:06Z";
+    for options in ["--from +2s --to -3s", part] {
+        let found = warnings(&rule, &log, options);
+        let has = |text: &str| found.iter().any(|warning| warning.starts_with(text));
+        assert!(
+            has("100.0 % (4) of the requests have no client"),
+            "{found:?}"
+        );
+        assert!(has("4 requests of the log had status 429"), "{found:?}");
+    }
+}
+
+/// A suggestion says which requests it is not about.
+#[test]
+fn what_a_suggestion_leaves_out() {
+    let log = json_log(0, 5, r#","x_user":"u""#) + &json_log(10, 3, "");
+    let rule = format!("key: [{{ header: x-user }}], {FUNNEL}");
+    let left_out = "rule r: 3 requests of 8 have no key, and are left out";
+    assert_eq!(warnings(&rule, &log, "--suggest"), [left_out]);
+    let edit = r#"{"at_ns":5,"set":{"rule":"r","mode":"off"}}"#;
+    let trace = format!("{{\"at_ns\":1}}\n{edit}\n");
+    assert_eq!(
+        of_log(&trace, "--suggest"),
+        ["1 edit of rules in the trace left out: each rule counts as it is in the file"]
+    );
+    for (options, expected) in [
+        (
+            r#"--match {"path":{"exact":"/none"}}"#,
+            "It applies to no request of this log.",
+        ),
+        ("", "No request that it applies to has a key."),
+    ] {
+        let loudou = Loudou {
+            bytes: log.as_bytes(),
+            ..Loudou::default()
+        };
+        let ran = loudou.run(&format!(
+            r#"replay --key {{"header":"x-no"}} {options} --suggest"#
+        ));
+        assert!(
+            ran.out.contains(&format!("  {expected}\n")),
+            "{}",
+            ran.seen()
+        );
+    }
 }

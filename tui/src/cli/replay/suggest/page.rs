@@ -1,6 +1,6 @@
 //! The needs as a page.
 
-use super::{NO_LIMIT, PER_MILLE, Rule, needs_table, shares};
+use super::{NO_LIMIT, PER_MILLE, Rule, needs_table, shares, without_keys};
 use crate::cli::replay::html::capacity::{Plot, Rate, Series, per_second};
 use crate::cli::replay::html::markup::{Html, grouped};
 use crate::cli::replay::html::page::{Page, RuleText, code, section, table, times};
@@ -55,7 +55,7 @@ fn inputs(intake: &Intake) -> &[InputIntake] {
 fn one(html: &mut Html, rule: &Rule<'_>, bound: Share) {
     let (requests, keys) = (rule.needs.requests, count(rule.needs.keys()));
     if keys == 0 {
-        html.element("p", &[], "No request of this log has a key for it.");
+        html.element("p", &[], without_keys(rule.needs));
         return;
     }
     let text = format!("{} requests of {} keys.", grouped(requests), grouped(keys));
