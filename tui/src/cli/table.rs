@@ -211,7 +211,7 @@ pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
     bars::text(part, whole, BAR, style.ascii)
 }
 
-/// Prints one record according to RFC 4180.
+/// Prints one record according to RFC 4180. A text that a spreadsheet would take for a formula begins with `'`.
 pub(crate) fn csv<'a>(
     out: &mut dyn Write,
     fields: impl IntoIterator<Item = &'a str>,
@@ -223,10 +223,17 @@ pub(crate) fn csv<'a>(
 /// One field of a record.
 pub(crate) fn csv_field(text: &str) -> String {
     let escaped = escape(text);
+    let mark = if is_formula(text) { "'" } else { "" };
     if escaped == text && !text.contains([',', '"']) {
-        return text.to_owned();
+        return format!("{mark}{text}");
     }
-    format!("\"{}\"", escaped.replace('"', "\"\""))
+    format!("\"{mark}{}\"", escaped.replace('"', "\"\""))
+}
+
+/// Whether a spreadsheet would calculate this text, which may be a client's. Tabs and ends of lines are escaped before.
+fn is_formula(text: &str) -> bool {
+    let is_number = text.parse::<f64>().is_ok();
+    text.starts_with(['=', '+', '-', '@']) && text != "-" && !is_number
 }
 
 #[cfg(test)]
@@ -302,6 +309,25 @@ mod tests {
             String::from_utf8(out).expect("UTF-8"),
             "a,\"b,c\",\"say \"\"x\"\"\",,\"\\u{1b}[m\"\r\n"
         );
+    }
+
+    /// A key is a client's, and a spreadsheet calculates what looks like a formula.
+    #[test]
+    fn csv_has_no_formulas() {
+        for (text, cell) in [
+            ("=1+1", "'=1+1"),
+            ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+            ("-2+3", "'-2+3"),
+            ("@SUM(A1,A2)", "\"'@SUM(A1,A2)\""),
+            ("=\"x\"", "\"'=\"\"x\"\"\""),
+            ("\t=1", "\"\\t=1\""),
+            ("-5", "-5"),
+            ("+1.5", "+1.5"),
+            ("-", "-"),
+            ("a=1", "a=1"),
+        ] {
+            assert_eq!(csv_field(text), cell, "{text}");
+        }
     }
 
     proptest! {
