@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufRead;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -40,8 +41,14 @@ pub(super) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
     paths.sort();
     let mut seen = BTreeSet::new();
     // One that cannot be read is reported when it is opened.
-    paths.retain(|path| seen.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
+    paths.retain(|path| seen.insert(identity(path)));
     Ok(Traces(paths))
+}
+
+/// What two names of one file have in common, also two hard links.
+fn identity(path: &Path) -> Result<(u64, u64), PathBuf> {
+    let about = fs::metadata(path).map_err(|_unreadable| path.to_owned())?;
+    Ok((about.dev(), about.ino()))
 }
 
 impl Traces {
@@ -117,6 +124,8 @@ mod tests {
             three
         );
         assert_eq!(names(&["other", "access.log"]), ["access.log", "other"]);
+        fs::hard_link(path("other"), path("other.1")).expect("links");
+        assert_eq!(names(&["other.1", "other"]), ["other"], "one file");
         assert_eq!(names(&["a[1]"]), ["a[1]"]);
         assert!(expand(&[path("no*")]).is_err());
         assert!(expand(&[path("[")]).is_err());
