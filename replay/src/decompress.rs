@@ -1,23 +1,57 @@
-//! Compressed input, recognised by its first bytes: gzip and Zstandard, of one part or of several.
+//! Compressed input, recognised by its first bytes: gzip and Zstandard, of one part or of several. Other files that are
+//! no text are named.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Enough first bytes to recognise a compression.
-const MAGIC: usize = 4;
+/// Enough first bytes to recognise a file; tar has its name after a header.
+const MAGIC: u64 = 262;
 const BUFFER: usize = 64 << 10;
+
+/// Files that cannot be read: their first bytes, and what to do.
+const OTHERS: [(&[u8], &str); 7] = [
+    (
+        b"BZh",
+        "it is compressed by bzip2; pipe it through bzip2 -dc",
+    ),
+    (
+        b"\xfd7zXZ\0",
+        "it is compressed by xz; pipe it through xz -dc",
+    ),
+    (
+        b"\x04\x22\x4d\x18",
+        "it is compressed by lz4; pipe it through lz4 -dc",
+    ),
+    (
+        b"PK\x03\x04",
+        "it is a ZIP archive; pipe it through unzip -p",
+    ),
+    (b"PK\x05\x06", "it is an empty ZIP archive"),
+    (
+        b"\xff\xfe",
+        "it is in UTF-16; pipe it through iconv -f UTF-16 -t UTF-8",
+    ),
+    (
+        b"\xfe\xff",
+        "it is in UTF-16; pipe it through iconv -f UTF-16 -t UTF-8",
+    ),
+];
 
 /// The bytes of `reader`, decompressed if they are compressed.
 pub(crate) fn plain<'a>(mut reader: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
-    let mut first = Vec::with_capacity(MAGIC);
-    let mut few = reader.by_ref().take(MAGIC.try_into().unwrap_or(4));
-    few.read_to_end(&mut first)?;
-    let (is_gzip, is_zstd) = (first.starts_with(&[0x1f, 0x8b]), is_frame(&first));
+    let mut first = Vec::new();
+    reader.by_ref().take(MAGIC).read_to_end(&mut first)?;
+    if let Some(advice) = other(&first) {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, advice));
+    }
+    let is_gzip = first.starts_with(&[0x1f, 0x8b]);
+    let is_zstd = first.get(..4).is_some_and(is_frame);
     let whole = Cursor::new(first).chain(reader);
     Ok(if is_gzip {
-        Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER, whole)))
+        let source = BufReader::with_capacity(BUFFER, whole);
+        Box::new(Gzip(Some(GzDecoder::new(source))))
     } else if is_zstd {
         Box::new(Zstd {
             source: BufReader::with_capacity(BUFFER, whole),
@@ -27,6 +61,58 @@ pub(crate) fn plain<'a>(mut reader: Box<dyn Read + 'a>) -> io::Result<Box<dyn Re
     } else {
         Box::new(whole)
     })
+}
+
+/// What to do with a file that begins so, if it cannot be read.
+fn other(first: &[u8]) -> Option<&'static str> {
+    if first.get(257..).is_some_and(|rest| rest == b"ustar") {
+        return Some("it is a tar archive; pipe it through tar -xO -f");
+    }
+    let found = OTHERS.iter().find(|(start, _)| first.starts_with(start));
+    found.map(|(_, advice)| *advice)
+}
+
+/// Reads the members of a gzip file, one after the other, and the zeros that pad it.
+struct Gzip<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(decoder) = &mut self.0 {
+            match decoder.read(into) {
+                Ok(0) if !into.is_empty() => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    let cut = "the gzip data is cut off";
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, cut));
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    let wrong = "the gzip data is damaged";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
+                }
+                read => return read,
+            }
+            let Some(mut source) = self.0.take().map(GzDecoder::into_inner) else {
+                break;
+            };
+            if !is_at_end(&mut source)? {
+                self.0 = Some(GzDecoder::new(source));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Whether nothing but zeros follows, which are skipped.
+fn is_at_end(source: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = source.fill_buf()?;
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        if bytes.is_empty() || zeros < bytes.len() {
+            let is_end = bytes.is_empty();
+            source.consume(zeros);
+            return Ok(is_end);
+        }
+        source.consume(zeros);
+    }
 }
 
 /// Whether a frame of Zstandard begins here, or one to be skipped.
@@ -61,15 +147,17 @@ impl<R: BufRead> Zstd<R> {
                     let mut skipped = self.source.by_ref().take(length.into());
                     io::copy(&mut skipped, &mut io::sink())?;
                 }
-                Err(error) => return Err(damaged(&error)),
+                Err(_unreadable) => return Err(damaged()),
             }
         }
         Ok(false)
     }
 }
 
-fn damaged(error: &dyn std::error::Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+/// The decoder's own words are of its inside, and do not tell a cut from other damage.
+fn damaged() -> io::Error {
+    let wrong = "the Zstandard data is cut off or damaged";
+    io::Error::new(io::ErrorKind::InvalidData, wrong)
 }
 
 impl<R: BufRead> Read for Zstd<R> {
@@ -88,7 +176,7 @@ impl<R: BufRead> Read for Zstd<R> {
             }
             let some = BlockDecodingStrategy::UptoBytes(into.len());
             let decoded = self.decoder.decode_blocks(&mut self.source, some);
-            decoded.map_err(|error| damaged(&error))?;
+            decoded.map_err(|_unreadable| damaged())?;
         }
         Ok(0)
     }

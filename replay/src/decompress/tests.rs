@@ -39,6 +39,9 @@ fn every_compression_of_one_or_several_parts() {
         zstd(&text),
         [gzip(first), gzip(second)].concat(),
         [zstd(first), zstd(second)].concat(),
+        // Padded, as on a tape.
+        [gzip(&text), vec![0; 100_000]].concat(),
+        [gzip(first), vec![0; 512], gzip(second)].concat(),
         // A frame that is to be skipped, as pzstd writes it.
         [
             b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd",
@@ -89,4 +92,46 @@ fn a_bomb_is_read_in_small_parts() {
         }
         assert_eq!(total, zeros.len());
     }
+}
+
+/// What cannot be read is named, with advice.
+#[test]
+fn other_files_are_named() {
+    let tar = [&vec![b'a'; 257][..], b"ustar\x0000"].concat();
+    for (bytes, expected) in [
+        (&b"BZh91AY&SY"[..], "bzip2 -dc"),
+        (b"\xfd7zXZ\0\0\x04", "xz -dc"),
+        (b"\x04\x22\x4d\x18\x64", "lz4 -dc"),
+        (b"PK\x03\x04\x14", "unzip -p"),
+        (b"\xff\xfe1\0", "UTF-16"),
+        (b"\xfe\xff\x001", "UTF-16"),
+        (&tar, "tar -xO"),
+    ] {
+        let error = plain(Box::new(bytes)).err().expect(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Nobody has to know the words of a decoder.
+#[test]
+fn damage_is_said_in_words() {
+    let mut words = Vec::new();
+    for whole in [gzip(&text()), zstd(&text())] {
+        let mut wrong = whole.clone();
+        for byte in wrong.iter_mut().skip(100).step_by(50) {
+            *byte ^= 0x55;
+        }
+        for bytes in [whole.get(..6).expect("a part"), &wrong] {
+            let mut out = Vec::new();
+            let read = plain(Box::new(bytes)).and_then(|mut reader| reader.read_to_end(&mut out));
+            words.push(read.expect_err("damage").to_string());
+        }
+    }
+    let expected = [
+        "the gzip data is cut off",
+        "the gzip data is damaged",
+        "the Zstandard data is cut off or damaged",
+        "the Zstandard data is cut off or damaged",
+    ];
+    assert_eq!(words, expected);
 }

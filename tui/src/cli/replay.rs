@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use loudou_replay::decisions::Decided;
 use loudou_replay::format::LogFormat;
-use loudou_replay::input::{BadLine, InputIntake, Intake};
+use loudou_replay::input::{BadLine, Intake};
 use loudou_replay::run::Run;
 use loudou_replay::sort::Scratch;
 use loudou_replay::source::ClientSource;
@@ -175,17 +175,6 @@ fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText,
 fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
     if input.records > 0 {
         return Ok(());
-    }
-    let damaged = |about: &InputIntake| {
-        let reason = about.damaged.as_ref()?;
-        Some(format!(
-            "cannot read {}: {}",
-            escape(&about.name),
-            escape(reason)
-        ))
-    };
-    if let Some(reason) = input.inputs.iter().find_map(damaged) {
-        bail!(reason);
     }
     if input.bad > 0 {
         let lines = first_lines(&input.first_bad);
