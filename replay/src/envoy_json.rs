@@ -20,6 +20,8 @@ use super::verdict::LogVerdict;
 struct LogWire<'a> {
     record: LoggedRequest<'a>,
     at: Option<Nanos>,
+    /// The last member that should be a time, and is none.
+    unread_time: Option<(Cow<'a, str>, Scalar<'a>)>,
     /// Whether the path is the one before a rewrite.
     is_original: bool,
     /// Whether Envoy counted bytes, which it does for connections, too.
@@ -45,6 +47,7 @@ impl<'a> Visitor<'a> for LogWireVisitor {
                 ..LoggedRequest::default()
             },
             at: None,
+            unread_time: None,
             is_original: false,
             is_stream: false,
         };
@@ -67,6 +70,9 @@ impl<'a> LogWire<'a> {
         match &*name {
             "start_time" | "timestamp" | "@timestamp" | "time" => {
                 self.at = self.at.or_else(|| time(&value));
+                if self.at.is_none() {
+                    self.unread_time = Some((name, value));
+                }
             }
             "method" | ":method" | "request_method" => record.request.method = text(value),
             // The path as it came, before a route rewrites it, which is the one that the filter sees.
@@ -122,8 +128,19 @@ impl<'a> LoggedRequest<'a> {
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     let wire: LogWire<'_> = json::read(line)?;
     let mut record = wire.record;
-    let expected = "expected a time in `start_time`, `timestamp` or `time`";
-    record.at = wire.at.ok_or_else(|| Unread::untimed(expected))?;
+    record.at = match (wire.at, wire.unread_time) {
+        (Some(at), _) => at,
+        (None, Some((name, value))) => {
+            let expected = "a time like 2016-04-15T20:17:00.310Z or 1460751420.310";
+            let value = value.excerpt();
+            let wrong = format!("expected {expected} in `{name}`, not {value}");
+            return Err(Unread::untimed(wrong));
+        }
+        (None, None) => {
+            let expected = "expected a time in `start_time`, `timestamp` or `time`";
+            return Err(Unread::untimed(expected));
+        }
+    };
     if record.request.method.is_none() && record.request.path.is_none() {
         return Err(if wire.is_stream {
             Unread::Other(OtherLine::Connection)
@@ -241,6 +258,22 @@ mod tests {
         ];
         let expected = expected.map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()));
         assert_eq!(seen(LINE, &names), expected);
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_shown() {
+        for (value, shown) in [
+            ("\"15/04/2016 20:17\"", "`15/04/2016 20:17`"),
+            ("\"2016-04-15 20:17:00\"", "`2016-04-15 20:17:00`"),
+            ("null", "another value"),
+            (&format!("\"{}\"", "x".repeat(900)), "`xxxxxxxx"),
+        ] {
+            let line = format!(r#"{{"@timestamp":{value},"path":"/"}}"#);
+            let wrong = format!("{:?}", parse(line.as_bytes()));
+            let expected =
+                format!("2016-04-15T20:17:00.310Z or 1460751420.310 in `@timestamp`, not {shown}");
+            assert!(wrong.contains(&expected) && wrong.len() < 400, "{wrong}");
+        }
     }
 
     #[test]

@@ -7,6 +7,9 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use super::record::Text;
 
+/// The most characters of a value that are shown.
+const EXCERPT: usize = 40;
+
 /// A string; borrowed unless it has escapes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct JsonStr<'a>(pub(crate) Cow<'a, str>);
@@ -80,6 +83,18 @@ pub(crate) enum Scalar<'a> {
     Float(f64),
     /// Null, or a value that no log column needs.
     Other,
+}
+
+impl Scalar<'_> {
+    /// The value within a message, untrusted and not long.
+    pub(crate) fn excerpt(&self) -> String {
+        match self {
+            Self::Text(text) => format!("`{}`", text.chars().take(EXCERPT).collect::<String>()),
+            Self::Whole(number) => format!("`{number}`"),
+            Self::Float(number) => format!("`{number}`"),
+            Self::Other => "another value".to_owned(),
+        }
+    }
 }
 
 struct ScalarVisitor;

@@ -39,7 +39,7 @@ impl ClientSource {
                     )
                 })
             }
-            ("header", Some(name)) if !name.is_empty() => {
+            ("header", Some(name)) if is_header(name) => {
                 Ok(Self::Header(name.to_ascii_lowercase()))
             }
             ("header", _) => Err("expected the name of a header: `header:true-client-ip`".into()),
@@ -75,6 +75,13 @@ impl ClientSource {
             }
         }
     }
+}
+
+/// Whether this can be the name of a header, or `:authority` and its kin.
+fn is_header(name: &str) -> bool {
+    let name = name.strip_prefix(':').unwrap_or(name);
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !name.is_empty() && name.bytes().all(is_token)
 }
 
 /// The address of a client without its port; `None` for a socket of Unix and a listener within Envoy, which have none.
@@ -176,7 +183,17 @@ mod tests {
     #[test]
     fn wrong_words() {
         for wrong in [
-            "", "xff:0", "xff:x", "xff:101", "header", "header:", "remote:1", "peer",
+            "",
+            "xff:0",
+            "xff:x",
+            "xff:101",
+            "header",
+            "header:",
+            "header:a b",
+            "header:a\n",
+            "header::",
+            "remote:1",
+            "peer",
         ] {
             assert!(ClientSource::parse(wrong).is_err(), "{wrong}");
         }

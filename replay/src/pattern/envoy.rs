@@ -23,6 +23,7 @@ fn tokens(format: &str) -> Result<Vec<Token>, String> {
             continue;
         }
         let (operator, tail) = operator(after)?;
+        check_time(operator)?;
         if !literal.is_empty() {
             tokens.push(Token::Literal(std::mem::take(&mut literal).into_bytes()));
         }
@@ -52,6 +53,32 @@ fn operator(text: &str) -> Result<(&str, &str), String> {
         }
     }
     Err("`%` without a closing `%`; write `%%` for a percent sign".into())
+}
+
+/// Fails for a time in a form that cannot be read, which no line would show.
+fn check_time(operator: &str) -> Result<(), String> {
+    let Some(form) = operator.strip_prefix("START_TIME(") else {
+        return Ok(());
+    };
+    let form = form.strip_suffix(')').unwrap_or(form);
+    let mut plain = form.replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S");
+    for digit in 1..=9 {
+        plain = plain.replace(&format!("%E{digit}S"), "%S");
+        plain = plain.replace(&format!(".%{digit}f"), "");
+    }
+    let plain = plain.replace("%E*S", "%S").replace(".%f", "");
+    let is_epoch = matches!(&*plain, "" | "%s" | "%s%3f" | "%s%6f" | "%s%9f");
+    let zone = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+        .iter()
+        .find_map(|start| plain.strip_prefix(start));
+    let has_zone = matches!(zone, Some("Z" | "%z" | "%Ez"));
+    if is_epoch || has_zone || plain == "%d/%b/%Y:%H:%M:%S %z" {
+        return Ok(());
+    }
+    Err(format!(
+        "`%START_TIME({form})%` cannot be read; forms that can are `%START_TIME%`, `%Y-%m-%dT%H:%M:%S.%3fZ` (or \
+         `%z`), `%s.%3f` and `%d/%b/%Y:%H:%M:%S %z`"
+    ))
 }
 
 fn field(operator: &str) -> Field {

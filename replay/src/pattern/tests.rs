@@ -121,6 +121,32 @@ fn the_verdict_of_the_filter() {
 }
 
 #[test]
+fn times_of_envoy() {
+    for (form, time, ms) in [
+        ("", "2016-04-15T20:17:00.310Z", 310),
+        ("(%s)", "1460751420", 0),
+        ("(%s.%6f)", "1460751420.310000", 310),
+        ("(%s%3f)", "1460751420310", 310),
+        ("(%FT%T.%3fZ)", "2016-04-15T20:17:00.310Z", 310),
+        (
+            "(%Y-%m-%dT%H:%M:%E3S%Ez)",
+            "2016-04-15T22:17:00.310+02:00",
+            310,
+        ),
+        (
+            "(%Y-%m-%d %H:%M:%S.%3f%z)",
+            "2016-04-15 22:17:00.310+0200",
+            310,
+        ),
+        ("(%d/%b/%Y:%H:%M:%S %z)", "15/Apr/2016:20:17:00 +0000", 0),
+    ] {
+        let line = format!("{time}|/");
+        let (at, ..) = seen(&format!("%START_TIME{form}%|%REQ(:PATH)%"), &line, &[]);
+        assert_eq!(at, 1_460_751_420_000 + ms, "{form}");
+    }
+}
+
+#[test]
 fn formats_that_cannot_be_read() {
     for (format, expected) in [
         ("", "$remote_addr"),
@@ -136,6 +162,14 @@ fn formats_that_cannot_be_read() {
         ("%START_TIME%%REQ(:PATH)%", "nothing separates"),
         ("%START_TIME% %REQ(:PATH)", "closing `%`"),
         ("%PROTOCOL% %REQ(:PATH)%", "`%START_TIME%`"),
+        (
+            "%START_TIME(%H:%M:%S)% %REQ(:PATH)%",
+            "cannot be read; forms",
+        ),
+        (
+            "%START_TIME(%Y-%m-%d %H:%M:%S)% %REQ(:PATH)%",
+            "cannot be read; forms",
+        ),
     ] {
         let error = Pattern::parse(format).expect_err(format);
         assert!(error.contains(expected), "{format}: {error}");
