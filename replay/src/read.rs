@@ -16,7 +16,7 @@ use super::input::{BadLine, Input, InputIntake, Intake};
 use super::lines::{Lines, MAX_LINE, RawLine};
 use super::num::count;
 use super::pattern::Pattern;
-use super::record::{LogLine, LoggedRequest, Unread};
+use super::record::{FAR, LogLine, LoggedRequest, Unread};
 use super::recording::Recording;
 use super::sort::{NewScratch, Sorter};
 use super::source::ClientSource;
@@ -199,10 +199,12 @@ impl Reader<'_> {
             parser,
             mut about,
             is_fine,
+            newest,
             ..
         } = current;
-        // One request alone is no burst.
-        self.intake.is_coarse |= about.requests > 1 && is_fine != [true; 2];
+        // One request alone is no burst, and a trace that counts from its own zero has no seconds.
+        let has_seconds = about.requests > 1 && newest >= FAR;
+        self.intake.is_coarse |= has_seconds && is_fine != [true; 2];
         about.format = parser.form.map(LogFormat::name);
         if let Some(form) = parser.form
             && !self.intake.forms.contains(&form)

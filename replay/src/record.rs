@@ -37,11 +37,10 @@ pub(crate) struct LoggedRequest<'a> {
 }
 
 impl LoggedRequest<'_> {
-    /// Whether its start and its end are at other times than whole seconds, one of which its log has. A trace that
-    /// counts from its own zero has no seconds.
+    /// Whether its start and its end are at other times than whole seconds, one of which its log has.
     pub(crate) fn is_fine(&self) -> [bool; 2] {
         let end = self.at.saturating_add(self.duration.unwrap_or_default());
-        [self.at, end].map(|at| self.at < FAR || !at.get().is_multiple_of(1_000_000_000))
+        [self.at, end].map(|at| !at.get().is_multiple_of(1_000_000_000))
     }
 
     /// Gives the request the length of its body; whether the log has it.
