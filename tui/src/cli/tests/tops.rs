@@ -12,7 +12,7 @@ fn at_two(first: Vec<Answer>, second: Vec<Answer>, line: &str) -> (Ran, [Fake; 2
     let line = format!("--url {},{} --timeout 2s {line}", a.url, b.url);
     let mut ran = Loudou::default().run(&line);
     // Tables have the ports alone, which are as long as in other runs.
-    let port = |fake: &Fake| fake.url.trim_start_matches("http://").to_owned();
+    let port = |fake: &Fake| fake.url.trim_start_matches("http://127.0.0.1").to_owned();
     let named = |text: &str| {
         let text = text.replace(&a.url, "http://A").replace(&b.url, "http://B");
         let pad = |name: &str, width: usize| format!("{name:>width$}");
