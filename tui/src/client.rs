@@ -17,6 +17,7 @@ use serde_json::Value;
 use ureq::http::{HeaderValue, Response, header};
 use ureq::{Agent, Body, RequestBuilder};
 
+mod address;
 mod connect;
 mod error;
 #[cfg(test)]
@@ -29,8 +30,8 @@ mod tests;
 mod unix;
 mod ways;
 
+pub(crate) use address::{PORTS, is_in_the_clear, is_port};
 pub use connect::Tls;
-pub(crate) use connect::is_in_the_clear;
 pub use error::{ClientError, problem_line, problem_text};
 pub(crate) use pace::{Pace, too_early};
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::options::ConnectArgs;
 use super::world::{Env, Usage};
-use crate::client::{Target, Tls, is_in_the_clear};
+use crate::client::{PORTS, Target, Tls, is_in_the_clear, is_port};
 use crate::config::NamedTarget;
 use crate::text::escape;
 
@@ -126,8 +126,11 @@ pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Resu
     let port: u16 = if scheme == "https" { 443 } else { 80 };
     let (host, port) = match place.rsplit_once(':') {
         Some((host, typed)) => match typed.parse() {
-            Ok(port) => (host, port),
-            Err(_) => bail!(Usage(format!("invalid port in {}", escape(url)))),
+            Ok(port) if is_port(typed) => (host, port),
+            _ => bail!(Usage(format!(
+                "{} has the port {typed:?}, and {PORTS}",
+                escape(url)
+            ))),
         },
         None => (place, port),
     };
@@ -277,7 +280,15 @@ mod tests {
         for (url, why) in [
             ("dns:localhost:1", "invalid URL"),
             ("dns:unix:/x", "invalid URL"),
-            ("dns:http://localhost:x", "invalid port"),
+            (
+                "dns:http://localhost:x",
+                "a port is a number from 1 to 65535",
+            ),
+            (
+                "dns:http://localhost:0",
+                "a port is a number from 1 to 65535",
+            ),
+            ("dns:http://localhost:99999", "has the port \"99999\""),
             ("dns:http://no.such.name.invalid:1", "cannot resolve"),
         ] {
             let error = resolved(url, &BTreeMap::new()).expect_err(url).to_string();

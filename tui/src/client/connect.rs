@@ -13,6 +13,7 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Proxy};
 
+use super::address::{self, bad, base};
 use super::unix::UnixConnector;
 use super::{ClientError, Target};
 
@@ -62,11 +63,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
             why: why.to_owned(),
         });
     }
-    let proxy = target.proxy.as_deref().map(|proxy| {
-        Proxy::new(proxy).map_err(|error| ClientError::BadTarget {
-            why: format!("the proxy {proxy:?} cannot be used: {error}; write http://HOST:PORT"),
-        })
-    });
+    let proxy = target.proxy.as_deref().map(proxy);
     let config = config(timeout, Some(tls(&target.tls)?), proxy.transpose()?);
     match &target.tls.server_name {
         None => Ok(Connection {
@@ -75,6 +72,27 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
         }),
         Some(name) => named(&target.url, rest, name, config),
     }
+}
+
+/// The proxy of this address.
+fn proxy(url: &str) -> Result<Proxy, ClientError> {
+    let wrong = |why: String| ClientError::BadTarget {
+        why: format!(
+            "the proxy {:?} {why}; write http://HOST:PORT",
+            address::without_user(url)
+        ),
+    };
+    let uri: Uri = url
+        .parse()
+        .ok()
+        .ok_or_else(|| wrong("is invalid".to_owned()))?;
+    let is_http = matches!(uri.scheme_str(), None | Some("http" | "https"));
+    if !is_http {
+        // ureq would connect without it.
+        return Err(wrong("is not one of HTTP".to_owned()));
+    }
+    address::check_authority(&uri).map_err(wrong)?;
+    Proxy::new(url).map_err(|error| wrong(format!("cannot be used: {error}")))
 }
 
 /// A connection to the Unix socket of this path.
@@ -181,33 +199,6 @@ fn system_roots() -> Result<Vec<Certificate<'static>>, ClientError> {
     Ok(roots)
 }
 
-/// The address without a trailing slash, if it is valid.
-fn base(url: &str) -> Result<String, ClientError> {
-    let uri: Uri = url.parse().ok().ok_or_else(|| bad(url, "is invalid"))?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(bad(url, "does not begin with http://, https:// or unix:"));
-    }
-    let authority = uri.authority().ok_or_else(|| bad(url, "has no host"))?;
-    if authority.as_str().contains('@') {
-        return Err(ClientError::BadTarget {
-            why: "the address contains a user name; put the token into LOUDOU_TOKEN instead"
-                .to_owned(),
-        });
-    }
-    if uri.query().is_some() || url.contains('#') {
-        return Err(bad(url, "has a query or a fragment"));
-    }
-    Ok(url.trim_end_matches('/').to_owned())
-}
-
-fn bad(url: &str, why: &str) -> ClientError {
-    ClientError::BadTarget {
-        why: format!(
-            "the address {url:?} {why}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
-        ),
-    }
-}
-
 /// The error of TLS in that of a connection.
 pub(super) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
@@ -241,19 +232,6 @@ pub(super) fn tls_cause(error: &rustls::Error) -> String {
     }
 }
 
-/// Whether a token would go over the network in the clear to this address.
-pub(crate) fn is_in_the_clear(url: &str) -> bool {
-    let Ok(uri) = url.parse::<Uri>() else {
-        return false;
-    };
-    let host = uri.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = bare
-        .parse::<std::net::IpAddr>()
-        .is_ok_and(|ip| ip.is_loopback());
-    uri.scheme_str() == Some("http") && !is_loopback && host != "localhost"
-}
-
 /// Resolves every name to the addresses of one host: the server's certificate has another name than its address.
 #[derive(Debug)]
 struct Elsewhere(Uri);
@@ -281,5 +259,28 @@ impl Resolver for Nowhere {
         _timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         Ok(self.empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_checked_before_it_is_used() {
+        for (url, told) in [
+            ("http://127.0.0.1:99999", "has the port \"99999\""),
+            ("127.0.0.1:0", "has the port \"0\""),
+            ("socks5://127.0.0.1:1080", "is not one of HTTP"),
+            ("http://u:geheim@127.0.0.1:", "has the port \"\""),
+            ("http://", "is invalid"),
+        ] {
+            let error = proxy(url).expect_err(url).to_string();
+            assert!(error.contains(told), "{url}: {error}");
+            assert!(!error.contains("geheim"), "{error}");
+        }
+        for good in ["http://127.0.0.1:3128", "proxy:3128", "https://u:p@proxy"] {
+            assert!(proxy(good).is_ok(), "{good}");
+        }
     }
 }

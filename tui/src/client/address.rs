@@ -1,0 +1,159 @@
+//! What an address may be, checked before anything is sent to it: the parser of URIs takes a port that is none for the
+//! usual port.
+
+use std::borrow::Cow;
+
+use ureq::http::Uri;
+
+use super::ClientError;
+
+/// The address without a trailing slash, if it is valid.
+pub(super) fn base(url: &str) -> Result<String, ClientError> {
+    let uri: Uri = url.parse().ok().ok_or_else(|| bad(url, "is invalid"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(bad(url, "does not begin with http://, https:// or unix:"));
+    }
+    if without_user(url) != url {
+        return Err(ClientError::BadTarget {
+            why: "the address contains a user name; put the token into LOUDOU_TOKEN instead"
+                .to_owned(),
+        });
+    }
+    if uri.query().is_some() || url.contains('#') {
+        return Err(bad(url, "has a query or a fragment"));
+    }
+    check_authority(&uri).map_err(|why| bad(url, &why))?;
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+/// Refuses an address without a host, or with a port that is none.
+pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
+    let Some(authority) = uri.authority().filter(|it| !it.host().is_empty()) else {
+        return Err("has no host".to_owned());
+    };
+    let place = authority.as_str();
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    // The colons of an IPv6 address are within brackets.
+    let behind = place.rsplit_once(']').map_or(place, |(_, behind)| behind);
+    let Some((_, port)) = behind.split_once(':') else {
+        return Ok(());
+    };
+    if is_port(port) {
+        return Ok(());
+    }
+    Err(format!("has the port {port:?}, and {PORTS}"))
+}
+
+/// The ports that there are.
+pub(crate) const PORTS: &str = "a port is a number from 1 to 65535";
+
+/// Whether a text is a port that something can listen at.
+pub(crate) fn is_port(text: &str) -> bool {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && text.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// An address without its user name and password, which no message shows.
+pub(super) fn without_user(url: &str) -> Cow<'_, str> {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme), rest),
+        None => (None, url),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let Some((_, place)) = authority.rsplit_once('@') else {
+        return url.into();
+    };
+    let scheme = scheme.map(|scheme| format!("{scheme}://"));
+    format!("{}…@{place}{after}", scheme.unwrap_or_default()).into()
+}
+
+pub(super) fn bad(url: &str, why: &str) -> ClientError {
+    ClientError::BadTarget {
+        why: format!(
+            "the address {:?} {why}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH",
+            without_user(url)
+        ),
+    }
+}
+
+/// Whether a token would go over the network in the clear to this address.
+pub(crate) fn is_in_the_clear(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    let host = uri.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = bare
+        .parse::<std::net::IpAddr>()
+        .is_ok_and(|ip| ip.is_loopback());
+    uri.scheme_str() == Some("http") && !is_loopback && host != "localhost"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The usual port would get the token.
+    #[test]
+    fn a_port_is_a_number_from_1_to_65535() {
+        for port in [
+            "99999",
+            "65536",
+            "0",
+            "",
+            "+80",
+            "-1",
+            "0x50",
+            "18446744073709551617",
+        ] {
+            for (begin, end) in [
+                ("http://127.0.0.9:", ""),
+                ("https://[::1]:", "/"),
+                ("http://h:", "/x"),
+            ] {
+                let error = base(&format!("{begin}{port}{end}"))
+                    .expect_err(port)
+                    .to_string();
+                let is_told = error.contains(PORTS) && error.contains(&format!("{port:?}"));
+                assert!(is_told || error.contains("is invalid"), "{port}: {error}");
+            }
+        }
+        let error = base("http://127.0.0.9:99999")
+            .expect_err("no port")
+            .to_string();
+        assert_eq!(
+            error,
+            "the address \"http://127.0.0.9:99999\" has the port \"99999\", and a port is a number from 1 to 65535; \
+             write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        );
+        for good in [
+            "http://h",
+            "http://h:1",
+            "https://[::1]:65535",
+            "https://[::1]",
+            "http://h:80/x:99999",
+        ] {
+            assert_eq!(base(good).expect(good), good);
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_host_and_no_user() {
+        for (url, told) in [
+            ("http://:80", "has no host"),
+            ("http://u:geheim@h", "contains a user name"),
+            ("http://h/?", "a query or a fragment"),
+            ("http://h?x", "a query or a fragment"),
+            ("http://h#", "a query or a fragment"),
+            ("ftp://u:geheim@h", "does not begin with"),
+        ] {
+            let error = base(url).expect_err(url).to_string();
+            assert!(
+                error.contains(told) || error.contains("is invalid"),
+                "{url}: {error}"
+            );
+            assert!(!error.contains("geheim"), "{error}");
+        }
+    }
+}
