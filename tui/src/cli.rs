@@ -60,6 +60,8 @@ use options::Global;
 use outcome::{Outcome, exit_codes};
 use world::{Env, Io, Usage};
 
+use crate::client::Client;
+
 const EXAMPLES: &str = "\
 Examples:
   loudou                                          watch the buckets, live
@@ -282,12 +284,7 @@ fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
     outcome
 }
 
-fn command(
-    cli: &Cli,
-    typed: &str,
-    at: Option<&target::Address>,
-    io: &mut Io<'_>,
-) -> Result<Outcome> {
+fn command(cli: &Cli, typed: &str, at: Option<&Client>, io: &mut Io<'_>) -> Result<Outcome> {
     let mut context = Context::new(&cli.global, typed, io);
     context.at = at;
     let context = &mut context;

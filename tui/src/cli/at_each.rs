@@ -3,13 +3,15 @@
 
 use anyhow::{Error, Result, bail};
 
-use super::context::Context;
+use super::context::{Context, TIMEOUT};
 use super::joined::Joined;
 use super::options::Output;
 use super::outcome::Outcome;
 use super::target::{self, Address};
+use super::targets;
 use super::world::{Io, Usage};
 use super::{Cli, Command, command, failed};
+use crate::client::Client;
 use crate::num::count;
 use crate::text::{counted, escape};
 
@@ -79,28 +81,33 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     Ok(Some(addresses))
 }
 
-/// Runs it at each; the outcome is the first that is a failure.
+/// Runs it at each. Where nothing can be asked, because of an address or a file that is wrong, it runs at none.
 pub(super) fn run(
     cli: &Cli,
     typed: &str,
     addresses: &[Address],
     io: &mut Io<'_>,
 ) -> Result<Outcome> {
+    let clients = targets::clients(
+        &mut Context::new(&cli.global, typed, io),
+        addresses,
+        TIMEOUT,
+    )?;
     let mut failures = Failures::default();
     let format = cli.global.output.and_then(Output::format);
     let mut joined = Joined::new(format.unwrap_or_default());
-    for (number, address) in addresses.iter().enumerate() {
-        let url = escape(&address.url).into_owned();
+    for (number, client) in clients.iter().enumerate() {
+        let url = escape(client.url()).into_owned();
         let outcome = if let Some(joined) = &mut joined {
-            let (outcome, text) = captured(cli, typed, address, io);
-            joined.print(&text, &address.url, io.out)?;
+            let (outcome, text) = captured(cli, typed, client, io);
+            joined.print(&text, client.url(), io.out)?;
             outcome
         } else {
             if number > 0 {
                 writeln!(io.out)?;
             }
             writeln!(io.out, "{url}")?;
-            command(cli, typed, Some(address), io)
+            command(cli, typed, Some(client), io)
         };
         io.out.flush()?;
         let outcome = outcome.unwrap_or_else(|error| failed(&named(error, &url), io));
@@ -109,16 +116,11 @@ pub(super) fn run(
         }
         failures.add(url, outcome);
     }
-    failures.end(&mut Context::new(&cli.global, typed, io), addresses.len())
+    failures.end(&mut Context::new(&cli.global, typed, io), clients.len())
 }
 
 /// Runs it at one, with its output kept.
-fn captured(
-    cli: &Cli,
-    typed: &str,
-    address: &Address,
-    io: &mut Io<'_>,
-) -> (Result<Outcome>, String) {
+fn captured(cli: &Cli, typed: &str, client: &Client, io: &mut Io<'_>) -> (Result<Outcome>, String) {
     let mut text = Vec::new();
     let mut own = Io {
         out: &mut text,
@@ -127,7 +129,7 @@ fn captured(
         env: io.env.clone(),
         ..*io
     };
-    let outcome = command(cli, typed, Some(address), &mut own);
+    let outcome = command(cli, typed, Some(client), &mut own);
     (outcome, String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -153,9 +155,9 @@ impl Failures {
         }
     }
 
-    /// Reports where the command failed, at how many of all; the outcome is that of the first failure.
+    /// Reports where the command failed, at how many of all.
     pub(super) fn end(self, context: &mut Context<'_, '_>, all: usize) -> Result<Outcome> {
-        let Some((_, first)) = self.0.first() else {
+        let Some(outcome) = self.outcome(all) else {
             return Ok(Outcome::Done);
         };
         let done = all.saturating_sub(self.0.len());
@@ -165,6 +167,20 @@ impl Failures {
             "done at {done} of {of}; failed at {}",
             urls.join(", ")
         ))?;
-        Ok(*first)
+        Ok(outcome)
+    }
+
+    /// The outcome of the first failure. A wrong usage is one only if it is that for all: elsewhere, something may have
+    /// been changed.
+    fn outcome(&self, all: usize) -> Option<Outcome> {
+        let (_, first) = self.0.first()?;
+        let are_misused = self
+            .0
+            .iter()
+            .all(|(_, outcome)| *outcome == Outcome::Misused);
+        Some(match first {
+            Outcome::Misused if !are_misused || self.0.len() < all => Outcome::Failed,
+            first => *first,
+        })
     }
 }

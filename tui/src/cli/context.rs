@@ -25,7 +25,7 @@ pub(super) struct Context<'a, 'io> {
     pub(super) io: &'a mut Io<'io>,
     pub(super) style: Style,
     /// The Envoy to ask, if it is one of several; else that of the options.
-    pub(super) at: Option<&'a Address>,
+    pub(super) at: Option<&'a Client>,
     /// Whether the warnings about the connection were printed.
     has_warned: bool,
 }
@@ -53,13 +53,13 @@ impl<'a, 'io> Context<'a, 'io> {
         self.global.output == Some(Output::Html)
     }
 
-    /// A client with the time-out from the options, or else `timeout`.
-    pub(super) fn client_within(&mut self, timeout: Nanos) -> Result<Client> {
-        if let Some(address) = self.at {
-            return self.client_at(address, timeout);
+    /// The client of the Envoy to ask.
+    pub(super) fn client(&mut self) -> Result<Client> {
+        if let Some(client) = self.at {
+            return Ok(client.clone());
         }
         match target::all(&self.global.connect)?.as_slice() {
-            [address] => self.client_at(address, timeout),
+            [address] => self.client_at(address, TIMEOUT),
             several => bail!(Usage(format!(
                 "this command takes one Envoy, and {} are named",
                 several.len()
@@ -67,7 +67,7 @@ impl<'a, 'io> Context<'a, 'io> {
         }
     }
 
-    /// The same for one of several addresses.
+    /// A client of one address, with the time-out from the options, or else `timeout`.
     pub(super) fn client_at(&mut self, address: &Address, timeout: Nanos) -> Result<Client> {
         let connect = &self.global.connect;
         let (target, warnings) = target::read(address, connect, &self.io.env)?;
@@ -86,10 +86,6 @@ impl<'a, 'io> Context<'a, 'io> {
     pub(super) fn appearance(&self) -> Result<Appearance> {
         let config = &self.global.config;
         config_file::appearance(config, self.global, &self.io.env, self.style.color)
-    }
-
-    pub(super) fn client(&mut self) -> Result<Client> {
-        self.client_within(TIMEOUT)
     }
 
     /// Prints a note on standard error, beside the data.

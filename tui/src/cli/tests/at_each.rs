@@ -1,5 +1,7 @@
 //! One command at several Envoys.
 
+use loudou_api::EditAnswer;
+
 use super::canned::{self, ok};
 use super::*;
 
@@ -116,4 +118,33 @@ fn machines_and_followers_ask_one() {
         assert!(seen.contains(why), "{line}: {seen}");
         assert!(seen.ends_with("--- exit code 2\n"), "{line}: {seen}");
     }
+}
+
+/// Wrong usage changes nothing, also where only one of the addresses is wrong.
+#[test]
+fn nothing_is_changed_if_an_address_is_wrong() {
+    for wrong in ["", "htp://b", "http://127.0.0.1:99999", "unix:relative"] {
+        let fake = Fake::new(vec![ok(&loudou_api::BanAnswer::default())]);
+        let line = format!("--url {},{wrong} ban per-user mallory --yes", fake.url);
+        let ran = Loudou::default().run(&line);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.seen());
+        assert!(ran.err.contains(&format!("{wrong:?}")), "{}", ran.err);
+        assert!(fake.try_request().is_none(), "{wrong:?}: it was asked");
+    }
+}
+
+/// What fits the rule of one Envoy only is no wrong usage: it was changed there.
+#[test]
+fn a_change_at_some_is_not_wrong_usage() {
+    let other = canned::one_limit_rule();
+    let changes = || vec![ok(&canned::rule()), ok(&<EditAnswer>::default())];
+    let set = "set per-user --limit burst capacity=130 --yes";
+    let seen = at_two(changes(), vec![ok(&other)], set);
+    assert!(
+        seen.contains("done at 1 of 2 Envoys; failed at http://B"),
+        "{seen}"
+    );
+    assert!(seen.ends_with("--- exit code 1\n"), "{seen}");
+    let seen = at_two(vec![ok(&other)], vec![ok(&other)], set);
+    assert!(seen.ends_with("--- exit code 2\n"), "{seen}");
 }
