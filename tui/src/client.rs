@@ -27,17 +27,19 @@ mod pages;
 mod request;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod unix;
 mod ways;
 
 pub(crate) use address::{PORTS, is_in_the_clear, is_port};
-pub use connect::Tls;
 pub use error::{ClientError, problem_line, problem_text};
 pub(crate) use pace::{Pace, too_early};
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
+pub use tls::{Pem, Tls};
 
-use connect::{Connection, connection, tls_cause, tls_error};
+use connect::{Connection, connection};
 use request::Path;
+use tls::{cause as tls_cause, error as tls_error};
 use ways::Ways;
 
 /// The maximum size of an answer, in bytes.

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
 use super::options::ConnectArgs;
 use super::world::{Env, Usage};
-use crate::client::{PORTS, Target, Tls, is_in_the_clear, is_port};
+use crate::client::{PORTS, Pem, Target, Tls, is_in_the_clear, is_port};
 use crate::config::NamedTarget;
 use crate::text::escape;
 
@@ -46,15 +46,22 @@ pub(super) fn read(
     let tls_name = tls_name.or_else(|| named.and_then(|named| named.tls_name.clone()));
     let client = match (&tls_cert, &tls_key) {
         (None, None) => None,
-        (Some(cert), Some(key)) => Some((bytes(cert)?, private(key, &mut warnings)?)),
+        (Some(cert), Some(key)) => Some((
+            pem(cert, read_file(cert)?.0),
+            pem(key, private(key, &mut warnings)?),
+        )),
         (Some(_), None) => bail!(Usage("--tls-cert needs --tls-key".to_owned())),
         (None, Some(_)) => bail!(Usage("--tls-key needs --tls-cert".to_owned())),
     };
+    let ca = tls_ca.as_deref();
+    let ca = ca
+        .map(|ca| Ok::<_, Error>(pem(ca, read_file(ca)?.0)))
+        .transpose()?;
     let target = Target {
         url: url.clone(),
         token: token(args.token_file.as_deref(), named, env, &mut warnings)?,
         tls: Tls {
-            ca: tls_ca.as_deref().map(bytes).transpose()?,
+            ca,
             client,
             server_name: tls_name.or_else(|| server_name.clone()),
         },
@@ -212,8 +219,11 @@ pub(super) fn check_mode(
     Ok(())
 }
 
-fn bytes(file: &Path) -> Result<Vec<u8>> {
-    read_file(file).map(|(bytes, _)| bytes)
+fn pem(file: &Path, bytes: Vec<u8>) -> Pem {
+    Pem {
+        file: escape(&file.display().to_string()).into_owned(),
+        bytes,
+    }
 }
 
 pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {

@@ -1,35 +1,22 @@
 //! How calls reach an admin listener: TCP, TLS, a Unix socket, or a proxy.
 
-use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::ring;
 use ureq::config::Config;
 use ureq::http::Uri;
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Proxy};
 
 use super::address::{self, bad, base};
+use super::tls::{Tls, config as tls_config};
 use super::unix::UnixConnector;
 use super::{ClientError, Target};
 
 /// The scheme of the address of a Unix socket.
 const UNIX: &str = "unix:";
-
-/// The settings of an `https://` address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// PEM: the certificates that the server's may be signed by, instead of those of the system.
-    pub ca: Option<Vec<u8>>,
-    /// PEM: the certificate chain of this client, and its key.
-    pub client: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the server's certificate, if the address has another.
-    pub server_name: Option<String>,
-}
 
 /// Where calls go, and the agent that brings them there.
 pub(super) struct Connection {
@@ -64,7 +51,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
         });
     }
     let proxy = target.proxy.as_deref().map(proxy);
-    let config = config(timeout, Some(tls(&target.tls)?), proxy.transpose()?);
+    let config = config(timeout, Some(tls_config(&target.tls)?), proxy.transpose()?);
     match &target.tls.server_name {
         None => Ok(Connection {
             agent: config.new_agent(),
@@ -146,89 +133,6 @@ fn config(timeout: Duration, tls: Option<TlsConfig>, proxy: Option<Proxy>) -> Co
     match tls {
         None => builder.build(),
         Some(tls) => builder.tls_config(tls).build(),
-    }
-}
-
-fn tls(tls: &Tls) -> Result<TlsConfig, ClientError> {
-    let roots = match &tls.ca {
-        Some(pem) => certificates(pem, "the CA file")?,
-        None => system_roots()?,
-    };
-    let client = tls.client.as_ref().map(|(chain, key)| {
-        let chain = certificates(chain, "the client certificate")?;
-        let key = PrivateKey::from_pem(key).map_err(|error| ClientError::BadTarget {
-            why: format!("the key of the client certificate has no private key in PEM: {error}"),
-        })?;
-        Ok(ClientCert::new_with_certs(&chain, key))
-    });
-    Ok(TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .root_certs(RootCerts::new_with_certs(&roots))
-        .client_cert(client.transpose()?)
-        .build())
-}
-
-/// The certificates of a PEM file; at least one.
-fn certificates(pem: &[u8], what: &str) -> Result<Vec<Certificate<'static>>, ClientError> {
-    let found: Vec<Certificate<'static>> = parse_pem(pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if found.is_empty() {
-        let why = format!("{what} has no certificate in PEM (-----BEGIN CERTIFICATE-----)");
-        return Err(ClientError::BadTarget { why });
-    }
-    Ok(found)
-}
-
-fn system_roots() -> Result<Vec<Certificate<'static>>, ClientError> {
-    let found = rustls_native_certs::load_native_certs();
-    let roots: Vec<Certificate<'static>> = found
-        .certs
-        .iter()
-        .map(|der| Certificate::from_der(der).to_owned())
-        .collect();
-    if roots.is_empty() {
-        let why = "this system has no CA certificates; name the file with that of the server with --tls-ca";
-        return Err(ClientError::BadTarget {
-            why: why.to_owned(),
-        });
-    }
-    Ok(roots)
-}
-
-/// The error of TLS in that of a connection.
-pub(super) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
-    error.get_ref()?.downcast_ref()
-}
-
-/// Why TLS failed, with a remedy.
-pub(super) fn tls_cause(error: &rustls::Error) -> String {
-    use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
-    match error {
-        Error::InvalidCertificate(Bad::UnknownIssuer) => {
-            "its certificate is signed by an unknown CA; name the file with that CA with --tls-ca"
-                .to_owned()
-        }
-        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            format!("{error}; renew it")
-        }
-        Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            format!("{error}; give the name in the certificate with --tls-name")
-        }
-        Error::AlertReceived(
-            Alert::CertificateRequired
-            | Alert::BadCertificate
-            | Alert::UnknownCA
-            | Alert::HandshakeFailure
-            | Alert::CertificateUnknown,
-        ) => format!(
-            "{error}; does it want a client certificate (--tls-cert and --tls-key), and another one?"
-        ),
-        Error::InvalidMessage(_) => format!("{error}; is it TLS that this port expects?"),
-        _ => error.to_string(),
     }
 }
 
