@@ -38,6 +38,7 @@ mod options;
 mod outcome;
 mod overrides;
 mod play;
+mod printed;
 mod record;
 mod relay;
 mod replay;
@@ -252,7 +253,7 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
         _ => true,
     };
     if asks_envoys {
-        targets::add(&mut cli.global.connect)?;
+        targets::add(&mut cli.global.connect, io)?;
     }
     Ok(())
 }

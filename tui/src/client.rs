@@ -31,7 +31,7 @@ mod tls;
 mod unix;
 mod ways;
 
-pub(crate) use address::{PORTS, is_in_the_clear, is_port};
+pub(crate) use address::{PORTS, check as check_address, is_in_the_clear, is_port};
 pub use error::{ClientError, problem_line, problem_text};
 pub(crate) use pace::{Pace, too_early};
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
@@ -41,6 +41,8 @@ use connect::{Connection, connection};
 use request::Path;
 use tls::{cause as tls_cause, error as tls_error};
 use ways::Ways;
+
+use crate::text::shortened;
 
 /// The maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -368,9 +370,5 @@ fn shown(body: &[u8]) -> String {
     if text.is_empty() {
         return "an empty body".to_owned();
     }
-    let mut short: String = text.chars().take(MAX_SHOWN).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("`{short}`")
+    format!("`{}`", shortened(text, MAX_SHOWN))
 }

@@ -27,6 +27,14 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The first characters of `text`, with a mark where it was cut.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
+    }
+}
+
 /// True if a terminal might act on `c` or show nothing for it.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()

@@ -175,7 +175,13 @@ impl Line {
         }
         match (self.option("--targets"), self.option("--targets-from")) {
             (None, None) => Some(self.url.clone()),
-            (file, _) => targets::listed(Path::new(file?)).ok()?.into_iter().next(),
+            (file, _) => {
+                let named = self.config().targets;
+                targets::listed(Path::new(file?), &named)
+                    .ok()?
+                    .into_iter()
+                    .next()
+            }
         }
     }
 

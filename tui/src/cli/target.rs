@@ -11,7 +11,7 @@ use anyhow::{Context as _, Error, Result, bail};
 
 use super::options::ConnectArgs;
 use super::world::{Env, Usage};
-use crate::client::{PORTS, Pem, Target, Tls, is_in_the_clear, is_port};
+use crate::client::{PORTS, Pem, Target, Tls, check_address, is_in_the_clear, is_port};
 use crate::config::NamedTarget;
 use crate::text::escape;
 
@@ -98,15 +98,7 @@ pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Resu
         named: None,
     };
     if let Some(name) = url.strip_prefix('@') {
-        let Some(target) = named.get(name) else {
-            let allowed: Vec<String> = named.keys().map(|name| format!("@{name}")).collect();
-            let known = if allowed.is_empty() {
-                "the config file has none".to_owned()
-            } else {
-                format!("allowed: {}", allowed.join(", "))
-            };
-            bail!(Usage(format!("no target {}; {known}", escape(url))));
-        };
+        let target = of_name(name, named)?;
         let mut all = Vec::new();
         for url in &target.url {
             // Its addresses, and no names of further targets.
@@ -150,6 +142,28 @@ pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Resu
         one(&url, Some(host).filter(|_| scheme == "https"))
     });
     Ok(all.collect())
+}
+
+/// The target of a name.
+fn of_name<'a>(name: &str, named: &'a BTreeMap<String, NamedTarget>) -> Result<&'a NamedTarget> {
+    if let Some(target) = named.get(name) {
+        return Ok(target);
+    }
+    let allowed: Vec<String> = named.keys().map(|name| format!("@{name}")).collect();
+    let known = if allowed.is_empty() {
+        "the config file has none".to_owned()
+    } else {
+        format!("allowed: {}", allowed.join(", "))
+    };
+    bail!(Usage(format!("no target @{}; {known}", escape(name))));
+}
+
+/// Refuses what no call could go to. A name with `dns:` is not looked up.
+pub(super) fn check(url: &str, named: &BTreeMap<String, NamedTarget>) -> Result<()> {
+    match url.strip_prefix('@') {
+        Some(name) => of_name(name, named).map(drop),
+        None => Ok(check_address(url.strip_prefix(ALL_OF).unwrap_or(url))?),
+    }
 }
 
 /// All addresses, each once, in the order of the options.

@@ -1,28 +1,39 @@
 //! The Envoys that a file or a command names, and the clients of several Envoys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use loudou_limiter::Nanos;
 
 use super::context::Context;
 use super::options::ConnectArgs;
+use super::printed::{self, BOUNDS, printed};
 use super::target::{self, Address};
-use super::world::Usage;
+use super::world::{Io, Usage};
 use crate::client::Client;
+use crate::config::NamedTarget;
 use crate::tape::MAX_ENVOYS;
 use crate::text::escape;
 
+/// The most Envoys that a file or a command may name.
+const MOST: usize = 4096;
+/// What editors of Windows write before the first line.
+const BOM: char = '\u{feff}';
+
+/// The targets of the config file.
+type Named = BTreeMap<String, NamedTarget>;
+
 /// Adds the addresses of the file and of the command to the others. They come in place of the default.
-pub(super) fn add(connect: &mut ConnectArgs) -> Result<()> {
+pub(super) fn add(connect: &mut ConnectArgs, io: &mut Io<'_>) -> Result<()> {
     let (file, command) = (connect.targets.as_deref(), connect.targets_from.as_deref());
     if file.is_none() && command.is_none() {
         return Ok(());
     }
-    let listed = file.map(listed).transpose()?;
-    let printed = command.map(printed).transpose()?;
+    let named = &connect.named;
+    let listed = file.map(|file| listed(file, named)).transpose()?;
+    let command = command.map(|command| from_command(command, named, io));
+    let printed = command.transpose()?;
     if connect.is_default {
         connect.url.clear();
     }
@@ -68,28 +79,42 @@ pub(super) fn clients(
 }
 
 /// The addresses in a file, one per line.
-pub(super) fn listed(file: &Path) -> Result<Vec<String>> {
+pub(super) fn listed(file: &Path, named: &Named) -> Result<Vec<String>> {
     let (text, _) = target::read_file(file)?;
-    Ok(lines(&String::from_utf8_lossy(&text)))
+    let place = escape(&file.display().to_string()).into_owned();
+    lines(&place, &text, named)
 }
 
-/// The addresses that a shell command prints, one per line.
-fn printed(command: &str) -> Result<Vec<String>> {
-    let output = Command::new("sh").args(["-c", command]).output();
-    let output = output.context("cannot run sh for --targets-from")?;
-    if !output.status.success() {
-        let error = String::from_utf8_lossy(&output.stderr);
-        let first = escape(error.lines().next().unwrap_or_default()).into_owned();
-        bail!("--targets-from failed ({}): {first}", output.status);
+/// The addresses that a shell command prints, one per line. What it reports is reported.
+fn from_command(command: &str, named: &Named, io: &mut Io<'_>) -> Result<Vec<String>> {
+    let printed = printed(command, BOUNDS, &mut |line| {
+        if io.err_terminal {
+            writeln!(io.err, "{}", escape(line))?;
+        }
+        Ok(())
+    })?;
+    for line in String::from_utf8_lossy(&printed.err).lines() {
+        writeln!(io.err, "{}", escape(line))?;
     }
-    Ok(lines(&String::from_utf8_lossy(&output.stdout)))
+    lines(&printed::name_of(command), &printed.out, named)
 }
 
-/// The lines of a text without comments.
-fn lines(text: &str) -> Vec<String> {
-    let lines = text
-        .lines()
-        .map(|line| line.split(" #").next().unwrap_or_default().trim());
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(ToOwned::to_owned).collect()
+/// The lines of a text without comments, each of which is an address. Errors name the place and the line.
+fn lines(place: &str, text: &[u8], named: &Named) -> Result<Vec<String>> {
+    let text = String::from_utf8_lossy(text);
+    let mut urls = Vec::new();
+    for (number, line) in (1_u64..).zip(text.trim_start_matches(BOM).lines()) {
+        let url = line.split(" #").next().unwrap_or_default().trim();
+        if url.is_empty() || url.starts_with('#') {
+            continue;
+        }
+        if urls.len() == MOST {
+            bail!(Usage(format!("{place} names more than {MOST} Envoys")));
+        }
+        if let Err(error) = target::check(url, named) {
+            bail!(Usage(format!("{place}, line {number}: {error}")));
+        }
+        urls.push(url.to_owned());
+    }
+    Ok(urls)
 }

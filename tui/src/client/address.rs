@@ -2,10 +2,34 @@
 //! usual port.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use ureq::http::Uri;
 
 use super::ClientError;
+use crate::text::shortened;
+
+/// The scheme of the address of a Unix socket.
+const UNIX: &str = "unix:";
+/// The most characters of an address in a message.
+const MOST_SHOWN: usize = 120;
+
+/// Refuses an address that no call could go to.
+pub(crate) fn check(url: &str) -> Result<(), ClientError> {
+    socket(url).map_or_else(|| base(url).map(drop), |path| path.map(drop))
+}
+
+/// The path of a Unix socket, if that is what the address is.
+pub(super) fn socket(url: &str) -> Option<Result<&Path, ClientError>> {
+    let path = url.strip_prefix(UNIX)?;
+    // `unix:///run/x.sock` is the same as `unix:/run/x.sock`.
+    let path = path.strip_prefix("//").unwrap_or(path);
+    Some(if path.starts_with('/') {
+        Ok(Path::new(path))
+    } else {
+        Err(bad(url, "has no absolute path"))
+    })
+}
 
 /// The address without a trailing slash, if it is valid.
 pub(super) fn base(url: &str) -> Result<String, ClientError> {
@@ -72,7 +96,7 @@ pub(super) fn bad(url: &str, why: &str) -> ClientError {
     ClientError::BadTarget {
         why: format!(
             "the address {:?} {why}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH",
-            without_user(url)
+            shortened(&without_user(url), MOST_SHOWN)
         ),
     }
 }

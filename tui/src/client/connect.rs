@@ -1,6 +1,6 @@
 //! How calls reach an admin listener: TCP, TLS, a Unix socket, or a proxy.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use ureq::config::Config;
@@ -15,9 +15,6 @@ use super::tls::{Tls, config as tls_config};
 use super::unix::UnixConnector;
 use super::{ClientError, Target};
 
-/// The scheme of the address of a Unix socket.
-const UNIX: &str = "unix:";
-
 /// Where calls go, and the agent that brings them there.
 pub(super) struct Connection {
     pub(super) agent: Agent,
@@ -27,8 +24,8 @@ pub(super) struct Connection {
 
 /// The connection to `target`, for calls that take at most `timeout`.
 pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connection, ClientError> {
-    if let Some(path) = target.url.strip_prefix(UNIX) {
-        return socket(&target.url, path, timeout);
+    if let Some(path) = address::socket(&target.url) {
+        return Ok(socket(path?, timeout));
     }
     let base = base(&target.url)?;
     let Some(rest) = base.strip_prefix("https://") else {
@@ -83,18 +80,13 @@ fn proxy(url: &str) -> Result<Proxy, ClientError> {
 }
 
 /// A connection to the Unix socket of this path.
-fn socket(url: &str, path: &str, timeout: Duration) -> Result<Connection, ClientError> {
-    // `unix:///run/x.sock` is the same as `unix:/run/x.sock`.
-    let path = path.strip_prefix("//").unwrap_or(path);
-    if !path.starts_with('/') {
-        return Err(bad(url, "has no absolute path"));
-    }
-    let connector = UnixConnector(PathBuf::from(path));
-    Ok(Connection {
+fn socket(path: &Path, timeout: Duration) -> Connection {
+    let connector = UnixConnector(path.to_owned());
+    Connection {
         agent: Agent::with_parts(config(timeout, None, None), connector, Nowhere),
         // The admin API takes this name from anybody on the same machine.
         base: "http://localhost".to_owned(),
-    })
+    }
 }
 
 /// A connection to an address, `rest`, whose certificate has this name.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::text::escape;
+use crate::text::{escape, shortened};
 
 /// The most characters of a value that a problem shows.
 const MOST_SHOWN: usize = 60;
@@ -134,7 +134,7 @@ impl<'t> Reader<'t> {
         let mut problem = more(problem);
         // Tables may be long, and their place says enough.
         if !matches!(node.value, Content::Table(_)) {
-            problem.value = value.chars().take(MOST_SHOWN).collect();
+            problem.value = shortened(value, MOST_SHOWN).into_owned();
         }
         self.problems.push((node.span.start, problem));
     }

@@ -114,7 +114,7 @@ fn without_an_envoy_nothing_is_asked() {
         ),
         (
             "--targets-from false".to_owned(),
-            "--targets-from failed (exit status: 1)",
+            "--targets-from \"false\" failed (exit status: 1)",
         ),
     ] {
         let ran = Loudou::default().run(&format!("{options} status"));
@@ -151,4 +151,80 @@ fn commands_without_envoys_are_unaffected() {
         );
     }
     assert!(!fs::exists(runs).expect("a folder"));
+}
+
+/// Nothing is asked, not even the good ones before it.
+#[test]
+fn a_bad_address_has_its_place() {
+    let fake = rules();
+    let long = "\0".repeat(10_000);
+    for (bad, told) in [
+        ("127.0.0.1:9911", "does not begin with"),
+        (
+            "http://127.0.0.1:99999",
+            "a port is a number from 1 to 65535",
+        ),
+        ("dns:http://a:0", "a port is a number from 1 to 65535"),
+        ("@edge", "no target @edge; the config file has none"),
+        ("unix:run", "has no absolute path"),
+        (long.as_str(), "…"),
+    ] {
+        let (_folder, file) = file("bad", &format!("# edge\n\n{}\n{bad} # x\n", fake.url));
+        for (options, place) in [
+            (
+                format!("--targets {file}"),
+                format!("loudou: {file}, line 4: "),
+            ),
+            (
+                format!("--targets-from cat<{file}"),
+                format!("loudou: --targets-from \"cat<{file}\", line 4: "),
+            ),
+        ] {
+            let ran = Loudou::default().run(&format!("{options} status"));
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.seen());
+            assert!(ran.err.starts_with(&place), "{}", ran.err);
+            assert!(
+                ran.err.contains(told) && ran.err.len() < 2_000,
+                "{}",
+                ran.err
+            );
+        }
+    }
+    assert!(fake.try_request().is_none());
+}
+
+/// Editors of Windows begin a file with a mark.
+#[test]
+fn a_byte_order_mark_is_no_address() {
+    let fake = rules();
+    let (_folder, file) = file("bom", &format!("\u{feff}{}\n", fake.url));
+    let ran = Loudou::default().run(&format!("rules --targets {file}"));
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+}
+
+/// What a command reports is reported, although it succeeds.
+#[test]
+fn the_errors_of_a_command_are_shown() {
+    let fake = rules();
+    let (_folder, file) = file(
+        "errors",
+        &format!("echo old \u{1b}api >&2; echo {}", fake.url),
+    );
+    let ran = Loudou::default().run(&format!("rules --targets-from sh<{file}"));
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (0, "old \\u{1b}api\n"),
+        "{}",
+        ran.seen()
+    );
+}
+
+#[test]
+fn a_list_has_an_end() {
+    let (_folder, file) = file("many", &"http://127.0.0.1:1\n".repeat(4097));
+    let ran = Loudou::default().run(&format!("rules --targets {file}"));
+    assert_eq!(
+        ran.err,
+        format!("loudou: {file} names more than 4096 Envoys\n")
+    );
 }
