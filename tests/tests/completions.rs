@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 /// Calls the function that the script registers, as bash does on Tab.
 const TAB: &str = r#"
 source <(loudou completions bash)
+COMP_LINE="$*"
 COMP_WORDS=("$@")
 COMP_CWORD=$(($# - 1))
-_clap_complete_loudou loudou "${COMP_WORDS[COMP_CWORD]}" "" 2>&1
+_loudou loudou "${COMP_WORDS[COMP_CWORD]}" "" 2>&1
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
@@ -144,6 +145,39 @@ fn targets_of_the_config_file_are_offered() -> Result<()> {
     Ok(())
 }
 
+/// Names of files, of manual pages and of themes.
+#[test]
+fn values_that_no_envoy_knows_are_offered() -> Result<()> {
+    let folder = TempDir::new("files")?;
+    let file = folder.path().join("config.toml");
+    std::fs::write(&file, "[themes.mine]\nbase = \"light\"\n")?;
+    std::fs::create_dir(folder.path().join("rules"))?;
+    std::fs::write(folder.path().join("rules.yaml"), "")?;
+    let nowhere = free_address()?;
+    let begun = folder.path().join("ru").display().to_string();
+    for option in ["check", "import", "top --play", "--targets", "--tls-ca"] {
+        let found = offered(&nowhere, &format!("loudou {option} {begun}"))?;
+        ensure!(
+            found == [format!("{begun}les.yaml"), format!("{begun}les/")],
+            "{option}: {found:?}"
+        );
+    }
+    // The directory of this test is that of its package.
+    let found = offered(&nowhere, "loudou check Carg")?;
+    ensure!(found == ["Cargo.toml"], "{found:?}");
+    let found = offered(&nowhere, "loudou man un")?;
+    ensure!(found == ["unset", "unban"], "{found:?}");
+    let line = format!("loudou --config-file {} --theme ", file.display());
+    let found = offered(&nowhere, &line)?;
+    ensure!(
+        ["dark", "light", "mine"]
+            .iter()
+            .all(|name| found.iter().any(|it| it == name)),
+        "{found:?}"
+    );
+    Ok(())
+}
+
 /// An address at which nobody listens.
 fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -183,6 +217,21 @@ fn tab_completes_in_a_terminal() -> Result<()> {
     terminal.press("clear\r")?;
     terminal.press("loudou --url @e\t")?;
     terminal.shows("loudou --url @edge")?;
+    // Bash cuts an address at its colons, and an option at its sign.
+    let url = envoy.admin_url();
+    terminal.press(&format!(
+        "\u{15}clear; export LOUDOU_URL={}\r",
+        free_address()?
+    ))?;
+    terminal.press("clear\r")?;
+    terminal.press(&format!("loudou --url {url} get per-u\tmal\t"))?;
+    terminal.shows(&format!("loudou --url {url} get per-user mallory"))?;
+    terminal.press(&format!("\u{15}loudou buckets --url={url} --rule=per-t\t"))?;
+    terminal.shows("--rule=per-tenant")?;
+    std::fs::write(folder.path().join("my rules.yaml"), "")?;
+    let begun = folder.path().join("my").display().to_string();
+    terminal.press(&format!("\u{15}clear\rloudou check {begun}\t"))?;
+    terminal.shows("my\\ rules.yaml")?;
     terminal.press("\u{15}exit\r")?;
     terminal.ended()?;
     envoy.stop()

@@ -23,7 +23,7 @@ use super::target;
 use super::targets;
 use super::world::Env;
 use crate::client::{Client, TopQuery};
-use crate::config::Config;
+use crate::config::{Config, theme_names};
 
 /// Set by the scripts, to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
@@ -34,18 +34,41 @@ const ZSH_FIRST_USE: &str = r#"if [ "$funcstack[1]" = "_loudou" ]; then
     _clap_dynamic_completer_loudou "$@"
 fi"#;
 
-/// Bash would cut the name of a target into two words.
-const BASH_TARGETS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//@}";
+/// The function that bash calls in place of clap's, and which calls that.
+const BASH: &str = include_str!("complete.bash");
 
 /// Completes a line if a script asks for it.
 pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
-    let with_targets = move || loudou().mut_arg("url", |url| url.add(named()));
-    let complete = CompleteEnv::with_factory(with_targets).var(VARIABLE);
-    match complete.try_complete(std::env::args_os(), None) {
+    let with_values = move || with_values(loudou());
+    let complete = CompleteEnv::with_factory(with_values).var(VARIABLE);
+    // Without a directory, names of files are not completed.
+    let here = std::env::current_dir().ok();
+    match complete.try_complete(std::env::args_os(), here.as_deref()) {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),
         Err(_nothing_to_complete) => Some(ExitCode::FAILURE),
     }
+}
+
+/// The command with the values that need the config file, or its own sub-commands.
+fn with_values(loudou: Command) -> Command {
+    let names = loudou
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned());
+    let names: Vec<String> = names.collect();
+    let pages =
+        ArgValueCandidates::new(move || names.iter().map(CompletionCandidate::new).collect());
+    let themes = ArgValueCandidates::new(|| {
+        let themes = Line::read().config().themes;
+        theme_names(&themes)
+            .iter()
+            .map(CompletionCandidate::new)
+            .collect()
+    });
+    loudou
+        .mut_arg("url", |url| url.add(named()))
+        .mut_arg("theme", |theme| theme.add(themes))
+        .mut_subcommand("man", |man| man.mut_arg("command", |page| page.add(pages)))
 }
 
 /// Prints the script for a shell.
@@ -54,12 +77,16 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     let shells = Shells::builtins();
     let known = shells.completer(&name);
     let known = known.ok_or_else(|| io::Error::other(format!("no script for {name}")))?;
-    let mut out = out;
-    known.write_registration(VARIABLE, "loudou", "loudou", "loudou", &mut out)?;
+    let mut script = Vec::new();
+    known.write_registration(VARIABLE, "loudou", "loudou", "loudou", &mut script)?;
+    let script = String::from_utf8_lossy(&script);
     match shell {
-        Shell::Zsh => writeln!(out, "{ZSH_FIRST_USE}"),
-        Shell::Bash => writeln!(out, "{BASH_TARGETS}"),
-        _ => Ok(()),
+        Shell::Zsh => writeln!(out, "{script}{ZSH_FIRST_USE}"),
+        Shell::Bash => {
+            let script = script.replace("-F _clap_complete_loudou", "-F _loudou");
+            write!(out, "{script}{BASH}")
+        }
+        _ => write!(out, "{script}"),
     }
 }
 

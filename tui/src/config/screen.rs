@@ -26,7 +26,12 @@ pub(crate) fn scheme(name: &str, themes: &BTreeMap<String, Scheme>) -> Option<Sc
 /// The names that a theme can be chosen by.
 pub(crate) fn theme_names(themes: &BTreeMap<String, Scheme>) -> Vec<&str> {
     let built_in = Base::ALL.iter().map(|(name, _)| *name);
-    built_in.chain(themes.keys().map(String::as_str)).collect()
+    let mut names: Vec<&str> = built_in.collect();
+    // The file may define one anew.
+    let others = themes.keys().map(String::as_str);
+    let others: Vec<&str> = others.filter(|name| !names.contains(name)).collect();
+    names.extend(others);
+    names
 }
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>, config: &mut Config) {
