@@ -118,3 +118,18 @@ fn a_file_is_made_only_for_an_envoy_that_answers() {
     );
     assert_eq!(fs::read(&file.0).expect("reads"), b"precious");
 }
+
+/// A poll may take as long as the option says, also more than the second that it may take without.
+#[test]
+fn the_time_limit_is_that_of_the_option() {
+    for (option, told) in [
+        ("--timeout 50ms", "within 50ms"),
+        ("--timeout 1100ms --interval 100ms", "within 1.1s"),
+        ("", "within 1s"),
+    ] {
+        let loudou = Loudou::answers(vec![Answer::Hang(Vec::new())]);
+        let ran = loudou.run(&format!("record - --for 1s {option}"));
+        assert_eq!(ran.code, 3, "{option}: {}", ran.seen());
+        assert!(ran.err.contains(told), "{option}: {}", ran.err);
+    }
+}
