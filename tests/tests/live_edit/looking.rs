@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::workspace_root;
 use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, TempDir, Terminal, loudou_in_terminal};
 use serde_json::json;
 
@@ -99,4 +100,26 @@ fn colours_are_those_of_the_terminal() -> Result<()> {
         terminal.ended()?;
     }
     envoy.stop()
+}
+
+/// Terminals count cells from 1, and what is pasted can be anything.
+#[test]
+fn a_click_at_zero_is_no_panic() -> Result<()> {
+    let file = workspace_root().join("tui/src/ui/tests/demo.jsonl.gz");
+    let mut command = loudou_in_terminal()?;
+    command.args(["top", "--play"]);
+    command.arg(file);
+    let mut terminal = Terminal::run(command)?;
+    terminal.shows("3 Rules")?;
+    for input in [
+        "[<0;0;5M", "[<0;5;0M", "[<0;0;0m", "[0;0;0M", "[0;0R", "[M   ",
+    ] {
+        terminal.press(&format!("\u{1b}{input}"))?;
+    }
+    terminal.press("?")?;
+    terminal.shows("freeze")?;
+    terminal.press("\u{3}")?;
+    let (code, seen) = terminal.ended()?;
+    ensure!(code == 0, "{code}: {seen}");
+    Ok(())
 }
