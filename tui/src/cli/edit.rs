@@ -103,7 +103,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
     changes::allowed(context, args.dry_run)?;
     let rule = context.client()?.rule(&args.rule)?;
     let Some(body) = body(context, args, &rule)? else {
-        return Ok(Outcome::Failed);
+        return Ok(Outcome::Misused);
     };
     let was_for_a_time = rule
         .edit

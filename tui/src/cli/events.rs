@@ -69,6 +69,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     }
     show(context, &events, true)?;
     if args.follow {
+        (context.io.succeed_on_interrupt)()?;
         follow::run(context, &client, args.of, &events)
     } else {
         Ok(())

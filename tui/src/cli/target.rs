@@ -11,7 +11,9 @@ use anyhow::{Context as _, Error, Result, bail};
 
 use super::options::ConnectArgs;
 use super::world::{Env, Usage};
-use crate::client::{PORTS, Pem, Target, Tls, check_address, is_in_the_clear, is_port};
+use crate::client::{
+    ClientError, PORTS, Pem, Target, Tls, check_address, is_in_the_clear, is_port,
+};
 use crate::config::NamedTarget;
 use crate::text::escape;
 
@@ -134,7 +136,10 @@ pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Resu
         None => (place, port),
     };
     let found = (host, port).to_socket_addrs();
-    let found = found.with_context(|| format!("cannot resolve {}", escape(host)))?;
+    let found = found.map_err(|error| ClientError::Unreachable {
+        url: url.to_owned(),
+        cause: format!("cannot resolve {host}: {error}"),
+    })?;
     let found: BTreeSet<SocketAddr> = found.collect();
     let slash = if path.is_empty() { "" } else { "/" };
     let all = found.iter().map(|address| {
@@ -223,7 +228,9 @@ pub(super) fn check_mode(
 ) -> Result<()> {
     let mode = metadata.mode() & 0o777;
     if metadata.is_file() && mode & FOREIGN_WRITE != 0 {
-        bail!("others may write {name} (mode {mode:04o}), so it is not used; run chmod 600 {name}");
+        bail!(Usage(format!(
+            "others may write {name} (mode {mode:04o}), so it is not used; run chmod 600 {name}"
+        )));
     }
     if metadata.is_file() && mode & FOREIGN != 0 {
         warnings.push(format!(
@@ -240,16 +247,22 @@ fn pem(file: &Path, bytes: Vec<u8>) -> Pem {
     }
 }
 
+/// The contents of a file that an option names: that it cannot be read is a wrong usage.
 pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
-    let name = file.display().to_string();
     let read = || -> io::Result<(Vec<u8>, Metadata)> {
         let mut bytes = Vec::new();
         let open = File::open(file)?;
         let metadata = open.metadata()?;
-        open.take(MAX_FILE).read_to_end(&mut bytes)?;
+        open.take(MAX_FILE.saturating_add(1))
+            .read_to_end(&mut bytes)?;
+        if bytes.len() > usize::try_from(MAX_FILE).unwrap_or(usize::MAX) {
+            let why = format!("larger than {} MiB", MAX_FILE >> 20);
+            return Err(io::Error::other(why));
+        }
         Ok((bytes, metadata))
     };
-    read().with_context(|| format!("cannot read {}", escape(&name)))
+    let name = file.display().to_string();
+    read().map_err(|error| Usage(format!("cannot read {}: {error}", escape(&name))).into())
 }
 
 /// The proxy of the environment for an `https://` address, as curl chooses it. Calls in the clear use none: it

@@ -72,7 +72,7 @@ fn a_target_has_its_token_and_the_environment_goes_first() {
 #[test]
 fn a_file_with_a_token_that_others_may_use_is_reported() {
     let (code, _, err) = sent("writable", 0o622, None, "--url @here status");
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(err.contains("others may write"), "{err}");
     let (code, _, err) = sent("readable", 0o644, None, "--url @here status");
     assert_eq!(code, 0);

@@ -113,7 +113,7 @@ fn invalid_fields_are_never_sent() {
     let log = json!({"name": "l", "algorithm": "sliding_log", "capacity": 5, "window": "1m"});
     let newer = json!({"name": "n", "algorithm": "newer", "width": 5});
     for (name, limit, line, code) in [
-        ("set_field_value", &log, "window=soon capacity=300", 1),
+        ("set_field_value", &log, "window=soon capacity=300", 2),
         ("set_field_unknown", &log, "rate=1/s", 2),
         ("set_field_twice", &log, "--capacity 3 capacity=4", 2),
         ("set_field_newer", &newer, "width=4", 2),

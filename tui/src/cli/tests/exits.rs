@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use loudou_api::{ProblemAnswer, RuleView};
 
 use super::canned::{self, INSTANCE, ok};
+use super::configured::Folder;
 use super::*;
 use crate::cli::outcome::exit_codes;
 
@@ -32,11 +33,57 @@ fn without_a_connection_3() {
     drop(free);
     let line = format!("status --url http://{address}");
     assert_eq!(code_of(Vec::new(), &line), 3);
+    let line = "status --url dns:http://no.such.name.invalid:1";
+    assert_eq!(code_of(Vec::new(), line), 3);
     let silent = || vec![Answer::Hang(Vec::new())];
     assert_eq!(code_of(silent(), "status --timeout 20ms"), 3);
     assert_eq!(code_of(silent(), "export --live --timeout 20ms"), 3);
     let other = || vec![Answer::text("200 OK", "<html>Welcome</html>")];
     assert_eq!(code_of(other(), "rules"), 3);
+}
+
+/// What is typed, and the files that it names, are found wrong before anything is changed.
+#[test]
+fn for_wrong_usage_2() {
+    let rule = vec![ok(&canned::rule())];
+    assert_eq!(
+        code_of(rule, "set per-user --limit burst --capacity 0 --yes"),
+        2
+    );
+    let large = " ".repeat((1 << 20) + 1);
+    let folder = Folder::new(
+        "exits",
+        &[
+            ("empty", 0o600, ""),
+            ("shared", 0o666, "secret"),
+            ("large", 0o600, large.as_str()),
+        ],
+    );
+    let at = |name: &str| folder.0.join(name).display().to_string();
+    for file in ["missing", "empty", "shared", "large"].map(at) {
+        let line = format!("status --token-file {file}");
+        assert_eq!(code_of(Vec::new(), &line), 2, "{line}");
+    }
+    let line = format!(
+        "status --url https://127.0.0.1:1 --tls-ca {}",
+        at("missing")
+    );
+    assert_eq!(code_of(Vec::new(), &line), 2, "{line}");
+    let text = "url = \"http://127.0.0.1:1\"\n";
+    let config = Folder::new("exits-config", &[("config", 0o666, text)]);
+    let file = config.0.join("config").display().to_string();
+    let line = format!("status --config-file {file}");
+    assert_eq!(code_of(Vec::new(), &line), 2, "{line}");
+}
+
+#[test]
+fn ctrl_c_ends_a_follower_with_success() {
+    let line = "events --follow";
+    SUCCEEDS_ON_INTERRUPT.set(false);
+    Loudou::answers(vec![ok(&canned::events())]).run("events");
+    assert!(!SUCCEEDS_ON_INTERRUPT.get());
+    Loudou::answers(vec![ok(&canned::events())]).run(line);
+    assert!(SUCCEEDS_ON_INTERRUPT.get());
 }
 
 #[test]

@@ -106,19 +106,21 @@ fn a_command_for_one_envoy_refuses_several() {
 #[test]
 fn without_an_envoy_nothing_is_asked() {
     let (folder, file) = file("none", "# nothing\n\n");
-    for (options, words) in [
-        (format!("--targets {file}"), "names none"),
+    for (options, code, words) in [
+        (format!("--targets {file}"), 1, "names none"),
         (
             format!("--targets {}", path(&folder, "missing")),
+            2,
             "cannot read",
         ),
         (
             "--targets-from false".to_owned(),
+            1,
             "--targets-from \"false\" failed (exit status: 1)",
         ),
     ] {
         let ran = Loudou::default().run(&format!("{options} status"));
-        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.seen());
         assert!(ran.err.contains(words), "{}", ran.err);
     }
 }
