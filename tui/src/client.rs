@@ -37,6 +37,7 @@ pub(crate) use pace::{Pace, too_early};
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 pub use tls::{Pem, Tls};
 
+use address::without_user;
 use connect::{Connection, connection};
 use request::Path;
 use tls::{cause as tls_cause, error as tls_error};
@@ -81,6 +82,10 @@ pub struct Client {
     base: Arc<str>,
     /// The address as it was given.
     url: Arc<str>,
+    /// The address for messages, with the proxy on the way.
+    place: Arc<str>,
+    /// Whether there is such a proxy.
+    has_proxy: bool,
     authorization: Option<HeaderValue>,
     timeout: Duration,
     ways: Ways,
@@ -100,10 +105,17 @@ impl Client {
     pub fn new(target: &Target, timeout: Duration) -> Result<Self, ClientError> {
         let token = target.token.as_deref().map(authorization);
         let Connection { agent, base } = connection(target, timeout)?;
+        let url = target.url.trim_end_matches('/');
+        // Only TLS goes through a proxy.
+        let proxy = target.proxy.as_deref();
+        let proxy = proxy.filter(|_| base.starts_with("https://"));
+        let place = proxy.map(|proxy| format!("{url} through the proxy {}", without_user(proxy)));
         Ok(Self {
             agent,
+            has_proxy: place.is_some(),
+            place: place.as_deref().unwrap_or(url).into(),
             base: base.into(),
-            url: target.url.trim_end_matches('/').into(),
+            url: url.into(),
             authorization: token.transpose()?,
             timeout,
             ways: Ways::default(),
@@ -292,7 +304,7 @@ impl Client {
     }
 
     fn failed(&self, error: &ureq::Error, in_body: bool) -> ClientError {
-        let url = self.url.to_string();
+        let url = self.place.to_string();
         let timed_out = ClientError::TimedOut {
             url: url.clone(),
             after: self.timeout,
@@ -310,19 +322,23 @@ impl Client {
             }
             ureq::Error::Io(io) if tls_error(io).is_some() => ClientError::Untrusted {
                 url,
-                cause: tls_error(io).map(tls_cause).unwrap_or_default(),
+                cause: tls_error(io)
+                    .map(|error| tls_cause(error, self.has_proxy))
+                    .unwrap_or_default(),
             },
             ureq::Error::Io(io) => ClientError::Unreachable {
                 url,
                 cause: io.to_string(),
             },
-            ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => ClientError::Unreachable {
+            ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed
+            | ureq::Error::ConnectProxyFailed(_) => ClientError::Unreachable {
                 url,
                 cause: error.to_string(),
             },
             ureq::Error::Rustls(error) => ClientError::Untrusted {
                 url,
-                cause: tls_cause(error),
+                cause: tls_cause(error, self.has_proxy),
             },
             _ => self.unexpected(format!("invalid HTTP: {error}")),
         }
@@ -337,7 +353,7 @@ impl Client {
 
     fn unexpected(&self, what: String) -> ClientError {
         ClientError::Unexpected {
-            url: self.url.to_string(),
+            url: self.place.to_string(),
             what,
         }
     }

@@ -268,6 +268,8 @@ pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
 /// The proxy of the environment for an `https://` address, as curl chooses it. Calls in the clear use none: it
 /// would see the token.
 fn proxy(url: &str, env: &Env) -> Option<String> {
+    // Names have no case.
+    let url = url.to_ascii_lowercase();
     let host = url.strip_prefix("https://")?.split('/').next()?;
     let host = match host.strip_prefix('[') {
         Some(six) => six.split(']').next()?,
@@ -275,7 +277,7 @@ fn proxy(url: &str, env: &Env) -> Option<String> {
     };
     let is_here = host == "localhost" || host.starts_with("127.") || host == "::1";
     let text = |name: &Option<std::ffi::OsString>| name.as_ref()?.to_str().map(ToOwned::to_owned);
-    let none = text(&env.no_proxy).unwrap_or_default();
+    let none = text(&env.no_proxy).unwrap_or_default().to_ascii_lowercase();
     let mut none = none
         .split(',')
         .map(|entry| entry.trim().trim_start_matches("*."));
@@ -349,6 +351,8 @@ mod tests {
             ),
             ("https://envoy.example.com", "example.com", false),
             ("https://envoy.example.com", " .example.com ,x", false),
+            ("https://Envoy.Example.com", "example.COM", false),
+            ("https://LOCALHOST", "", false),
             ("https://envoy.example.com", "*.example.com", false),
             ("https://notexample.com", "example.com", true),
             ("https://envoy.example.com", "*", false),

@@ -10,6 +10,11 @@ use serde_json::json;
 use super::fake::{Answer, Fake};
 use super::*;
 
+/// The CA of the relay's tests.
+const CA: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../relay/tests/relay/certs/ca.pem"
+);
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(150);
 
@@ -338,4 +343,44 @@ fn the_way_of_json_is_found_out() {
         again.contains("content-type: application/json\r\n"),
         "{again}"
     );
+}
+
+/// What fails on the way is not looked for at the end of it.
+#[test]
+fn errors_name_the_proxy() {
+    let status = |proxy: &str| {
+        let target = Target {
+            url: "https://envoy.example.com:9911".to_owned(),
+            proxy: Some(proxy.replace("http://", "http://user:geheim@")),
+            tls: Tls {
+                ca: Some(Pem {
+                    file: "ca.pem".to_owned(),
+                    bytes: std::fs::read(CA).expect("the CA"),
+                }),
+                ..Tls::default()
+            },
+            ..Target::default()
+        };
+        let client = Client::new(&target, SHORT).expect("a good target");
+        assert_eq!(client.url(), "https://envoy.example.com:9911");
+        let error = client.status().expect_err("no Envoy").to_string();
+        let through = "https://envoy.example.com:9911 through the proxy http://…@127.0.0.1:";
+        assert!(
+            error.contains(through) && !error.contains("geheim"),
+            "{error}"
+        );
+        error
+    };
+    let refuses = Fake::new(vec![Answer::text("403 Forbidden", "")]);
+    let error = status(&refuses.url);
+    assert!(
+        error.starts_with("cannot reach ") && error.contains("403"),
+        "{error}"
+    );
+    let silent = Fake::new(vec![Answer::Hang(Vec::new())]);
+    let error = status(&silent.url);
+    assert!(error.starts_with("no complete answer from "), "{error}");
+    let gone = Fake::new(Vec::new());
+    let error = status(&gone.url);
+    assert!(error.starts_with("cannot reach "), "{error}");
 }

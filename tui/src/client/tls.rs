@@ -138,7 +138,7 @@ pub(super) fn error(error: &io::Error) -> Option<&rustls::Error> {
 }
 
 /// Why TLS failed, with a remedy.
-pub(super) fn cause(error: &rustls::Error) -> String {
+pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
     match error {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
@@ -149,7 +149,13 @@ pub(super) fn cause(error: &rustls::Error) -> String {
             format!("{error}; renew it")
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            format!("{error}; give the name in the certificate with --tls-name")
+            // Which is refused with a proxy.
+            let before = if has_proxy {
+                "except this host with no_proxy, and "
+            } else {
+                ""
+            };
+            format!("{error}; {before}give the name in the certificate with --tls-name")
         }
         Error::AlertReceived(
             Alert::CertificateRequired
