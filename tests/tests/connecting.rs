@@ -247,7 +247,7 @@ fn the_token_file_belongs_to_its_owner() -> Result<()> {
     for (mode, expected, says) in [
         (0o600, 0, ""),
         (0o644, 0, "others may read"),
-        (0o622, 1, "others may write"),
+        (0o622, 2, "others may write"),
     ] {
         fs::set_permissions(&token, Permissions::from_mode(mode))?;
         let (code, text) = rules(&envoy.admin_url(), &["--token-file", &path], &[])?;
