@@ -91,14 +91,7 @@ impl<'a> Columns<'a> {
                     self.status = status.try_into().ok();
                 }
             }
-            Field::Duration(unit) => {
-                if known(value).is_some() {
-                    let more = span(*unit, value)?;
-                    self.duration = more
-                        .map(|more| self.duration.unwrap_or_default().saturating_add(more))
-                        .or(self.duration);
-                }
-            }
+            Field::Duration(unit) => return self.lasts(*unit, value),
             Field::Header(name) => {
                 if let Some(value) = text() {
                     request.headers.push((Cow::Borrowed(name), value));
@@ -126,6 +119,17 @@ impl<'a> Columns<'a> {
                     digits(value).ok_or(Wrong::Kind)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds a part of the duration.
+    fn lasts(&mut self, unit: Unit, value: &[u8]) -> Result<(), Wrong> {
+        if known(value).is_some()
+            && let Some(more) = span(unit, value)?
+        {
+            let before = self.duration.unwrap_or_default();
+            self.duration = Some(before.saturating_add(more));
         }
         Ok(())
     }
