@@ -16,6 +16,7 @@ mod looking;
 mod recording;
 mod restarts;
 mod several;
+mod spread;
 mod suspending;
 mod watching;
 

@@ -1,0 +1,72 @@
+//! A client that is spread over two Envoys: one row with its sums, one change for both.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use loudou_tests::traffic::{Pace, Traffic};
+use loudou_tests::{Envoy, Request};
+
+use super::several::{config, is_banned, watch};
+
+/// The users besides the one who sends half of all requests.
+const USERS: u64 = 200;
+
+fn request(number: u64) -> Request {
+    let user = if number.is_multiple_of(2) {
+        "mallory".to_owned()
+    } else {
+        format!("user-{}", number % USERS)
+    };
+    Request::get("/").header("x-user-id", user)
+}
+
+/// The rates at the end of the first row of the screen Keys: admitted and refused in all, refused at each of two Envoys.
+fn rates(screen: &str) -> Option<[f64; 4]> {
+    let row = screen.lines().find(|line| line.contains("per-user"))?;
+    let (_, rates) = row.split_once("mallory")?;
+    let rates: Option<Vec<f64>> = rates
+        .split_whitespace()
+        .filter(|word| word.chars().any(|c| c.is_ascii_digit()))
+        .map(|word| word.parse().ok())
+        .collect();
+    rates?.try_into().ok()
+}
+
+#[test]
+fn a_client_of_two_envoys_is_one_row_and_one_ban() -> Result<()> {
+    let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
+    let mut terminal = watch(&first, &second)?;
+    let pace = Pace {
+        clients: 1,
+        interval: Duration::from_millis(20),
+        requests: None,
+    };
+    let addresses = [first.data_address(), second.data_address()];
+    let traffic = Traffic::start(addresses, pace, request);
+    terminal.press("8")?;
+    let screen = terminal.until("the sums of both", |screen| {
+        rates(screen).is_some_and(|[_, _, one, other]| one > 1.0 && other > 1.0)
+    })?;
+    let [_, refused, one, other] = rates(&screen).unwrap_or_default();
+    // Each is shown with two digits.
+    ensure!((refused - one - other).abs() <= 1.5, "{screen}");
+    // Enter shows the same key, at the Envoy that refuses it most; the ban is for both.
+    terminal.press("gj\u{1b}[A\r")?;
+    terminal.until("Buckets", |screen| screen.contains("left/cap"))?;
+    terminal.press("b")?;
+    terminal.shows("ban mallory")?;
+    terminal.press("\r")?;
+    terminal.shows("yes, at all 2")?;
+    terminal.press("a8")?;
+    terminal.until("banned at both", |screen| {
+        let mut rows = screen.lines().filter(|line| line.contains("mallory"));
+        rows.any(|row| row.matches("banned").count() == 3)
+    })?;
+    ensure!(is_banned(&first)? && is_banned(&second)?, "both ban");
+    drop(traffic);
+    terminal.press("q")?;
+    let (code, end) = terminal.ended()?;
+    ensure!(code == 0, "exit code {code}\n{end}");
+    first.stop()?;
+    second.stop()
+}
