@@ -27,6 +27,13 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The end of an error: what was probably meant, if that is known.
+pub(crate) fn meant(near: Option<impl AsRef<str>>) -> String {
+    near.map_or_else(String::new, |near| {
+        format!("; did you mean `{}`?", escape(near.as_ref()))
+    })
+}
+
 /// The first characters of `text`, with a mark where it was cut.
 pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {

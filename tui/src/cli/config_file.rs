@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use loudou_rules::config::nearest;
 
 use super::options::{Global, URL};
 use super::target;
@@ -11,7 +12,7 @@ use crate::config::{Config, NamedTarget, scheme, theme_names};
 use crate::draw::theme::color::Depth;
 use crate::draw::theme::{Look, Scheme};
 use crate::runtime::Appearance;
-use crate::text::escape;
+use crate::text::{escape, meant};
 
 /// Reads the file that an option, the environment or the user's home names, if there is one.
 pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<Config> {
@@ -111,14 +112,15 @@ pub(super) fn appearance(
     let theme = global.theme.as_ref().or(config.theme.as_ref());
     let scheme = match theme {
         None => Scheme::default(),
-        Some(name) => match scheme(name, &config.themes) {
-            Some(scheme) => scheme,
-            None => bail!(Usage(format!(
-                "no theme {}; allowed: {}",
+        Some(name) => scheme(name, &config.themes).ok_or_else(|| {
+            let names = theme_names(&config.themes);
+            Usage(format!(
+                "no theme {}; allowed: {}{}",
                 escape(name),
-                escape(&theme_names(&config.themes).join(", "))
-            ))),
-        },
+                escape(&names.join(", ")),
+                meant(nearest(name, &names))
+            ))
+        })?,
     };
     let look = Look {
         depth: if has_color {

@@ -7,15 +7,17 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::{Error, Result, bail};
+use loudou_rules::config::nearest;
 
 use super::options::ConnectArgs;
 use super::world::{Env, Usage};
 use crate::client::{
-    ClientError, PORTS, Pem, Target, Tls, check_address, is_in_the_clear, is_port,
+    BAD_TOKEN, ClientError, PORTS, Pem, Target, Tls, check_address, is_in_the_clear, is_port,
+    is_token,
 };
 use crate::config::NamedTarget;
-use crate::text::escape;
+use crate::text::{escape, meant};
 
 /// The maximum size of a file with a token, a key or certificates, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -160,7 +162,12 @@ fn of_name<'a>(name: &str, named: &'a BTreeMap<String, NamedTarget>) -> Result<&
     } else {
         format!("allowed: {}", allowed.join(", "))
     };
-    bail!(Usage(format!("no target @{}; {known}", escape(name))));
+    let there: Vec<&str> = named.keys().map(String::as_str).collect();
+    let meant = meant(nearest(name, &there).map(|near| format!("@{near}")));
+    bail!(Usage(format!(
+        "no target @{}; {known}{meant}",
+        escape(name)
+    )));
 }
 
 /// Refuses what no call could go to. A name with `dns:` is not looked up.
@@ -195,8 +202,7 @@ fn token(
     let file = match (file, &env.token) {
         (Some(file), _) => file,
         (None, Some(token)) => {
-            let token = token.to_str().context("LOUDOU_TOKEN is not text")?;
-            return Ok(Some(token.to_owned()));
+            return usable(&token.to_string_lossy(), "LOUDOU_TOKEN").map(Some);
         }
         (None, None) => match &env.token_file {
             Some(file) => Path::new(file),
@@ -207,8 +213,17 @@ fn token(
         },
     };
     let text = private(file, warnings)?;
-    let text = String::from_utf8_lossy(&text);
-    Ok(Some(text.trim().to_owned()))
+    let name = escape(&file.display().to_string()).into_owned();
+    usable(String::from_utf8_lossy(&text).trim(), &name).map(Some)
+}
+
+/// The token, if it can be sent; else an error that names its source.
+fn usable(token: &str, source: &str) -> Result<String> {
+    if is_token(token) {
+        Ok(token.to_owned())
+    } else {
+        bail!(Usage(format!("{source}: {BAD_TOKEN}")))
+    }
 }
 
 /// A file that only its owner should see. One that others can write is refused: they would choose the token. That

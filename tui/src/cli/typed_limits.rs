@@ -1,12 +1,12 @@
 //! Fields of a limit as typed on the command line, put into the limits of a rule.
 
 use anyhow::{Context as _, Result, bail};
-use loudou_rules::config;
+use loudou_rules::config::{self, nearest};
 use serde_json::{Map, Value};
 
 use super::world::Usage;
 use crate::limit_edit;
-use crate::text::escape;
+use crate::text::{escape, meant};
 
 /// The limits of the rule, with the fields of the selected limit changed.
 pub(super) fn changed_limits(
@@ -37,7 +37,11 @@ pub(super) fn changed_limits(
     let Some(Value::Object(fields)) = limit else {
         let name = escape(wanted);
         bail!(Usage(format!(
-            "the rule has no limit `{name}`; it has {listed}"
+            "the rule has no limit `{name}`; it has {listed}{}",
+            meant(nearest(
+                wanted,
+                &names.iter().map(String::as_str).collect::<Vec<_>>()
+            ))
         )));
     };
     change(fields, changes)?;
@@ -60,9 +64,10 @@ fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<
     *limit = config::spoken_value(limit);
     for (index, (name, value)) in changes.iter().enumerate() {
         let Some(field) = limit_edit::field(&algorithm, name) else {
+            let meant = meant(nearest(name, &names));
             let (name, names) = (escape(name), names.join(", "));
             bail!(Usage(format!(
-                "{algorithm} has no field `{name}`; it has {names}"
+                "{algorithm} has no field `{name}`; it has {names}{meant}"
             )));
         };
         if changes

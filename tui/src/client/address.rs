@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use loudou_rules::config::nearest;
 use ureq::http::Uri;
 
 use super::ClientError;
@@ -11,6 +12,8 @@ use crate::text::shortened;
 
 /// The scheme of the address of a Unix socket.
 const UNIX: &str = "unix:";
+/// The longest path of a Unix socket, in bytes.
+const LONGEST_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// The most characters of an address in a message.
 const MOST_SHOWN: usize = 120;
 
@@ -24,10 +27,15 @@ pub(super) fn socket(url: &str) -> Option<Result<&Path, ClientError>> {
     let path = url.strip_prefix(UNIX)?;
     // `unix:///run/x.sock` is the same as `unix:/run/x.sock`.
     let path = path.strip_prefix("//").unwrap_or(path);
-    Some(if path.starts_with('/') {
-        Ok(Path::new(path))
-    } else {
+    let bytes = path.len();
+    Some(if !path.starts_with('/') {
         Err(bad(url, "has no absolute path"))
+    } else if bytes > LONGEST_PATH {
+        let why =
+            format!("has a path of {bytes} bytes; that of a socket has at most {LONGEST_PATH}");
+        Err(bad(url, &why))
+    } else {
+        Ok(Path::new(path))
     })
 }
 
@@ -35,7 +43,12 @@ pub(super) fn socket(url: &str) -> Option<Result<&Path, ClientError>> {
 pub(super) fn base(url: &str) -> Result<String, ClientError> {
     let uri: Uri = url.parse().ok().ok_or_else(|| bad(url, "is invalid"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(bad(url, "does not begin with http://, https:// or unix:"));
+        let near = uri
+            .scheme_str()
+            .and_then(|typed| nearest(typed, &["http", "https"]));
+        let meant = near.map_or_else(String::new, |near| format!(" (did you mean `{near}://`?)"));
+        let why = format!("does not begin with http://, https:// or unix:{meant}");
+        return Err(bad(url, &why));
     }
     if without_user(url) != url {
         return Err(ClientError::BadTarget {
@@ -160,6 +173,32 @@ mod tests {
         ] {
             assert_eq!(base(good).expect(good), good);
         }
+    }
+
+    #[test]
+    fn a_slip_in_the_scheme_is_named() {
+        for (url, told) in [
+            ("htps://h", "(did you mean `https://`?)"),
+            ("htp://h", "(did you mean `http://`?)"),
+            ("ftp://h", "or unix:; write"),
+        ] {
+            let error = base(url).expect_err(url).to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_a_socket_has_a_bound() {
+        let url = |bytes: usize| format!("unix:/{}", "x".repeat(bytes - 1));
+        assert_eq!(check(&url(LONGEST_PATH)), Ok(()));
+        let error = check(&url(LONGEST_PATH + 1))
+            .expect_err("too long")
+            .to_string();
+        let told = format!(
+            "{} bytes; that of a socket has at most {LONGEST_PATH}",
+            LONGEST_PATH + 1
+        );
+        assert!(error.contains(&told), "{error}");
     }
 
     #[test]

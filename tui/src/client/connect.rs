@@ -100,7 +100,9 @@ fn named(url: &str, rest: &str, name: &str, config: Config) -> Result<Connection
     let port = there.port_u16();
     let port = port.map_or_else(String::new, |port| format!(":{port}"));
     let base = format!("https://{name}{port}{path}");
-    if base.parse::<Uri>().is_err() {
+    // What is more than a name would be a part of the address.
+    let is_name = |uri: Uri| uri.host() == Some(name) && !name.is_empty();
+    if !base.parse().is_ok_and(is_name) {
         let why = format!(
             "the server name {name:?} is invalid; write a host name such as envoy.example.com"
         );
@@ -161,6 +163,18 @@ impl Resolver for Nowhere {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_in_a_certificate_is_a_host_name() {
+        let named = |name: &str| {
+            let config = config(Duration::from_secs(1), None, None);
+            named("https://127.0.0.1:1", "127.0.0.1:1", name, config).is_ok()
+        };
+        assert!(named("envoy.example.com"));
+        for bad in ["", "a/b", "a:1", "u@a", "a b", "a?b"] {
+            assert!(!named(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_proxy_is_checked_before_it_is_used() {

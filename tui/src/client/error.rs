@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loudou_api::{ProblemAnswer, RuleProblem, RuleView};
 
-use crate::text::{escape, humanise};
+use crate::text::{escape, humanise, meant};
 
 /// The reason why there is no answer, or not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,10 +177,6 @@ pub fn problem_text(problem: &RuleProblem) -> String {
         line.push_str("; allowed: ");
         line.push_str(&escape(allowed));
     }
-    if let Some(suggestion) = &problem.suggestion {
-        line.push_str("; did you mean `");
-        line.push_str(&escape(suggestion));
-        line.push_str("`?");
-    }
+    line.push_str(&meant(problem.suggestion.as_ref()));
     line
 }

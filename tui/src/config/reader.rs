@@ -37,7 +37,11 @@ impl fmt::Display for Located {
 pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Box<Located>> {
     DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let problem = Problem::error(Path::root(), &Value::Null, error.message());
+        let mut problem = Problem::error(Path::root(), &Value::Null, error.message());
+        if error.message() == "duplicate key" {
+            let key = error.span().and_then(|span| text.get(span));
+            problem.value = shortened(key.unwrap_or_default(), MOST_SHOWN).into_owned();
+        }
         Box::new(locate(text, at, problem))
     })
 }

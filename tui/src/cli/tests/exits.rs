@@ -76,6 +76,78 @@ fn for_wrong_usage_2() {
     assert_eq!(code_of(Vec::new(), &line), 2, "{line}");
 }
 
+/// Where something was mistyped, the error says what was probably meant, and where a token comes from.
+#[test]
+fn wrong_usage_names_what_was_meant() {
+    let folder = Folder::new(
+        "meant",
+        &[
+            ("blank", 0o600, "a b"),
+            ("config", 0o600, "[targets.edge]\nurl = \"http://h\"\n"),
+        ],
+    );
+    let at = |name: &str| folder.0.join(name).display().to_string();
+    let (blank, config) = (at("blank"), at("config"));
+    for (line, told) in [
+        (
+            "set per-user --limit brust --capacity 5 --yes".to_owned(),
+            "; did you mean `burst`?",
+        ),
+        (
+            "set per-user --limit burst capcity=5 --yes".to_owned(),
+            "; did you mean `capacity`?",
+        ),
+        (
+            "status --url htps://h".to_owned(),
+            "(did you mean `https://`?)",
+        ),
+        (
+            format!("status --url @egde --config-file {config}"),
+            "; did you mean `@edge`?",
+        ),
+        (
+            format!("status --token-file {blank}"),
+            &format!("{blank}: the token is empty or"),
+        ),
+        (
+            "status --url https://h --tls-name=".to_owned(),
+            "the server name \"\" is invalid",
+        ),
+    ] {
+        let ran = Loudou::answers(vec![ok(&canned::rule())]).run(&line);
+        assert_eq!(ran.code, 2, "{line}: {}", ran.seen());
+        assert!(ran.err.contains(told), "{line}: {}", ran.err);
+    }
+}
+
+#[test]
+fn wrong_usage_names_the_variable_and_the_theme() {
+    let env = Env {
+        token: Some("a b".into()),
+        ..Env::default()
+    };
+    let loudou = Loudou {
+        env,
+        ..Loudou::default()
+    };
+    let ran = loudou.run("status");
+    assert!(
+        ran.code == 2 && ran.err.contains("LOUDOU_TOKEN: the token is"),
+        "{}",
+        ran.seen()
+    );
+    let loudou = Loudou {
+        terminal: Some(80),
+        ..Loudou::default()
+    };
+    let ran = loudou.run("top --theme lihgt");
+    assert!(
+        ran.code == 2 && ran.err.contains("; did you mean `light`?"),
+        "{}",
+        ran.seen()
+    );
+}
+
 #[test]
 fn ctrl_c_ends_a_follower_with_success() {
     let line = "events --follow";
