@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use loudou_limiter::Nanos;
 use loudou_rules::config;
@@ -206,7 +206,7 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     {
         return failed(&relay::run(options), io);
     }
-    match Cli::try_parse_from(&args) {
+    match parsed(&args) {
         Ok(mut cli) => {
             if let Err(error) = configured(&mut cli, io) {
                 return failed(&error, io);
@@ -227,6 +227,12 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
         }
         Err(error) => unparsed(&error, io),
     }
+}
+
+fn parsed(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = options::without_empty(Cli::command(), options::is_empty_variable);
+    let matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Applies the config file, for commands that ask an Envoy.
@@ -316,6 +322,7 @@ fn command(cli: &Cli, typed: &str, at: Option<&Client>, io: &mut Io<'_>) -> Resu
         Some(Command::Relay(args)) => return Err(relay::run(&args.options)),
         Some(Command::Schema { markdown }) => schema(context, *markdown)?,
         Some(Command::Completions { shell }) => {
+            context.only_text()?;
             complete::script(*shell, context.io.out)?;
         }
         Some(Command::Man(args)) => man::run(context, args, Cli::command())?,

@@ -161,6 +161,8 @@ impl Line {
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
         let url = std::env::var("LOUDOU_URL").ok();
+        let url = url.filter(|url| !url.is_empty());
+        let is_set = url.is_some();
         let mut line = Self {
             words,
             // Of several, the first.
@@ -169,9 +171,7 @@ impl Line {
                 .unwrap_or_else(|| URL.to_owned()),
             env: Env::read(),
         };
-        if std::env::var_os("LOUDOU_URL").is_none()
-            && let Some(url) = line.config().url.first()
-        {
+        if !is_set && let Some(url) = line.config().url.first() {
             line.url.clone_from(url);
         }
         line

@@ -14,6 +14,9 @@ use crate::draw::theme::{Look, Scheme};
 use crate::runtime::Appearance;
 use crate::text::{escape, meant};
 
+/// The most problems that are shown.
+const MOST: usize = 64;
+
 /// Reads the file that an option, the environment or the user's home names, if there is one.
 pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<Config> {
     let usual = usual(env).filter(|file| file.exists());
@@ -47,10 +50,15 @@ pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
     Config::read(&text).map_err(|problems| {
         let lines = problems
             .iter()
+            .take(MOST)
             .map(|problem| format!("\n  {name}:{problem}"));
+        let more = match problems.len().saturating_sub(MOST) {
+            0 => String::new(),
+            more => format!("\n  and {more} more"),
+        };
         let plural = if problems.len() == 1 { "" } else { "s" };
         let text = format!(
-            "{} problem{plural} in the config file:{}",
+            "{} problem{plural} in the config file:{}{more}",
             problems.len(),
             lines.collect::<String>()
         );
@@ -136,4 +144,27 @@ pub(super) fn appearance(
         keymap: config.keymap.clone(),
         columns: config.columns.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_have_a_bound() {
+        let lines: Vec<String> = (0..2_000).map(|n| format!("k{n} = \"é\"\n")).collect();
+        let text = lines.concat();
+        let error = parse("FILE", text.as_bytes())
+            .expect_err("unknown")
+            .to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines.len(), MOST + 2);
+        assert_eq!(lines[0], "2000 problems in the config file:");
+        assert!(
+            lines[MOST].starts_with("  FILE:64:1: k63: unknown field"),
+            "{}",
+            lines[MOST]
+        );
+        assert_eq!(lines[MOST + 1], "  and 1936 more");
+    }
 }

@@ -117,6 +117,14 @@ impl<'a, 'io> Context<'a, 'io> {
         Ok(())
     }
 
+    /// Fails if the output would be another than the usual one: a page or a script has no other form.
+    pub(super) fn only_text(&self) -> Result<()> {
+        if self.format() != Format::Table {
+            bail!(Usage("--output is not available here".to_owned()));
+        }
+        Ok(())
+    }
+
     /// True if the command has to ask for confirmation.
     pub(super) fn asks(&self, args: &AskArgs) -> bool {
         self.io.input_terminal && !args.yes

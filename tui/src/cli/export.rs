@@ -42,6 +42,7 @@ pub(crate) struct ExportArgs {
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()> {
+    context.no_csv()?;
     if args.live {
         return live(context);
     }

@@ -17,6 +17,7 @@ pub(crate) struct ManArgs {
 
 /// Prints the page of a command of `loudou`.
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command) -> Result<()> {
+    context.only_text()?;
     // Without colours, which are no part of a page.
     let mut loudou = loudou.styles(clap::builder::Styles::plain());
     let exit_codes = of_help("EXIT STATUS", outcome::HEADING, loudou.get_after_help());

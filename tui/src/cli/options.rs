@@ -1,13 +1,27 @@
 //! Options that commands share, and the readers of their values.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{Arg, Args, ValueEnum};
+use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser as _};
+use clap::{Arg, Args, Command, ValueEnum};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
 use crate::config::{Config, NamedTarget};
+
+/// A command in which empty variables count as not set.
+pub(super) fn without_empty(command: Command, is_empty: impl Fn(&OsStr) -> bool) -> Command {
+    command.mut_args(|arg| match arg.get_env() {
+        Some(name) if is_empty(name) => arg.env(Resettable::<clap::builder::OsStr>::Reset),
+        _ => arg,
+    })
+}
+
+/// Whether a variable is set, and empty.
+pub(super) fn is_empty_variable(name: &OsStr) -> bool {
+    std::env::var_os(name).is_some_and(|value| value.is_empty())
+}
 
 /// The default address of the admin listener.
 pub(crate) const URL: &str = "http://127.0.0.1:9911";
@@ -237,4 +251,35 @@ fn reason(text: &str) -> Result<String, String> {
         return Err(format!("longer than {} bytes", loudou_api::MAX_REASON));
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// `LOUDOU_URL= loudou …` is how a shell unsets a variable for one command.
+    #[test]
+    fn an_empty_variable_is_not_asked() {
+        let names = |is_empty: fn(&OsStr) -> bool| -> Vec<String> {
+            let command = without_empty(Cli::command(), is_empty);
+            let names = command.get_arguments().filter_map(Arg::get_env);
+            names
+                .map(|name| name.to_string_lossy().into_owned())
+                .collect()
+        };
+        let all = names(|_| false);
+        assert!(
+            all.len() > 5 && all.iter().any(|name| name == "LOUDOU_URL"),
+            "{all:?}"
+        );
+        let without: Vec<String> = all
+            .iter()
+            .filter(|name| *name != "LOUDOU_URL")
+            .cloned()
+            .collect();
+        assert_eq!(names(|name| name == "LOUDOU_URL"), without);
+    }
 }

@@ -48,12 +48,18 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Box<Located>> {
 
 fn locate(text: &str, at: usize, problem: Problem) -> Located {
     let before = text.get(..at).unwrap_or(text);
-    let line = before.rsplit('\n').next().unwrap_or_default();
     Located {
         line: before.matches('\n').count().saturating_add(1),
-        column: line.chars().count().saturating_add(1),
+        column: column(text, at),
         problem,
     }
+}
+
+/// The column of a place in a text.
+fn column(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    line.chars().count().saturating_add(1)
 }
 
 /// A value with its place.
@@ -121,9 +127,19 @@ impl<'t> Reader<'t> {
             return Ok(());
         }
         self.problems.sort_by_key(|(at, _)| *at);
-        let text = self.text;
-        let all = self.problems.into_iter();
-        Err(all.map(|(at, problem)| locate(text, at, problem)).collect())
+        let (text, mut line, mut from) = (self.text, 1_usize, 0);
+        let all = self.problems.into_iter().map(|(at, problem)| {
+            // From the last one: there may be as many problems as lines.
+            let between = text.get(from..at).unwrap_or_default();
+            line = line.saturating_add(between.matches('\n').count());
+            from = at;
+            Located {
+                line,
+                column: column(text, at),
+                problem,
+            }
+        });
+        Err(all.collect())
     }
 
     /// Reports that a value is wrong; `more` adds what is allowed.
