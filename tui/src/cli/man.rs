@@ -9,6 +9,32 @@ use super::context::Context;
 use super::outcome;
 use super::world::Usage;
 
+/// The variables that are not those of options. An empty one counts as not set.
+const VARIABLES: [(&str, &str); 6] = [
+    ("LOUDOU_TOKEN", "The bearer token, without --token-file."),
+    (
+        "LOUDOU_TOKEN_FILE",
+        "The file with the bearer token, without either.",
+    ),
+    (
+        "https_proxy, all_proxy",
+        "The proxy for https:// addresses, except loopback; also in capitals.",
+    ),
+    ("no_proxy", "Hosts that need no proxy; also in capitals."),
+    (
+        "NO_COLOR, TERM, COLORTERM",
+        "Whether the terminal shows colours, and how many.",
+    ),
+    (
+        "HOME, XDG_CONFIG_HOME",
+        "Where the config file is looked for.",
+    ),
+];
+const FILES: [(&str, &str); 1] = [(
+    "~/.config/loudou/config.toml",
+    "The config file: Envoys by name, time limit, and the look and the keys of the screen.",
+)];
+
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// The command; without, the page of loudou itself
@@ -23,10 +49,15 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
     let exit_codes = of_help("EXIT STATUS", outcome::HEADING, loudou.get_after_help());
     // `Man` would call the section EXTRA.
     loudou = loudou.after_help(Resettable::Reset);
+    let around = around(&loudou);
     // Before it is built, a command lacks the options that all commands have.
     loudou.build();
-    let (page, command, exit_codes) = match &args.command {
-        None => (Man::new(loudou.clone()), loudou, exit_codes),
+    let (page, command, end) = match &args.command {
+        None => (
+            Man::new(loudou.clone()),
+            loudou,
+            format!("{exit_codes}{around}"),
+        ),
         Some(name) => {
             let Some(command) = loudou.find_subcommand(name) else {
                 let names = loudou.get_subcommands().map(Command::get_name);
@@ -49,8 +80,34 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
     page.render(&mut context.io.out)?;
     // An example is in front of a help text, which `Man` leaves out.
     let examples = of_help("EXAMPLES", "Examples:", command.get_before_help());
-    write!(context.io.out, "{examples}{exit_codes}")?;
+    write!(context.io.out, "{examples}{end}")?;
     Ok(())
+}
+
+/// The sections about what decides besides the options.
+fn around(loudou: &Command) -> String {
+    let of_options = loudou.get_arguments().filter_map(|arg| {
+        let name = arg.get_env()?.to_string_lossy().into_owned();
+        Some((name, format!("The value of --{}.", arg.get_long()?)))
+    });
+    let others = VARIABLES.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let variables: Vec<_> = of_options.chain(others).collect();
+    let files = FILES.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    format!(
+        "{}{}",
+        terms("ENVIRONMENT", &variables),
+        terms("FILES", &files)
+    )
+}
+
+/// A section of terms with their meanings.
+fn terms(title: &str, terms: &[(String, String)]) -> String {
+    let terms = terms.iter().map(|(name, text)| {
+        let [name, text] = [name, text].map(|text| text.replace('-', "\\-"));
+        format!(".TP\n\\fB{name}\\fR\n{text}\n")
+    });
+    let terms: Vec<String> = terms.collect();
+    format!(".SH {title}\n{}", terms.concat())
 }
 
 /// The section with a part of a help text that begins with this heading.

@@ -89,6 +89,13 @@ fn a_page_for_every_command() {
         "{}",
         own.out
     );
+    for text in [
+        ".SH ENVIRONMENT\n.TP\n\\fBLOUDOU_URL\\fR\nThe value of \\-\\-url.\n",
+        "\\fBLOUDOU_TOKEN\\fR\n",
+        ".SH FILES\n.TP\n\\fB~/.config/loudou/config.toml\\fR\n",
+    ] {
+        assert!(own.out.contains(text), "{text}: {}", own.out);
+    }
     let set = page("man set");
     assert!(set.out.contains(".TH loudou-set 1"), "{}", set.out);
     for text in [
