@@ -69,10 +69,10 @@ impl Change {
         }
     }
 
-    /// The same change for another Envoy, whose rule is this; or why it cannot be.
-    pub(crate) fn at_another(&self, rule: RuleView) -> Result<Self, String> {
+    /// The same change for another Envoy, whose rule is this, by that server's clock; or why it cannot be.
+    pub(crate) fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         match self {
-            Self::Edit(edit) => edit.at_another(rule).map(Self::Edit),
+            Self::Edit(edit) => edit.at_another(rule, now_ns).map(Self::Edit),
             // The ban that was seen is one of another Envoy.
             Self::Ban(ban) => Ok(Self::Ban(Ban {
                 if_match: None,
@@ -90,7 +90,12 @@ impl Change {
     pub(crate) fn later(mut self, waited: Nanos) -> Option<Self> {
         let span = match &mut self {
             Self::Edit(Edit {
-                to: EditTo::Put { expires_after, .. },
+                to:
+                    EditTo::Put {
+                        expires_after,
+                        keeps_end: false,
+                        ..
+                    },
                 ..
             }) => expires_after,
             Self::Override(change) => &mut change.expires_after,

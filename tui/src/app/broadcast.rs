@@ -202,7 +202,8 @@ impl Broadcast {
         }
         // In whole seconds, which are shown.
         let waited = Nanos::from_secs(state.now.since(self.begun).as_millis() / 1_000);
-        let change = self.sending.change.at_another(rule.clone());
+        let now_ns = state.polled_ns();
+        let change = self.sending.change.at_another(rule.clone(), now_ns);
         match change.and_then(|change| change.later(waited).ok_or_else(|| OVER.to_owned())) {
             Ok(change) => {
                 self.set(number, Delivery::Sending);

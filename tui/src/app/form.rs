@@ -220,6 +220,13 @@ impl Form {
         self.changes().next().is_some() || ends.is_some()
     }
 
+    /// Whether the end is the one that the current edit has, or none.
+    fn keeps_end(&self) -> bool {
+        let mut fields = self.fields.iter();
+        let end = fields.find(|field| is_end(field));
+        end.is_some_and(|field| other_end(&field.before, &field.value()).is_none())
+    }
+
     /// The end of the current edit beside the new one, if there is an edit and they differ.
     pub(crate) fn other_end(&self) -> Option<String> {
         self.base.edit.as_ref()?;
@@ -234,6 +241,7 @@ impl Form {
             to: EditTo::Put {
                 body: self.body(),
                 expires_after: self.expires_after(),
+                keeps_end: self.keeps_end(),
             },
             seen: Box::new(self.base.clone()),
             carry: self.carry(),

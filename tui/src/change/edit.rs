@@ -30,6 +30,8 @@ pub(crate) enum EditTo {
     Put {
         body: Value,
         expires_after: Option<Nanos>,
+        /// Whether that is the end which the rule's edit has: another Envoy's edit then keeps its own.
+        keeps_end: bool,
     },
     /// The rule of the configuration.
     Drop,
@@ -60,6 +62,7 @@ impl Verb for Edit {
         let EditTo::Put {
             body,
             expires_after,
+            ..
         } = &self.to
         else {
             let line = CommandLine::new("unset")
@@ -136,6 +139,7 @@ impl Edit {
             EditTo::Put {
                 body,
                 expires_after,
+                ..
             } => {
                 let request = EditRequest {
                     body: body.clone(),
@@ -189,9 +193,20 @@ impl Edit {
 
     /// The same change of the rule as another Envoy has it: what it does not change stays as it is there. Or why that
     /// cannot be: the rule has no such limit.
-    pub(crate) fn at_another(&self, rule: RuleView) -> Result<Self, String> {
+    pub(crate) fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         let mut edit = self.clone();
-        if let EditTo::Put { body, .. } = &mut edit.to {
+        if let EditTo::Put {
+            body,
+            expires_after,
+            keeps_end,
+        } = &mut edit.to
+        {
+            if *keeps_end {
+                let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
+                // One that ends now is replaced by one that ends as soon as there can be one.
+                let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
+                *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
+            }
             let mut parts = Map::new();
             let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
             parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
@@ -314,6 +329,7 @@ impl EditUndo {
             Some(left) => EditTo::Put {
                 body: self.before.clone(),
                 expires_after: left.map(whole_seconds),
+                keeps_end: false,
             },
         };
         let question = Question {

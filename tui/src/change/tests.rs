@@ -69,6 +69,7 @@ fn changes() -> Vec<Change> {
         edit(EditTo::Put {
             body: json!({ "mode": "off" }),
             expires_after: None,
+            keeps_end: false,
         }),
         edit(EditTo::Drop),
         by_key(Some(json!("unlimited"))),
@@ -198,6 +199,7 @@ fn edit_to(before: &[u64], body: Value, carry: Carry) -> Change {
         to: EditTo::Put {
             body,
             expires_after: Some(Nanos::from_secs(1_800)),
+            keeps_end: false,
         },
         seen: Box::new(seen),
         carry,

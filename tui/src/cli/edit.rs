@@ -114,6 +114,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
         to: EditTo::Put {
             body,
             expires_after: args.expires_after,
+            keeps_end: false,
         },
         seen: Box::new(rule),
         carry: args.edit.carry.0,

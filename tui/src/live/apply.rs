@@ -269,6 +269,7 @@ impl<'a> Target<'a> {
                 to: EditTo::Put {
                     body: body.clone(),
                     expires_after: span,
+                    keeps_end: false,
                 },
                 seen: Box::new(seen?),
                 carry: Carry::default(),

@@ -1,6 +1,6 @@
 //! Changes for all where the Envoys are not alike: each keeps what the change is not about.
 
-use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
+use loudou_api::{BanAnswer, BanBy, BanView, BucketView, EditView};
 use serde_json::{Value, json};
 
 use super::broadcasts::{changes, failed, one_away, results};
@@ -8,7 +8,7 @@ use super::of_key::{ban, to};
 use super::several::{of_process, poll, press, watched};
 use super::*;
 use crate::app::command::Command;
-use crate::app::fixture::{S, snapshot};
+use crate::app::fixture::{S, rules, snapshot};
 use crate::app::watched::Watched;
 use crate::change::ban::BanTo;
 use crate::change::edit::EditTo;
@@ -169,6 +169,40 @@ fn body(sending: &Sending) -> &Value {
         EditTo::Put { body, .. } => body,
         EditTo::Drop => panic!("{sending:?}"),
     }
+}
+
+/// Another operator's edit of the other Envoy ends in ten minutes: it still does after an edit of both whose end nobody typed,
+/// and an end that was typed is that of both.
+#[test]
+fn an_edit_for_all_keeps_the_end_that_it_finds() {
+    let end = |keys: &str| {
+        let mut watched = both();
+        let mut other = of_process(snapshot(0), 1);
+        let mut rule = rules()[0].clone();
+        let now_ns = other.status.now_ns;
+        rule.edit = Some(EditView {
+            by: "somebody".to_owned(),
+            at_ns: now_ns,
+            at_unix_ms: 0,
+            expires_at_ns: Some(now_ns + 600 * S),
+            reason: String::new(),
+        });
+        (rule.generation, other.status.generation) = (8, 8);
+        let read = other.rules.as_mut().expect("rules");
+        (read.rules[0], read.generation) = (rule, 8);
+        let msg = Msg::Polled(Ok(Box::new(other)));
+        watched.update(Some(1), msg, Nanos::from_secs(2));
+        press(&mut watched, "3e250");
+        press(&mut watched, keys);
+        let sent = changes(press(&mut watched, "<ret>a"));
+        let ends = sent.iter().map(|(_, sending)| match &edit_of(sending).to {
+            EditTo::Put { expires_after, .. } => expires_after.map(|span| span.as_millis() / 1_000),
+            EditTo::Drop => panic!("{sending:?}"),
+        });
+        ends.collect::<Vec<_>>()
+    };
+    assert_eq!(end(""), [None, Some(600)]);
+    assert_eq!(end("<s-tab><s-tab>30m"), [Some(1_800); 2]);
 }
 
 /// An edit of one field at all changes that field at all.

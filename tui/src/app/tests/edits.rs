@@ -33,6 +33,7 @@ fn an_edit_is_shown_then_sent_with_what_was_read() {
     let EditTo::Put {
         body,
         expires_after,
+        ..
     } = &edit.to
     else {
         panic!("{edit:?}")
@@ -60,6 +61,7 @@ fn all_fields_of_the_form_arrive() {
     let EditTo::Put {
         body,
         expires_after,
+        ..
     } = &edit.to
     else {
         panic!("{edit:?}")
@@ -198,6 +200,7 @@ fn undo_puts_an_earlier_edit_back_for_the_rest_of_its_time() {
     let EditTo::Put {
         body,
         expires_after,
+        ..
     } = &edit.to
     else {
         panic!("{edit:?}")

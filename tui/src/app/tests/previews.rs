@@ -193,6 +193,7 @@ fn the_edit_of_a_rule_is_dropped_with_a_preview_and_an_undo() {
     let EditTo::Put {
         body,
         expires_after,
+        ..
     } = &edit_of(&undo).to
     else {
         panic!("{undo:?}")
