@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, bail};
@@ -266,6 +266,15 @@ fn pem(file: &Path, bytes: Vec<u8>) -> Pem {
 pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
     let read = || -> io::Result<(Vec<u8>, Metadata)> {
         let mut bytes = Vec::new();
+        // It is opened once something writes to it, perhaps never. Those of `<(…)` are below these.
+        let is_open = ["/dev", "/proc"]
+            .iter()
+            .any(|folder| file.starts_with(folder));
+        if !is_open && file.metadata()?.file_type().is_fifo() {
+            return Err(io::Error::other(
+                "a pipe; write a file, /dev/stdin or <(COMMAND)",
+            ));
+        }
         let open = File::open(file)?;
         let metadata = open.metadata()?;
         open.take(MAX_FILE.saturating_add(1))

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::process::Command;
 
 use loudou_api::{ProblemAnswer, RuleView};
 
@@ -64,6 +65,10 @@ fn for_wrong_usage_2() {
         let line = format!("status --token-file {file}");
         assert_eq!(code_of(Vec::new(), &line), 2, "{line}");
     }
+    let made = Command::new("mkfifo").arg(at("pipe")).status();
+    assert!(made.expect("mkfifo runs").success());
+    let line = format!("status --token-file {}", at("pipe"));
+    assert_eq!(code_of(Vec::new(), &line), 2, "it would wait for a writer");
     let line = format!(
         "status --url https://127.0.0.1:1 --tls-ca {}",
         at("missing")
