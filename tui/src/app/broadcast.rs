@@ -46,9 +46,9 @@ pub(crate) struct Broadcast {
     /// Where what this one undoes is in doubt, and when that was decided.
     doubtful: BTreeSet<usize>,
     since: Nanos,
-    /// Whether the results of all were reported, and where it was reported to wait.
+    /// Whether the results of all were reported, and where it was reported to wait and to have failed.
     is_reported: bool,
-    reported_waits: BTreeSet<usize>,
+    reported: [BTreeSet<usize>; 2],
 }
 
 impl Broadcast {
@@ -81,7 +81,7 @@ impl Broadcast {
             doubtful: undone.map(Self::doubtful).unwrap_or_default(),
             since: undone.map_or(Nanos::ZERO, |undone| undone.begun),
             is_reported: false,
-            reported_waits: BTreeSet::new(),
+            reported: [BTreeSet::new(), BTreeSet::new()],
             sending,
         }
     }
@@ -110,7 +110,8 @@ impl Broadcast {
         sent
     }
 
-    fn waits(&self, number: usize) -> bool {
+    /// Whether it is sent to an Envoy later.
+    pub(crate) fn waits(&self, number: usize) -> bool {
         matches!(self.results.get(number), Some(Delivery::Waits(_)))
     }
 

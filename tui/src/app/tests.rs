@@ -32,6 +32,7 @@ mod restarts;
 mod several;
 mod sums;
 mod targets;
+mod told;
 mod undo_of_bans;
 mod watching;
 

@@ -96,7 +96,7 @@ impl Watched {
             Msg::Resize(columns, rows) => Some(Msg::Resize(*columns, *rows)),
             _ => None,
         };
-        let mut own = Some(msg);
+        let mut own = Some(self.still_waits(number, msg));
         for (other, state) in self.states.iter_mut().enumerate() {
             let msg = match &shared {
                 Some(shared) => Some(shared.clone()),
@@ -141,6 +141,21 @@ impl Watched {
         self.note_broadcasts();
         self.sum(now);
         effects
+    }
+
+    /// A message, unless it is a failure of a change that is sent again: then the Envoy's screen says so instead.
+    fn still_waits(&mut self, number: usize, msg: Msg) -> Msg {
+        let of = match &msg {
+            Msg::Changed(sending, Err(_)) => sending.broadcast,
+            _ => None,
+        };
+        let mut broadcasts = self.broadcasts.iter();
+        let waits = of.and_then(|of| broadcasts.find(|it| it.is_number(of) && it.waits(number)));
+        let Some((broadcast, state)) = waits.zip(self.states.get_mut(number)) else {
+            return msg;
+        };
+        answers::not_sent_here(state, broadcast.rule(), &broadcast.fate(number));
+        Msg::Tick
     }
 
     /// The Envoy that the user wants to see, and the bucket there.

@@ -24,6 +24,8 @@ impl Broadcast {
             let fate = match result {
                 Delivery::Waits(why) => format!("was not sent: {why}"),
                 Delivery::Sending => "was sent, but not answered".to_owned(),
+                // The result of all was not reported.
+                Delivery::Failed(why) if !self.is_over() => format!("failed: {why}"),
                 Delivery::NotAsked | Delivery::Done(_) | Delivery::Failed(_) => return None,
             };
             let (title, url) = (escape(&self.title), escape(&state.settings.url));
@@ -36,7 +38,7 @@ impl Broadcast {
     /// of all. Each once.
     pub(crate) fn news(&mut self, shown: usize, states: &[State]) -> Option<(String, bool)> {
         if !self.is_over() {
-            return self.waits_although_done(shown, states);
+            return self.so_far(shown, states);
         }
         if self.is_reported {
             return None;
@@ -45,32 +47,52 @@ impl Broadcast {
         Some(self.summary(states))
     }
 
-    /// Without this, the answer of the one on the screen would stand for all.
-    fn waits_although_done(&mut self, shown: usize, states: &[State]) -> Option<(String, bool)> {
-        let is_done = matches!(self.results.get(shown), Some(Delivery::Done(_)));
-        let waits: BTreeSet<usize> = (0..states.len())
-            .filter(|number| self.waits(*number))
-            .collect();
+    /// Without this, the answer of the one on the screen would stand for all until the last one is in.
+    fn so_far(&mut self, shown: usize, states: &[State]) -> Option<(String, bool)> {
+        let such = |is: fn(&Delivery) -> bool| -> BTreeSet<usize> {
+            let results = self.results.iter().enumerate();
+            let found = results.filter(|(_, result)| is(result));
+            found.map(|(number, _)| number).collect()
+        };
+        let waits = such(|result| matches!(result, Delivery::Waits(_)));
+        let failed = such(|result| matches!(result, Delivery::Failed(_)));
+        let done = such(|result| matches!(result, Delivery::Done(_)));
         let is_sending = self.results.contains(&Delivery::Sending);
-        if !is_done || is_sending || waits == self.reported_waits {
+        // Where it waits alone is told by the answer of the one on the screen.
+        let is_told = done.is_empty() && failed.is_empty();
+        let reported = [waits, failed];
+        if is_sending || is_told || reported == self.reported {
             return None;
         }
-        self.reported_waits = waits;
+        self.reported = reported;
         let waits = self.at(states, |result| matches!(result, Delivery::Waits(_)));
-        let of = self.at(states, |result| *result != Delivery::NotAsked);
-        let (some, of, names) = (waits.len(), of.len(), names(&waits));
-        let text = format!("done here, waits at {some} of {of} Envoys: {names}; 7 shows each");
+        let of = self
+            .at(states, |result| *result != Delivery::NotAsked)
+            .len();
+        let (some, names) = (waits.len(), names(&waits));
+        let begin = match done.len() {
+            1 if done.contains(&shown) => "done here".to_owned(),
+            done => format!("done at {done}"),
+        };
+        let failures = self.failures(states);
+        let text =
+            format!("{begin}{failures}, waits at {some} of {of} Envoys: {names}; 7 shows each");
         Some((text, true))
+    }
+
+    /// `, FAILED at …`, if it failed anywhere.
+    fn failures(&self, states: &[State]) -> String {
+        let failed = self.at(states, |result| matches!(result, Delivery::Failed(_)));
+        match failed.len() {
+            0 => String::new(),
+            _ => format!(", FAILED at {}", names(&failed)),
+        }
     }
 
     fn summary(&self, states: &[State]) -> (String, bool) {
         let done = self.at(states, |result| matches!(result, Delivery::Done(_)));
-        let failed = self.at(states, |result| matches!(result, Delivery::Failed(_)));
         let of = self.at(states, |result| *result != Delivery::NotAsked);
-        let failures = match failed.len() {
-            0 => String::new(),
-            _ => format!(", FAILED at {}", names(&failed)),
-        };
+        let failures = self.failures(states);
         let losses: String = of
             .iter()
             .filter_map(|state| {
@@ -81,7 +103,7 @@ impl Broadcast {
                 ))
             })
             .collect();
-        let is_bad = !failed.is_empty() || !losses.is_empty();
+        let is_bad = !failures.is_empty() || !losses.is_empty();
         let (done, of) = (done.len(), of.len());
         let text = format!("done at {done} of {of} Envoys{failures}{losses}; 7 shows each");
         (text, is_bad)
