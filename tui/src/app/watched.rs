@@ -10,8 +10,6 @@ use super::answers;
 use super::broadcast::Broadcast;
 use super::effects::{Effect, Goal, Sending};
 use super::findings::{Weight, of_one};
-use super::ingest;
-use super::layout::table_height;
 use super::msg::Msg;
 use super::play::Play;
 use super::rows::BucketName;
@@ -166,18 +164,6 @@ impl Watched {
         Some((number.filter(|number| *number < count)?, bucket))
     }
 
-    /// Selects a bucket of the Envoy that is shown.
-    fn select(&mut self, bucket: Option<BucketName>) {
-        let shown = self.states.get_mut(self.at);
-        let Some((state, bucket)) = shown.zip(bucket) else {
-            return;
-        };
-        ingest::filter_by(state, "");
-        state.table.pinned = Some(bucket);
-        ingest::arrange(state);
-        state.table.scroll(table_height(state.size));
-    }
-
     /// The changes that wait for an Envoy that answered a poll, and can be sent to it now.
     fn again(&mut self, number: usize) -> Vec<(usize, Sending)> {
         let mut sent = Vec::new();
@@ -211,16 +197,6 @@ impl Watched {
         let next = others.into_iter().find(lost);
         if let Some(state) = self.states.get_mut(self.at) {
             state.lost_elsewhere = next;
-        }
-    }
-
-    /// Gives all the columns that the user chose for one.
-    fn share_columns(&mut self) {
-        let chosen = self.shown().table.columns.clone();
-        for state in &mut self.states {
-            if state.table.columns != chosen {
-                state.table.columns.clone_from(&chosen);
-            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What stays as it is when another Envoy is shown: the screen, and what the user chose on it.
 
+use super::Watched;
 use crate::app::columns::Sort;
 use crate::app::filter::Filter;
 use crate::app::history::Scale;
@@ -51,6 +52,30 @@ impl Chosen {
         ingest::arrange(state);
         if state.table.pinned.is_some() && !state.table.is_missing {
             state.table.scroll(table_height(state.size));
+        }
+    }
+}
+
+impl Watched {
+    /// Selects a bucket of the Envoy that is shown.
+    pub(super) fn select(&mut self, bucket: Option<BucketName>) {
+        let shown = self.states.get_mut(self.at);
+        let Some((state, bucket)) = shown.zip(bucket) else {
+            return;
+        };
+        ingest::filter_by(state, "");
+        state.table.pinned = Some(bucket);
+        ingest::arrange(state);
+        state.table.scroll(table_height(state.size));
+    }
+
+    /// Gives all the columns that the user chose for one.
+    pub(super) fn share_columns(&mut self) {
+        let chosen = self.shown().table.columns.clone();
+        for state in &mut self.states {
+            if state.table.columns != chosen {
+                state.table.columns.clone_from(&chosen);
+            }
         }
     }
 }
