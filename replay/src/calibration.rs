@@ -79,8 +79,9 @@ impl Calibration {
         if let Some(log_refuses) = by_status {
             self.by_status.add(log_refuses, verdict);
         }
-        let by_verdict = logged.map(|logged| logged == LogVerdict::Refused);
-        if let Some(log_refuses) = by_verdict.or(by_status) {
+        // Where the log has refusals of the filter, no status is one, also in a line or a file without its columns.
+        if logged.is_some() || by_status.is_some() {
+            let log_refuses = logged == Some(LogVerdict::Refused);
             self.by_verdict.add(log_refuses, verdict);
         }
     }

@@ -16,13 +16,16 @@ pub(super) fn of_log(
     (rule, counts): (&Rule, &RuleCounts),
     warnings: &mut Vec<String>,
 ) {
+    if rule.mode == Mode::Off {
+        return;
+    }
     if rule.when.is_some() {
         warnings.push(format!(
             "{name}rule {} applies only while an upstream fails, which no trace records",
             rule.name
         ));
     }
-    if rule.scope == Scope::Fleet && rule.mode != Mode::Off {
+    if rule.scope == Scope::Fleet {
         warnings.push(format!(
             "{name}rule {} is decided as one central bucket, without the waits and leases of a fleet",
             rule.name
@@ -31,7 +34,9 @@ pub(super) fn of_log(
     // A trace has all of a request, so that a part is missing there says nothing of its rules.
     let is_whole = input.forms.iter().all(|form| *form == LogFormat::Trace);
     let is_idle = counts.skipped == counts.matched;
-    let missing = missing(rule, &input.seen);
+    let mut missing = missing(rule, &input.seen);
+    // Without a match, neither a key nor a cost was looked for.
+    missing.retain(|part| part.need == Need::Match || counts.matched > 0);
     for part in missing.iter().filter(|_| !is_whole || is_idle) {
         let effect = effect(rule, part, counts);
         warnings.push(format!(

@@ -231,8 +231,10 @@ pub(crate) fn csv_field(text: &str) -> String {
 }
 
 /// Whether a spreadsheet would calculate this text, which may be a client's. Tabs and ends of lines are escaped before.
+/// Marks that are there already count as text, so that no two texts become one.
 fn is_formula(text: &str) -> bool {
-    let is_number = text.parse::<f64>().is_ok();
+    let text = text.trim_start_matches('\'');
+    let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
     text.starts_with(['=', '+', '-', '@']) && text != "-" && !is_number
 }
 
@@ -321,6 +323,10 @@ mod tests {
             ("@SUM(A1,A2)", "\"'@SUM(A1,A2)\""),
             ("=\"x\"", "\"'=\"\"x\"\"\""),
             ("\t=1", "\"\\t=1\""),
+            ("'=1", "''=1"),
+            ("'x", "'x"),
+            ("-inf", "'-inf"),
+            ("-nan", "'-nan"),
             ("-5", "-5"),
             ("+1.5", "+1.5"),
             ("-", "-"),

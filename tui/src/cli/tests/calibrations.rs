@@ -197,6 +197,34 @@ fn causes_and_decisions_in_the_log_go_before_statuses() {
     assert!(table.contains(wanted), "{table}");
 }
 
+/// Once the log has a refusal of Loudou, statuses are none, also in lines without the column.
+#[test]
+fn a_status_is_no_refusal_beside_verdicts_of_loudou() {
+    let line = |second: u32, status: u16, cause: &str| {
+        let mut line = json!({
+            "start_time": format!("2026-11-23T10:00:{second:02}.000Z"), "method": "GET", "path": "/",
+            "response_code": status,
+        });
+        if !cause.is_empty() {
+            line["response_code_details"] = cause.into();
+        }
+        line.to_string() + "\n"
+    };
+    let log = [
+        line(0, 200, ""),
+        line(0, 200, ""),
+        line(0, 429, "loudou_over_limit{r.l}"),
+        line(0, 429, ""),
+    ];
+    assert_eq!(
+        beside(&log.concat(), ""),
+        json!({
+            "statuses": [429], "has_verdicts": true, "both_refused": 1, "only_log_refused": 0,
+            "only_replay_refused": 1, "neither_refused": 2,
+        })
+    );
+}
+
 /// A log of another limiter has causes, none of which is Loudou's: its statuses are the refusals, but for those of
 /// upstreams.
 #[test]

@@ -74,6 +74,26 @@ fn a_cost_that_the_log_does_not_have() {
     assert_eq!(warnings(&rule, &empty, ""), [""; 0]);
 }
 
+/// A rule that is off decides nothing, and one that matches nothing for another reason needs neither key nor cost.
+#[test]
+fn no_caveats_about_what_decides_nothing() {
+    let log = json_log(0, 5, "");
+    for rule in [
+        "mode: \"off\", key: [{ header: x-q }], cost: { header: x-cost, max: 9 }",
+        "mode: \"off\", key: [source], when: { upstream_error_rate_over: 0.2 }",
+        "match: { path: { prefix: /z } }, key: [{ header: x-q }], cost: { header: x-cost, max: 9 }",
+    ] {
+        let found = warnings(&format!("{rule}, {FUNNEL}"), &log, "");
+        assert_eq!(found, [""; 0], "{rule}");
+    }
+    let needed = "match: { headers: [{ name: x-q, exact: a }] }, key: [source]";
+    let found = warnings(&format!("{needed}, {FUNNEL}"), &log, "");
+    assert_eq!(
+        found,
+        ["rule r needs header x-q, which no line has: it matched no request"]
+    );
+}
+
 /// The bytes of the body that a log has are the length that the filter would see.
 #[test]
 fn bytes_received_are_the_length_of_a_body() {
