@@ -285,15 +285,11 @@ fn form_key(
         }
         (Stage::Confirm, Some(Command::YesAll)) if state.targets.len() > 1 => {
             form.stage = Stage::Sending;
-            effects.push(Effect::ChangeAll(Box::new(Sending::new(Change::Edit(
-                form.edit(),
-            )))));
+            effects.push(Effect::ChangeAll(Box::new(sending(state, &form))));
         }
         (Stage::Confirm, Some(Command::Yes)) => {
             form.stage = Stage::Sending;
-            effects.push(Effect::Change(Box::new(Sending::new(Change::Edit(
-                form.edit(),
-            )))));
+            effects.push(Effect::Change(Box::new(sending(state, &form))));
         }
         (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,
         (Stage::Conflict(theirs), Some(Command::Yes)) => {
@@ -303,6 +299,13 @@ fn form_key(
         _ => {}
     }
     state.mode = Mode::Edit(form);
+}
+
+/// The edit of a form, as of now.
+fn sending(state: &State, form: &Form) -> Sending {
+    let mut edit = form.edit();
+    edit.keep_end(&form.base, state.polled_ns());
+    Sending::new(Change::Edit(edit))
 }
 
 fn ask_to_send(state: &mut State, form: &mut Form) {

@@ -13,11 +13,11 @@ use super::feed;
 use super::form::Stage;
 use super::ingest;
 use super::keys;
-use super::layout::table_height;
+use super::layout::{LEAST, table_height};
 use super::modal;
 use super::mouse;
 use super::msg::{Failure, Msg, Snapshot};
-use super::press::Press;
+use super::press::{Code, Press};
 use super::screen::BROWSE;
 use super::screens;
 use super::state::{Exit, Mode, State};
@@ -131,9 +131,12 @@ fn busy(state: &mut State, goal: Goal) {
 fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
     let place = keys::place(state);
     let command = keys::find(&state.settings.keymap, place, press);
+    let is_drawn = state.size.0 >= LEAST.0 && state.size.1 >= LEAST.1;
     match command {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
         Some(Command::Suspend) => effects.push(Effect::Suspend),
+        // Nobody sees what a key would confirm or change; Esc does neither.
+        _ if !is_drawn && press != Press::plain(Code::Esc) => {}
         _ if place & BROWSE == 0 => modal::pressed(state, press, command, effects),
         Some(command) => browse::run(state, command, effects),
         None => {

@@ -195,18 +195,8 @@ impl Edit {
     /// cannot be: the rule has no such limit.
     pub(crate) fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         let mut edit = self.clone();
-        if let EditTo::Put {
-            body,
-            expires_after,
-            keeps_end,
-        } = &mut edit.to
-        {
-            if *keeps_end {
-                let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
-                // One that ends now is replaced by one that ends as soon as there can be one.
-                let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
-                *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
-            }
+        edit.keep_end(&rule, now_ns);
+        if let EditTo::Put { body, .. } = &mut edit.to {
             let mut parts = Map::new();
             let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
             parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
@@ -220,6 +210,22 @@ impl Edit {
         }
         *edit.seen = rule;
         Ok(edit)
+    }
+
+    /// Takes over the end that the edit of `rule` has, if nobody typed another one: a form rounds what is left.
+    pub(crate) fn keep_end(&mut self, rule: &RuleView, now_ns: u64) {
+        let EditTo::Put {
+            expires_after,
+            keeps_end: true,
+            ..
+        } = &mut self.to
+        else {
+            return;
+        };
+        let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
+        // One that ends now is replaced by one that ends as soon as there can be one.
+        let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
+        *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
     }
 }
 

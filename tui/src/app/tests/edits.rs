@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::{SIZE, answer, edit_of, messages, read_question, send, sending_of, stale};
 use crate::app::effects::Effect;
-use crate::app::fixture::{rules, state, type_keys};
+use crate::app::fixture::{S, rules, snapshot, state, type_keys};
 use crate::app::form::Stage;
 use crate::app::msg::{Failure, Msg};
 use crate::app::press::Press;
 use crate::app::state::Mode;
+use crate::app::update::update;
 use crate::change::Change;
 use crate::change::edit::EditTo;
 
@@ -285,4 +286,54 @@ fn a_reset_asks_first() {
     let effects = type_keys(&mut state, "Ry");
     let sending = sending_of(effects);
     assert!(matches!(&sending.change, Change::Reset(reset) if reset.key == "mallory"));
+}
+
+/// On a terminal that is too small to draw the question, no key answers it.
+#[test]
+fn nothing_is_confirmed_that_is_not_drawn() {
+    let mut state = state((120, 40), 3);
+    type_keys(&mut state, "b<ret>");
+    let now = state.now;
+    update(&mut state, Msg::Resize(20, 5), now);
+    assert!(type_keys(&mut state, "<ret>ya").is_empty());
+    update(&mut state, Msg::Resize(120, 40), now);
+    assert!(matches!(state.mode, Mode::Confirm(_)), "{:?}", state.mode);
+    assert_eq!(type_keys(&mut state, "<ret>").len(), 1);
+}
+
+/// The form rounds what is left of an edit; the edit that is sent ends when that one would have.
+#[test]
+fn an_end_that_nobody_typed_is_kept_to_the_second() {
+    let mut state = state((120, 40), 3);
+    let mut rule = rules()[0].clone();
+    let now_ns = state.server_ns();
+    rule.edit = Some(loudou_api::EditView {
+        by: "ops".to_owned(),
+        at_ns: now_ns,
+        at_unix_ms: 0,
+        expires_at_ns: Some(now_ns + 1_120 * S),
+        reason: String::new(),
+    });
+    let mut read = snapshot(3);
+    read.status.now_ns = now_ns + 1;
+    read.rules = Some(loudou_api::Rules {
+        instance: read.status.instance.clone(),
+        now_ns,
+        generation: 7,
+        rules: vec![rule],
+        next_cursor: None,
+    });
+    let now = state.now;
+    update(&mut state, Msg::Polled(Ok(Box::new(read))), now);
+    type_keys(&mut state, "3e250");
+    assert!(crate::ui::tests::text(&state, (120, 40)).contains("19m"));
+    let effects = type_keys(&mut state, "<ret><ret>");
+    let sent = effects.iter().find_map(|effect| match effect {
+        Effect::Change(sending) => Some(edit_of(sending).clone()),
+        _ => None,
+    });
+    let EditTo::Put { expires_after, .. } = sent.expect("an edit").to else {
+        panic!("an edit")
+    };
+    assert_eq!(expires_after, Some(Nanos::from_secs(1_120)));
 }
