@@ -96,7 +96,9 @@ fn an_edit_for_both_fails_where_envoy_restarted() -> Result<()> {
     let second = second.restart(&config())?;
     terminal.shows(&format!("FAILED at {}", second.admin_url()))?;
     terminal.press("7")?;
-    terminal.shows("FAILED: Envoy restarted since and lost 1 ban, 1 edit of per-user")?;
+    terminal.shows(
+        "FAILED: restarted, a applies again what it lost, then repeat this: 1 ban, 1 edit of",
+    )?;
     ensure!(!is_banned(&second)?, "it is as configured");
     admits(&second, "alice", 1)?;
     // From here, where nothing is lost.

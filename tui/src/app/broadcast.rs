@@ -195,8 +195,7 @@ impl Broadcast {
         if let Some(gone) = again::gone_since(state, self.begun, Some(&name)) {
             let key = state.settings.keymap.said("again", "a");
             let why = format!(
-                "Envoy restarted since and lost {gone} of {name}: apply what it lost again ({key}), then repeat this \
-                 change"
+                "restarted, {key} applies again what it lost, then repeat this: {gone} of {name}"
             );
             self.set(number, Delivery::Failed(why));
             return None;

@@ -21,6 +21,8 @@ const MOST: usize = 2_000;
 pub(crate) struct Keys {
     pub(crate) table: Table,
     pub(crate) rows: Vec<KeyRow>,
+    /// When the Envoys began to read for it: their first rates are of the time since a key was read before.
+    pub(crate) since: Nanos,
 }
 
 /// A key at all Envoys.
@@ -48,7 +50,15 @@ pub(crate) struct Summed {
     pub(crate) filter: Filter,
 }
 
+/// How long the first rates stand.
+const FIRST: Nanos = Nanos::from_secs(3);
+
 impl Keys {
+    /// Whether some rates may be those of the time since a key was read before.
+    pub(crate) const fn is_new(&self, now: Nanos) -> bool {
+        now.since(self.since).get() < FIRST.get()
+    }
+
     /// A visible row by its index.
     pub(crate) fn row(&self, index: usize) -> Option<&KeyRow> {
         self.rows.get(*self.table.visible.get(index)?)

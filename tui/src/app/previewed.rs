@@ -33,7 +33,11 @@ fn of_keys(state: &State, edit: &Edit, [before, after]: [&Rule; 2]) -> Option<Ve
     let seen = rows.iter().filter(|row| row.id.rule == edit.rule);
     let mut keys: Vec<Key<'_>> = seen.filter_map(key).collect();
     let preview = preview(before, after, edit.carry, &mut keys)?;
-    Some(preview.lines())
+    let mut lines = preview.lines();
+    if state.targets.len() > 1 {
+        lines.push("- of the Envoy on the screen alone: at others it may be other keys".to_owned());
+    }
+    Some(lines)
 }
 
 /// The rule after an edit.

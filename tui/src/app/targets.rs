@@ -37,8 +37,20 @@ pub(crate) struct TargetSummary {
     pub(crate) is_twin: bool,
     /// Whether the user has marked it.
     pub(crate) is_marked: bool,
-    /// The banner of a restart.
-    pub(crate) banner: Option<String>,
+    /// The banner of a restart, and whether it lost changes that can be applied again.
+    pub(crate) banner: Option<(String, bool)>,
+}
+
+impl TargetSummary {
+    /// Keeps the numbers from before on a frozen screen; what is away or restarted is told all the same.
+    pub(crate) fn keep_numbers(&mut self, before: Self) {
+        *self = Self {
+            up: self.up,
+            error: self.error.take(),
+            banner: self.banner.take(),
+            ..before
+        };
+    }
 }
 
 /// A rule in force, as far as it is compared.
@@ -115,7 +127,13 @@ pub(crate) fn troubles(targets: &[TargetSummary], shown: usize) -> Option<(Strin
             let away = format!("{name} is away");
             Some((away.clone(), away))
         }
-        Some(banner) => Some((format!("{name} {banner}"), format!("{name} restarted"))),
+        Some((banner, offers)) => {
+            let lost = if *offers { " and lost changes (a)" } else { "" };
+            Some((
+                format!("{name} {banner}"),
+                format!("{name} restarted{lost}"),
+            ))
+        }
         None => None,
     });
     let (full, short) = troubles.next()?;

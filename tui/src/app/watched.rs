@@ -132,13 +132,18 @@ impl Watched {
         match changed {
             Changed::One => self.note_target(number),
             // Ages are shown only there.
-            Changed::Time if self.shown().screen == Screen::Targets => self.note_targets(),
+            Changed::Time if self.shows_ages() => self.note_targets(),
             Changed::Time | Changed::Nothing => {}
         }
         self.report();
         self.note_broadcasts();
         self.sum(now);
         effects
+    }
+
+    /// Whether ages are on screen, which go on with the time.
+    fn shows_ages(&self) -> bool {
+        self.shown().screen == Screen::Targets && self.shown().frozen.is_none()
     }
 
     /// A message, unless it is a failure of a change that is sent again: then the Envoy's screen says so instead.
@@ -301,12 +306,13 @@ impl Watched {
         let Some(shown) = self.states.get_mut(self.at) else {
             return;
         };
+        let is_frozen = shown.frozen.is_some();
         if let Some(place) = shown.targets.get_mut(number) {
-            let is_marked = place.is_marked;
-            *place = TargetSummary {
-                is_marked,
-                ..target
-            };
+            let before = std::mem::replace(place, target);
+            place.is_marked = before.is_marked;
+            if is_frozen {
+                place.keep_numbers(before);
+            }
             find_twins(&mut shown.targets);
         }
     }
@@ -370,7 +376,7 @@ fn target(state: &State) -> TargetSummary {
             .as_ref()
             .map(|data| in_force(&data.status.rules, &data.numbers)),
         uptime_ns: status.map_or(0, |status| status.uptime_ns),
-        banner: again::banner(state),
+        banner: again::banner(state).map(|banner| (banner, state.offers)),
         warnings: found
             .filter(|finding| finding.weight == Weight::Warning)
             .count(),

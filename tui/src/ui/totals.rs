@@ -20,7 +20,7 @@ type Part = Vec<(String, Style)>;
 const GAPS: [u16; 2] = [3, 2];
 
 /// The room for totals beside the words about another Envoy.
-const BESIDE: u16 = 60;
+const BESIDE: u16 = 44;
 
 /// Draws them: refusals, those of rules in shadow mode, and the number of warnings are never left out. Another Envoy that
 /// is watched and lost something, or is away, comes first: nobody may be looking at it.

@@ -306,7 +306,7 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
     let (plain, theme) = (Style::new(), pen.theme);
     let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
     let refused = if row.view.shadow {
-        format!("would have refused {refused} (shadow mode: they passed)")
+        format!("refused or, in shadow mode, would have refused {refused}")
     } else {
         format!("refused {refused}")
     };

@@ -78,7 +78,12 @@ impl View for Keys {
         } else {
             format!(", filter: {}", table.filter_text)
         };
-        format!("{number} keys with most requests{filter}")
+        let first = if state.keys.is_new(state.now) {
+            "; the first rates are means since a key was read before"
+        } else {
+            ""
+        };
+        format!("{number} keys with most requests{filter}{first}")
     }
 
     fn lines(&self, state: &State) -> usize {

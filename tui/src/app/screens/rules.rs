@@ -110,8 +110,12 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let selected = state.selected(Screen::Rules);
     let detail = state.rule_view(selected);
     let detail = detail.map(|rule| about(rule, totals_of(data, rule), now));
-    let detail = detail.unwrap_or_default();
-    let height = table_height(state.size).saturating_sub(detail.len()).max(1);
+    let mut detail = detail.unwrap_or_default();
+    // The rules come first where there is no room for both.
+    let all = table_height(state.size);
+    let least = data.rules.rules.len().min(all.div_ceil(2));
+    detail.truncate(all.saturating_sub(least));
+    let height = all.saturating_sub(detail.len()).max(1);
     let first = selected.saturating_add(1).saturating_sub(height);
     for (index, rule) in data.rules.rules.iter().enumerate().skip(first).take(height) {
         let y = cells(index.saturating_sub(first)).saturating_add(1);

@@ -236,7 +236,7 @@ fn in_a_line(target: &TargetSummary) -> String {
     ];
     let parts: Vec<String> = rates
         .into_iter()
-        .chain(target.banner.clone())
+        .chain(target.banner.clone().map(|(banner, _)| banner))
         .chain(rest)
         .collect();
     copied::line(&target.url, &parts)
@@ -289,7 +289,7 @@ fn line(
         return;
     }
     rates(pen, y, layout, target.rates);
-    if let Some(banner) = &target.banner {
+    if let Some((banner, _)) = &target.banner {
         // It matters more than the rates where there is no room for both.
         let behind = layout.behind_rates();
         let x = if pen.width().saturating_sub(behind) < LEAST_BANNER {

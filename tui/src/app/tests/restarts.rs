@@ -52,8 +52,8 @@ fn a_change_of_a_rule_that_lost_something_fails() {
         half_sent(&mut watched, keys);
         assert_eq!(results(&watched)[1], "waits: cannot reach it", "{keys}");
         assert!(back_as_another(&mut watched).is_empty(), "{keys}");
-        let failed = "FAILED: Envoy restarted since and lost 2 bans, 1 override of reply-per-user: apply what it lost \
-                      again (a), then repeat this change";
+        let failed = "FAILED: restarted, a applies again what it lost, then repeat this: 2 bans, 1 override of \
+                      reply-per-user";
         assert_eq!(results(&watched)[1], failed, "{keys}");
         let summary = "done at 1 of 2 Envoys, FAILED at http://127.0.0.1:2; http://127.0.0.1:2 restarted and lost \
                        2 bans, 1 edit, 1 override; 7 shows each";

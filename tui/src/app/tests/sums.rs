@@ -123,6 +123,20 @@ fn enter_shows_the_key_where_it_is_refused_most() {
     assert_eq!(shown.selected_row().map(|row| &row.id), Some(&id));
 }
 
+/// Where nobody read a key for a while, its first rate is not of now, and the foot says so.
+#[test]
+fn the_first_rates_are_said_to_be_old() {
+    let mut watched = two();
+    let foot =
+        |watched: &Watched| text(watched.shown(), (120, 40)).contains("the first rates are means");
+    assert!(foot(&watched));
+    tick(&mut watched, 7);
+    assert!(!foot(&watched));
+    press(&mut watched, "18");
+    tick(&mut watched, 8);
+    assert!(foot(&watched));
+}
+
 /// A key that leaves the list leaves no other one selected.
 #[test]
 fn the_selection_stays_on_its_key() {

@@ -1,7 +1,8 @@
 //! The Targets screen: all Envoys with their sums, and the results of changes for all.
 
-use super::several::{poll, press, watched, watched_at};
+use super::several::{of_process, poll, press, watched, watched_at};
 use super::*;
+use crate::app::fixture::snapshot;
 use crate::app::watched::Watched;
 use crate::ui::tests::text;
 
@@ -154,4 +155,46 @@ fn the_head_names_an_envoy_that_nobody_looks_at() {
             "{alarm}"
         );
     }
+}
+
+/// On a frozen screen all numbers are of one moment; that another Envoy is away is told all the same.
+#[test]
+fn a_frozen_list_stands_still() {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    press(&mut watched, "7 ");
+    let rows = |watched: &Watched| -> Vec<String> {
+        let text = text(watched.shown(), (120, 40));
+        text.lines()
+            .skip(3)
+            .take(3)
+            .map(ToOwned::to_owned)
+            .collect()
+    };
+    let before = rows(&watched);
+    let mut later = of_process(snapshot(9), 1);
+    for rule in &mut later.status.rules {
+        rule.admitted += 9_000;
+    }
+    later.status.generation += 1;
+    watched.update(
+        Some(1),
+        Msg::Polled(Ok(Box::new(later))),
+        Nanos::from_secs(9),
+    );
+    watched.update(None, Msg::Tick, Nanos::from_secs(10));
+    assert_eq!(rows(&watched), before);
+    away(&mut watched, 1, Nanos::from_secs(11));
+    assert!(
+        rows(&watched)[1].contains("cannot reach it"),
+        "{:?}",
+        rows(&watched)
+    );
+    press(&mut watched, " ");
+    poll(&mut watched, 1, 12);
+    assert_ne!(rows(&watched), before);
 }

@@ -43,6 +43,9 @@ impl Watched {
         };
         let (keys, height) = (&mut state.keys, table_height(state.size));
         keys.rows = rows;
+        if is_new {
+            keys.since = now;
+        }
         keys.arrange(height);
         let summed = Summed {
             shown: keys.on_screen(height),
