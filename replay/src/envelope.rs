@@ -13,11 +13,20 @@ use super::syslog;
 /// Removes what surrounds lines, and joins the parts of long ones.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
-    /// Parts of a line that has not ended, on standard output and on standard error.
-    parts: [Vec<u8>; 2],
-    line: Vec<u8>,
+    /// Those of Docker, whose lines may be CRI's.
+    docker: Parts,
+    cri: Parts,
     /// Whether what a log's own lines may begin with is left in its place: a time, a name, and a head of syslog.
     keeps_heads: bool,
+}
+
+/// The parts of lines that have not ended.
+#[derive(Debug, Default)]
+struct Parts {
+    /// Those of standard output and of standard error.
+    streams: [Vec<u8>; 2],
+    /// The last line that was joined.
+    line: Vec<u8>,
 }
 
 /// A line without what surrounds it.
@@ -49,47 +58,70 @@ impl Envelope {
 
     /// The line within `line`.
     pub(crate) fn unwrap<'a>(&'a mut self, line: &'a [u8]) -> Unwrapped<'a> {
-        if line.starts_with(b"{\"log\":\"")
-            && let Ok(docker) = json::read::<DockerLine<'a>>(line)
-        {
-            let stream = usize::from(*docker.stream.0 == *"stderr");
-            let log = docker.log.bytes();
-            let keeps_heads = self.keeps_heads;
-            let Some(end) = log.strip_suffix(b"\n") else {
-                return self.part(stream, &log);
-            };
-            return match self.joined(stream, end) {
-                Unwrapped::Line(line) => Unwrapped::Line(inner(line, keeps_heads)),
-                other => other,
-            };
+        let Self {
+            docker,
+            cri,
+            keeps_heads,
+        } = self;
+        let line = match docker.of_docker(line) {
+            None => without_prefix(line, *keeps_heads),
+            Some(Unwrapped::Line(line)) => line,
+            Some(other) => return other,
+        };
+        let without_head = |line| {
+            let rest = (!*keeps_heads).then(|| syslog::after_head(line));
+            rest.flatten().unwrap_or(line)
+        };
+        let Some(rest) = after_time(line) else {
+            return Unwrapped::Line(without_head(line));
+        };
+        match cri.of_cri(rest) {
+            Some(Unwrapped::Line(line)) => Unwrapped::Line(without_head(line)),
+            Some(other) => other,
+            None if *keeps_heads => Unwrapped::Line(line),
+            None => Unwrapped::Line(syslog::after_tag(rest).unwrap_or(rest)),
         }
-        let line = without_prefix(line, self.keeps_heads);
-        if let Some(rest) = after_time(line) {
-            match cri(rest) {
-                Some((stream, true, text)) if self.has_part(stream) => {
-                    return self.joined(stream, text);
-                }
-                Some((stream, false, text)) => return self.part(stream, text),
-                _ => {}
-            }
-        }
-        Unwrapped::Line(inner(line, self.keeps_heads))
     }
 
     /// The parts of a line that the input ended in.
     pub(crate) fn last(&mut self) -> Option<Vec<u8>> {
-        let parts = self.parts.iter_mut().find(|parts| !parts.is_empty())?;
+        let mut streams = self.docker.streams.iter_mut().chain(&mut self.cri.streams);
+        let parts = streams.find(|parts| !parts.is_empty())?;
         Some(std::mem::take(parts)).filter(|parts| parts.len() <= MAX_LINE)
     }
+}
 
-    fn has_part(&self, stream: usize) -> bool {
-        self.parts
+impl Parts {
+    /// What is in a line of Docker's `json-file`; `None` if this is none.
+    fn of_docker(&mut self, line: &[u8]) -> Option<Unwrapped<'_>> {
+        if !line.starts_with(b"{\"log\":\"") {
+            return None;
+        }
+        let docker = json::read::<DockerLine<'_>>(line).ok()?;
+        let stream = usize::from(*docker.stream.0 == *"stderr");
+        let log = docker.log.bytes();
+        Some(match log.strip_suffix(b"\n") {
+            None => self.part(stream, &log),
+            Some(end) => self.joined(stream, end),
+        })
+    }
+
+    /// What is in a line of a CRI file, after its time; `None` if this is none.
+    fn of_cri<'a>(&'a mut self, rest: &'a [u8]) -> Option<Unwrapped<'a>> {
+        let (stream, is_whole, text) = cri(rest)?;
+        let has_part = self
+            .streams
             .get(stream)
-            .is_some_and(|parts| !parts.is_empty())
+            .is_some_and(|parts| !parts.is_empty());
+        Some(match (is_whole, has_part) {
+            (false, _) => self.part(stream, text),
+            (true, false) => Unwrapped::Line(text),
+            (true, true) => self.joined(stream, text),
+        })
     }
 
     fn part(&mut self, stream: usize, text: &[u8]) -> Unwrapped<'_> {
-        if let Some(parts) = self.parts.get_mut(stream) {
+        if let Some(parts) = self.streams.get_mut(stream) {
             // One byte more than the longest line shows that it was too long.
             let room = (MAX_LINE + 1).saturating_sub(parts.len());
             parts.extend_from_slice(text.get(..room).unwrap_or(text));
@@ -101,7 +133,7 @@ impl Envelope {
     fn joined(&mut self, stream: usize, end: &[u8]) -> Unwrapped<'_> {
         self.part(stream, end);
         self.line.clear();
-        if let Some(parts) = self.parts.get_mut(stream) {
+        if let Some(parts) = self.streams.get_mut(stream) {
             std::mem::swap(parts, &mut self.line);
         }
         if self.line.len() > MAX_LINE {
@@ -109,20 +141,6 @@ impl Envelope {
         } else {
             Unwrapped::Line(&self.line)
         }
-    }
-}
-
-/// The innermost line: without the head of CRI, a time and a head of syslog.
-fn inner(line: &[u8], keeps_heads: bool) -> &[u8] {
-    let Some(rest) = after_time(line) else {
-        let head = (!keeps_heads).then(|| syslog::after_head(line));
-        return head.flatten().unwrap_or(line);
-    };
-    match cri(rest) {
-        Some((_, true, text)) if keeps_heads => text,
-        Some((_, true, text)) => syslog::after_head(text).unwrap_or(text),
-        _ if keeps_heads => line,
-        _ => syslog::after_tag(rest).unwrap_or(rest),
     }
 }
 
@@ -175,7 +193,10 @@ mod tests {
 
     /// The lines within `text`; `None` for one that is too long.
     fn unwrapped(text: &[u8]) -> Vec<Option<Vec<u8>>> {
-        let mut envelope = Envelope::default();
+        unwrapped_by(&mut Envelope::default(), text)
+    }
+
+    fn unwrapped_by(envelope: &mut Envelope, text: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut out = Vec::new();
         for line in text.split(|b| *b == b'\n') {
             match envelope.unwrap(line) {
@@ -184,9 +205,9 @@ mod tests {
                 Unwrapped::TooLong => out.push(None),
             }
             assert!(
-                envelope
-                    .parts
+                [&envelope.docker, &envelope.cri]
                     .iter()
+                    .flat_map(|parts| &parts.streams)
                     .all(|parts| parts.len() <= MAX_LINE + 1)
             );
         }
@@ -236,6 +257,25 @@ mod tests {
         let docker = br#"{"log":"a","stream":"stdout"}
 {"log":"b\n","stream":"stdout"}"#;
         assert_eq!(unwrapped(docker), [Some(b"ab".to_vec())]);
+    }
+
+    /// The parts of CRI, within Docker's, which may have parts too.
+    #[test]
+    fn parts_within_parts_are_joined() {
+        let cri = "2016-10-06T00:17:09.669794202Z stdout";
+        for keeps_heads in [false, true] {
+            let text = format!(
+                r#"{{"log":"{cri} P a\n","stream":"stdout"}}
+{{"log":"{cri} P ","stream":"stdout"}}
+{{"log":"b\n","stream":"stdout"}}
+{{"log":"{cri} F c\n","stream":"stdout"}}
+{{"log":"{cri} F d\n","stream":"stdout"}}
+{{"log":"{cri} P e\n","stream":"stdout"}}"#
+            );
+            let lines = ["abc", "d", "e"].map(|line| Some(line.into()));
+            let mut envelope = Envelope::new(keeps_heads);
+            assert_eq!(unwrapped_by(&mut envelope, text.as_bytes()), lines);
+        }
     }
 
     #[test]
