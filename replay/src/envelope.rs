@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::json::{self, JsonStr};
 use super::lines::MAX_LINE;
-use super::syslog;
+use super::{source, syslog};
 
 /// Removes what surrounds lines, and joins the parts of long ones.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ impl Envelope {
             Some(Unwrapped::Line(line)) => Unwrapped::Line(without_head(line)),
             Some(other) => other,
             None if *keeps_heads => Unwrapped::Line(line),
-            None => Unwrapped::Line(syslog::after_tag(rest).unwrap_or(rest)),
+            None => Unwrapped::Line(syslog::after_iso_time(rest).unwrap_or(rest)),
         }
     }
 
@@ -155,7 +155,11 @@ fn without_prefix(line: &[u8], keeps_heads: bool) -> &[u8] {
     let after = line.get(end..).unwrap_or_default();
     let bar = after.iter().position(|byte| *byte != b' ').unwrap_or(0);
     let rest = after.get(bar..).and_then(|rest| rest.strip_prefix(b"| "));
-    let is_compose = !keeps_heads && end > 0 && bar > 0;
+    let name = line.get(..end).unwrap_or_default();
+    let is_compose = !keeps_heads
+        && bar > 0
+        && name.first().is_some_and(u8::is_ascii_alphanumeric)
+        && !source::is_address(name);
     rest.filter(|_| is_compose).unwrap_or(line)
 }
 
@@ -240,6 +244,9 @@ mod tests {
             with("<190>1 2023-10-10T13:55:36.123Z host nginx 12 access [a@1 b=\"c\\]\" d=\"e\"][f@1] "),
             with("<190>1 - - nginx - - - \u{feff}"),
             with("2016-10-06T00:17:09.669794202Z stdout F Oct 10 13:55:36 host nginx[1]: "),
+            with("2023-10-10T13:55:36.1Z postfix/smtpd[12]: "),
+            with("Oct 10 13:55:36 10.0.0.9 nginx: "),
+            with("Oct 10 13:55:36 2001:db8::9 nginx: "),
         ] {
             let shown = String::from_utf8_lossy(&text).into_owned();
             assert_eq!(unwrapped(&text), [Some(line.to_vec())], "{shown}");
@@ -250,7 +257,7 @@ mod tests {
     fn parts_are_joined_by_stream() {
         let t = "2016-10-06T00:17:09.669794202Z";
         let text = format!(
-            "{t} stdout P a\n{t} stderr P x\n{t} stdout F b\n{t} stderr F y\n{t} stdout P c"
+            "{t} stdout P Oct 10 13:55:36 host nginx: a\n{t} stderr P x\n{t} stdout F b\n{t} stderr F y\n{t} stdout P c"
         );
         let lines = ["ab", "xy", "c"].map(|line| Some(line.into()));
         assert_eq!(unwrapped(text.as_bytes()), lines);
@@ -275,6 +282,32 @@ mod tests {
             let lines = ["abc", "d", "e"].map(|line| Some(line.into()));
             let mut envelope = Envelope::new(keeps_heads);
             assert_eq!(unwrapped_by(&mut envelope, text.as_bytes()), lines);
+        }
+    }
+
+    /// A line after a time of `kubectl logs --timestamps` that begins like a head of syslog.
+    #[test]
+    fn what_is_no_head_of_syslog_stays() {
+        for line in [
+            r#"{"start_time": "2024-01-01T00:00:00Z", "path": "/"}"#,
+            r#"{"user_agent":"a: b","path":"/"}"#,
+            "[x: y: z",
+            "2001:db8:1:: - - [x]",
+            "2001:db8:: - bob smith [x]",
+            "2001:db8:: x: 6.6.6.6 - - [x]",
+            "unix: - - [x]",
+            "unix: x: 6.6.6.6 - - [x]",
+            "1.1.1.1: - - [x]",
+            "1.1.1.1 x: 6.6.6.6 - - [x]",
+            "1.1.1.1, nginx: 6.6.6.6 - - [x]",
+            "host nginx[]: 6.6.6.6 - - [x]",
+            "host nginx[a]: 6.6.6.6 - - [x]",
+            "host : 6.6.6.6 - - [x]",
+        ] {
+            for before in ["", "[pod/a/b] ", "nginx-1  | "] {
+                let text = format!("{before}2023-10-10T13:55:40.1Z {line}");
+                assert_eq!(unwrapped(text.as_bytes()), [Some(line.into())], "{text}");
+            }
         }
     }
 
@@ -304,6 +337,12 @@ mod tests {
             "<999>Oct 10 13:55:36 host nginx: x",
             "<190>1 2023-10-10T13:55:36.123Z host nginx - - [a",
             "<190>2 2023-10-10T13:55:36.123Z host nginx - - - x",
+            "9.9.9.9 | 1.1.1.1 - - [x]",
+            "9.9.9.9  | 1.1.1.1 - - [x]",
+            "- | 1.1.1.1 - - [x]",
+            "Oct 10 13:55:36 unix: - - [x]",
+            "Oct 10 13:55:36 1.1.1.1: - - [x]",
+            r#"Oct 10 13:55:36 {"a": "b: "#,
         ] {
             assert_eq!(unwrapped(line.as_bytes()), [Some(line.into())], "{line}");
         }

@@ -1,6 +1,7 @@
 //! The client of a request: the column that the log has for it, or a header that a trusted proxy has set.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use loudou_rules::request::{Request as _, Sample, Text, bare_address};
 
@@ -90,6 +91,16 @@ pub(crate) fn address(text: &[u8]) -> Option<&[u8]> {
     let has_none = has_none.iter().any(|start| text.starts_with(start));
     let is_known = !has_none && !matches!(text, b"" | b"-");
     is_known.then(|| bare_address(text))
+}
+
+/// Whether this is an address, with or without a port.
+pub(crate) fn is_address(text: &[u8]) -> bool {
+    let address = bare_address(text);
+    let address = address.split(|b| *b == b'%').next().unwrap_or(address);
+    // The longest text of an address has 45 bytes.
+    let text = Some(address).filter(|address| address.len() <= 45);
+    let text = text.and_then(|address| str::from_utf8(address).ok());
+    text.is_some_and(|text| text.parse::<IpAddr>().is_ok())
 }
 
 /// The same of a text that may be owned.

@@ -4,30 +4,60 @@
 //! `<PRI>1 TIME HOST APP PROCID MSGID DATA `. The first may have `<PRI>` before it, and no host, which is what NGINX
 //! sends.
 
-use super::instant;
+use super::{instant, source};
 
 /// The longest word of a head; a host has 255 bytes at most.
 const LONGEST_WORD: usize = 256;
 
 /// The rest of a line after its head; `None` if it has none.
 pub(crate) fn after_head(line: &[u8]) -> Option<&[u8]> {
-    let Some(rest) = after_priority(line) else {
-        return after_tag(after_time(line)?);
-    };
-    match rest.strip_prefix(b"1 ") {
-        Some(rest) => after_fields(rest),
-        None => after_tag(after_time(rest)?),
+    let after_priority = after_priority(line);
+    if let Some(rest) = after_priority.and_then(|rest| rest.strip_prefix(b"1 ")) {
+        return after_fields(rest);
     }
+    let is_host = |word: &[u8]| is_name(word) || source::is_address(word);
+    after_tag(after_time(after_priority.unwrap_or(line))?, is_host)
 }
 
-/// The rest after `HOST TAG: ` or `TAG: `, which follow a time.
-pub(crate) fn after_tag(text: &[u8]) -> Option<&[u8]> {
-    let (word, rest) = word(text)?;
-    if word.ends_with(b":") {
+/// The rest after `HOST TAG: ` or `TAG: `, which follow a time of ISO 8601.
+///
+/// Such a time may also be before the lines of another log, and an address after it is a client.
+pub(crate) fn after_iso_time(text: &[u8]) -> Option<&[u8]> {
+    after_tag(text, |word| is_name(word) && !source::is_address(word))
+}
+
+/// The rest after `HOST TAG: ` or `TAG: `.
+fn after_tag(text: &[u8], is_host: impl FnOnce(&[u8]) -> bool) -> Option<&[u8]> {
+    let (first, rest) = word(text)?;
+    if is_tag(first) {
         return Some(rest);
     }
-    let (tag, rest) = self::word(rest)?;
-    tag.ends_with(b":").then_some(rest)
+    let (tag, rest) = word(rest)?;
+    (is_host(first) && is_tag(tag)).then_some(rest)
+}
+
+/// Whether this is `TAG:` or `TAG[PID]:`, and not an address or a socket of Unix.
+fn is_tag(word: &[u8]) -> bool {
+    let Some(tag) = word.strip_suffix(b":") else {
+        return false;
+    };
+    let mut parts = tag
+        .strip_suffix(b"]")
+        .unwrap_or(tag)
+        .splitn(2, |b| *b == b'[');
+    let (name, pid) = (parts.next().unwrap_or_default(), parts.next());
+    let is_pid = |pid: &[u8]| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit);
+    is_name(name)
+        && pid.is_none_or(is_pid)
+        && pid.is_some() == tag.ends_with(b"]")
+        && name != b"unix"
+        && !source::is_address(name)
+}
+
+/// Whether this can be the name of a host or of a program.
+fn is_name(word: &[u8]) -> bool {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./-".contains(byte);
+    !word.is_empty() && word.iter().all(is_of_name)
 }
 
 /// The rest after `<PRI>`, a number up to 191.

@@ -4,9 +4,7 @@
 //! `-` nearly always, and the user may have any name, so that such a line would be read with the wrong client. These
 //! columns are valid only where no other one can be the client.
 
-use std::net::IpAddr;
-
-use loudou_rules::request::bare_address;
+use crate::source::is_address;
 
 /// What the columns have shown so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,16 +30,6 @@ impl Client {
         let mut words = value.split(|b| *b == b' ');
         (!self.has_ident || words.clone().count() == 1) && !words.any(is_address)
     }
-}
-
-/// Whether this is an address, with or without a port.
-pub(super) fn is_address(text: &[u8]) -> bool {
-    let address = bare_address(text);
-    let address = address.split(|b| *b == b'%').next().unwrap_or(address);
-    // The longest text of an address has 45 bytes.
-    let text = Some(address).filter(|address| address.len() <= 45);
-    let text = text.and_then(|address| str::from_utf8(address).ok());
-    text.is_some_and(|text| text.parse::<IpAddr>().is_ok())
 }
 
 /// Whether this can be the name of a host or of a user, and not a part of a line of another kind.

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use loudou_limiter::Nanos;
 use loudou_rules::request::Sample;
 
-use super::client::{Client, is_address, is_word};
+use super::client::{Client, is_word};
 use super::{Dialect, Field, Piece, Unit, Why};
 use crate::instant;
 use crate::num::whole;
 use crate::record::{LoggedRequest, Text};
-use crate::source;
+use crate::source::{self, is_address};
 use crate::verdict::LogVerdict;
 
 /// A line's columns so far.
