@@ -309,8 +309,7 @@ impl Pattern {
                 }
                 Some(Field::Ident) => "expected `-` after the client's address".to_owned(),
                 Some(Field::User) => {
-                    "expected a user; an address here leaves open which column is the client"
-                        .to_owned()
+                    "expected a user; this leaves open which column is the client".to_owned()
                 }
                 Some(Field::VirtualHost) => "expected the name of a virtual host".to_owned(),
                 _ => format!(

@@ -96,9 +96,18 @@ pub(crate) fn address(text: &[u8]) -> Option<&[u8]> {
 /// Whether this is an address, with or without a port.
 pub(crate) fn is_address(text: &[u8]) -> bool {
     let address = bare_address(text);
-    let address = address.split(|b| *b == b'%').next().unwrap_or(address);
+    let brackets = if text.starts_with(b"[") { 2 } else { 0 };
+    let is_port = match text.get(address.len() + brackets..) {
+        Some([]) => true,
+        Some([b':', port @ ..]) => !port.is_empty() && port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    let mut parts = address.splitn(2, |b| *b == b'%');
+    let (address, zone) = (parts.next().unwrap_or_default(), parts.next());
+    let is_of_zone = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    let is_zone = zone.is_none_or(|zone| zone.iter().all(is_of_zone));
     // The longest text of an address has 45 bytes.
-    let text = Some(address).filter(|address| address.len() <= 45);
+    let text = Some(address).filter(|address| is_port && is_zone && address.len() <= 45);
     let text = text.and_then(|address| str::from_utf8(address).ok());
     text.is_some_and(|text| text.parse::<IpAddr>().is_ok())
 }
@@ -188,6 +197,37 @@ mod tests {
                 expected.map(str::as_bytes),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        for right in [
+            "1.2.3.4",
+            "1.2.3.4:80",
+            "::1",
+            "[::1]",
+            "[::1]:80",
+            "fe80::1%eth0.1",
+            "[fe80::1%2]:80",
+        ] {
+            assert!(is_address(right.as_bytes()), "{right}");
+        }
+        for wrong in [
+            "",
+            "-",
+            "1.2.3",
+            "1.2.3.4:",
+            "1.2.3.4:5.6.7.8",
+            "[1.2.3.4",
+            "[1.2.3.4]5.6.7.8",
+            "[1.2.3.4]:",
+            "[]",
+            "[",
+            "::1%(1.2.3.4)",
+            "unix:",
+        ] {
+            assert!(!is_address(wrong.as_bytes()), "{wrong}");
         }
     }
 

@@ -3,6 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod clients;
+
 const ENVOY: &str = r#"[2016-04-15T20:17:00.310Z] "POST /api/v1/locations?x=1 HTTP/2" 204 - 154 0 226 100 "9.9.9.9, 10.0.35.28" "nsq2http" "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "locations" "tcp://10.0.2.1:80""#;
 const ISTIO: &str = r#"[2020-11-25T21:26:18.409Z] "GET /status/418 HTTP/1.1" 418 - via_upstream - "-" 0 135 3 1 "-" "curl/7.73.0-DEV" "84961386-6d84-929d-98bd-c5aee93b5c88" "httpbin:8000" "127.0.0.1:80" inbound|8000|| 127.0.0.1:41854 10.44.1.27:80 10.44.1.23:37652 outbound_.8000_._.httpbin.foo.svc.cluster.local default"#;
 const ISTIO_TCP: &str = r#"[2020-11-25T21:26:18.409Z] "- - -" 0 - - - "-" 0 135 3 - "-" "-" "-" "-" "10.0.0.1:80" outbound|80||x 10.0.0.2:1 10.0.0.3:80 10.0.0.4:2 - -"#;
@@ -194,93 +196,6 @@ fn apache_and_nginx() {
             assert_eq!(found, form);
             assert_eq!(values, expected([host, agent, referer, "1.1.1.1, 2.2.2.2"]));
         }
-    }
-}
-
-#[test]
-fn addresses_are_no_virtual_hosts() {
-    for address in ["::1", "2001:db8::5", "2001:db8::1:80", "localhost", "-"] {
-        let line = COMMON_LINE.replace("203.0.113.7", address);
-        let (form, _, values) = seen(&line, &[]);
-        let source = address.trim_matches('-');
-        assert_eq!(
-            (form, values[2].as_str()),
-            (LogFormat::Combined, source),
-            "{address}"
-        );
-        let spaced = line.replace("frank", "a b c");
-        assert_eq!(seen(&spaced, &[]).0, LogFormat::Combined, "{address}");
-    }
-    let line = format!("[2001:db8::1]:8080 {COMMON_LINE}");
-    assert_eq!(seen(&line, &[]).0, LogFormat::VhostCombined);
-}
-
-/// A column before the client's address must never pass as the client.
-#[test]
-fn lines_whose_first_column_is_not_the_client() {
-    let full = format!(r#"{COMMON_LINE} "-" "curl/8.5.0""#);
-    for line in [COMMON_LINE, &full] {
-        for before in ["www.example.com ", "localhost ", "_ ", "- "] {
-            let (form, _, values) = seen(&format!("{before}{line}"), &["host"]);
-            let host = before.trim_matches([' ', '-']);
-            let found = (form, values[2].as_str(), values[4].as_str());
-            assert_eq!(found, (LogFormat::VhostCombined, "203.0.113.7", host));
-        }
-        for before in [
-            "nginx-1  | ",
-            "Oct 10 13:55:36 host nginx[1]: ",
-            "<190>1 2023-10-10T13:55:36Z host nginx - - - ",
-            "2023-10-10T13:55:36Z stdout F ",
-            "1.1.1.1, ",
-            "1.1.1.1 ",
-            "::1 ",
-            "nginx[1]: ",
-            "nginx: ",
-            "10.0.0.9 nginx: ",
-            "web - ",
-            "web x ",
-            "web x - ",
-        ] {
-            let line = format!("{before}{line}");
-            let mut parser = LineParser::new(None, None);
-            let wrong = parser.parse(line.as_bytes()).map(|_| ());
-            let wrong = format!("{wrong:?}");
-            let nearest = "in no known format; nearest is combined: column ";
-            assert!(wrong.contains(nearest), "{line}: {wrong}");
-        }
-    }
-    // Once the log has shown a host, it may be an address: a client chooses it.
-    let mut parser = LineParser::new(None, None);
-    for host in ["a.example", "192.0.2.1", "[::1]", ""] {
-        let line = format!("{host} {COMMON_LINE}");
-        let Ok(LogLine::Request(mut read)) = parser.parse(line.as_bytes()) else {
-            panic!("{line}");
-        };
-        assert_eq!(read.request.source().as_deref(), Some(&b"203.0.113.7"[..]));
-    }
-}
-
-/// Users and hosts as Apache may log them, and a socket, which has no address.
-#[test]
-fn clients_with_names() {
-    for (from, to, source) in [
-        ("frank", "1.2.3.4 - -", "203.0.113.7"),
-        (
-            "203.0.113.7 -",
-            "dialup-7.example.net -",
-            "dialup-7.example.net",
-        ),
-        ("203.0.113.7 -", "203.0.113.7 ident", "203.0.113.7"),
-        ("203.0.113.7", "fe80::1%eth0", "fe80::1%eth0"),
-        ("203.0.113.7", "unix:", ""),
-    ] {
-        let line = COMMON_LINE.replace(from, to);
-        let (form, _, values) = seen(&line, &[]);
-        assert_eq!(
-            (form, values[2].as_str()),
-            (LogFormat::Combined, source),
-            "{line}"
-        );
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use loudou_limiter::Nanos;
 use loudou_rules::request::Sample;
 
-use super::client::{Client, is_word};
+use super::client::{Client, is_host_name, is_known_host, is_virtual_host, is_word};
 use super::{Dialect, Field, Piece, Unit, Why};
 use crate::instant;
 use crate::num::whole;
@@ -140,18 +140,23 @@ impl<'a> Columns<'a> {
             Field::VirtualHost => {
                 let text = known(value).map(|value| plain(value, self.dialect.escapes));
                 self.request.host = text;
-                let is_name = is_word(value) && !value.contains(&b':') && !is_address(value);
-                self.is_known || is_name
+                if self.is_known {
+                    is_known_host(value)
+                } else {
+                    is_virtual_host(value) && !is_address(value)
+                }
             }
             Field::Ident => self.client.ident(value),
             Field::User => self.client.is_user(value),
             _ => {
+                let address = source::address(value);
+                let is_socket = address.is_none() && is_word(value);
                 self.client.is_address = is_address(value);
-                self.request.source = source::address(value).map(Cow::Borrowed);
+                self.request.source = address.map(Cow::Borrowed);
                 match field {
                     Field::ClientAddress => self.client.is_address,
                     Field::KnownClient if known(value).is_none() => false,
-                    _ => self.client.is_address || is_word(value),
+                    _ => self.client.is_address || is_host_name(value) || is_socket,
                 }
             }
         };
@@ -227,7 +232,7 @@ impl<'a> Columns<'a> {
 /// Whether what came before the last colon is a host, and not a part of an IPv6 address.
 fn has_host(request: &Sample<'_>) -> bool {
     let host = request.host.as_deref().unwrap_or_default();
-    host.starts_with(b"[") || (is_word(host) && !host.contains(&b':'))
+    is_virtual_host(host)
 }
 
 /// The host and the path of `https://example.com:443/path`; any other path is returned unchanged.
