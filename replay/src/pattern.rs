@@ -307,6 +307,10 @@ impl Pattern {
                 Some(Field::Client | Field::KnownClient | Field::ClientAddress) => {
                     "expected the client's address".to_owned()
                 }
+                Some(Field::Source) => {
+                    let name = piece(index).map_or("", |piece| &piece.name);
+                    format!("expected an address in {name}")
+                }
                 Some(Field::Ident) => "expected `-` after the client's address".to_owned(),
                 Some(Field::User) => {
                     "expected a user; this leaves open which column is the client".to_owned()

@@ -81,9 +81,7 @@ impl<'a> Columns<'a> {
             | Field::ClientAddress
             | Field::Ident
             | Field::User => return self.identity(&piece.field, value),
-            Field::Source => {
-                request.source = known(value).and_then(source::address).map(Cow::Borrowed);
-            }
+            Field::Source => return self.source(value),
             Field::Route => request.route = text(),
             Field::Status => {
                 if known(value).is_some() {
@@ -120,6 +118,17 @@ impl<'a> Columns<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Takes the address of the client, which has nothing of the columns around it.
+    fn source(&mut self, value: &'a [u8]) -> Result<(), Wrong> {
+        let is_other = |byte: &u8| byte.is_ascii_whitespace() || b",\"".contains(byte);
+        if value.iter().any(is_other) {
+            return Err(Wrong::Kind);
+        }
+        let address = known(value).and_then(source::address);
+        self.request.source = address.map(Cow::Borrowed);
         Ok(())
     }
 

@@ -58,6 +58,47 @@ fn envoy_notation() {
     assert_eq!(values, ["GET", "/a\"b", "10.0.0.1", "alice"]);
 }
 
+/// A client's column never has a part of the line around it.
+#[test]
+fn a_client_that_is_no_address() {
+    let nginx = r#"$remote_addr - $remote_user [$time_local] "$request" $status"#;
+    let rest = r#" - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200"#;
+    let envoy = r#"[%START_TIME%] "%REQ(:PATH)%" "%DOWNSTREAM_REMOTE_ADDRESS%" / %DURATION%"#;
+    let start = r#"[2016-04-15T20:17:00.310Z] "/" ""#;
+    for (address, source) in [
+        ("1.1.1.1", Some("1.1.1.1")),
+        ("[2001:db8::1]:80", Some("2001:db8::1")),
+        ("fe80::1%eth0", Some("fe80::1%eth0")),
+        ("unix:", Some("")),
+        ("-", Some("")),
+        ("nginx-1  | 1.1.1.1", None),
+        ("8.8.8.8 1.1.1.1", None),
+        ("1.1.1.1, 2.2.2.2", None),
+        ("1.1.1.1,2.2.2.2", None),
+        ("\"1.1.1.1\"", None),
+        ("6.6.6.6:1\" 1.1.1.1:5", None),
+    ] {
+        for (format, name, line) in [
+            (nginx, "$remote_addr", format!("{address}{rest}")),
+            (
+                envoy,
+                "%DOWNSTREAM_REMOTE_ADDRESS%",
+                format!(r#"{start}{address}" / 7"#),
+            ),
+        ] {
+            if let Some(source) = source {
+                assert_eq!(seen(format, &line, &[]).3[2], source, "{line}");
+                continue;
+            }
+            let pattern = Pattern::parse(format).expect(format);
+            let misfit = pattern.read(line.as_bytes(), true).expect_err(&line);
+            let wrong = format!("{:?}", pattern.unread(misfit));
+            let expected = format!("expected an address in `{name}`");
+            assert!(wrong.contains(&expected), "{line}: {wrong}");
+        }
+    }
+}
+
 /// The verdict in a line, and its user agent.
 fn verdict(format: &str, line: &str) -> (Option<LogVerdict>, String) {
     let pattern = Pattern::parse(format).expect(format);
