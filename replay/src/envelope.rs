@@ -13,8 +13,9 @@ use super::{source, syslog};
 /// Removes what surrounds lines, and joins the parts of long ones.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
-    /// Those of Docker, whose lines may be CRI's.
+    /// The parts of Docker's lines, which may be lines of CRI.
     docker: Parts,
+    /// The parts of CRI's lines.
     cri: Parts,
     /// Whether what a log's own lines may begin with is left in its place: a time, a name, and a head of syslog.
     keeps_heads: bool,
