@@ -64,6 +64,10 @@ pub(super) const LOG: Target = Target {
         b"2016-04-15T20:17:00.310Z stdout F ",
         b"{\"log\":\"",
         b"\\n\",\"stream\":\"stdout\"}",
+        b"web-1  | ",
+        b"<134>1 2016-10-06T00:17:09Z web nginx 7 - - ",
+        b"<190>Oct  6 00:17:09 web nginx[7]: ",
+        b"2001:db8::7 - - [",
         b"\"ts\":1646861401.5,\"request\":{\"method\":\"GET\"",
         b"\"- - -\"",
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
@@ -111,7 +115,17 @@ fn seeds() -> Vec<Vec<u8>> {
     const DOCKER: &str = r#"{"log":"h.example:80 10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2\n","stream":"stdout","time":"x"}"#;
     const CADDY: &str = r#"{"ts":1646861401.5,"logger":"http.log.access","request":{"client_ip":"1.2.3.4","method":"GET","uri":"/","headers":{"X-User-Id":["a"]}},"duration":0.5,"status":200}"#;
     const ALB: &str = r#"http 2018-07-02T22:23:00.186641Z app/a/5 1.2.3.4:28 10.0.0.1:80 0.0 0.1 0.0 200 200 34 36 "GET http://e.com:80/ HTTP/1.1" "curl" - - arn:a "Root=1" "-" "-" 0 2018-07-02T22:22:48.364000Z "forward" "-" "-" "10.0.0.1:80" "200" "-" "-""#;
-    let logs = [TRACE, EDITS, ENVOY, JSON, NGINX, CRI, DOCKER, CADDY, ALB];
+    const PARTS: &str = r#"{"log":"2016-10-06T00:17:09Z stdout P h.example:80 10.0.0.1 - - [10/Oct/2000:13:55:36","stream":"stdout","time":"x"}
+{"log":" -0700] \"GET / HTTP/1.1\"\n","stream":"stdout","time":"x"}
+{"log":"2016-10-06T00:17:09Z stdout F  200 2\n","stream":"stdout","time":"x"}"#;
+    const COMPOSE: &str = r#"web-1  | 10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 429 2
+web-1  | 2016-10-06T00:17:09Z host.example - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2"#;
+    const SYSLOG: &str = r#"<190>Oct  6 00:17:09 web nginx: h.example:80 10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2
+<134>1 2016-10-06T00:17:09Z web nginx 7 - [a b="c"] h.example:80 10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2
+2016-10-06T00:17:09Z web nginx[7]: [2001:db8::1]:80 2001:db8::7 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2"#;
+    let logs = [
+        TRACE, EDITS, ENVOY, JSON, NGINX, CRI, DOCKER, CADDY, ALB, PARTS, COMPOSE, SYSLOG,
+    ];
     let mut seeds = Vec::new();
     for log in logs {
         for choice in 0_u8..14 {
