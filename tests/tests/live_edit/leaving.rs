@@ -97,7 +97,7 @@ fn an_edit_for_both_fails_where_envoy_restarted() -> Result<()> {
     terminal.shows(&format!("FAILED at {}", second.admin_url()))?;
     terminal.press("7")?;
     terminal.shows(
-        "FAILED: restarted, a applies again what it lost, then repeat this: 1 ban, 1 edit of",
+        "FAILED: restarted, a applies again what it lost, then repeat this: 1 ban, 1 edit",
     )?;
     ensure!(!is_banned(&second)?, "it is as configured");
     admits(&second, "alice", 1)?;
