@@ -186,6 +186,14 @@ impl Terminal {
         Ok((status.exit_code(), self.contents()))
     }
 
+    /// Quits the app as a user does: it ends well, and the terminal is restored.
+    pub fn quit(mut self) -> Result<()> {
+        self.press("q")?;
+        let (code, end) = self.ended()?;
+        ensure!(code == 0, "exit code {code}\n{end}");
+        Ok(())
+    }
+
     fn is_restored(&self) -> bool {
         let parser = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let screen = parser.screen();

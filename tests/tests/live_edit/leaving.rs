@@ -64,9 +64,7 @@ fn an_edit_for_both_reaches_the_one_that_was_away() -> Result<()> {
         ensure!(screen.lines().any(result), "{url}:\n{screen}");
     }
     admits(&second, "alice", 5)?;
-    terminal.press("q")?;
-    let (code, end) = terminal.ended()?;
-    ensure!(code == 0, "exit code {code}\n{end}");
+    terminal.quit()?;
     first.stop()?;
     second.stop()
 }
@@ -115,9 +113,7 @@ fn an_edit_for_both_fails_where_envoy_restarted() -> Result<()> {
     for envoy in [&first, &second] {
         admits(envoy, "bob", 6)?;
     }
-    terminal.press("q")?;
-    let (code, end) = terminal.ended()?;
-    ensure!(code == 0, "exit code {code}\n{end}");
+    terminal.quit()?;
     first.stop()?;
     second.stop()
 }

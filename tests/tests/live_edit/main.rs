@@ -146,10 +146,7 @@ fn a_raised_limit_applies_on_every_worker_until_undone() -> Result<()> {
         ensure!(capacity_in_force(&envoy)? == 5, "the base is back");
         traffic.wait_for(now(), 429)?;
 
-        terminal.press("q")?;
-        let (code, _) = terminal.ended()?;
-        ensure!(code == 0, "exit code {code}");
-        Ok(())
+        terminal.quit()
     })?;
     envoy.stop()
 }

@@ -126,10 +126,7 @@ fn a_recording_shows_what_was_there() -> Result<()> {
     terminal.shows("recording x0.25")?;
     terminal.press(" ")?;
     terminal.shows("recording paused")?;
-    terminal.press("q")?;
-    let (code, seen) = terminal.ended()?;
-    ensure!(code == 0, "{code}: {seen}");
-    Ok(())
+    terminal.quit()
 }
 
 /// A recorder that is killed leaves a file that can be played up to its end.
@@ -154,9 +151,7 @@ fn a_killed_recorder_leaves_a_recording() -> Result<()> {
     terminal.shows("mallory")?;
     terminal.press("]]]]]]")?;
     terminal.shows("recording ends: the file is cut short after line ")?;
-    terminal.press("q")?;
-    let (code, seen) = terminal.ended()?;
-    ensure!(code == 0, "{code}: {seen}");
+    terminal.quit()?;
     envoy.stop()
 }
 
@@ -201,10 +196,7 @@ fn several_envoys_are_recorded() -> Result<()> {
     terminal.until("the other's last answer", |screen| {
         screen.contains("2/2") && screen.contains("mallory")
     })?;
-    terminal.press("q")?;
-    let (code, seen) = terminal.ended()?;
-    ensure!(code == 0, "{code}: {seen}");
-    Ok(())
+    terminal.quit()
 }
 
 #[test]

@@ -285,9 +285,7 @@ fn the_screen_reports_lost_changes_and_applies_them_again() -> Result<()> {
     terminal.press("\r")?;
     terminal.shows("applied again: 2 bans, 1 edit, 2 overrides")?;
     are_same(ends, is_filled(&mut ops, " (imported)")?, now() - begun)?;
-    terminal.press("q")?;
-    let (code, _) = terminal.ended()?;
-    ensure!(code == 0, "exit code {code}");
+    terminal.quit()?;
     envoy.stop()
 }
 
@@ -311,8 +309,6 @@ fn a_ban_is_applied_again_beside_an_edit_to_shadow() -> Result<()> {
     ensure!(at(&rule, "/rule/mode") == "shadow", "{rule}");
     let mallory = ops.bucket("per-user", "mallory")?.context("a bucket")?;
     ensure!(at(&mallory, "/ban/by") == "operator", "{mallory}");
-    terminal.press("q")?;
-    let (code, _) = terminal.ended()?;
-    ensure!(code == 0, "exit code {code}");
+    terminal.quit()?;
     envoy.stop()
 }

@@ -68,9 +68,7 @@ fn an_undo_for_both_leaves_what_was_there_before() -> Result<()> {
     terminal.shows("done: mallory is no longer banned")?;
     ensure!(!is_banned(&first)?, "the first Envoy bans no more");
     ensure!(is_banned(&second)?, "the second Envoy still bans");
-    terminal.press("q")?;
-    let (code, end) = terminal.ended()?;
-    ensure!(code == 0, "exit code {code}\n{end}");
+    terminal.quit()?;
     first.stop()?;
     second.stop()
 }

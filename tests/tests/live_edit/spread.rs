@@ -64,9 +64,7 @@ fn a_client_of_two_envoys_is_one_row_and_one_ban() -> Result<()> {
     })?;
     ensure!(is_banned(&first)? && is_banned(&second)?, "both ban");
     drop(traffic);
-    terminal.press("q")?;
-    let (code, end) = terminal.ended()?;
-    ensure!(code == 0, "exit code {code}\n{end}");
+    terminal.quit()?;
     first.stop()?;
     second.stop()
 }
