@@ -16,7 +16,7 @@ use crate::events;
 use crate::fleet::Pulse;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
-use crate::record::{Bases, Record, Records, Shelves};
+use crate::record::{Bases, Record, RecordError, Records, Shelves};
 use crate::timer::Timer;
 
 mod address;
@@ -259,19 +259,19 @@ impl AdminPlane {
             let detail = "this call takes no body: send its parameters in the query";
             Err(Failure::bad(detail))
         };
+        // What an answer shows is in force on every worker, even if who changed it has not announced it yet.
+        if self.records.mark_announced() {
+            let share = &self.settings.store.namespace;
+            StoreMetrics::define(host, &mut self.registry, share).announce_change(host);
+        }
         self.with_ways(answer.unwrap_or_else(Failure::reply))
     }
 
     /// The rules at the time of a call.
-    fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Rc<Record>, Failure> {
+    fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Rc<Record>, RecordError> {
         let share = &self.settings.store.namespace;
         let metrics = StoreMetrics::define(host, &mut self.registry, share);
-        Ok(current::recent(
-            host,
-            &self.records,
-            &metrics,
-            call.clock.now,
-        )?)
+        current::recent(host, &self.records, &metrics, call.clock.now)
     }
 
     fn share(&self) -> &str {

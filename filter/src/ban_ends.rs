@@ -7,14 +7,15 @@
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::Nanos;
+use loudou_rules::humanise::humanise;
 use loudou_rules::size::BAN_ENDS;
 use loudou_store::{CAS_ABSENT, StoreFailed, Written};
 
 use crate::bytes::{put, put_number, take_number, take_text};
 use crate::events;
+use crate::formats;
 use crate::host::Host;
 
-const FORMAT: u64 = 1;
 /// The most tries of a change.
 const MAX_TRIES: usize = 64;
 /// The time after which a failed look is repeated.
@@ -51,7 +52,7 @@ pub(crate) enum Change<'a> {
 impl Ends {
     fn read(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
-        if take_number(bytes)? != FORMAT {
+        if take_number(bytes)? != formats::BAN_ENDS {
             return None;
         }
         let mut ends = Self {
@@ -72,7 +73,7 @@ impl Ends {
 
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for number in [FORMAT, self.others, self.others_until.get()] {
+        for number in [formats::BAN_ENDS, self.others, self.others_until.get()] {
             put_number(&mut bytes, number);
         }
         for end in &self.bans {
@@ -149,7 +150,7 @@ pub(crate) fn note(
     for ban in ended {
         let late = match now.since(ban.until).as_millis() / 1_000 {
             0 => String::new(),
-            seconds => format!(" {seconds}s ago"),
+            seconds => format!(" {} ago", humanise(Nanos::from_secs(seconds).get())),
         };
         all.push(Event {
             rule: Some(ban.rule),
@@ -168,7 +169,7 @@ pub(crate) fn note(
 
 type Swapped = (Vec<BanEnd>, u64, Option<Nanos>);
 
-/// Changes the ends in shared data; `None` if other workers were faster too often.
+/// Changes the ends in shared data; `None` if other workers were faster too often, or another version wrote them.
 fn swap(
     host: &dyn Host,
     share: &str,
@@ -179,6 +180,9 @@ fn swap(
     let mut bytes = Vec::new();
     for _ in 0..MAX_TRIES {
         let cas = host.shared_get(&key, &mut bytes)?;
+        if cas.is_some() && formats::is_other(&bytes, formats::BAN_ENDS) {
+            return Ok(None);
+        }
         let mut ends = Ends::read(&bytes).unwrap_or_default();
         let before = ends.clone();
         let (ended, others) = ends.expire(now);

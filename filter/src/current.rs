@@ -35,6 +35,7 @@ pub(crate) fn announce(
     now: Nanos,
 ) {
     metrics.announce_change(host);
+    records.mark_announced();
     metrics.edited(host, record.edited());
     let changes = before.saturating_add(1);
     if metrics.changes(host) == changes {

@@ -1,24 +1,35 @@
 //! The data role: decides on requests as they arrive, and gives back the units they hold when they end.
 //!
 //! A configuration becomes active at the first tick or request, not when it is configured: Envoy
-//! configures a canary VM to see whether it accepts a configuration at all, and the canary must leave
-//! no trace in shared data.
+//! configures a canary VM to see whether it accepts a configuration at all, and the canary must not change
+//! the rules in force. Only the first configuration of a process, which changes none, is active at once.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem;
 use std::rc::Rc;
 
-use loudou_limiter::Nanos;
+pub(crate) use active::Active;
+use active::Planning;
+pub use again::Again;
+pub(crate) use changes::News;
 use loudou_limiter::lease::Phase;
-use loudou_rules::rule::RuleFile;
+use loudou_limiter::{Ban, Nanos};
+use loudou_rules::request::Request as _;
+use loudou_rules::rule::key::Key;
+use loudou_rules::rule::{Mode, OnError, Override, Reach, Rule, RuleFile};
+use start::Configuration;
+pub(crate) use verdict::Wanted;
+use verdict::{Arrival, Decided, Verdict};
 
-use crate::admin::AdminPlane;
+use crate::admin::{AdminPlane, Begin};
 use crate::behind;
 use crate::fleet::{Fleet, Ready};
 use crate::host::{Headers, Host, LogLevel, Reply};
-use crate::loan::Loan;
+use crate::loan::Loans;
 use crate::record::Shelves;
+use crate::request::HostRequest;
+use crate::respond::{Refusal, explain};
 use crate::timer::{Timer, sooner};
 use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
 
@@ -27,17 +38,10 @@ mod again;
 mod changes;
 mod connections;
 mod counts;
-mod embedded;
+mod early;
 mod leases;
 mod start;
 mod verdict;
-mod without_store;
-
-pub(crate) use active::Active;
-pub use again::Again;
-use start::Configuration;
-pub(crate) use verdict::Wanted;
-use verdict::{Arrival, Decided, Verdict};
 
 /// The fate of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,7 +58,7 @@ pub enum Fate {
 #[derive(Debug, Default)]
 pub struct Stay {
     ticket: Option<Ticket>,
-    loans: Option<Rc<Vec<Loan>>>,
+    loans: Option<Loans>,
     /// Whether it continued to an upstream whose response is counted.
     is_watched: bool,
 }
@@ -71,6 +75,9 @@ pub fn put(host: &dyn Host, headers: Headers) {
     }
 }
 
+/// The time after which a worker that holds requests looks for an edit: those of other workers do not wake it.
+const LOOK: Nanos = Nanos::from_millis(20);
+
 /// The period at which the data role tries to become active, from its configuration on.
 pub const START_TICK_MS: u32 = 50;
 
@@ -86,6 +93,7 @@ pub struct DataPlane {
     /// The admin API, if this role answers it, too.
     admin: Option<Box<AdminPlane>>,
     waiting: Waiting,
+    planning: Planning,
     /// The requests that wait for no lease any more, in the order in which they are decided anew.
     ready: VecDeque<Ready>,
     timer: Timer,
@@ -101,6 +109,7 @@ impl DataPlane {
             is_alone: Rc::default(),
             admin: None,
             waiting: Waiting::default(),
+            planning: Planning::default(),
             ready: VecDeque::new(),
             timer: Timer::default(),
         }
@@ -124,6 +133,7 @@ impl DataPlane {
                 Ok(active) => {
                     self.active = Some(active);
                     self.fleet = self.configuration.fleet(host, &self.is_alone);
+                    self.start_fleet(host, now);
                 }
                 Err(error) => {
                     let line =
@@ -148,7 +158,10 @@ impl DataPlane {
         let fleet = self.fleet.as_ref().and_then(Fleet::due);
         let ready = (!self.ready.is_empty()).then_some(now);
         let admin = self.admin.as_ref().and_then(|admin| admin.due());
-        let own = sooner(self.waiting.due(), active);
+        let planning = self.planning.is_due().then_some(now);
+        let waiting = self.waiting.due();
+        let waiting = waiting.map(|due| due.min(now.saturating_add(LOOK)));
+        let own = sooner(sooner(waiting, planning), active);
         sooner(own, sooner(admin, sooner(fleet, ready)))
     }
 
@@ -163,16 +176,24 @@ impl DataPlane {
         if let Some(active) = &mut self.active {
             let configuration = &self.configuration;
             active.keep_current(host, &configuration.file, now);
+            active.plan(host, &self.waiting, &mut self.planning, now);
             let mut resumed: usize = 0;
             while resumed < MAX_RELEASED
-                && let Some((ticket, held)) = self.waiting.next_due(now)
+                && let Some((ticket, held)) = self.waiting.next_due(now, self.planning.next)
             {
                 resumed = resumed.saturating_add(1);
                 if held.is_undecided {
                     again.push(Again::expired(ticket));
                     continue;
                 }
-                active.let_pass(host, held.loans.as_deref(), now);
+                if let Some(loans) = &held.loans
+                    && active.is_banned(host, loans, now)
+                {
+                    active.put_off(host, loans, now);
+                    again.push(Again::late(&held));
+                    continue;
+                }
+                active.let_pass(host, held.loans.as_ref(), now);
                 active.store_metrics.held_for(host, now.since(held.since));
                 host.resume(ticket.stream);
             }
@@ -181,7 +202,9 @@ impl DataPlane {
             if let (Some(fleet), false) = (&mut self.fleet, again.is_empty()) {
                 fleet.expect_local(host);
             }
-            again.extend(self.take_ready(host, MAX_RELEASED.saturating_sub(resumed)));
+            again.extend(self.take_late(host, MAX_RELEASED.saturating_sub(resumed), now));
+            let most = MAX_RELEASED.saturating_sub(resumed.saturating_add(again.len()));
+            again.extend(self.take_ready(host, most));
         }
         self.tick_fleet(host, now);
         self.ask(host, now);
@@ -231,7 +254,7 @@ impl DataPlane {
         self.start_at(host, now);
         let configuration = &self.configuration;
         let Some(active) = &mut self.active else {
-            let refusal = without_store::refusal(host, &configuration.file.rules, now);
+            let refusal = refusal_without_store(host, &configuration.file.rules, now);
             let fate = refusal.map_or(Fate::Pass(Vec::new()), Fate::Refuse);
             return (fate, Stay::default());
         };
@@ -239,10 +262,17 @@ impl DataPlane {
         if active.is_back(host, configuration.share(), now) {
             configuration.roll_back(host, active, now);
         }
+        if let Some(held) = self.hold_early(host, stream, has_body, now) {
+            return held;
+        }
+        let (configuration, Some(active)) = (&self.configuration, &mut self.active) else {
+            return (Fate::Pass(Vec::new()), Stay::default());
+        };
         let arrival = Arrival {
             now,
             room: self.waiting.room(&configuration.file.store.waiting),
             has_body,
+            waited: Nanos::ZERO,
             fleet: self.fleet.as_ref().map(|fleet| fleet.view(Phase::First)),
         };
         let decided = active.decide(host, &configuration.file, &arrival);
@@ -281,17 +311,18 @@ impl DataPlane {
             };
             return (Fate::Pass(mem::take(headers)), stay);
         }
-        let loans = Some(decided.loans).filter(|loans| !loans.is_empty());
+        let loans = Loans::of(decided.loans);
         let mut stay = Stay {
             ticket: None,
-            loans: loans.map(Rc::new),
+            loans,
             is_watched,
         };
         let mut held = Held {
             bytes: decided.bytes,
             loans: stay.loans.clone(),
-            is_undecided: false,
-            since: now,
+            since: decided.since,
+            latest: now.saturating_add(decided.patience),
+            ..Held::default()
         };
         let fate = match decided.verdict {
             Verdict::Pass(due, headers) if due > now => {
@@ -317,6 +348,79 @@ impl DataPlane {
         }
         self.ask(host, now);
         (fate, stay)
+    }
+}
+
+/// The answer to the current request while shared data cannot be used at all, if one of the rules refuses it: like that
+/// for a bucket that cannot be read.
+fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
+    let mut request = HostRequest::new(host);
+    for rule in rules {
+        if rule.mode != Mode::Enforce {
+            continue;
+        }
+        let reach = rule.reach(&mut request);
+        if reach == Reach::No || rule.when.is_some() && request.cluster().is_none() {
+            continue;
+        }
+        let key = match reach {
+            Reach::Refuse => return Some(Refusal::value_too_long(rule).reply(host)),
+            Reach::Yes | Reach::No => rule.key_of(&mut request),
+        };
+        let refusal = match key {
+            Key::Skip => continue,
+            Key::Refuse => Some(Refusal::key_missing(rule)),
+            Key::Ambiguous => Some(Refusal::key_ambiguous(rule)),
+            Key::Bucket(key) if rule.overrides.get(&key) == Some(&Override::Banned) => {
+                Some(Refusal::banned(rule, Ban::ENDLESS, now))
+            }
+            Key::Bucket(_) if rule.on_error == OnError::Refuse => {
+                Some(Refusal::store_gave_up(rule))
+            }
+            Key::Bucket(_) => None,
+        };
+        if let Some(refusal) = refusal {
+            return Some(refusal.reply(host));
+        }
+        if rule.stop {
+            break;
+        }
+    }
+    if rules.iter().any(|rule| rule.respond.explain_header) {
+        explain::no_decision(host);
+    }
+    None
+}
+
+impl DataPlane {
+    /// The same, which answers the admin API, too, where there can be no listener for the admin role: below a path of
+    /// the configuration, which no rule sees, and only for connections from loopback to loopback.
+    #[must_use]
+    pub fn with_admin(mut self, admin: AdminPlane) -> Self {
+        self.admin = Some(Box::new(admin));
+        self
+    }
+
+    /// Whether it answers the admin API.
+    pub const fn has_admin(&self) -> bool {
+        self.admin.is_some()
+    }
+
+    /// The next step for a request to the admin API, which never waits for a body; `None` for every other request.
+    #[cold]
+    pub fn call(&mut self, host: &dyn Host, has_body: bool) -> Option<Begin> {
+        let admin = self.admin.as_mut().filter(|admin| admin.is_asked(host))?;
+        let begin = admin.begin_if_local(host, has_body);
+        self.timer.fire_by(host, admin.due(), host.now());
+        Some(begin)
+    }
+
+    fn tick_admin(&mut self, host: &dyn Host, now: Nanos) {
+        if let Some(admin) = &mut self.admin
+            && admin.due().is_some_and(|due| due <= now)
+        {
+            admin.tick(host);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::FleetSettings;
 use loudou_store::BucketId;
 
-use crate::data::{Active, Wanted};
+use crate::data::{Active, News, Wanted};
 use crate::host::{Host, Outgoing};
 use crate::metrics::FleetMetrics;
 use crate::timer::sooner;
@@ -25,14 +25,18 @@ use crate::waiting::Ticket;
 
 mod alone;
 mod due;
+mod early;
 mod flight;
 mod pulse;
 mod wire;
 
 use due::Dues;
+use early::Early;
 pub(crate) use flight::Ready;
 use flight::{Asked, Carried, Flight};
 pub(crate) use pulse::Pulse;
+#[cfg(test)]
+pub(crate) use pulse::know_changes;
 use wire::Answer;
 
 /// The most calls of one worker that are on their way.
@@ -54,13 +58,16 @@ pub(crate) struct Fleet {
     settings: FleetSettings,
     namespace: String,
     breaker: Breaker,
+    /// The answers in a row in which the engine answered nothing.
+    empty: u32,
     dues: Dues,
+    early: Early,
     /// In the order of sending.
     flights: Vec<Flight>,
     metrics: FleetMetrics,
-    /// Whether the breaker is open, and counted as such; shared with the sandbox's will.
+    /// Whether this worker counts as one that the engine does not answer; shared with the sandbox's will.
     is_alone: Rc<Cell<bool>>,
-    /// The Envoys that the engine last knew of; at least 1.
+    /// The Envoys that the engine last knew of, or that the settings assume; at least 1.
     envoys: u32,
     /// When the engine last answered this worker; zero for never.
     heard_at: Nanos,
@@ -80,14 +87,16 @@ impl Fleet {
         is_alone: Rc<Cell<bool>>,
     ) -> Self {
         Self {
+            envoys: settings.envoys,
             settings,
             namespace: namespace.to_owned(),
             breaker: Breaker::new(Policy::default()),
+            empty: 0,
             dues: Dues::default(),
+            early: Early::default(),
             flights: Vec::new(),
             metrics,
             is_alone,
-            envoys: 1,
             heard_at: Nanos::ZERO,
             told_at: Nanos::ZERO,
             is_silent: false,
@@ -146,27 +155,28 @@ impl Fleet {
         };
         let asks = !self.dues.is_empty() && self.flights.len() < MAX_FLIGHTS;
         let next = asks.then(|| self.next_flight());
-        sooner(sooner(may_call, next), Some(self.next_look))
+        let waited = sooner(next, self.early.due());
+        sooner(sooner(may_call, waited), Some(self.next_look))
     }
 
     /// The timer's work: some times a second one worker of this Envoy calls, so that it is counted and changes
     /// travel; and a worker that had no answers looks whether there are some again.
     pub(crate) fn tick(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+        let mut ready = self.tick_early(host, active, now);
         let is_open = self.breaker.is_open();
         let mut is_turn = is_open && self.breaker.may_call(now);
         if now >= self.next_look {
             self.next_look = now.saturating_add(pulse::LOOK);
-            let on_outage = self.settings.on_outage;
-            let (pulse, is_due) = pulse::look(host, &self.namespace, on_outage, now);
+            let (pulse, is_due) = pulse::look(host, &self.namespace, &self.settings, now);
             self.learn(pulse);
             self.is_silent = pulse.is_silent(self.heard_at);
             is_turn |= is_due && !is_open;
         }
-        if !is_turn {
-            return Vec::new();
+        if is_turn {
+            active.recheck_changes(host, now);
+            ready.extend(self.beat(host, active, now));
         }
-        active.recheck_changes(host, now);
-        self.beat(host, active, now)
+        ready
     }
 
     /// Makes a call that counts this Envoy, tells its changes and asks for those of the others.
@@ -184,6 +194,7 @@ impl Fleet {
             told.push((change.name.clone(), change.version));
         }
         let told = Carried::Changes(told);
+        self.early.called(self.settings.timeout, now);
         self.launch(host, active, (&body, told), now)
     }
 
@@ -301,17 +312,19 @@ impl Fleet {
         answer: &Answer,
         now: Nanos,
     ) -> Vec<Ready> {
-        // The relay is there; without this number, its engine is not.
+        // The relay is there; without this number, the part of its engine that counts Envoys is not.
         if answer.envoys == 0 {
-            return self.note_failure(host, active, now);
+            self.note_empty(host, active, now);
+            return Vec::new();
         }
         self.envoys = u32::try_from(answer.envoys).unwrap_or(u32::MAX);
         let was_down = self.note_answer(host, Some(answer.envoys), now);
         self.note_success(host, active, was_down, now);
-        if active.hear_changes(host, told, &answer.heard, now) {
-            return self.beat(host, active, now);
+        match active.hear_changes(host, told, &answer.heard, now) {
+            News::More => self.beat(host, active, now),
+            News::All { is_current } => self.heard_all(host, is_current, now),
+            News::Nothing => Vec::new(),
         }
-        Vec::new()
     }
 
     /// Tells the other workers of an answer; returns whether an event says that there are none.
@@ -340,33 +353,39 @@ impl Fleet {
         for (asked, grant) in keys.into_iter().zip(&answer.grants) {
             let (id, key, ask, requests) = (asked.id, asked.key, asked.ask, asked.requests);
             failures = failures.saturating_add(grant.is_none().into());
-            granted = granted.saturating_add(grant.as_ref().map_or(0, |grant| grant.granted));
+            let tokens = grant.as_ref().map_or(0, |grant| grant.granted);
+            granted = granted.saturating_add(tokens.min(ask.demand.want));
             let changed = active.change_lease(host, self, (id, &key), now, &mut |lease, terms| {
                 match grant {
                     Some(grant) => {
                         lease.apply(terms, &ask, grant, now, jitter);
                     }
-                    None => lease.lost(&ask),
+                    None => lease.failed(now, jitter),
                 }
-                Some(lease.is_due(terms, now))
+                // A denial stays in force in spite of an error, and requests that cost less would ask at once.
+                let would_ask = grant.is_none() && !lease.is_alone(now);
+                Some((lease.is_due(terms, now), would_ask))
             });
-            if let Some((true, ..)) = changed {
+            let (is_due, would_ask) = changed.map_or((false, false), |(result, ..)| result);
+            if is_due {
                 self.dues.refill(id, &key, now);
             }
-            // Where only this key fails, to ask again would only be to wait.
-            let is_expired = grant.is_none() && answer.grants.iter().any(Option::is_some);
-            let requests = requests.into_iter();
-            ready.extend(requests.map(|ticket| Ready { ticket, is_expired }));
+            let of = if would_ask {
+                Ready::failed
+            } else {
+                Ready::soon
+            };
+            ready.extend(requests.into_iter().map(of));
         }
         self.metrics.granted(host, granted);
+        if failures > 0 {
+            self.expect_local(host);
+        }
         if failures < asked {
             let was_down = self.note_answer(host, None, now);
             self.note_success(host, active, was_down, now);
         } else {
-            ready.extend(self.note_failure(host, active, now));
-        }
-        if ready.iter().any(|ready| ready.is_expired) {
-            self.expect_local(host);
+            self.note_empty(host, active, now);
         }
         ready
     }

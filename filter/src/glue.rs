@@ -250,6 +250,7 @@ impl Root {
                     plane = plane.with_admin(admin);
                 }
                 exports::deposit(plane.will());
+                plane.configured(&host);
                 Self::Data(Box::new(plane))
             }
             Plugin::Admin(settings) => {

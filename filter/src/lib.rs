@@ -14,6 +14,7 @@ pub mod data;
 mod escaped;
 mod events;
 mod fleet;
+mod formats;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 #[cfg(target_arch = "wasm32")]
@@ -27,7 +28,6 @@ mod loan;
 mod memory;
 mod metrics;
 pub mod plugin;
-mod probe;
 mod record;
 mod request;
 mod respond;

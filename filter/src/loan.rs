@@ -1,8 +1,36 @@
 //! Units that a request took from a bucket, and that are given back, or resolved, later.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use loudou_limiter::Nanos;
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_store::Receipt;
+
+/// The loans of one request: its stream has them, and while it is held also the queue, which plans it anew.
+#[derive(Clone, Debug)]
+pub(crate) struct Loans(Rc<RefCell<Vec<Loan>>>);
+
+impl Loans {
+    /// These loans; `None` if there are none.
+    pub(crate) fn of(loans: Vec<Loan>) -> Option<Self> {
+        (!loans.is_empty()).then(|| Self(Rc::new(RefCell::new(loans))))
+    }
+
+    /// Calls `f` with each loan. They are never borrowed already: `f` does not reach them another way.
+    pub(crate) fn each(&self, f: impl FnMut(&mut Loan)) {
+        if let Ok(mut loans) = self.0.try_borrow_mut() {
+            loans.iter_mut().for_each(f);
+        }
+    }
+
+    /// They have been given back.
+    pub(crate) fn clear(&self) {
+        if let Ok(mut loans) = self.0.try_borrow_mut() {
+            loans.clear();
+        }
+    }
+}
 
 /// Units that a request took from a bucket, and that may have to be given back: when the request ends, or
 /// if it never passes.
@@ -12,6 +40,8 @@ pub(crate) struct Loan {
     pub(crate) receipt: Receipt,
     /// Whether the bucket made the request wait: it counts on being notified when the request passes.
     pub(crate) waits: bool,
+    /// When the request may pass by this bucket, if that made it wait.
+    pub(crate) due: Nanos,
     /// Whether some of the units are only taken until the request ends.
     pub(crate) until_end: bool,
 }
@@ -26,15 +56,19 @@ pub(crate) fn loans(outcome: Outcome) -> Vec<Loan> {
     let loan = |one: RuleOutcome| {
         let may_leave = is_held && one.is_enforced();
         let until_end = is_until_end(&one);
-        let waits = match &one.answer {
-            Answer::Decided(decision) => may_leave && decision.wait() > Nanos::ZERO,
-            _ => false,
+        let (waits, due) = match &one.answer {
+            Answer::Decided(decision) => {
+                let due = decision.at().saturating_add(decision.wait());
+                (may_leave && decision.wait() > Nanos::ZERO, due)
+            }
+            _ => (false, Nanos::ZERO),
         };
         (may_leave || until_end).then_some(())?;
         Some(Loan {
             key: one.key?,
             receipt: one.receipt?,
             waits,
+            due,
             until_end,
         })
     };

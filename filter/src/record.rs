@@ -6,8 +6,9 @@
 //! whatever the configuration of the worker: see [`Record::of_buckets`].
 //!
 //! Each of these is a part with a text of its own ([`part`]). A worker keeps the parts that it has read
-//! ([`Records`]), so a change costs it what was changed, and the copy of the bytes. This is format 4; a
-//! worker that finds another format leaves it alone and limits by its own configuration, in separate buckets.
+//! ([`Records`]), so a change costs it what was changed, and the copy of the bytes. A later build
+//! extends the format by optional parts ([`later`]); a worker that finds another format ([`crate::formats`])
+//! leaves it alone and limits by its own configuration, in separate buckets.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -24,6 +25,7 @@ mod base;
 mod edit;
 mod editing;
 mod history;
+mod later;
 mod layout;
 mod part;
 mod read;
@@ -36,11 +38,11 @@ pub(crate) mod work;
 pub(crate) use adopt::Adopted;
 pub(crate) use base::{Base, Bases};
 pub(crate) use edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit};
+pub(crate) use later::Later;
 pub(crate) use records::Records;
 pub use records::Shelves;
 pub(crate) use rule::RuleRecord;
 
-const FORMAT: u8 = 4;
 /// The largest record that an edit may make, in bytes. Every worker copies all of it after each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 
@@ -55,13 +57,15 @@ pub(crate) struct Record {
     since_ns: u64,
     /// When it was adopted.
     taken_ns: u64,
-    /// The number of rollbacks since a new configuration was adopted.
+    /// The number of rollbacks that were not forgotten when the last configuration was adopted.
     rollbacks: u32,
     /// The rules in order of evaluation.
     pub(crate) rules: Vec<Rc<RuleRecord>>,
     /// Removed rules, the latest last: connections of an earlier configuration may still be limited by them,
     /// and they may come back while their buckets live.
     gone: Vec<Rc<RuleRecord>>,
+    /// What only a later build can read.
+    pub(crate) later: Later,
     /// The rules at work.
     set: OnceCell<RuleSet>,
 }
@@ -167,10 +171,12 @@ impl Record {
         ended.filter(|ended| !ended.is_empty()).collect()
     }
 
-    /// Whether it is the record of exactly these rules.
+    /// Whether it is the record of exactly these rules. Another build may have written them in other words.
     pub(crate) fn is_of(&self, bases: &Bases) -> bool {
         let mut pairs = self.rules.iter().zip(&bases.rules);
-        self.rules.len() == bases.rules.len() && pairs.all(|(old, new)| old.base.is_same(new))
+        self.rules.len() == bases.rules.len()
+            && self.later.names().next().is_none()
+            && pairs.all(|(old, new)| old.base == *new)
     }
 
     /// Whether both have the same head and the same parts, without looking at their values.
@@ -182,6 +188,7 @@ impl Record {
         };
         let mut pairs = self.all().zip(other.all());
         self.instance == other.instance
+            && self.later == other.later
             && head(self) == head(other)
             && pairs.all(|(one, other)| Rc::ptr_eq(one, other))
     }
@@ -201,6 +208,8 @@ pub(crate) enum RecordError {
     Missing,
     /// It has another format, or is damaged.
     Unreadable,
+    /// A later build keeps the rules elsewhere.
+    Moved,
     /// Other workers were faster too often.
     Contended,
     /// A rule was changed faster than its buckets can be brought forward.

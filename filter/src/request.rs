@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use loudou_limiter::Nanos;
 use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
 use loudou_rules::request::{Request, bare_address, first_filled};
@@ -19,6 +20,8 @@ pub(crate) struct HostRequest<'a> {
     room: Option<(Room, bool)>,
     held_bytes: u64,
     fleet: Option<FleetView>,
+    /// For how long it has waited.
+    waited: Nanos,
     /// All headers, once they are read.
     lines: Option<HeaderLines>,
     known: Vec<Known>,
@@ -45,6 +48,7 @@ impl<'a> HostRequest<'a> {
             room: None,
             held_bytes: 0,
             fleet: None,
+            waited: Nanos::ZERO,
             lines: None,
             // Most rules need one or two values; without this there would be room for four.
             known: Vec::with_capacity(2),
@@ -54,6 +58,12 @@ impl<'a> HostRequest<'a> {
     /// The same request; without room for it, it is refused instead of held.
     pub(crate) const fn held_in(mut self, room: Room, has_body: bool) -> Self {
         self.room = Some((room, has_body));
+        self
+    }
+
+    /// The same request, which has waited for this time.
+    pub(crate) const fn after(mut self, waited: Nanos) -> Self {
+        self.waited = waited;
         self
     }
 
@@ -183,6 +193,10 @@ impl Request for HostRequest<'_> {
 
     fn fleet(&mut self) -> Option<FleetView> {
         self.fleet
+    }
+
+    fn waited(&self) -> Nanos {
+        self.waited
     }
 
     fn may_wait(&mut self) -> bool {

@@ -3,7 +3,6 @@
 pub(crate) mod explain;
 mod grpc;
 mod headers;
-mod jitter;
 mod refusal;
 mod text;
 mod wait;

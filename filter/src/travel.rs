@@ -5,16 +5,19 @@
 //! learns of the second ([`heard`](Changes::heard)). A change is put in force by the same operations as one
 //! that was made here ([`crate::data`]), where the rule is the one that it was made for; elsewhere it waits.
 //!
-//! Which of two changes of one name holds is the engine's decision; see [`loudou_api::Change`].
+//! Which of two changes of one name holds is the engine's decision; see [`loudou_api::Change`]. Versions of a rule
+//! have names of their own where they need them ([`bases`]).
 
 use loudou_api::{ChangeName, Spread};
 use loudou_limiter::Nanos;
 use loudou_store::swap::{Swapped, swap};
 
 use crate::fleet::Pulse;
+use crate::formats::{self, CHANGES};
 use crate::host::{Host, HostStore};
 use crate::record::RuleRecord;
 
+mod bases;
 mod changes;
 mod heard;
 #[cfg(test)]
@@ -29,6 +32,8 @@ pub(crate) use value::{BanValue, base_of};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) name: ChangeName,
+    /// The version of the rule, of which an edit or an override is; none for a ban.
+    base: Option<String>,
     /// The JSON that travels; empty if it is an end.
     pub(crate) value: Vec<u8>,
     /// When it ends by itself; [`Nanos::MAX`] for never.
@@ -37,9 +42,10 @@ pub(crate) struct Made {
 
 impl Made {
     /// The end of what had this name.
-    fn end(name: ChangeName) -> Self {
+    fn end(name: ChangeName, base: Option<&str>) -> Self {
         Self {
             name,
+            base: base.map(str::to_owned),
             value: Vec::new(),
             until: Nanos::MAX,
         }
@@ -49,6 +55,7 @@ impl Made {
     pub(crate) fn ban(rule: &str, key: &str, ban: &BanValue, until: Option<Nanos>) -> Self {
         Self {
             name: ban_of(rule, key),
+            base: None,
             value: ban.write(),
             until: until.unwrap_or(Nanos::MAX),
         }
@@ -56,23 +63,29 @@ impl Made {
 
     /// The end of a ban.
     pub(crate) fn unban(rule: &str, key: &str) -> Self {
-        Self::end(ban_of(rule, key))
+        Self::end(ban_of(rule, key), None)
     }
 
     /// The differences between a rule's edits and what they were.
     pub(crate) fn of_rule(before: &RuleRecord, after: &RuleRecord) -> Vec<Self> {
         let rule = &after.base.name;
         let base = after.base_id();
+        let end = |name| Self::end(name, Some(&base));
+        let edit = |name, value, until| Self {
+            name,
+            base: Some(base.clone()),
+            value,
+            until,
+        };
         let mut all = Vec::new();
         if before.edit != after.edit {
-            let name = ChangeName::Edit { rule: rule.clone() };
+            let name = ChangeName::Edit {
+                rule: rule.clone(),
+                base: None,
+            };
             all.push(match after.edit.as_ref() {
-                None => Self::end(name),
-                Some(edit) => Self {
-                    name,
-                    value: value::of_edit(&base, edit),
-                    until: edit.who.until(),
-                },
+                None => end(name),
+                Some(to) => edit(name, value::of_edit(&base, to), to.who.until()),
             });
         }
         if before.own == after.own {
@@ -80,20 +93,18 @@ impl Made {
         }
         let name = |pattern: &str| ChangeName::Override {
             rule: rule.clone(),
+            base: None,
             pattern: pattern.to_owned(),
         };
         for (pattern, own) in after.own.iter() {
             if before.own.of_pattern(&pattern) != Some(own) {
-                all.push(Self {
-                    name: name(&pattern),
-                    value: value::of_edit(&base, own),
-                    until: own.who.until(),
-                });
+                let value = value::of_edit(&base, own);
+                all.push(edit(name(&pattern), value, own.who.until()));
             }
         }
         let gone = before.own.iter().map(|(pattern, _)| pattern);
         let gone = gone.filter(|pattern| after.own.of_pattern(pattern).is_none());
-        all.extend(gone.map(|pattern| Self::end(name(&pattern))));
+        all.extend(gone.map(|pattern| end(name(&pattern))));
         all
     }
 }
@@ -152,6 +163,9 @@ pub(crate) fn change(
     change: &mut dyn FnMut(&mut Changes) -> bool,
 ) -> bool {
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
+        if found.is_some_and(|found| formats::is_other(found, CHANGES)) {
+            return None;
+        }
         let mut changes = found.and_then(Changes::read).unwrap_or_default();
         changes.drop_over(now);
         change(&mut changes).then(|| changes.bytes())

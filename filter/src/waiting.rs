@@ -11,7 +11,7 @@ use loudou_limiter::Nanos;
 use loudou_rules::rule::WaitingSettings;
 
 use crate::host::{Host, Reply};
-use crate::loan::Loan;
+use crate::loan::Loans;
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 
 /// The most streams that one run of the timer releases. Envoy resumes them afterwards, one by one; but
@@ -28,30 +28,51 @@ pub(crate) const HELD_BYTES: u64 = 32 << 10;
 const HEADER_COPIES: u64 = 2;
 
 /// A place in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     pub(crate) due: Nanos,
     pub(crate) stream: u32,
 }
 
 /// A held request.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
+    /// The ticket that it got.
+    pub(crate) ticket: Ticket,
     /// The memory that it takes, in bytes.
     pub(crate) bytes: u64,
     /// The units that it took.
-    pub(crate) loans: Option<Rc<Vec<Loan>>>,
+    pub(crate) loans: Option<Loans>,
     /// Whether it waits for a lease, and is decided anew.
     pub(crate) is_undecided: bool,
     /// When it arrived, or was decided anew.
     pub(crate) since: Nanos,
+    /// The latest instant until which it may be held: then its client waits no longer.
+    pub(crate) latest: Nanos,
 }
 
 /// The held requests, with the memory of them all.
 #[derive(Debug, Default)]
 struct Queue {
     held: BTreeMap<Ticket, Held>,
+    /// The instants of those that were planned anew, by the tickets that they got.
+    moved: BTreeMap<Ticket, Nanos>,
     bytes: u64,
+}
+
+impl Queue {
+    /// The place of a ticket.
+    fn place(&self, ticket: Ticket) -> Ticket {
+        let due = self.moved.get(&ticket).copied().unwrap_or(ticket.due);
+        Ticket { due, ..ticket }
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Held> {
+        let held = self.held.remove(&self.place(ticket))?;
+        self.moved.remove(&ticket);
+        self.bytes = self.bytes.saturating_sub(held.bytes);
+        Some(held)
+    }
 }
 
 type Line = RefCell<Queue>;
@@ -117,7 +138,7 @@ impl Waiting {
         let ticket = Ticket { due, stream };
         self.line(|line| {
             line.bytes = line.bytes.saturating_add(held.bytes);
-            line.held.insert(ticket, held);
+            line.held.insert(ticket, Held { ticket, ..held });
         });
         ticket
     }
@@ -134,16 +155,35 @@ impl Waiting {
 
     /// Whether a stream is still held.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
-        self.line(|line| line.held.contains_key(&ticket))
+        self.line(|line| line.held.contains_key(&line.place(ticket)))
     }
 
     /// Removes a stream from the queue, if it is still there.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Held> {
+        self.line(|line| line.remove(ticket))
+    }
+
+    /// The first held request from `place` on, with its place.
+    pub(crate) fn next_from(&self, place: Ticket) -> Option<(Ticket, Held)> {
         self.line(|line| {
-            let held = line.held.remove(&ticket)?;
-            line.bytes = line.bytes.saturating_sub(held.bytes);
-            Some(held)
+            let (place, held) = line.held.range(place..).next()?;
+            Some((*place, held.clone()))
         })
+    }
+
+    /// The loans of a held request, if it has any.
+    pub(crate) fn loans(&self, ticket: Ticket) -> Option<Loans> {
+        self.line(|line| line.held.get(&line.place(ticket))?.loans.clone())
+    }
+
+    /// Moves a held request to another instant.
+    pub(crate) fn plan(&self, ticket: Ticket, due: Nanos) {
+        self.line(|line| {
+            if let Some(held) = line.held.remove(&line.place(ticket)) {
+                line.held.insert(Ticket { due, ..ticket }, held);
+                line.moved.insert(ticket, due);
+            }
+        });
     }
 
     /// Removes a stream from the queue; returns whether it was still held.
@@ -151,10 +191,16 @@ impl Waiting {
         self.take(ticket).is_some()
     }
 
-    /// Removes the next stream that is due.
-    pub(crate) fn next_due(&self, now: Nanos) -> Option<(Ticket, Held)> {
+    /// Removes the next stream that is due, if it is before `end`; with its place.
+    pub(crate) fn next_due(&self, now: Nanos, end: Option<Ticket>) -> Option<(Ticket, Held)> {
         let next = self.first().filter(|next| next.due <= now)?;
-        self.take(next).map(|held| (next, held))
+        if end.is_some_and(|end| next >= end) {
+            return None;
+        }
+        self.line(|line| {
+            let ticket = line.held.get(&next)?.ticket;
+            line.remove(ticket).map(|held| (next, held))
+        })
     }
 
     /// Answers the streams in this queue if the sandbox dies, and takes its worker back from those that are
@@ -212,15 +258,8 @@ impl Will {
 mod tests {
     use super::*;
 
-    const NONE: Held = Held {
-        bytes: 0,
-        loans: None,
-        is_undecided: false,
-        since: Nanos::ZERO,
-    };
-
     fn next(waiting: &Waiting, now: Nanos) -> Option<u32> {
-        waiting.next_due(now).map(|(ticket, _)| ticket.stream)
+        waiting.next_due(now, None).map(|(ticket, _)| ticket.stream)
     }
 
     #[test]
@@ -228,7 +267,7 @@ mod tests {
         let waiting = Waiting::default();
         let at = Nanos::from_millis;
         for (stream, due) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
-            waiting.enter(stream, at(due), NONE);
+            waiting.enter(stream, at(due), Held::default());
         }
         assert_eq!(next(&waiting, at(9)), None);
         assert_eq!(next(&waiting, at(10)), Some(2));
@@ -240,12 +279,31 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_was_planned_anew_keeps_its_ticket() {
+        let waiting = Waiting::default();
+        let at = Nanos::from_millis;
+        let tickets = [30, 10, 20].map(|due| waiting.enter(due, at(due.into()), Held::default()));
+        waiting.plan(tickets[0], at(5));
+        waiting.plan(tickets[1], at(40));
+        waiting.plan(tickets[1], at(50));
+        assert!(tickets.iter().all(|ticket| waiting.holds(*ticket)));
+        assert_eq!(next(&waiting, at(4)), None);
+        assert_eq!(next(&waiting, at(20)), Some(30));
+        assert!(!waiting.holds(tickets[0]));
+        assert_eq!(next(&waiting, at(49)), Some(20));
+        assert_eq!(next(&waiting, at(49)), None);
+        assert!(waiting.leave(tickets[1]));
+        assert!(!waiting.leave(tickets[1]));
+        assert_eq!(waiting.due(), None);
+    }
+
+    #[test]
     fn the_earliest_is_due_next() {
         let waiting = Waiting::default();
         let [near, far] = [Nanos::from_millis(1), Nanos::MAX];
-        let first = waiting.enter(1, far, NONE);
+        let first = waiting.enter(1, far, Held::default());
         assert_eq!(waiting.due(), Some(far));
-        let second = waiting.enter(2, near, NONE);
+        let second = waiting.enter(2, near, Held::default());
         assert_eq!(waiting.due(), Some(near));
         waiting.leave(second);
         assert_eq!(waiting.due(), Some(far));
@@ -256,7 +314,7 @@ mod tests {
     #[test]
     fn a_place_is_given_back_once() {
         let waiting = Waiting::default();
-        let ticket = waiting.enter(7, Nanos::ZERO, NONE);
+        let ticket = waiting.enter(7, Nanos::ZERO, Held::default());
         assert!(waiting.leave(ticket));
         assert!(!waiting.leave(ticket));
         assert_eq!(next(&waiting, Nanos::MAX), None);
@@ -287,15 +345,13 @@ mod tests {
 
         let half = Held {
             bytes: 1 << 19,
-            loans: None,
-            is_undecided: false,
-            since: Nanos::ZERO,
+            ..Held::default()
         };
         let first = waiting.enter(1, Nanos::ZERO, half);
         assert!(takes((1 << 18) - (empty >> 1), 0).is_some());
         assert!(takes((1 << 18) - (empty >> 1) + 1, 0).is_none());
-        waiting.enter(2, Nanos::ZERO, NONE);
-        let third = waiting.enter(3, Nanos::ZERO, NONE);
+        waiting.enter(2, Nanos::ZERO, Held::default());
+        let third = waiting.enter(3, Nanos::ZERO, Held::default());
         assert!(takes(0, 0).is_none(), "three are held");
         assert!(waiting.leave(third));
         assert!(takes(0, 0).is_some());

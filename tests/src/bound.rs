@@ -70,6 +70,15 @@ impl Bound {
 
     /// Checks every window; returns the one that comes closest to the bound.
     pub fn check(&self, passes: &[Pass]) -> Result<Option<Closest>> {
+        let closest = self.closest(passes);
+        if let Some(window) = closest {
+            ensure!(window.passes <= window.most, "too many: {window}");
+        }
+        Ok(closest)
+    }
+
+    /// The window that comes closest to the bound, or exceeds it by most.
+    pub fn closest(&self, passes: &[Pass]) -> Option<Closest> {
         let mut passes = passes.to_vec();
         passes.sort_by_key(|pass| pass.sent);
         let mut closest: Option<Closest> = None;
@@ -94,10 +103,7 @@ impl Bound {
                 }
             }
         }
-        if let Some(window) = closest {
-            ensure!(window.passes <= window.most, "too many: {window}");
-        }
-        Ok(closest)
+        closest
     }
 }
 

@@ -13,10 +13,10 @@ use sha2::{Digest as _, Sha256};
 mod admin;
 mod parts;
 
-pub use parts::module;
+pub use parts::{PULSE, module};
 use parts::{
-    TYPE, access_log, any_port, cluster, discovered_limiter, limiter, listener, plugin, stats_tags,
-    watched,
+    TYPE, access_log, any_port, cluster, discovered_limiter, limiter, listener, plugin, pulse,
+    stats_tags, watched,
 };
 
 /// The bearer token that may edit.
@@ -49,6 +49,8 @@ pub struct Config {
     has_bodies: bool,
     /// More listeners for the admin plugin: each address, and its transport socket if not plain.
     more_admin: Vec<(Value, Option<Value>)>,
+    /// Whether there is a listener without the limiter.
+    has_pulse: bool,
 }
 
 impl Config {
@@ -81,6 +83,7 @@ impl Config {
             data_on: None,
             has_bodies: true,
             more_admin: Vec::new(),
+            has_pulse: false,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -172,6 +175,14 @@ impl Config {
     #[must_use]
     pub const fn trusted_hops(mut self, hops: u32) -> Self {
         self.trusted_hops = hops;
+        self
+    }
+
+    /// One more listener, named [`PULSE`], without the limiter. Its connections are on each worker in turn, so that
+    /// one on each shows whether that worker does its work.
+    #[must_use]
+    pub const fn with_pulse(mut self) -> Self {
+        self.has_pulse = true;
         self
     }
 
@@ -299,6 +310,9 @@ impl Config {
                 set(chain, "transport_socket", transport.clone());
             }
             listeners.push(admin);
+        }
+        if self.has_pulse {
+            listeners.push(pulse());
         }
         listeners
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub enum Mode {
     Half,
     /// The connection ends before an answer.
     Close,
+    /// The connection ends before every n-th answer; the others pass.
+    CloseSome(u64),
 }
 
 /// A proxy on a port of the operating system's choice, which stops when dropped.
@@ -39,8 +41,9 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    server: SocketAddr,
+    server: Mutex<SocketAddr>,
     mode: Mutex<Mode>,
+    answers: AtomicU64,
     is_stopped: AtomicBool,
     /// The open connections of clients, so that stopping can close them under their threads.
     open: Mutex<BTreeMap<u64, TcpStream>>,
@@ -52,8 +55,9 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port to listen")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            server,
+            server: Mutex::new(server),
             mode: Mutex::new(Mode::Pass),
+            answers: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             open: Mutex::default(),
         });
@@ -70,6 +74,14 @@ impl Proxy {
     /// Changes what becomes of the answers that arrive from now on.
     pub fn set(&self, mode: Mode) {
         *lock(&self.shared.mode) = mode;
+    }
+
+    /// Leads to another server from now on, and ends the open connections.
+    pub fn lead_to(&self, server: SocketAddr) {
+        *lock(&self.shared.server) = server;
+        for client in lock(&self.shared.open).values() {
+            drop(client.shutdown(Shutdown::Both));
+        }
     }
 }
 
@@ -110,7 +122,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 /// Serves a connection until either side closes.
 fn connect(client: &TcpStream, shared: &Shared) -> Result<()> {
-    let server = TcpStream::connect(shared.server)?;
+    let server = *lock(&shared.server);
+    let server = TcpStream::connect(server)?;
     for stream in [client, &server] {
         stream.set_nodelay(true)?;
     }
@@ -134,6 +147,13 @@ fn connect(client: &TcpStream, shared: &Shared) -> Result<()> {
             Mode::Instead(bytes) => bytes,
             Mode::Half => bytes.get(..half).unwrap_or_default(),
             Mode::Close => &[],
+            Mode::CloseSome(nth) => {
+                let before = shared.answers.fetch_add(1, Ordering::Relaxed);
+                if before.saturating_add(1).is_multiple_of(nth) {
+                    return Ok(false);
+                }
+                bytes
+            }
         };
         to.write_all(passes)?;
         Ok(!matches!(mode, Mode::Half | Mode::Close))

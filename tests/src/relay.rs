@@ -1,12 +1,16 @@
 //! A running relay, owned by a guard.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+};
 use serde_json::Value;
 
 use crate::clock::eventually;
@@ -28,6 +32,8 @@ pub struct Relay {
     dir: TempDir,
     options: Vec<String>,
     address: SocketAddr,
+    /// Keeps its port while it is killed.
+    _reserved: OwnedFd,
 }
 
 impl Relay {
@@ -76,12 +82,14 @@ impl Relay {
     }
 
     fn launch_program(program: PathBuf, options: &[&str]) -> Result<Self> {
+        let (reserved, address) = reserve()?;
         let mut relay = Self {
             process: None,
             program,
             dir: TempDir::new("relay")?,
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            address,
+            _reserved: reserved,
         };
         relay.restart()?;
         Ok(relay)
@@ -100,17 +108,12 @@ impl Relay {
             .stdout(Stdio::null())
             .stderr(log);
         self.process = Some(Guarded::spawn("the relay", &mut command, Group::Own)?);
-        self.address = eventually(START, "the relay to listen", || {
+        eventually(START, "the relay to listen", || {
             if let Some(status) = self.ended()? {
                 bail!("the relay has ended by itself: {status}; {}", self.log()?);
             }
-            let listening = self.logged("listening")?;
-            let address = listening.as_ref().and_then(|line| line.get("address"));
-            Ok(address
-                .and_then(Value::as_str)
-                .and_then(|text| text.parse().ok()))
-        })?;
-        Ok(())
+            Ok(self.logged("listening")?.map(drop))
+        })
     }
 
     /// Waits until `/healthz` says that the engine is reached.
@@ -182,5 +185,41 @@ impl Relay {
     fn signal(&self, name: &str) -> Result<()> {
         let process = self.process.as_ref().context("the relay is killed")?;
         signal(process.pid(), name)
+    }
+}
+
+/// A port of the system's choice that nobody else is given while this socket is open, also when no relay listens there.
+/// It never listens, and allows others to bind the same port (`SO_REUSEADDR`), as the relay does.
+fn reserve() -> Result<(OwnedFd, SocketAddr)> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no port for the relay")?;
+    let address = SocketAddr::try_from(getsockname(&socket)?)?;
+    Ok((socket, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_relay_keeps_its_port() -> Result<()> {
+        let mut relay = Relay::launch(&["--engine", "unix:///nowhere"])?;
+        relay.kill();
+        let other = socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        assert!(bind(&other, &relay.address()).is_err(), "taken by another");
+        let before = relay.address();
+        relay.restart()?;
+        assert_eq!(
+            (relay.address(), relay.http().get("/healthz")?.status),
+            (before, 503)
+        );
+        Ok(())
     }
 }

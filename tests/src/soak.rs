@@ -5,13 +5,16 @@
 //! plan     the actions, from a seed            clients  random requests over old and new connections
 //! driver   carries them out and records when   book     keys, requests, changes, violations
 //! keys     overrides, bans, resets             holders  requests that stay in flight for a while
-//! model    compares the record with what is allowed
+//! model    compares the record with what       waiters  requests that wait for their turn
+//!          is allowed                          passes   when those passed, by Envoy's clock
+//!                                              pulse    how late the workers may have been
 //! ```
 //!
 //! The same seed gives the same actions in the same order, and the same choices of each client; which
 //! request meets which change depends on the machine.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -31,16 +34,20 @@ pub mod driver;
 pub mod holders;
 pub mod memory;
 pub mod model;
+pub mod passes;
 pub mod plan;
+pub mod pulse;
 pub mod random;
 pub mod report;
 pub mod rules;
 pub mod timeline;
+pub mod waiters;
 
 use book::{Book, SECOND};
 use driver::{Driver, configuration};
 use memory::Samples;
 use model::Promise;
+use passes::Passes;
 use plan::Plan;
 use random::Random;
 use rules::{FLOOD, KEY, Kind, Numbers, Rule};
@@ -48,10 +55,10 @@ use rules::{FLOOD, KEY, Kind, Numbers, Rule};
 const WORKERS: u32 = 2;
 const CLIENTS: u64 = 4;
 const HOLDERS: u64 = 2;
-/// Long, so that connections outlive several updates: Envoy closes a connection at an answer with a
-/// probability that grows to 1 in this time. And the discovery of the filter ends with the last listener
-/// that uses it.
-const DRAIN_S: u32 = 600;
+/// As many as one run of the timer lets pass.
+const WAITERS: u64 = 32;
+/// The maximum time in which listeners drain, in seconds: Envoy's own default.
+const LONGEST_DRAIN: u64 = 600;
 const TURN: Duration = Duration::from_millis(100);
 const PROGRESS: u64 = 10 * SECOND;
 
@@ -66,6 +73,8 @@ pub struct Options {
     pub without: Vec<String>,
     /// The filter, which must die on request.
     pub wasm: PathBuf,
+    /// The file that every violation is written to, as soon as it is found. Without a violation there is none.
+    pub violations: PathBuf,
 }
 
 /// Runs a soak; returns the number of violations. `say` prints a line.
@@ -74,12 +83,16 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     let rules = Rule::all();
     let variants = Plan::variants(seed, &rules);
     let first = variants.first().context("a configuration")?;
-    let upstream = Upstream::start()?;
+    report::begin(options)?;
+    let passes = Arc::new(Passes::default());
+    let of_upstream = Arc::clone(&passes);
+    let upstream = Upstream::start_before(move |request| of_upstream.see(request))?;
     let base = Config::new(json!([]))
         .cluster("upstream", Some(upstream.address()))
         .routes(routes(&rules))
         .concurrency(WORKERS)
-        .drain_s(DRAIN_S)
+        .drain_s(drain_s(options.lasts))
+        .with_pulse()
         .log_level("warning")
         .wasm(&options.wasm);
     let start = base.clone().data_plugin(configuration(&rules, first));
@@ -90,7 +103,8 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
         options.lasts.as_secs()
     ));
     let mut random = Random::new(seed, 3);
-    let book = Book::new(rules, first, &mut random);
+    let workers = usize::try_from(WORKERS)?;
+    let book = Book::new(rules, first, &mut random, passes, workers);
     let soak = Soak {
         options,
         envoy: &envoy,
@@ -98,13 +112,17 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
         variants: &variants,
         base: &base,
     };
-    let samples = soak.run(&mut random, say)?;
+    let ended = soak.run(&mut random, say);
     book.finish();
+    // Also where the soak itself fails.
+    report::write(&book, options)?;
+    let samples = ended?;
     store_kept_everything(&book, &envoy)?;
     if let Some(growth) = samples.growth() {
         book.broke("-", Promise::Memory, growth);
     }
-    report::table(&book, &samples, seed, say);
+    report::table(&book, &samples, options, say);
+    report::write(&book, options)?;
     let violations = book.violations();
     if violations.is_empty() {
         envoy.stop()?;
@@ -112,12 +130,22 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     Ok(violations.len())
 }
 
-/// Requests that are to stay in flight go to the upstream; Envoy itself answers all others.
+/// The time in which listeners drain. It is long, so that connections outlive several updates: Envoy closes a connection
+/// at an answer with a probability that grows to 1 in this time. But every sandbox that died stays in memory until the
+/// last listener that used it has drained, so the memory settles only after this time: within the first third of the
+/// soak, after which [`memory`] expects it to be flat.
+fn drain_s(lasts: Duration) -> u32 {
+    let drain = lasts.as_secs() / 6;
+    u32::try_from(drain.clamp(1, LONGEST_DRAIN)).unwrap_or(1)
+}
+
+/// Requests that are to stay in flight, or that wait for their turn, go to the upstream; Envoy itself answers all others.
 fn routes(rules: &[Rule]) -> Value {
-    let held = rules.iter().filter(|rule| rule.kind == Kind::Concurrency);
-    let held = held.map(|rule| {
+    let is_passed_on = |rule: &&Rule| rule.kind == Kind::Concurrency || rule.kind.waits();
+    let held = rules.iter().filter(is_passed_on).map(|rule| {
         let path = json!({ "path": format!("/{}", rule.name) });
-        json!({ "match": path, "route": { "cluster": "upstream" } })
+        let route = json!({ "cluster": "upstream" });
+        json!({ "match": path, "route": route, "request_headers_to_add": passes::stamps() })
     });
     let ok = json!({ "status": 200, "body": { "inline_string": "ok\n" } });
     let all = json!({ "match": { "prefix": "/" }, "direct_response": ok });
@@ -135,6 +163,7 @@ struct Soak<'a> {
 impl Soak<'_> {
     fn run(&self, random: &mut Random, say: &mut dyn FnMut(&str)) -> Result<Samples> {
         let (book, address) = (self.book, self.envoy.data_address());
+        let pulses = pulse::open(self.envoy, usize::try_from(WORKERS)?)?;
         thread::scope(|scope| {
             // Dropping the senders stops all threads, also when this returns an error.
             let mut stops: Vec<Sender<()>> = Vec::new();
@@ -150,10 +179,20 @@ impl Soak<'_> {
                 let random = Random::new(self.options.seed, 50 + holder);
                 scope.spawn(move || holders::run(book, address, random, &stopped));
             }
+            for waiter in 0..WAITERS {
+                let (stop, stopped) = channel();
+                stops.push(stop);
+                let random = Random::new(self.options.seed, 100 + waiter);
+                scope.spawn(move || waiters::run(book, address, random, &stopped));
+            }
+            for (worker, http) in pulses.into_iter().enumerate() {
+                let (stop, stopped) = channel();
+                stops.push(stop);
+                scope.spawn(move || pulse::run(book, worker, http, &stopped));
+            }
             let (floods, wanted) = channel();
             scope.spawn(move || flood(book, Http::new(address), &wanted));
             let (stop, stopped) = channel();
-            stops.push(stop);
             let (ended, end) = channel();
             let plan = Plan::new(self.options.seed, book.rules.clone(), &self.options.without);
             let mut driver = Driver::new(book, self.envoy, self.variants, self.base, floods);
@@ -163,8 +202,10 @@ impl Soak<'_> {
                 drop(ended.send(done));
             });
             let samples = self.watch(&end, random, say)?;
-            drop(stops);
+            // The clients send until the last action is done: only requests show workers that a configuration is back.
+            drop(stop);
             end.recv().context("the driver panicked")??;
+            drop(stops);
             Ok(samples)
         })
     }
@@ -193,6 +234,7 @@ impl Soak<'_> {
             }
             if now >= next_line {
                 say(&report::progress(self.book, now));
+                report::write(self.book, self.options)?;
                 next_line += PROGRESS;
             }
             if now >= lasts {

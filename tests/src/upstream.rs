@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 server for Envoy to pass requests to, which counts the requests that arrive.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::clock::now;
-use crate::wire::Wire;
+use crate::wire::{Message, Wire};
 
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\n\r\nok\n";
@@ -34,12 +35,22 @@ pub struct Upstream {
     shared: Arc<Shared>,
 }
 
+/// Is told of each request when it arrives.
+struct Witness(Box<dyn Fn(&Message) + Send + Sync>);
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     requests: AtomicU64,
     stopped: AtomicBool,
     /// When the request of each path last arrived, if that is noted.
     arrivals: Option<Mutex<BTreeMap<String, Instant>>>,
+    witness: Option<Witness>,
     /// The open connections, so that stopping can close them under their threads.
     open: Mutex<BTreeMap<u64, TcpStream>>,
 }
@@ -54,6 +65,14 @@ impl Upstream {
     pub fn start_with_log() -> Result<Self> {
         Self::start_as(Shared {
             arrivals: Some(Mutex::default()),
+            ..Shared::default()
+        })
+    }
+
+    /// Starts a server that tells `witness` of each request when it arrives.
+    pub(crate) fn start_before(witness: impl Fn(&Message) + Send + Sync + 'static) -> Result<Self> {
+        Self::start_as(Shared {
+            witness: Some(Witness(Box::new(witness))),
             ..Shared::default()
         })
     }
@@ -145,6 +164,9 @@ fn serve(stream: TcpStream, shared: &Shared) {
     let mut wire = Wire::new(stream);
     while let Ok(Some(request)) = wire.receive(false) {
         shared.note(&request.start_line);
+        if let Some(Witness(witness)) = &shared.witness {
+            witness(&request);
+        }
         let before = shared.requests.fetch_add(1, Ordering::Relaxed);
         let sent = match request.header(AS) {
             None => wire.send(ANSWER),

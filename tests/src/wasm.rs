@@ -4,13 +4,22 @@
 //! (`loudou_filter.d`); a module older than one of them is an error.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use flate2::read::GzDecoder;
 
-use crate::paths::target_dir;
+use crate::paths::{target_dir, workspace_root};
+use crate::temp::TempDir;
+
+/// The module of the previous release; `tests/modules/README.md` says how it was made.
+const RELEASED: &str = "tests/modules/loudou_filter-0.1.0-f68ab9f94ee0.wasm.gz";
+
+/// The commit of the module of the previous release.
+pub const RELEASED_GIT: &str = "f68ab9f94ee0";
 
 /// The filter: `LOUDOU_WASM`, or the output of `cargo xtask build`; never older than its sources.
 pub fn wasm_path() -> Result<PathBuf> {
@@ -24,6 +33,18 @@ pub fn wasm_path() -> Result<PathBuf> {
 pub fn trap_wasm_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_TRAP_WASM").map_or_else(built_trap_wasm, PathBuf::from);
     check_fresh(&path).context("`cargo xtask build --trap` builds the filter that panics")?;
+    Ok(path)
+}
+
+/// The module of the previous release, unpacked into this directory.
+pub fn released_wasm(dir: &TempDir) -> Result<PathBuf> {
+    let path = dir.path().join("released.wasm");
+    let packed = File::open(workspace_root().join(RELEASED)).context(RELEASED)?;
+    io::copy(&mut GzDecoder::new(packed), &mut File::create(&path)?)?;
+    ensure!(
+        fs::read(&path)? != fs::read(wasm_path()?)?,
+        "both modules are the same"
+    );
     Ok(path)
 }
 
@@ -93,7 +114,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::temp::TempDir;
 
     #[test]
     fn a_filter_older_than_a_source_is_refused() -> Result<()> {
@@ -105,7 +125,7 @@ mod tests {
         check_fresh(&wasm)?;
 
         let later = modified(&wasm)? + Duration::from_secs(1);
-        fs::File::options()
+        File::options()
             .write(true)
             .open(&source)?
             .set_modified(later)?;

@@ -4,6 +4,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -69,6 +70,13 @@ impl Wire {
             stream,
             buffer: Vec::new(),
         }
+    }
+
+    /// Waits for at most this long from now on, each time that it reads.
+    pub(crate) fn patience(&self, time: Duration) -> Result<()> {
+        self.stream
+            .set_read_timeout(Some(time))
+            .context("no time-out")
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {

@@ -1,7 +1,5 @@
 //! Used amounts while numbers change: edits, overrides that begin, change and end, and both together.
 
-use std::io::Write as _;
-use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -207,9 +205,10 @@ fn queue(rate: &str) -> Value {
     json!({ "name": "l", "algorithm": "leaky_queue", "capacity": 50, "rate": rate })
 }
 
-/// Three requests wait when the rate becomes a hundred times as fast, and one comes after them.
+/// Three requests wait when the rate becomes a hundred times as fast, and one comes after them. `replanning.rs` has
+/// their instants.
 #[test]
-fn new_requests_do_not_pass_waiting_ones() -> Result<()> {
+fn waiting_and_new_requests_pass_at_the_new_rate() -> Result<()> {
     let (envoy, mut ops) = start(&queue("1/s"))?;
     take(&envoy, "alice", 1)?;
     let (done, order) = mpsc::channel();
@@ -232,43 +231,13 @@ fn new_requests_do_not_pass_waiting_ones() -> Result<()> {
     }
     ops.edit("r", "carry=keep", &json!({ "limits": [queue("100/s")] }))?;
     clients.push(asks("last"));
-    // The last one is due at the instant of the third, and another worker may resume it.
-    for expected in [
-        &["first"][..],
-        &["second"],
-        &["third", "last"],
-        &["third", "last"],
-    ] {
-        let (name, status) = order.recv()?;
-        ensure!(expected.contains(&name), "{name} instead of {expected:?}");
+    // They are due within 40 ms; how late they are depends on their workers.
+    for _ in 0..4 {
+        let (name, status) = order.recv_timeout(SOON)?;
         ensure!(status? == 200, "{name}");
     }
     for client in clients {
         ensure!(client.join().is_ok_and(|sent| sent.is_ok()));
     }
-    envoy.stop()
-}
-
-/// Limits that hold no requests refuse those that come after held ones, and report for how long.
-#[test]
-fn limits_without_holding_admit_waiting_requests_first() -> Result<()> {
-    let (envoy, mut ops) = start(&queue("1/10s"))?;
-    take(&envoy, "alice", 1)?;
-    let mut waits = TcpStream::connect(envoy.data_address())?;
-    waits.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
-    eventually(SOON, "one to wait", || {
-        Ok((ops.waiting()? == 1).then_some(()))
-    })?;
-    ops.edit(
-        "r",
-        "carry=reset",
-        &json!({ "limits": [funnel(100, "100/s")] }),
-    )?;
-    let refused = envoy.data().send(&user("alice"))?;
-    ensure!(refused.status == 429, "{refused:?}");
-    let after: u32 = refused.header("retry-after").context("a time")?.parse()?;
-    ensure!((1..=10).contains(&after), "{after} s");
-    take(&envoy, "bob", 100)?;
-    drop(waits);
     envoy.stop()
 }

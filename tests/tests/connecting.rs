@@ -18,7 +18,9 @@ const TLS: &str =
 
 /// A certificate, a key or a CA. The relay's tests say how they were made.
 fn file(name: &str) -> String {
-    let file = workspace_root().join("relay/tests/relay/certs").join(name);
+    let file = workspace_root()
+        .join("crates/relay/tests/relay/certs")
+        .join(name);
     file.display().to_string()
 }
 

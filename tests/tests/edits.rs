@@ -252,7 +252,8 @@ fn a_level_is_carried_over_as_requested() -> Result<()> {
         ("carry=proportional", 20, "2/d", 10),
         // Half of 20 takes five days longer than before the edit.
         ("carry=proportional", 20, "1/d", 10),
-        ("", 4, "1/d", 2),
+        ("", 4, "1/d", 0),
+        ("", 20, "2/d", 15),
         ("carry=reset", 4, "1/d", 4),
         ("carry=reset", 20, "2/d", 20),
     ];

@@ -195,3 +195,60 @@ fn a_later_refusal_frees_the_slot() -> Result<()> {
     })?;
     envoy.stop()
 }
+
+/// Another algorithm for a while, by any carry: requests in flight are facts, and so are those that end meanwhile.
+#[test]
+fn slots_in_flight_outlive_another_algorithm() -> Result<()> {
+    let key = json!([{ "header": "x-user-id" }]);
+    let slots = json!([{ "name": "l", "algorithm": "concurrency", "capacity": 10 }]);
+    let rate = json!([{ "name": "l", "algorithm": "funnel", "capacity": 100, "rate": "100/s" }]);
+    let queue = json!([{ "algorithm": "leaky_queue", "capacity": 40, "rate": "1/m" }]);
+    let envoy = Envoy::start(&Config::new(json!([
+        { "name": "flights", "key": key, "limits": slots },
+        { "name": "slow", "key": key, "limits": queue },
+    ])))?;
+    let mut ops = Operator::editor(&envoy);
+    for (carry, round) in [("keep", 0), ("proportional", 1), ("reset", 2)] {
+        let user = Request::get("/").header("x-user-id", format!("user-{round}"));
+        let sent = || -> Result<TcpStream> {
+            let mut socket = TcpStream::connect(envoy.data_address())?;
+            let request = format!("GET / HTTP/1.1\r\nhost: a\r\nx-user-id: user-{round}\r\n\r\n");
+            socket.write_all(request.as_bytes())?;
+            Ok(socket)
+        };
+        let path = format!("/v1/buckets/flights/user-{round}");
+        let left = |ops: &mut Operator| -> Result<Value> {
+            let bucket = ops.get(&path)?;
+            Ok(bucket
+                .pointer("/limits/0/remaining")
+                .cloned()
+                .unwrap_or_default())
+        };
+        // The first one passes at once; ten wait behind it.
+        ensure!(envoy.data().send(&user)?.status == 200);
+        let mut flights = (0..10)
+            .map(|_| sent())
+            .collect::<Result<Vec<TcpStream>>>()?;
+        wait_for(&mut ops, 10)?;
+        let query = format!("carry={carry}");
+        ops.edit("flights", &query, &json!({ "limits": rate }))?;
+        ensure!(left(&mut ops)? != 10, "it is a funnel");
+        ops.edit("flights", &query, &json!({ "limits": slots }))?;
+        ensure!(left(&mut ops)? == 0, "ten are in flight: {carry}");
+        ensure!(envoy.data().send(&user)?.status == 429, "{carry}");
+        // Four of them end under the other algorithm.
+        ops.edit("flights", &query, &json!({ "limits": rate }))?;
+        flights.truncate(6);
+        wait_for(&mut ops, 6)?;
+        ops.edit("flights", &query, &json!({ "limits": slots }))?;
+        eventually(SOON, "four slots to be free", || {
+            Ok((left(&mut ops)? == 4).then_some(()))
+        })?;
+        drop(flights);
+        wait_for(&mut ops, 0)?;
+        eventually(SOON, "all slots to be free", || {
+            Ok((left(&mut ops)? == 10).then_some(()))
+        })?;
+    }
+    envoy.stop()
+}

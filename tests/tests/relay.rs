@@ -37,5 +37,14 @@ fn loudou_starts_the_relay() -> Result<()> {
     );
     let wrong = run(&["--timeout-ms", "0"])?;
     assert_eq!(wrong.status.code(), Some(2));
+    // The usage is of the command that was typed.
+    let wrong = run(&["--listn", "1"])?;
+    let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        error.contains("a similar argument exists: '--listen'"),
+        "{error}"
+    );
+    assert!(error.contains("Usage: loudou relay "), "{error}");
+    assert!(help.contains("Usage: loudou relay [OPTIONS]"), "{help}");
     Ok(())
 }

@@ -133,3 +133,19 @@ fn connections_that_drain_do_not_roll_back() -> Result<()> {
     ensure!(ops.generation()? == before);
     envoy.stop()
 }
+
+/// However often configurations alternate within one drain, the last one is enforced.
+#[test]
+fn each_of_many_updates_within_one_drain_is_enforced() -> Result<()> {
+    let envoy = Envoy::start(&with(5))?;
+    let mut ops = Operator::editor(&envoy);
+    ensure!(admitted(&mut envoy.data(), "first")? == 5);
+    update(&envoy, &mut ops, 6)?;
+    for (number, capacity) in (3..=20).zip([5, 6].into_iter().cycle()) {
+        ensure!(envoy.push(&with(capacity))? == Update::Accepted);
+        noticed(&envoy, &mut ops, capacity).with_context(|| format!("update {number}"))?;
+        let of = admitted(&mut envoy.data(), &format!("user-{number}"))?;
+        ensure!(of == capacity, "{of} of {capacity} after update {number}");
+    }
+    envoy.stop()
+}

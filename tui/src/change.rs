@@ -4,7 +4,7 @@
 //!
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
-use loudou_api::RuleView;
+use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::Nanos;
 
 use crate::client::{Client, ClientError};
@@ -13,6 +13,7 @@ pub(crate) mod ban;
 pub(crate) mod ban_undo;
 pub(crate) mod edit;
 pub(crate) mod form;
+pub(crate) mod in_doubt;
 pub(crate) mod key_override;
 mod numbers;
 pub(crate) mod reset;
@@ -112,10 +113,7 @@ impl Change {
     }
 
     /// Before and after, if that is known without a change.
-    pub(crate) fn preview(
-        &mut self,
-        client: &Client,
-    ) -> Result<Option<loudou_api::EditAnswer>, ClientError> {
+    pub(crate) fn preview(&mut self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         self.resend(|change| change.verb().preview(client))
     }
 
@@ -167,6 +165,26 @@ impl Change {
         }
     }
 
+    /// Its name in a sentence: `the ban of alice`.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Edit(Edit {
+                to: EditTo::Put { .. },
+                rule,
+                ..
+            }) => format!("the edit of {rule}"),
+            Self::Edit(Edit { rule, .. }) => format!("the drop of the edit of {rule}"),
+            Self::Override(change) => format!("the override of {}", change.key),
+            Self::Ban(Ban {
+                to: BanTo::Banned(_),
+                key,
+                ..
+            }) => format!("the ban of {key}"),
+            Self::Ban(Ban { key, .. }) => format!("the unban of {key}"),
+            Self::Reset(reset) => format!("the reset of {}", reset.key),
+        }
+    }
+
     /// Its undo, if it had an effect that can be undone.
     pub(crate) fn undo(&self, answer: &Answer) -> Option<Undo> {
         let outcome = self.verb().outcome(answer).toast;
@@ -196,6 +214,15 @@ impl Undo {
             Self::Edit(undo) => &undo.change,
             Self::Override(undo) => &undo.change,
             Self::Ban(undo) => &undo.change,
+        }
+    }
+
+    /// Names the change in words that do not say that it was made.
+    fn rename(&mut self, name: String) {
+        match self {
+            Self::Edit(undo) => undo.change = name,
+            Self::Override(undo) => undo.change = name,
+            Self::Ban(undo) => undo.change = name,
         }
     }
 

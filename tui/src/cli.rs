@@ -3,7 +3,7 @@
 //! The exit codes are in `outcome`. Where nobody reads the output any more, SIGPIPE ends the command. Standard
 //! output gets only data.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
@@ -134,7 +134,7 @@ enum Command {
     Set(edit::SetArgs),
     /// Drop the edit of a rule and return to the plugin configuration
     Unset(edit::UnsetArgs),
-    /// Reset a bucket to its initial state
+    /// Reset a bucket to its initial state; requests that wait keep their places
     Reset(on_key::ResetArgs),
     /// Refuse all requests of a key, for some time or until it is unbanned
     Ban(on_key::BanArgs),
@@ -206,7 +206,7 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     {
         return failed(&relay::run(options), io);
     }
-    match parsed(&args) {
+    match parsed_by(&Cli::command(), &args) {
         Ok(mut cli) => {
             if let Err(error) = configured(&mut cli, io) {
                 return failed(&error, io);
@@ -229,10 +229,15 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     }
 }
 
-fn parsed(args: &[OsString]) -> Result<Cli, clap::Error> {
-    let mut command = options::without_empty(Cli::command(), options::is_empty_variable);
-    let matches = command.try_get_matches_from_mut(args)?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+fn parsed_by(command: &clap::Command, args: &[OsString]) -> Result<Cli, clap::Error> {
+    let parsed = |is_unset: fn(&OsStr) -> bool| {
+        let mut command = options::without_variables(command.clone(), is_unset);
+        let matches = command.try_get_matches_from_mut(args)?;
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    };
+    // The usage in an error of clap has the options that are set, also those that only the environment sets: it is
+    // taken from a command without them.
+    parsed(options::is_empty_variable).map_err(|error| parsed(|_| true).err().unwrap_or(error))
 }
 
 /// Applies the config file, for commands that ask an Envoy.

@@ -14,7 +14,7 @@ use loudou_api::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::http::{HeaderValue, Response, header};
+use ureq::http::{HeaderValue, Response, StatusCode, header};
 use ureq::{Agent, Body, RequestBuilder};
 
 mod address;
@@ -45,6 +45,8 @@ use ways::Ways;
 
 use crate::text::shortened;
 
+/// The beginning of every path.
+const VERSION: &str = "/v1";
 /// The maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
 /// The most pages of events after the first.
@@ -295,12 +297,30 @@ impl Client {
             });
         }
         match serde_json::from_slice::<ProblemAnswer>(&body) {
+            Ok(_) if status == StatusCode::NOT_FOUND && self.has_version() => {
+                let url = without_user(&self.url);
+                let why = format!("the address {url:?} ends with {VERSION}; leave it out");
+                Err(ClientError::BadTarget { why })
+            }
             Ok(problem) => Err(ClientError::Problem {
                 status: status.as_u16(),
                 problem: Box::new(problem),
             }),
             Err(_) => Err(self.unexpected(format!("{status}: {}", shown(&body)))),
         }
+    }
+
+    /// Whether the address ends with the version, which each call adds.
+    fn has_version(&self) -> bool {
+        self.base.ends_with(VERSION)
+    }
+
+    /// The advice where a port that expects TLS got none: it closes the connection, or answers with an alert.
+    fn try_tls(&self) -> String {
+        let rest = self.url.strip_prefix("http://");
+        rest.map_or_else(String::new, |rest| {
+            format!("; if this port expects TLS, try https://{rest}")
+        })
     }
 
     fn failed(&self, error: &ureq::Error, in_body: bool) -> ClientError {
@@ -318,7 +338,8 @@ impl Client {
             }
             _ if in_body => self.unexpected(format!("the connection broke off: {error}")),
             ureq::Error::Io(io) if io.kind() == io::ErrorKind::UnexpectedEof => {
-                self.unexpected("the connection was closed without an answer".to_owned())
+                let closed = "the connection was closed without an answer";
+                self.unexpected(format!("{closed}{}", self.try_tls()))
             }
             ureq::Error::Io(io) if tls_error(io).is_some() => ClientError::Untrusted {
                 url,
@@ -326,6 +347,17 @@ impl Client {
                     .map(|error| tls_cause(error, self.has_proxy))
                     .unwrap_or_default(),
             },
+            // The request may have been read, so it is in doubt.
+            ureq::Error::Io(io)
+                if matches!(
+                    io.kind(),
+                    io::ErrorKind::ConnectionReset
+                        | io::ErrorKind::ConnectionAborted
+                        | io::ErrorKind::BrokenPipe
+                ) =>
+            {
+                self.unexpected(format!("the connection broke off: {io}{}", self.try_tls()))
+            }
             ureq::Error::Io(io) => ClientError::Unreachable {
                 url,
                 cause: io.to_string(),
@@ -340,7 +372,7 @@ impl Client {
                 url,
                 cause: tls_cause(error, self.has_proxy),
             },
-            _ => self.unexpected(format!("invalid HTTP: {error}")),
+            _ => self.unexpected(format!("invalid HTTP: {error}{}", self.try_tls())),
         }
     }
 

@@ -53,6 +53,11 @@ impl CommandLine {
         self.option("--for", &span.unwrap_or_default())
     }
 
+    /// `--url`, where the command line has to name the Envoy.
+    pub(crate) fn at(self, url: Option<&str>) -> Self {
+        self.option("--url", url.unwrap_or_default())
+    }
+
     /// `--reason`, unless there is none.
     pub(crate) fn because(self, reason: &str) -> Self {
         self.option("--reason", reason)

@@ -24,7 +24,10 @@ pub(crate) fn text(value: &Value) -> String {
 /// reports the problem.
 pub(crate) fn value(form: Form, typed: &str) -> Value {
     let value = match form {
-        Form::Integer(..) => typed.parse::<u64>().ok().map(Value::from),
+        Form::Integer(..) => {
+            let negative = || typed.parse::<i64>().ok().map(Value::from);
+            typed.parse::<u64>().ok().map(Value::from).or_else(negative)
+        }
         Form::Decimal(..) => Decimal::parse(typed).map(|decimal| json!(decimal)),
         Form::Boolean => typed.parse::<bool>().ok().map(Value::from),
         _ => None,

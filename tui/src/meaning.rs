@@ -1,13 +1,22 @@
 //! Rules in words: sentences that are exact for the numbers of the rule.
 
+pub(crate) use bucket::{
+    BAN_OFF, Origins, Standing, WOULD_REFUSE, banned, enforced_ban, imposed, main_limit, refusals,
+    stands_out, state_word,
+};
+pub(crate) use fleet::{Sharing, sharing};
+pub(crate) use key::group;
+use key::{ambiguous, missing};
 use loudou_rules::config::phrase;
 use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Rule};
+pub(crate) use requests::requests;
+use serde_json::Value;
+pub(crate) use upstream::upstreams;
 
 mod answers;
 mod bucket;
 pub(crate) mod explained;
 mod fleet;
-mod in_json;
 mod key;
 pub(crate) mod leased;
 mod list;
@@ -15,17 +24,6 @@ mod per_key;
 mod requests;
 pub(crate) mod short;
 mod upstream;
-
-use key::{ambiguous, missing};
-
-pub(crate) use bucket::{
-    BAN_OFF, Origins, WOULD_REFUSE, banned, enforced_ban, imposed, refusals, stands_out, state_word,
-};
-pub(crate) use fleet::{Sharing, sharing};
-pub(crate) use in_json::key_in_json;
-pub(crate) use key::group;
-pub(crate) use requests::requests;
-pub(crate) use upstream::upstreams;
 
 /// The cost of a request in words; `None` for the default.
 fn cost(cost: &Cost) -> Option<String> {
@@ -132,6 +130,29 @@ fn long_values(rule: &Rule) -> Option<String> {
     Some(format!(
         "values of more than {longest} bytes are too long for its regular expressions: {does}"
     ))
+}
+
+/// The parts of a rule's key in JSON: `header x-user-id : path`.
+pub(crate) fn key_in_json(rule: &Value) -> String {
+    let parts = rule.get("key").and_then(Value::as_array);
+    let words: Vec<String> = parts
+        .into_iter()
+        .flatten()
+        .map(|part| match (part.as_str(), part.as_object()) {
+            (Some(word), _) => word.to_owned(),
+            (_, Some(fields)) => {
+                let words = fields.iter().map(|(name, value)| {
+                    let value = value
+                        .as_str()
+                        .map_or_else(|| value.to_string(), str::to_owned);
+                    format!("{name} {value}")
+                });
+                words.collect::<Vec<_>>().join(" ")
+            }
+            _ => part.to_string(),
+        })
+        .collect();
+    words.join(" : ")
 }
 
 #[cfg(test)]

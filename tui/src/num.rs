@@ -1,5 +1,8 @@
 //! Conversions between counts and cells, in one place because they round.
 
+use std::num::{IntErrorKind, ParseIntError};
+use std::str::FromStr;
+
 use loudou_limiter::Nanos;
 pub(crate) use loudou_replay::num::{count, float, whole};
 
@@ -27,4 +30,19 @@ pub(crate) fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
 /// The rest of a time, rounded up to seconds: it is shown, and is part of a command line to be typed again.
 pub(crate) const fn whole_seconds(ns: u64) -> Nanos {
     Nanos::from_secs(Nanos::new(ns).secs_ceil())
+}
+
+/// A whole number as it was typed, or what is wrong with it.
+pub(crate) fn typed<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|error: ParseIntError| {
+        let is_negative = text
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.parse::<N>().is_ok());
+        match error.kind() {
+            IntErrorKind::PosOverflow => "too large",
+            _ if is_negative => "a number cannot be negative here",
+            _ => "not a whole number, such as 50",
+        }
+        .to_owned()
+    })
 }

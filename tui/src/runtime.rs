@@ -18,11 +18,15 @@
 //! For the test of panics in a real terminal: with `LOUDOU_TEST_PANIC=screen` or `poller` in the
 //! environment, that thread panics after it has started.
 
+use std::env;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use hands::Hands;
+use inbox::{Inbound, MESSAGES, spawn, spawn_input, spawn_signals};
 use loudou_limiter::Nanos;
+use player::Player;
 
 use crate::app::columns::Column;
 use crate::app::effects::Effect;
@@ -47,13 +51,6 @@ mod inbox;
 mod player;
 mod poller;
 pub(crate) mod record;
-mod trap;
-mod worker;
-
-use hands::Hands;
-use inbox::{Inbound, MESSAGES, spawn, spawn_input, spawn_signals};
-use player::Player;
-use trap::panic_if_asked;
 
 /// The most messages drained before the screen is drawn.
 const BATCH: usize = 1024;
@@ -91,6 +88,8 @@ pub struct Clients {
     pub polling: Client,
     /// For changes, which may take longer.
     pub changing: Client,
+    /// Whether command lines reach it without `--url`.
+    pub is_usual: bool,
 }
 
 /// Runs the screen until the user quits. The terminal is restored before this returns, also with an
@@ -111,6 +110,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     for (number, clients) in targets.into_iter().enumerate() {
         let settings = Settings {
             url: clients.polling.url().to_owned(),
+            is_usual: clients.is_usual,
             read_only,
             interval: nanos(interval),
             keymap: appearance.keymap.clone(),
@@ -141,6 +141,7 @@ pub(crate) fn play(tape: Tape, appearance: &Appearance) -> anyhow::Result<()> {
     let states = tape.head.urls.iter().map(|url| {
         let settings = Settings {
             url: url.clone(),
+            is_usual: false,
             read_only: true,
             interval: Nanos::new(tape.head.interval_ns),
             keymap: appearance.keymap.clone(),
@@ -357,4 +358,10 @@ impl Screen {
             drop(effects);
         }
     }
+}
+
+/// Panics if the environment names the thread `name`.
+fn panic_if_asked(name: &str) {
+    let requested = env::var("LOUDOU_TEST_PANIC").is_ok_and(|wanted| wanted == name);
+    assert!(!requested, "panic requested by LOUDOU_TEST_PANIC");
 }

@@ -24,6 +24,11 @@ pub(crate) fn short_names(urls: &[&str]) -> Vec<String> {
     names.into_iter().map(ToOwned::to_owned).collect()
 }
 
+/// An address without its scheme.
+pub(crate) fn without_scheme(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
 fn are_apart(names: &[&str]) -> bool {
     let mut sorted = names.to_vec();
     sorted.sort_unstable();

@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 pub use loudou_replay::num::counted;
-pub use loudou_rules::config::humanise;
+pub use loudou_rules::humanise::humanise;
 
 /// `text` with escapes for everything that a terminal might act on: control characters, and the
 /// invisible and direction-changing characters of Unicode.
@@ -25,6 +26,13 @@ pub fn escape(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// A text in the form of keys: the filter writes bytes that are not printable ASCII as `%XX`. What has this form already,
+/// as a key in a list has, stays.
+pub(crate) fn as_key(text: &str) -> Cow<'_, str> {
+    const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b' ');
+    utf8_percent_encode(text, UNPRINTABLE).into()
 }
 
 /// The end of an error: what was probably meant, if that is known.
@@ -112,6 +120,14 @@ mod tests {
         assert_eq!(escape("a\u{9b}31mb\r\n\tc"), "a\\u{9b}31mb\\r\\n\\tc");
         assert_eq!(escape("x\u{202e}y\u{200b}"), "x\\u{202e}y\\u{200b}");
         assert!(matches!(escape("漏斗 plain ü"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn keys_are_ascii() {
+        assert_eq!(as_key("José 1\t"), "Jos%C3%A9%201%09");
+        for written in ["Jos%C3%A9%201", "a:b~c/d?e", "team-*"] {
+            assert!(matches!(as_key(written), Cow::Borrowed(_)), "{written}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::CommandLine;
+use crate::num::typed;
 
 /// The request; a part that is absent has the default of the admin API.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(crate) struct TypedRequest {
     #[arg(long, visible_alias = "peer", value_name = "NAME")]
     pub(crate) client_cert: Option<String>,
     /// The cost of the request, instead of the cost in the rules
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = typed::<u64>)]
     pub(crate) cost: Option<u64>,
 }
 
@@ -116,7 +117,7 @@ impl TypedRequest {
     }
 
     /// The command line that explains it.
-    pub(crate) fn command(&self) -> String {
+    pub(crate) fn command(&self, url: Option<&str>) -> String {
         let texts = [
             ("-X", &self.method),
             ("--path", &self.path),
@@ -137,6 +138,8 @@ impl TypedRequest {
             line = line.option("--metadata", &format!("{path}={value}"));
         }
         let cost = self.cost.map(|cost| cost.to_string());
-        line.option("--cost", &cost.unwrap_or_default()).text()
+        line.option("--cost", &cost.unwrap_or_default())
+            .at(url)
+            .text()
     }
 }

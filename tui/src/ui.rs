@@ -54,12 +54,12 @@ pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &
         &mut pen.part(0, foot.saturating_add(1), area.width, 1),
         state,
     );
-    let question = overlay(
+    let covered = overlay(
         &mut pen.part(0, 1, area.width, height.saturating_add(HEAD)),
         state,
     );
-    // Messages never cover a question: its answers do what is written above them.
-    let top = question.map_or(HEAD, |place| place.bottom().clamp(HEAD, foot));
+    // Messages never cover a question, whose answers do what is written above them, nor the commands of the palette.
+    let top = covered.map_or(HEAD, |place| place.bottom().clamp(HEAD, foot));
     toast::draw(
         &mut pen.part(0, top, area.width, foot.saturating_sub(top)),
         state,
@@ -77,7 +77,7 @@ fn body(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Draws what is open over the screen. Returns the place of a question.
+/// Draws what is open over the screen. Returns its place if messages must not cover it.
 fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
     if let Some(sheet) = asking::sheet(state) {
         return Some(question::draw(pen, &sheet));
@@ -88,9 +88,9 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
         Mode::Sort(at) => palette::sort_menu(pen, state, *at),
         Mode::Columns(menu) => palette::columns_menu(pen, menu),
         Mode::Help(top) => help::draw(pen, state, *top),
-        Mode::Palette(line, at) => palette::draw(pen, state, line, *at),
+        Mode::Palette(line, at) => return Some(palette::draw(pen, state, line, *at)),
         Mode::Edit(form) => form::draw(pen, state, form),
-        Mode::OfKey(form) => of_key::draw(pen, form),
+        Mode::OfKey(form) => of_key::draw(pen, form, state.settings.named_url()),
         Mode::Explain(explain) => explain::draw(pen, state, explain),
         Mode::Event(event) => event::draw(pen, state, event),
     }

@@ -1,7 +1,6 @@
 //! `cargo xtask bench`: measures and prints the results. It asserts nothing about times, because
 //! machines differ; [`instructions`] are the same on all, and have budgets.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,43 +9,26 @@ use clap::ValueEnum;
 
 use crate::command::{cargo, run};
 
-mod admin;
 mod core;
 mod fleet;
 pub(crate) mod instructions;
 mod parts;
-mod replay;
 mod request;
-mod screen;
-mod waiting;
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Bench {
-    /// Measure what calls of the admin API cost a worker, and the requests beside them
-    Admin,
     /// Measure a decision beside governor's, with a page of the store, and with 1, 16 and 256 rules, natively
     Core,
     /// Measure latency, calls and processor time of rules that Envoys share, beside Envoy's own rate limit filter
     Fleet,
     /// Count the wasm instructions and the host calls of a request, also in the form of their budgets
     Instructions,
-    /// Replay 5 million requests of 100 000 users through one rule, in order and out of order
-    Replay,
     /// Measure what a request costs Envoy's worker, beside Envoy's own filter and the least filters there can be
     Request,
-    /// Measure what a running screen costs Envoy and the requests, with up to 100 000 buckets
-    Screen,
-    /// Measure what 10 000 held requests cost other requests, in Loudou and in Envoy's own fault filter
-    Waiting,
-    /// Measure what counting a request's key for the top keys costs, natively
-    Top,
     /// Measure the time that a byte of a value takes with regular expressions, natively
     Regex,
 }
-
-/// The unit of `/proc/PID/stat` on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Runs a benchmark.
 pub(crate) fn bench(
@@ -56,18 +38,10 @@ pub(crate) fn bench(
     beside: Option<PathBuf>,
 ) -> Result<()> {
     match what {
-        Bench::Admin => admin::run_all(quick, wasm),
         Bench::Core => core::run_all(quick),
         Bench::Fleet => fleet::run_all(quick, wasm),
         Bench::Instructions => instructions::run_all(wasm),
-        Bench::Replay => replay::run_all(quick, beside),
         Bench::Request => request::run_all(quick, wasm, beside),
-        Bench::Screen => screen::run_all(quick, wasm, beside),
-        Bench::Waiting => waiting::run_all(),
-        Bench::Top => {
-            let bench = ["bench", "--package", "loudou-store", "--bench", "top"];
-            run(&mut cargo(&bench))
-        }
         Bench::Regex => {
             let bench = ["bench", "--package", "loudou-rules", "--bench", "regex"];
             run(&mut cargo(&bench))
@@ -79,18 +53,7 @@ pub(crate) fn bench(
 pub(crate) fn check() -> Result<()> {
     core::check()?;
     fleet::check()?;
-    request::check()?;
-    screen::check()
-}
-
-/// The processor time of a process so far, in seconds.
-fn processor_time(process: u32) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in parentheses may contain any character.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let times = fields.split(' ').skip(11).take(2);
-    let ticks: f64 = times.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
-    Some(ticks / TICKS_PER_SECOND)
+    request::check()
 }
 
 /// A count as a floating-point number, by way of text: there is no other lossless conversion.

@@ -6,7 +6,6 @@ use anyhow::{Context as _, Result};
 use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::bench;
-use crate::circles;
 use crate::command::{cargo, run};
 use crate::docs;
 use crate::filter;
@@ -66,7 +65,6 @@ pub(crate) fn ci() -> Result<()> {
     steps(&[
         step!("setup, with cargo-deny", setup::all()),
         step!("formatting", formatting()),
-        step!("import circles", circles::run()),
         step!("links in the documents", docs::check()),
         ("manifests for Kubernetes", manifests),
         step!("licences and sources of dependencies", dependencies()),

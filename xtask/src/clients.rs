@@ -10,6 +10,7 @@ use loudou_tests::{Config, Envoy};
 use serde_json::json;
 
 use crate::command::run;
+use crate::setup::node::Node;
 
 mod grpcio;
 
@@ -35,9 +36,13 @@ pub(crate) fn check() -> Result<Option<String>> {
     }])))?;
     let url = format!("http://{}/", envoy.data_address());
     let scripts = workspace_root().join("tests/clients");
-    match installed("npm", "npm", &NPM) {
-        Ok(modules) => {
-            let mut node = Command::new("node");
+    let node = Node::find().context("no Node.js with npm");
+    let npm = |node: Node| {
+        let modules = installed("npm", &NPM, |place| install_npm(&node, place))?;
+        Ok((node.node(), modules))
+    };
+    match node.and_then(npm) {
+        Ok((mut node, modules)) => {
             node.arg(scripts.join("clients.mjs"))
                 .arg(&url)
                 .arg(modules.join("node_modules"));
@@ -45,7 +50,7 @@ pub(crate) fn check() -> Result<Option<String>> {
         }
         Err(error) => skipped.push(format!("clients of npm ({error:#})")),
     }
-    match installed("pip", "pip", &PYPI) {
+    match installed("pip", &PYPI, |place| install(&PYPI, place)) {
         Ok(modules) => {
             let mut python = Command::new("python3");
             python.arg(scripts.join("clients.py")).arg(&url);
@@ -53,7 +58,7 @@ pub(crate) fn check() -> Result<Option<String>> {
         }
         Err(error) => skipped.push(format!("clients of PyPI ({error:#})")),
     }
-    match installed("pip", "grpcio", &GRPCIO) {
+    match installed("grpcio", &GRPCIO, |place| install(&GRPCIO, place)) {
         Ok(modules) => grpcio::check(&modules)?,
         Err(error) => skipped.push(format!("grpcio ({error:#})")),
     }
@@ -94,7 +99,11 @@ fn is_there(program: &str) -> bool {
 }
 
 /// The folder of this name with these packages, installed below the build directory if need be.
-fn installed(tool: &str, name: &str, packages: &[&str]) -> Result<PathBuf> {
+fn installed(
+    name: &str,
+    packages: &[&str],
+    install: impl FnOnce(&Path) -> Command,
+) -> Result<PathBuf> {
     let place = target_dir().join(format!("clients-{name}"));
     let marker = place.join("installed");
     let wanted = packages.join(" ");
@@ -102,26 +111,27 @@ fn installed(tool: &str, name: &str, packages: &[&str]) -> Result<PathBuf> {
         return Ok(place);
     }
     fs::create_dir_all(&place).context("cannot make a folder")?;
-    run(&mut install(tool, packages, &place))?;
+    run(&mut install(&place))?;
     fs::write(marker, wanted).context("cannot write a file")?;
     Ok(place)
 }
 
-fn install(tool: &str, packages: &[&str], place: &Path) -> Command {
-    if tool == "npm" {
-        let mut npm = Command::new("npm");
-        npm.args([
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--no-save",
-        ])
-        .arg("--prefix")
-        .arg(place)
-        .args(packages);
-        return npm;
-    }
+fn install_npm(node: &Node, place: &Path) -> Command {
+    let mut npm = node.npm();
+    npm.args([
+        "install",
+        "--silent",
+        "--no-audit",
+        "--no-fund",
+        "--no-save",
+    ])
+    .arg("--prefix")
+    .arg(place)
+    .args(NPM);
+    npm
+}
+
+fn install(packages: &[&str], place: &Path) -> Command {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--upgrade"])
         // Compiling grpcio takes most of an hour.

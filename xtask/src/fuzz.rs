@@ -1,20 +1,20 @@
-//! `cargo xtask fuzz`: runs the targets of `fuzz/`, each in a process of its own, which may end or hang.
+//! `cargo xtask fuzz`: runs libFuzzer on the targets of `tests/fuzz`, each in a process of its own, which may end or hang.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::paths::{target_dir, workspace_root};
-use loudou_tests::process::{Group, Guarded};
 
 use crate::command::{cargo, run as run_command};
 
-/// The CPU time after which one input counts as endless.
-const ENDLESS: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(100);
+/// What rustc needs so that libFuzzer sees which code an input reaches, with a stable compiler.
+const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
+/// The seconds after which one input counts as endless.
+const ENDLESS_S: u32 = 60;
 
 /// The options of `cargo xtask fuzz`.
 #[derive(Clone, Debug, clap::Args)]
@@ -22,9 +22,9 @@ pub(crate) struct Arguments {
     /// The time for each target, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// The seed of the inputs; the same seed makes the same inputs
+    /// The seed of the inputs
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    seed: u32,
     /// Only these targets
     #[arg(long, value_delimiter = ',')]
     target: Vec<String>,
@@ -45,18 +45,20 @@ pub(crate) fn short(seconds: u64) -> Result<()> {
 
 /// Runs the targets one after the other, and reports all that failed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let program = build()?;
-    let mut targets = arguments.target.clone();
-    if targets.is_empty() {
-        targets = names(&program)?;
+    let folder = target_dir().join("fuzz");
+    let program = build(&folder)?;
+    let targets = prepared(&program, &folder.join("targets"))?;
+    for name in &arguments.target {
+        ensure!(
+            targets.contains(name),
+            "no target `{name}`; there are {}",
+            targets.join(", ")
+        );
     }
+    let is_chosen = |name: &&String| arguments.target.is_empty() || arguments.target.contains(name);
     let mut failed = Vec::new();
-    for target in &targets {
-        let done = match &arguments.input {
-            Some(input) => repeat(&program, target, input),
-            None => fuzz(&program, target, arguments),
-        };
-        if let Err(error) = done {
+    for target in targets.iter().filter(is_chosen) {
+        if let Err(error) = fuzz(&program, &folder.join("targets"), target, arguments) {
             println!("{error:#}");
             failed.push(target.as_str());
         }
@@ -66,128 +68,106 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Builds the fuzzer so that it sees which code an input reaches.
-fn build() -> Result<PathBuf> {
-    let folder = target_dir().join("fuzz");
-    let mut build = cargo(&[
-        "build",
-        "--package",
-        "loudou-fuzz",
-        "--features",
-        "coverage",
-    ]);
+fn build(folder: &Path) -> Result<PathBuf> {
+    let package = ["build", "--package", "loudou-fuzz"];
+    // Only with a target do the flags leave build scripts alone, which have no libFuzzer.
+    let host = host()?;
+    let mut build = cargo(&package);
     build
-        .args(["--profile", "fuzz", "--target-dir"])
-        .arg(&folder);
-    build.env("RUSTFLAGS", "-Cinstrument-coverage");
-    // Build scripts count, too.
-    run_command(build.env("LLVM_PROFILE_FILE", "/dev/null"))?;
-    Ok(folder.join("fuzz/loudou-fuzz"))
+        .args(["--features", "libfuzzer", "--profile", "fuzz"])
+        .args(["--target", &host, "--target-dir"])
+        .arg(folder);
+    run_command(build.env("RUSTFLAGS", COVERAGE))?;
+    Ok(folder.join(host).join("fuzz/loudou-fuzz"))
 }
 
-fn command(program: &Path, target: &str) -> Command {
-    let mut command = Command::new(program);
-    command.args(["--target", target]);
-    // The counters are read inside the process; no report is wanted at its end.
-    command.env("LLVM_PROFILE_FILE", "/dev/null");
-    command
+/// The target triple of this machine.
+fn host() -> Result<String> {
+    let output = Command::new("rustc")
+        .args(["--print", "host-tuple"])
+        .output();
+    let output = output.context("cannot run rustc")?;
+    ensure!(output.status.success(), "rustc does not say its host");
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn names(program: &Path) -> Result<Vec<String>> {
-    let mut list = Command::new(program);
-    let output = list.env("LLVM_PROFILE_FILE", "/dev/null").output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let names = text.lines().filter_map(|line| line.split('\t').next());
-    Ok(names.map(str::to_owned).collect())
-}
-
-fn repeat(program: &Path, target: &str, input: &Path) -> Result<()> {
-    let current = target_dir().join("fuzz").join(format!("{target}.current"));
-    drop(fs::remove_file(&current));
-    let mut repeat = command(program, target);
-    let (status, endless) = watch(repeat.arg("--input").arg(input), &current)?;
-    ensure!(!endless, "{target}: takes more than {ENDLESS:?}");
-    ensure!(status.success(), "{target}: {status}");
-    println!("{target}: nothing is wrong with {}", input.display());
-    Ok(())
-}
-
-fn fuzz(program: &Path, target: &str, arguments: &Arguments) -> Result<()> {
-    let folder = target_dir().join("fuzz");
-    let current = folder.join(format!("{target}.current"));
-    let failing = folder.join(format!("{target}.failing"));
-    for old in [&current, &failing] {
-        drop(fs::remove_file(old));
+/// Writes the seeds and words of all targets, each below `folder`, and gives the names of the targets.
+fn prepared(program: &Path, folder: &Path) -> Result<Vec<String>> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let mut child = command(program, target);
-    child.args(["--seconds", &arguments.seconds.to_string()]);
-    child.args(["--seed", &arguments.seed.to_string()]);
-    child
-        .arg("--current")
-        .arg(&current)
-        .arg("--failing")
-        .arg(&failing);
-    let (status, endless) = watch(&mut child, &current)?;
-    if status.success() && !endless {
+    fs::create_dir_all(folder)?;
+    let mut write = Command::new(program);
+    // libFuzzer warns of functions of sanitizers, which are not in use.
+    let output = write.env("LOUDOU_FUZZ_DIR", folder).output();
+    let output = output.context("cannot run the fuzzer")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the targets: {errors}");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn fuzz(program: &Path, folder: &Path, target: &str, arguments: &Arguments) -> Result<()> {
+    let folder = folder.join(target);
+    let log = folder.join("log");
+    let failing = folder.join("failing");
+    let mut fuzz = Command::new(program);
+    fuzz.env("LOUDOU_FUZZ_TARGET", target)
+        .arg(format!("-timeout={ENDLESS_S}"))
+        // The counting allocator bounds memory.
+        .arg("-rss_limit_mb=0")
+        .arg(format!("-exact_artifact_path={}", failing.display()));
+    if let Some(input) = &arguments.input {
+        fuzz.arg(input);
+    } else {
+        let longest = fs::read_to_string(folder.join("longest"))?;
+        let found = folder.join("found");
+        fs::create_dir_all(&found)?;
+        let words = folder.join("words");
+        if words.is_file() {
+            fuzz.arg(format!("-dict={}", words.display()));
+        }
+        fuzz.arg(format!("-max_total_time={}", arguments.seconds))
+            .arg(format!("-seed={}", arguments.seed))
+            .arg(format!("-max_len={longest}"))
+            .arg("-print_final_stats=1")
+            .arg(found)
+            .arg(folder.join("seeds"));
+    }
+    fuzz.stderr(File::create(&log)?);
+    let status = fuzz.status().context("cannot run the fuzzer")?;
+    let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    if status.success() {
+        println!("{target}: {}", summary(&text));
         return Ok(());
     }
-    if !failing.is_file() {
-        // The process ended in the middle of an input.
-        fs::write(&failing, last_input(&current)?)?;
-    }
-    let wrong = if endless {
-        format!("an input takes more than {ENDLESS:?}")
-    } else {
-        status.to_string()
+    let from = text.find("panicked at").unwrap_or_default();
+    let wrong: Vec<&str> = text.get(from..).unwrap_or(&text).lines().take(6).collect();
+    let shown = match &arguments.input {
+        Some(input) => input.display(),
+        None => failing.display(),
     };
-    let size = fs::metadata(&failing)?.len();
-    let shown = failing.display();
     bail!(
-        "{target}: {wrong}\n  the input is {shown} ({size} bytes)\n  repeat it: \
-         cargo xtask fuzz --target {target} --input {shown}\n  \
-         keep it as a test: cp {shown} {}/fuzz/corpus/{target}/NAME",
+        "{target}: {status}\n{}\n  all that it printed is in {}\n  repeat it: cargo xtask fuzz --target {target} \
+         --input {shown}\n  keep it as a test: cp {shown} {}/tests/fuzz/corpus/{target}/NAME",
+        wrong.join("\n"),
+        log.display(),
         workspace_root().display()
     )
 }
 
-/// Waits for the end of a target. True if it was ended because of an endless input.
-fn watch(child: &mut Command, current: &Path) -> Result<(ExitStatus, bool)> {
-    let mut child = Guarded::spawn("the fuzzer", child, Group::Own)?;
-    let spent = format!("/proc/{}/schedstat", child.pid());
-    // Nothing is ever sent: this is a pause.
-    let (_pause, pause) = channel::<()>();
-    let (mut number, mut since) = (None, Duration::ZERO);
-    loop {
-        if let Some(status) = child.ended()? {
-            return Ok((status, false));
-        }
-        // Without this file, as on other systems, endless inputs are not found.
-        let spent = fs::read_to_string(&spent).unwrap_or_default();
-        let spent = spent.split(' ').next().and_then(|ns| ns.parse().ok());
-        let spent = Duration::from_nanos(spent.unwrap_or_default());
-        let running = number_of(current);
-        if running != number {
-            (number, since) = (running, spent);
-        }
-        if spent.saturating_sub(since) > ENDLESS {
-            drop(child);
-            return Ok((ExitStatus::default(), true));
-        }
-        if pause.recv_timeout(LOOK) == Err(RecvTimeoutError::Disconnected) {
-            bail!("the pause has ended");
-        }
+/// The number of inputs, and the code that they reached, out of what libFuzzer prints.
+fn summary(log: &str) -> String {
+    let number = |label: &str| {
+        let (_, rest) = log.rsplit_once(label)?;
+        rest.split_whitespace().next()
+    };
+    match (number("stat::number_of_executed_units:"), number(" cov: ")) {
+        (Some(inputs), Some(reached)) => format!("{inputs} inputs, {reached} places reached"),
+        _ => "nothing is wrong".to_owned(),
     }
-}
-
-/// The number of the current input.
-fn number_of(current: &Path) -> Option<[u8; 8]> {
-    let bytes = fs::read(current).ok()?;
-    bytes.first_chunk().copied()
-}
-
-fn last_input(current: &Path) -> Result<Vec<u8>> {
-    let bytes = fs::read(current).context("the fuzzer ended before its first input")?;
-    let (_, rest) = bytes.split_first_chunk::<8>().context("no number")?;
-    let (length, rest) = rest.split_first_chunk::<8>().context("no length")?;
-    let length = usize::try_from(u64::from_le_bytes(*length))?;
-    Ok(rest.get(..length).unwrap_or(rest).to_vec())
 }

@@ -13,7 +13,6 @@
 
 mod bench;
 mod checks;
-mod circles;
 mod clients;
 mod command;
 mod demo;
@@ -85,10 +84,10 @@ enum Task {
         /// Measure less, in less than two minutes (admin, core, fleet, replay, request, screen)
         #[arg(long)]
         quick: bool,
-        /// Measure this build of the filter instead of the current one (admin, fleet, instructions, request, screen)
+        /// Measure this build of the filter instead of the current one (fleet, instructions, request)
         #[arg(long, value_name = "FILE")]
         wasm: Option<PathBuf>,
-        /// Measure this build, too, in the same run: of the filter (request), or of `loudou` (replay, screen)
+        /// Measure this build of the filter, too, in the same run (request)
         #[arg(long, value_name = "FILE")]
         beside: Option<PathBuf>,
     },
@@ -107,15 +106,13 @@ enum Task {
     /// Feed made-up bytes to everything that reads input, and look for panics and for time or memory
     /// beyond a bound
     Fuzz(fuzz::Arguments),
-    /// Look for files of a crate that use each other in a circle
-    Circles,
     /// Let HTTP and gRPC clients, such as got, urllib3, grpcio and curl, read the filter's headers in a real Envoy
     Clients,
     /// Open the pages of `loudou replay --output html` in a headless Chromium
     Pages,
     /// Run every test, including those in a real Envoy
     Test,
-    /// Check formatting, lints, import circles and docs; run `test`, cargo-deny, a fuzz and a soak
+    /// Check formatting, lints and docs; run `test`, cargo-deny, a fuzz and a soak
     Ci,
 }
 
@@ -126,7 +123,6 @@ fn main() -> ExitCode {
         Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Image { check } => image::run(check),
-        Task::Circles => circles::run(),
         Task::Clients => checks::clients_alone(),
         Task::Pages => checks::pages_alone(),
         Task::Demo { fleet } => demo::run(fleet),

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::paths::{find_on_path, target_dir, workspace_root};
+use loudou_tests::paths::{target_dir, workspace_root};
 use serde_json::json;
 
-/// The names of the program.
-const CHROMIUM: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+use crate::setup::chromium::Chromium;
+
 /// How Chromium marks a line of the console in its own log.
 const CONSOLE: &str = ":CONSOLE";
 /// Elements that load or run something.
@@ -32,8 +32,10 @@ const GUILTY: &str = "<!doctype html><meta http-equiv=\"Content-Security-Policy\
 
 /// Opens pages of every kind, of the command that `loudou` builds; the reason if there is no Chromium.
 pub(crate) fn check(loudou: impl FnOnce() -> Result<PathBuf>) -> Result<Option<String>> {
-    let Some(chromium) = CHROMIUM.iter().find_map(|name| find_on_path(name)) else {
-        return Ok(Some("Chromium is not installed".to_owned()));
+    let Some(chromium) = Chromium::find() else {
+        return Ok(Some(
+            "Chromium is not installed, and `cargo xtask setup` cannot bring it here".to_owned(),
+        ));
     };
     let loudou = loudou()?;
     let place = target_dir().join("pages");
@@ -94,9 +96,9 @@ struct Seen {
     is_whole: bool,
 }
 
-fn open(chromium: &Path, page: &Path) -> Result<Seen> {
+fn open(chromium: &Chromium, page: &Path) -> Result<Seen> {
     let profile = target_dir().join("pages/profile");
-    let mut command = Command::new(chromium);
+    let mut command = chromium.command();
     command
         // Without a sandbox it also runs as root, as in a container; the pages are of this program.
         .args(["--headless", "--no-sandbox", "--disable-gpu"])

@@ -1,7 +1,8 @@
-//! `cargo xtask setup`: the wasm target, an Envoy, a Valkey, a Prometheus, and cargo-deny. It touches nothing outside
-//! rustup's toolchain and the build directory.
+//! `cargo xtask setup`: the wasm target, an Envoy, a Valkey, a Prometheus, a Chromium, a Node.js, and cargo-deny. It
+//! touches nothing outside rustup's toolchain and the build directory.
 
 use std::env;
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,8 +16,13 @@ use loudou_tests::paths::{
 use crate::command::run as run_command;
 use crate::tools::DENY;
 
+pub(crate) mod chromium;
 pub(crate) mod debian;
+pub(crate) mod node;
 mod prometheus;
+
+use chromium::Chromium;
+use node::Node;
 
 /// The target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -41,7 +47,17 @@ pub(crate) fn for_tests() -> Result<()> {
     run()?;
     let prometheus = prometheus::find_or_install()?;
     println!("{}", prometheus.display());
+    // A step that lacks one of these is skipped, and named at the end.
+    report("Chromium", Chromium::find_or_install());
+    report("Node.js", Node::find_or_install());
     Ok(())
+}
+
+fn report(name: &str, found: Result<impl Display>) {
+    match found {
+        Ok(found) => println!("{found}"),
+        Err(error) => println!("no {name}: {error:#}; install it with your package manager"),
+    }
 }
 
 /// Installs the target, Envoy and Valkey where missing, and returns the path of Envoy.

@@ -5,7 +5,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::workspace_root;
 use loudou_tests::soak::{self, Options};
 
 use crate::filter;
@@ -14,14 +15,23 @@ use crate::setup;
 /// Builds the filter that panics on request, and soaks it.
 pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Result<()> {
     setup::run()?;
+    // Short enough to type.
+    let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 40);
+    let less = without.iter().map(|word| format!("-without-{word}"));
+    let name = format!("seed-{seed}{}.txt", less.collect::<String>());
     let options = Options {
         lasts: Duration::from_secs(minutes.saturating_mul(60)),
-        // Short enough to type.
-        seed: seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 40),
+        seed,
         without,
         wasm: filter::build_trap()?,
+        violations: workspace_root().join("target/soak").join(name),
     };
-    let violations = soak::run(&options, &mut |line| println!("{line}"))?;
-    ensure!(violations == 0, "{violations} violations");
+    let file = options.violations.display();
+    let violations = soak::run(&options, &mut |line| println!("{line}"))
+        .with_context(|| format!("seed {seed}; violations so far, if any, are in {file}"))?;
+    ensure!(
+        violations == 0,
+        "seed {seed}: {violations} violations, all of them in {file}"
+    );
     Ok(())
 }

@@ -129,6 +129,11 @@ impl From<RecordError> for Failure {
                           the configuration";
             return Self::new(409, "Too many edits", detail);
         }
+        if error == RecordError::Moved {
+            let detail = "a later version of Loudou keeps the rules, and an edit here would not be in force: use \
+                          the admin API of that version";
+            return Self::new(409, "Another version", detail);
+        }
         let detail = match error {
             RecordError::Missing => {
                 "no rules yet: no data listener of this namespace has started; do its vm_id and its \
@@ -139,7 +144,7 @@ impl From<RecordError> for Failure {
             RecordError::TooOften => {
                 "this rule was edited faster than its buckets can follow; try again in a few seconds"
             }
-            RecordError::Failed | RecordError::TooLarge => FAILED,
+            RecordError::Failed | RecordError::TooLarge | RecordError::Moved => FAILED,
         };
         Self::new(503, "Not available", detail)
     }

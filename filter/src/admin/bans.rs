@@ -7,6 +7,7 @@ use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
 use loudou_rules::config::is_key;
+use loudou_rules::humanise::humanise;
 use loudou_rules::rule::{Impossible, Mode};
 use loudou_store::page::Slot;
 use loudou_store::{BanEffect, GaveUp, LiveRule, SetBan, SetTo, StoreStats, Table};
@@ -45,7 +46,7 @@ impl AdminPlane {
         if changed {
             let words = match span {
                 None => "banned until the ban is lifted".to_owned(),
-                Some(span) => format!("banned for {span}"),
+                Some(span) => format!("banned for {}", humanise(span.get())),
             };
             let (until, is_earlier) = until(before.as_ref(), span, replaces, call.clock.now);
             let stays = "; the earlier ban of a penalty lasts longer";

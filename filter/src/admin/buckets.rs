@@ -9,7 +9,8 @@ use loudou_api::{
 };
 use loudou_limiter::Nanos;
 use loudou_rules::active_rule::ActiveRule;
-use loudou_store::{LiveRule, SetTo};
+use loudou_rules::rule::Mode;
+use loudou_store::{LiveRule, Reset, SetTo};
 use serde_json::Value;
 
 use super::AdminPlane;
@@ -117,24 +118,44 @@ impl AdminPlane {
         let reason = call.reason()?;
         let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
-        let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;
+        let store = &mut HostStore(host);
+        // Nobody waits for a rule that is not enforced.
+        let reset = if active.rule().mode == Mode::Enforce {
+            table.reset_behind(store, (&*active, key), call.clock)?
+        } else {
+            let before = table.reset(store, table.id(active.tag(), key))?;
+            before.map(|before| Reset {
+                before,
+                stays: false,
+            })
+        };
+        let stays = reset.as_ref().is_some_and(|reset| reset.stays);
+        let slot = reset.map(|reset| reset.before);
         let before = slot
             .as_ref()
             .map(|slot| view(&active, slot, key, call.moment()));
         if let Some(before) = &before {
             let share = &self.settings.store.namespace;
             let metrics = StoreMetrics::define(host, &mut self.registry, share);
-            metrics.freed(host);
+            if !stays {
+                metrics.freed(host);
+            }
             metrics.banned(host, slot.as_ref(), SetTo::Free, call.clock.now);
             let mut event = call.event(EventKind::Reset, record.generation);
             event.rule = Some(call.rule().to_owned());
             event.key = Some(shown(key));
             event.reason = reason;
-            event.detail = if before.ban.is_some() {
-                "the bucket was reset, and its ban was lifted".to_owned()
+            let unbanned = if before.ban.is_some() {
+                ", and its ban was lifted"
             } else {
-                "the bucket was reset".to_owned()
+                ""
             };
+            let behind = if stays {
+                "; requests that wait keep their places"
+            } else {
+                ""
+            };
+            event.detail = format!("the bucket was reset{unbanned}{behind}");
             let gone = Change::Gone(call.rule(), key);
             self.note_ban(host, Some(gone), call.clock.now);
             events::add(host, self.share(), &event);

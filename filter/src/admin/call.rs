@@ -325,6 +325,12 @@ pub(super) fn body_in_header(
         return Err(Failure::bad(detail));
     }
     let body = found.unwrap_or_default();
+    // Only the first line was read: the caller would take the second one for applied, too.
+    let lines = host.request_headers();
+    if lines.is_some_and(|lines| lines.of(BODY_HEADER).nth(1).is_some()) {
+        let detail = format!("`{BODY_HEADER}` is sent twice: send the whole JSON in one header");
+        return Err(Failure::bad(detail));
+    }
     if body.len() > MAX_BODY_HEADER {
         return Err(super::too_large(MAX_BODY_HEADER));
     }

@@ -8,6 +8,7 @@ use loudou_limiter::{Carry, Nanos};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config;
 use loudou_rules::config::MAX_OVERRIDES;
+use loudou_rules::humanise::humanise;
 use loudou_rules::rule::Rule;
 
 use super::AdminPlane;
@@ -239,7 +240,7 @@ impl<'a> Edited<'a> {
             change.to_owned()
         };
         if let Some(span) = self.author.expires_after {
-            event.detail = format!("{}, for {span}", event.detail);
+            event.detail = format!("{}, for {}", event.detail, humanise(span.get()));
         }
         event
     }

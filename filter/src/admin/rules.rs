@@ -5,7 +5,7 @@ use std::iter;
 use std::rc::Rc;
 
 use loudou_api::{EditView, OverrideView, RuleView, Rules};
-use loudou_rules::config::RuleEdit;
+use loudou_rules::config::{RuleEdit, nearest};
 use loudou_rules::joined::joined;
 use loudou_rules::rule::{Rule, StoreSettings};
 use loudou_store::upstreams::Upstream;
@@ -171,10 +171,13 @@ pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord,
             .iter()
             .map(|rule| rule.base.name.as_str())
             .collect();
-        let name = escaped(name);
+        let meant = nearest(name, &names);
+        let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
         let detail = format!(
-            "no rule is called `{name}`; the rules are: {}",
-            joined(&names, ", ")
+            "no rule is called `{}`; the rules are: {}{}",
+            escaped(name),
+            joined(&names, ", "),
+            meant.unwrap_or_default()
         );
         Failure::new(404, "Not found", detail)
     })

@@ -9,8 +9,8 @@ use std::fmt;
 use loudou_api::{BucketState, REFUSING_FOR};
 use loudou_limiter::Nanos;
 use loudou_rules::active_rule::ActiveRule;
-use loudou_store::needle::Needle;
 use loudou_store::page::SlotHead;
+use loudou_store::scan::Needle;
 use loudou_store::scan::Scan;
 use loudou_store::{Age, LiveRule, SharedData, Table};
 

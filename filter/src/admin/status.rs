@@ -1,5 +1,7 @@
 //! `GET /v1/status` and `GET /v1/events`.
 
+use std::rc::Rc;
+
 use loudou_api::{
     EventSource, FleetChanges, FleetStatus, RuleTotals, Status, StoreStatus, UpstreamView,
 };
@@ -14,6 +16,7 @@ use super::call::Call;
 use super::warnings::{of_fleet, of_process};
 use crate::events::{self, Wanted};
 use crate::fleet::Pulse;
+use crate::formats;
 use crate::host::{Host, HostStore, Reply};
 use crate::instance::parse_place;
 use crate::metrics::{FleetMetrics, RuleMetrics, StoreMetrics};
@@ -26,7 +29,12 @@ const SAMPLED_PAGES: u32 = 32;
 impl AdminPlane {
     pub(super) fn status(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let share = self.share().to_owned();
-        let record = self.record(host, call)?;
+        let formats = formats::warnings(host, &share);
+        let record = match self.record(host, call) {
+            // The status has the reason.
+            Err(RecordError::Unreadable) if !formats.is_empty() => Rc::default(),
+            record => record?,
+        };
         let table = self.table(host)?;
         let metrics = StoreMetrics::define(host, &mut self.registry, &share);
         let mut store = StoreStatus {
@@ -43,7 +51,11 @@ impl AdminPlane {
             .collect();
         let fleet = self.fleet(host, &share);
         let (not_held_deadline, not_held_full) = metrics.not_held_so_far(host);
-        let mut warnings = self.warnings(&rules, &store);
+        let mut warnings = formats;
+        if rules.is_empty() && record.generation > 0 {
+            warnings.push("there are no rules".to_owned());
+        }
+        warnings.extend(self.warnings(&rules, &store));
         warnings.extend(fleet.as_ref().and_then(of_fleet));
         let about = (&*record, &store);
         warnings.extend(of_process(host, &share, about, now));
@@ -150,9 +162,6 @@ impl AdminPlane {
         if self.settings.tokens.is_empty() {
             let line = "no tokens are configured: every process on this machine may edit";
             warnings.push(line.to_owned());
-        }
-        if rules.is_empty() {
-            warnings.push("there are no rules".to_owned());
         }
         warnings.extend(store.evictions());
         let errors = rules.iter().map(|rule| rule.errors);

@@ -1,6 +1,7 @@
 //! Warnings of the status about the process: each with its number and what to do about it.
 
 use loudou_api::{FleetStatus, StoreStatus};
+use loudou_rules::joined::joined;
 
 use crate::behind;
 use crate::host::Host;
@@ -9,8 +10,8 @@ use loudou_limiter::Nanos;
 
 /// The share of the store, in percent, from which it counts as nearly full.
 const NEARLY_FULL: u64 = 90;
-/// The number of rollbacks since the last new configuration from which they look like two listeners. One that
-/// drains can cause two, and an operator may roll back and forth once.
+/// The number of recent rollbacks from which they look like two listeners. One that drains can cause two, and
+/// an operator may roll back and forth once.
 const MANY_ROLLBACKS: u32 = 4;
 
 /// The warnings about workers, configurations and the size of the store.
@@ -35,7 +36,13 @@ pub(super) fn of_process(
              report the panic in Envoy's log"
         )
     });
-    let all = [of_rollbacks(record), behind, reloads, of_size(store)];
+    let all = [
+        of_rollbacks(record, now),
+        of_later(record),
+        behind,
+        reloads,
+        of_size(store),
+    ];
     all.into_iter().flatten().collect()
 }
 
@@ -50,18 +57,31 @@ pub(super) fn of_fleet(fleet: &FleetStatus) -> Option<String> {
     })
 }
 
-fn of_rollbacks(record: &Record) -> Option<String> {
-    let count = record.rollbacks();
-    let listeners = "two listeners with different rules need a store.namespace each";
-    if record.rolls_back_no_more() {
-        return Some(format!(
-            "configurations alternated {count} times: rollbacks are not noticed until the next new one; {listeners}"
-        ));
-    }
+fn of_rollbacks(record: &Record, now: Nanos) -> Option<String> {
+    let count = record.rollbacks(now);
     (count >= MANY_ROLLBACKS).then(|| {
         format!(
-            "configurations alternated {count} times since the last new one, so two seem to be in use at once: \
-             {listeners}"
+            "configurations alternated {count} times lately, so two seem to be in use at once: two listeners with \
+             different rules need a store.namespace each"
+        )
+    })
+}
+
+/// The warning about rules that only another build can show and edit.
+fn of_later(record: &Record) -> Option<String> {
+    if record.later.has_moved() {
+        let line = "a later version of Loudou keeps the rules: those here are as it found them, and edits are \
+                    refused; load that version in the admin listener, too";
+        return Some(line.to_owned());
+    }
+    let names: Vec<String> = record.later.names().map(ToOwned::to_owned).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "a later version of Loudou wrote {} rule(s), which this version cannot read: {}. They are missing \
+             here, and workers of this version decide on them by their own configuration alone; load that \
+             version in all listeners",
+            names.len(),
+            joined(&names, ", ")
         )
     })
 }
@@ -83,7 +103,31 @@ fn of_size(store: &StoreStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use loudou_rules::config;
+    use serde_json::json;
+
     use super::*;
+    use crate::record::Bases;
+
+    /// The warning ends by itself some time after the configurations alternated.
+    #[test]
+    fn configurations_that_alternate_are_reported_until_they_stop() {
+        let with = |capacity: u32| {
+            let limits = json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/s" }]);
+            let rules = json!([{ "name": "r", "key": [], "limits": limits }]);
+            let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
+            Bases::of(&parsed.file.expect("valid"))
+        };
+        let at = Nanos::from_secs;
+        let mut record = Record::new(&with(100), Nanos::ZERO);
+        for n in 1..=20 {
+            record.roll_back(&with(n), at(n.into()));
+        }
+        let warning = |now| of_rollbacks(&record, at(now));
+        assert!(warning(20).is_some_and(|text| text.contains("alternated 16 times")));
+        assert!(warning(135).is_some_and(|text| text.contains("alternated 5 times")));
+        assert_eq!(warning(146), None);
+    }
 
     #[test]
     fn only_buckets_that_are_not_idle_fill_the_store() {

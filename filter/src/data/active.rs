@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::active_rule::ActiveRule;
-use loudou_rules::rule::{Mode, Rule, RuleFile};
+use loudou_rules::active_rule::{ActiveRule, Grant};
+use loudou_rules::rule::{Mode, Reach, Rule, RuleFile};
 use loudou_rules::rule_set::RuleSet;
-use loudou_store::{LiveRule, StoreStats, Table, Why};
+use loudou_store::{LiveRule, Receipt, StoreStats, Table, Why};
 
 use super::connections::Connections;
 use super::counts::Counts;
@@ -16,9 +16,10 @@ use crate::current;
 use crate::events;
 use crate::host::{Host, HostStore, LogLevel};
 use crate::instance::Instance;
-use crate::loan::Loan;
+use crate::loan::{Loan, Loans};
 use crate::metrics::StoreMetrics;
 use crate::record::{Record, RecordError, Records, RuleRecord};
+use crate::request::HostRequest;
 use crate::sweep::Sweep;
 use crate::timer::sooner;
 use crate::upstream::Watch;
@@ -27,6 +28,9 @@ use crate::upstream::Watch;
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
 mod decide;
+mod plan;
+
+pub(super) use plan::Planning;
 
 /// How the record is read.
 type Read = fn(&dyn Host, &Records, &StoreMetrics, Nanos) -> Result<Rc<Record>, RecordError>;
@@ -124,6 +128,12 @@ impl Active {
     #[cfg(test)]
     pub(super) const fn rules(&self) -> &RuleSet {
         &self.rules
+    }
+
+    /// Returns true if a rule matches the request that is enforced.
+    pub(super) fn may_refuse(&self, request: &mut HostRequest<'_>) -> bool {
+        let mut rules = self.rules.iter().map(|active| active.rule());
+        rules.any(|rule| rule.mode == Mode::Enforce && rule.reach(request) != Reach::No)
     }
 
     /// The shared record of the rules.
@@ -273,44 +283,75 @@ impl Active {
 
     /// Gives back the units of a request that has ended, or whose client left while it was held. A rule
     /// that was removed has no bucket to return them to; a rule in shadow mode would not have held it.
-    pub(super) fn give_back(&self, host: &dyn Host, loans: &[Loan], left: bool, now: Nanos) {
-        let mut stats = StoreStats::default();
-        let clock = self.clock(host, now);
-        for loan in loans {
-            let Some(active) = self.lender(loan) else {
-                continue;
-            };
-            let why = if left && active.rule().mode == Mode::Enforce {
-                Why::Left
-            } else if loan.until_end {
-                Why::Ended
+    pub(super) fn give_back(&self, host: &dyn Host, loans: &Loans, left: bool, now: Nanos) {
+        self.give(host, loans, now, |loan, mode| {
+            if left && mode == Mode::Enforce {
+                Some(Why::Left)
             } else {
-                continue;
-            };
-            let give = active.give(&loan.key, &loan.receipt, why, clock);
-            // Lost returns are counted; they expire with the lease.
-            let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
-        }
-        self.store_metrics.add(host, &stats);
+                loan.until_end.then_some(Why::Ended)
+            }
+        });
+    }
+
+    /// Returns true if a ban refuses a held request that is due. This reads each bucket from which it took.
+    pub(super) fn is_banned(&self, host: &dyn Host, loans: &Loans, now: Nanos) -> bool {
+        let mut is_banned = false;
+        loans.each(|loan| {
+            let lender = self.lender(loan);
+            if let Some(active) = lender.filter(|active| active.rule().mode == Mode::Enforce) {
+                let store = &mut HostStore(host);
+                let ban = self.table.ban_of(store, loan.receipt.id(), now);
+                let is_own = matches!(active.grant(&loan.key), Grant::Banned);
+                is_banned |= is_own || matches!(ban, Ok(Some(_)));
+            }
+        });
+        is_banned
     }
 
     /// Notifies the buckets that made a request wait that it passes now.
-    pub(super) fn let_pass(&self, host: &dyn Host, loans: Option<&Vec<Loan>>, now: Nanos) {
+    pub(super) fn let_pass(&self, host: &dyn Host, loans: Option<&Loans>, now: Nanos) {
+        if let Some(loans) = loans {
+            self.give(host, loans, now, |loan, _| {
+                loan.waits.then_some(Why::Passed)
+            });
+        }
+    }
+
+    /// Gives back all units of a request that is decided again.
+    pub(super) fn put_off(&self, host: &dyn Host, loans: &Loans, now: Nanos) {
+        self.give(host, loans, now, |_, _| Some(Why::Refused));
+    }
+
+    /// Gives units back where there is a reason.
+    fn give(
+        &self,
+        host: &dyn Host,
+        loans: &Loans,
+        now: Nanos,
+        why: impl Fn(&Loan, Mode) -> Option<Why>,
+    ) {
         let mut stats = StoreStats::default();
         let clock = self.clock(host, now);
-        for loan in loans.into_iter().flatten().filter(|loan| loan.waits) {
-            if let Some(active) = self.lender(loan) {
-                let give = active.give(&loan.key, &loan.receipt, Why::Passed, clock);
-                // Lost notices are counted; they expire when nothing is left of what was taken.
+        loans.each(|loan| {
+            if let Some(active) = self.lender(loan)
+                && let Some(why) = why(loan, active.rule().mode)
+            {
+                let give = active.give(&loan.key, &loan.receipt, why, clock);
+                // Lost returns are counted; they expire with the lease, lost notices when nothing is left of
+                // what was taken.
                 let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
             }
-        }
+        });
         self.store_metrics.add(host, &stats);
     }
 
     /// The rule of a loan, unless it was removed.
     fn lender(&self, loan: &Loan) -> Option<&ActiveRule> {
-        self.rule_of(loan.receipt.id().rule_tag)
+        self.lender_of(&loan.receipt)
+    }
+
+    fn lender_of(&self, receipt: &Receipt) -> Option<&ActiveRule> {
+        self.rule_of(receipt.id().rule_tag)
     }
 
     pub(super) fn rule_of(&self, tag: u32) -> Option<&ActiveRule> {

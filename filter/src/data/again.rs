@@ -1,4 +1,5 @@
-//! Requests that waited for a lease: they are decided anew, as if they had just arrived.
+//! Requests that waited for a lease, or for an instant at which they cannot pass any more: they are decided anew, as if
+//! they had just arrived.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::Phase;
@@ -7,7 +8,7 @@ use super::verdict::Arrival;
 use super::{DataPlane, Fate, Stay};
 use crate::fleet::Ready;
 use crate::host::Host;
-use crate::waiting::{MAX_RELEASED, Ticket};
+use crate::waiting::{Held, MAX_RELEASED, Ticket};
 
 /// A paused request that is to be decided anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +17,9 @@ pub struct Again {
     pub stream: u32,
     /// Until when it may wait for leases in all.
     until: Nanos,
-    /// Whether it has waited for so long.
-    is_expired: bool,
+    phase: Phase,
+    /// When it came, if it waited for its instant.
+    late: Option<Nanos>,
 }
 
 impl Again {
@@ -26,7 +28,8 @@ impl Again {
         Self {
             stream: ticket.stream,
             until: ticket.due,
-            is_expired: true,
+            phase: Phase::Expired,
+            late: None,
         }
     }
 
@@ -34,16 +37,28 @@ impl Again {
         Self {
             stream: ready.ticket.stream,
             until: ready.ticket.due,
-            is_expired: ready.is_expired,
+            phase: ready.phase,
+            late: None,
+        }
+    }
+
+    pub(super) const fn late(held: &Held) -> Self {
+        Self {
+            stream: held.ticket.stream,
+            until: Nanos::MAX,
+            phase: Phase::First,
+            late: Some(held.since),
         }
     }
 }
 
 impl DataPlane {
     /// Adds requests to those that wait for no lease any more, in the order of their arrival.
-    fn put_ready(&mut self, requests: Vec<Ready>) {
+    pub(super) fn put_ready(&mut self, requests: Vec<Ready>) {
         for ready in requests {
-            let place = self.ready.partition_point(|other| *other < ready);
+            let place = self
+                .ready
+                .partition_point(|other| other.ticket < ready.ticket);
             self.ready.insert(place, ready);
         }
     }
@@ -65,24 +80,38 @@ impl DataPlane {
         again
     }
 
+    /// Removes at most `most` requests that cannot pass as planned since an edit. They are decided anew, so that they
+    /// take what the new limits want, or are refused with the reason and the numbers of now.
+    pub(super) fn take_late(&mut self, host: &dyn Host, most: usize, now: Nanos) -> Vec<Again> {
+        let Some(active) = &self.active else {
+            return Vec::new();
+        };
+        let late = (&self.waiting, &mut self.planning);
+        let late = active.put_off_late(host, late, most, now);
+        active.store_metrics.waited(host, late.len());
+        late.iter().map(Again::late).collect()
+    }
+
     /// Decides anew on a request, which is the current one.
     pub fn decide_again(&mut self, host: &dyn Host, again: Again, has_body: bool) -> (Fate, Stay) {
         let now = host.now();
         let configuration = &self.configuration;
-        let (Some(active), Some(fleet)) = (&mut self.active, &self.fleet) else {
+        let Some(active) = &mut self.active else {
             return (Fate::Pass(Vec::new()), Stay::default());
         };
         active.keep_current(host, &configuration.file, now);
-        let phase = if again.is_expired || now >= again.until {
-            Phase::Expired
+        let phase = if now < again.until {
+            again.phase
         } else {
-            Phase::Held
+            Phase::Expired
         };
+        let since = again.late.unwrap_or(now);
         let arrival = Arrival {
             now,
             room: self.waiting.room(&configuration.file.store.waiting),
             has_body,
-            fleet: Some(fleet.view(phase)),
+            waited: now.since(since),
+            fleet: self.fleet.as_ref().map(|fleet| fleet.view(phase)),
         };
         let decided = active.decide(host, &configuration.file, &arrival);
         let decision = self.enter(host, again.stream, decided, (now, again.until));

@@ -12,9 +12,34 @@ use crate::current;
 use crate::events;
 use crate::host::Host;
 use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord};
-use crate::travel::{self, Change, Heard, Here, Sent, base_of};
+use crate::travel::{self, Change, Changes, Heard, Here, Sent, base_of};
 
 mod bans;
+
+/// Time limit of one call that puts changes in force.
+const MOST_TIME: Nanos = Nanos::from_millis(4);
+
+/// The news in an answer of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The engine gave none: the answer has no changes.
+    Nothing,
+    /// Some changes are still to be sent or received.
+    More,
+    /// All changes of the engine are known here; `is_current` if they are in force, too.
+    All { is_current: bool },
+}
+
+/// The changes to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Those that are to be put in force.
+    Due,
+    /// Also those that wait for another configuration.
+    Waiting,
+    /// All of them.
+    All,
+}
 
 /// The result of a look at a change.
 #[derive(Debug)]
@@ -38,19 +63,19 @@ impl Settled {
 }
 
 impl Active {
-    /// Takes over an answer to a call that told these changes, and puts what it tells in force. True if there is
-    /// more to tell or to hear.
+    /// Takes over an answer to a call that told these changes, and puts new changes in force.
     pub(crate) fn hear_changes(
         &self,
         host: &dyn Host,
         told: &[(String, u64)],
         heard: &Heard,
         now: Nanos,
-    ) -> bool {
+    ) -> News {
         let known = travel::head(host, self.share());
         let is_same = known.epoch == heard.epoch && known.generation >= heard.generation;
-        if is_same && told.is_empty() && heard.told.is_empty() {
-            return false;
+        if is_same && told.is_empty() && heard.told.is_empty() && !heard.epoch.is_empty() {
+            let is_current = known.due == 0;
+            return News::All { is_current };
         }
         let (mut is_due, mut is_more) = (false, false);
         let noted = travel::change(host, self.share(), now, &mut |changes| {
@@ -68,10 +93,32 @@ impl Active {
                 format!("the last change holds at this Envoy only: the relay refused it: {why}");
             events::add(host, self.share(), &event);
         }
-        if is_due {
-            self.apply_changes(host, false, now);
+        if !noted {
+            return News::Nothing;
         }
-        noted && (is_more || heard.more)
+        let is_current = !is_due || self.apply_due(host, now);
+        if is_more || heard.more {
+            return News::More;
+        }
+        News::All { is_current }
+    }
+
+    /// Puts received changes in force, for a bounded time. Returns true if all of them are in force now.
+    pub(crate) fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool {
+        loop {
+            let is_more = self.apply_changes(host, Look::Due, now);
+            if !is_more || host.now().since(now) >= MOST_TIME {
+                return travel::head(host, self.share()).due == 0;
+            }
+        }
+    }
+
+    /// Puts in force what waited for this configuration, before its first request is decided.
+    pub(super) fn apply_waiting(&self, host: &dyn Host, now: Nanos) {
+        if travel::head(host, self.share()).count == 0 {
+            return;
+        }
+        while self.apply_changes(host, Look::Waiting, now) && host.now().since(now) < MOST_TIME {}
     }
 
     /// Looks whether the rules here still agree with the changes: another configuration may have come.
@@ -82,7 +129,12 @@ impl Active {
             travel::change(host, self.share(), now, &mut |_| true);
         }
         if head.due > 0 || (head.checked != announced && head.seen == announced) {
-            self.apply_changes(host, head.checked != announced, now);
+            let look = if head.checked == announced {
+                Look::Due
+            } else {
+                Look::All
+            };
+            self.apply_changes(host, look, now);
         } else if head.seen != announced && head.count > 0 {
             // An edit that is being made now is not noted yet.
             travel::change(host, self.share(), now, &mut |changes| {
@@ -92,17 +144,17 @@ impl Active {
         }
     }
 
-    /// Puts in force what is to be; all changes of rules are looked at if `again`.
-    fn apply_changes(&self, host: &dyn Host, again: bool, now: Nanos) {
-        let mut settled = self.apply_edits(host, again, now);
-        let (bans, is_more) = self.apply_bans(host, again, now);
+    /// Puts changes in force. Returns true if some of them are left for the next time.
+    fn apply_changes(&self, host: &dyn Host, look: Look, now: Nanos) -> bool {
+        let mut settled = self.apply_edits(host, look, now);
+        let (bans, is_more) = self.apply_bans(host, look, now);
         settled.extend(bans);
         let announced = self.store_metrics.changes(host);
         travel::change(host, self.share(), now, &mut |changes| {
             for one in &settled {
                 changes.settle(&one.name, one.version, one.here);
             }
-            if again && !is_more {
+            if look == Look::All && !is_more {
                 (changes.head.seen, changes.head.checked) = (announced, announced);
             }
             true
@@ -110,21 +162,24 @@ impl Active {
         for event in settled.into_iter().filter_map(|one| one.event) {
             events::add(host, self.share(), &event);
         }
+        is_more
     }
 
-    fn apply_edits(&self, host: &dyn Host, again: bool, now: Nanos) -> Vec<Settled> {
+    fn apply_edits(&self, host: &dyn Host, look: Look, now: Nanos) -> Vec<Settled> {
         let mut settled = Vec::new();
         let announced = self.store_metrics.changes(host);
         let share = self.share();
         let edited = self.records().edit(host, &mut |record| {
             // Read after the record: what other workers put in force meanwhile is among them.
             let changes = travel::find(host, share);
+            let with_bases = changes.with_bases();
+            let all = (&changes, with_bases.as_slice());
             let due = changes
                 .all
                 .iter()
-                .filter(|change| change.until > now && is_to_check(change, again));
+                .filter(|change| change.until > now && is_to_check(change, look));
             settled = due
-                .filter_map(|change| self.apply_edit(host, record, change, now))
+                .filter_map(|change| self.apply_edit(host, record, (change, all), now))
                 .collect();
             settled.iter().any(|one| one.event.is_some())
         });
@@ -163,11 +218,11 @@ impl Active {
         &self,
         host: &dyn Host,
         record: &mut Record,
-        change: &Change,
+        (change, (changes, with_bases)): (&Change, (&Changes, &[&Change])),
         now: Nanos,
     ) -> Option<Settled> {
         let about = change.about()?;
-        let (ChangeName::Edit { rule } | ChangeName::Override { rule, .. }) = &about else {
+        let (ChangeName::Edit { rule, .. } | ChangeName::Override { rule, .. }) = &about else {
             return None;
         };
         let version = record.next_version();
@@ -175,6 +230,13 @@ impl Active {
         let Some(before) = record.rule(rule).cloned() else {
             return waits;
         };
+        if !with_bases.is_empty() {
+            let base = before.base_id();
+            let passed = changes.passed_over(with_bases, (change, &about), &base);
+            if let Some(here) = passed {
+                return Some(Settled::new(change, here));
+            }
+        }
         if before.is_full() {
             return None;
         }
@@ -228,11 +290,11 @@ enum Set {
 }
 
 /// Whether a change of a rule is to be looked at.
-fn is_to_check(change: &Change, again: bool) -> bool {
+fn is_to_check(change: &Change, look: Look) -> bool {
     match change.here {
         Here::ToApply => true,
-        Here::Waiting => again,
-        Here::InForce => again && change.sent != Sent::Refused,
+        Here::Waiting => look != Look::Due,
+        Here::InForce => look == Look::All && change.sent != Sent::Refused,
     }
 }
 
@@ -294,10 +356,13 @@ fn event_of(
     let event = events::event(at, kind, events::BY_ITSELF, active.generation);
     let (rule, key) = match about {
         None => (None, None),
-        Some(ChangeName::Edit { rule }) => (Some(rule), None),
-        Some(ChangeName::Override { rule, pattern: key } | ChangeName::Ban { rule, key }) => {
-            (Some(rule), Some(key))
-        }
+        Some(ChangeName::Edit { rule, .. }) => (Some(rule), None),
+        Some(
+            ChangeName::Override {
+                rule, pattern: key, ..
+            }
+            | ChangeName::Ban { rule, key },
+        ) => (Some(rule), Some(key)),
     };
     Event {
         rule: rule.cloned(),

@@ -16,6 +16,9 @@ use crate::host::{Host, HostStore};
 /// for a connection whose requests before an update are all within so long after another read, if it is used more than
 /// a second after the update, when the new listener has still served none.
 const EVERY: Nanos = Nanos::from_millis(1);
+/// The interval at which a sandbox of another configuration looks again after it saw a rollback, which may not be
+/// one yet ([`Record::roll_back`](crate::record::Record::roll_back)): each such look copies the whole record.
+const AGAIN_IN: Nanos = Nanos::from_millis(100);
 
 /// A sandbox's knowledge of connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,14 +27,21 @@ pub(super) struct Connections {
     pub(super) is_in_force: bool,
     /// The newest connection that was served while it was in force.
     newest: u64,
-    /// The time of the next read.
+    /// The time of the next read, for the configuration in force.
     read_at: Nanos,
+    /// The time of the next look, for another configuration.
+    look_at: Nanos,
 }
 
 impl Connections {
     /// Whether the connection of the current request shows that this configuration is in force again.
     pub(super) fn sees_rollback(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
-        if self.is_in_force && now < self.read_at {
+        let next = if self.is_in_force {
+            self.read_at
+        } else {
+            self.look_at
+        };
+        if now < next {
             return false;
         }
         self.read_at = now.saturating_add(EVERY);
@@ -50,7 +60,11 @@ impl Connections {
         }
         let mut bytes = Vec::new();
         let known = host.shared_get(&key, &mut bytes);
-        id > known.map_or(0, |_| number(&bytes))
+        let is_newer = id > known.map_or(0, |_| number(&bytes));
+        if is_newer {
+            self.look_at = now.saturating_add(AGAIN_IN);
+        }
+        is_newer
     }
 
     /// The configuration is in force again: the next call reads the number at once.

@@ -44,6 +44,7 @@ impl Active {
         let of = LeaseOf {
             rule,
             limits,
+            terms: &terms,
             key,
             id,
             clock: self.clock(host, now),

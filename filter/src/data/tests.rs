@@ -14,6 +14,7 @@ mod embedded;
 mod generations;
 mod leases;
 mod model;
+mod planning;
 mod top;
 mod waiting;
 

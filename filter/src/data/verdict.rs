@@ -17,6 +17,8 @@ pub(super) struct Arrival {
     pub(super) room: Room,
     /// Whether more than its headers will come.
     pub(super) has_body: bool,
+    /// For how long it has waited already.
+    pub(super) waited: Nanos,
     /// The state of the fleet, if there is one.
     pub(super) fleet: Option<FleetView>,
 }
@@ -49,6 +51,10 @@ pub(super) struct Decided {
     /// Whether a rule of the fleet was decided without the engine.
     pub(super) is_local: bool,
     pub(super) loans: Vec<Loan>,
+    /// When the request came.
+    pub(super) since: Nanos,
+    /// The longest time for which it may be held.
+    pub(super) patience: Nanos,
     /// The memory that it takes if it is held.
     pub(super) bytes: u64,
 }
@@ -61,6 +67,8 @@ impl Decided {
             refills: Vec::new(),
             is_local: false,
             loans: Vec::new(),
+            since: now,
+            patience: Nanos::MAX,
             bytes: 0,
         }
     }

@@ -11,13 +11,12 @@ use loudou_rules::size::{EVENTS_OF_FILTER, EVENTS_OF_OPERATORS, EVENTS_OF_SEGMEN
 use loudou_store::{CAS_ABSENT, StoreFailed, Written};
 
 use crate::bytes::{put, put_number, take, take_number};
+use crate::formats::{self, EVENTS};
 use crate::host::Host;
 
 /// The most tries of an addition. Each failed one means that another worker has added an event, so only
 /// workers that do nothing else could reach it.
 const MAX_TRIES: usize = 64;
-/// The format of the tail; others are replaced.
-const FORMAT: u64 = 1;
 
 /// The number of segments of a ring.
 pub(super) const fn segments(of: EventSource) -> usize {
@@ -56,7 +55,7 @@ impl Tail {
 
     fn parse(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
-        if take_number(bytes)? != FORMAT {
+        if take_number(bytes)? != EVENTS {
             return None;
         }
         let last_seq = take_number(bytes)?;
@@ -75,7 +74,7 @@ impl Tail {
             .len()
             .saturating_add(self.filter.open.len());
         let mut bytes = Vec::with_capacity(open.saturating_add(256));
-        put_number(&mut bytes, FORMAT);
+        put_number(&mut bytes, EVENTS);
         put_number(&mut bytes, self.last_seq);
         self.operators.write(&mut bytes);
         self.filter.write(&mut bytes);
@@ -154,6 +153,9 @@ pub(super) fn add(
     let mut bytes = Vec::new();
     for _ in 0..MAX_TRIES {
         let cas = host.shared_get(&key, &mut bytes)?;
+        if cas.is_some() && formats::is_other(&bytes, EVENTS) {
+            return Ok(false);
+        }
         let mut tail = Tail::read(&bytes);
         let seq = tail.last_seq.saturating_add(1);
         if tail.ring(of).opened() >= EVENTS_OF_SEGMENT {

@@ -8,18 +8,23 @@ use super::{Fleet, Pulse, Ready, pulse, wire};
 use crate::data::Active;
 use crate::host::Host;
 
+/// The answers in a row without the engine after which it counts as gone.
+const EMPTY: u32 = 3;
+
 impl Fleet {
     /// This worker is gone: whether it asks is nobody's concern any more.
     pub(crate) fn close(&mut self, host: &dyn Host) {
-        if self.breaker.succeeded() {
-            self.count(host, false);
-        }
+        self.breaker.succeeded();
+        self.count(host, false);
     }
 
-    /// Counts this worker as one that cannot ask the relay, or no longer.
-    fn count(&self, host: &dyn Host, is_alone: bool) {
-        self.is_alone.set(is_alone);
-        self.metrics.opened(host, is_alone);
+    /// Counts this worker as one that the engine does not answer, or no longer; whether that is new.
+    fn count(&self, host: &dyn Host, is_alone: bool) -> bool {
+        let is_new = self.is_alone.replace(is_alone) != is_alone;
+        if is_new {
+            self.metrics.opened(host, is_alone);
+        }
+        is_new
     }
 
     /// Takes over how many Envoys another worker knows of.
@@ -47,11 +52,10 @@ impl Fleet {
         now: Nanos,
     ) {
         (self.heard_at, self.is_silent) = (now, false);
-        let was_open = self.breaker.succeeded();
-        if was_open {
-            self.count(host, false);
-        }
-        let is_last = (was_open || was_down) && self.metrics.workers_alone(host) == 0;
+        self.breaker.succeeded();
+        self.empty = 0;
+        let was_alone = self.count(host, false);
+        let is_last = (was_alone || was_down) && self.metrics.workers_alone(host) == 0;
         if is_last && pulse::turns(host, &self.namespace, false) {
             let detail = "the relay and its engine answer again";
             active.report(host, (EventKind::FleetUp, detail), now);
@@ -70,8 +74,32 @@ impl Fleet {
             return Vec::new();
         }
         self.expect_local(host);
-        self.count(host, true);
-        if pulse::turns(host, &self.namespace, true) {
+        self.report_down(host, active, now);
+        let dues = self.dues.clear().into_iter();
+        let held = dues.flat_map(|due| due.requests).map(Ready::soon);
+        held.chain(self.early.end()).collect()
+    }
+
+    /// Notes an answer of the relay in which the engine answered nothing. Other keys may be on nodes that are
+    /// well, so that calls go on and each key has its own back-off; only the event and the gauge say that the
+    /// engine is gone.
+    pub(super) fn note_empty(&mut self, host: &dyn Host, active: &Active, now: Nanos) {
+        self.metrics.failed(host);
+        self.breaker.succeeded();
+        (self.heard_at, self.is_silent) = (now, false);
+        if now.since(self.told_at) >= pulse::EVERY {
+            self.told_at = now;
+            pulse::reached(host, &self.namespace, now);
+        }
+        self.empty = self.empty.saturating_add(1);
+        if self.empty >= EMPTY {
+            self.report_down(host, active, now);
+        }
+    }
+
+    /// Counts this worker as one that the engine does not answer, and reports the first one of an outage.
+    fn report_down(&self, host: &dyn Host, active: &Active, now: Nanos) {
+        if self.count(host, true) && pulse::turns(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {
                 OnOutage::Local => "no answers: each Envoy limits alone, by its part of the limits",
                 OnOutage::Admit => "no answers: requests of fleet rules pass",
@@ -79,7 +107,5 @@ impl Fleet {
             };
             active.report(host, (EventKind::FleetDown, detail), now);
         }
-        let dues = self.dues.clear().into_iter();
-        dues.flat_map(|due| due.requests).map(Ready::soon).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Calls that are on their way, and the requests that their ends set free.
 
 use loudou_limiter::Nanos;
-use loudou_limiter::lease::LeaseAsk;
+use loudou_limiter::lease::{LeaseAsk, Phase};
 use loudou_store::BucketId;
 
 use crate::waiting::Ticket;
@@ -16,19 +16,34 @@ pub(super) struct Asked {
     pub(super) requests: Vec<Ticket>,
 }
 
-/// A request that waits for no lease any more, and is to be decided anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A request that no longer waits for the relay, and is to be decided again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) ticket: Ticket,
-    /// Whether it must not wait again.
-    pub(crate) is_expired: bool,
+    pub(crate) phase: Phase,
 }
 
 impl Ready {
     pub(super) const fn soon(ticket: Ticket) -> Self {
         Self {
             ticket,
-            is_expired: false,
+            phase: Phase::Held,
+        }
+    }
+
+    /// A request that was never decided, because it waited for the changes of the fleet.
+    pub(super) const fn early(ticket: Ticket) -> Self {
+        Self {
+            ticket,
+            phase: Phase::First,
+        }
+    }
+
+    /// A request that is decided without the engine, because asking again would give the same error at once.
+    pub(super) const fn failed(ticket: Ticket) -> Self {
+        Self {
+            ticket,
+            phase: Phase::Expired,
         }
     }
 }

@@ -4,7 +4,7 @@
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{LeaseSettings, Phase};
 use loudou_rules::fleet::FleetView;
-use loudou_rules::rule::OnOutage;
+use loudou_rules::rule::{FleetSettings, OnOutage};
 use loudou_store::swap::{Swapped, swap};
 
 use crate::bytes::{put_number, take_number};
@@ -23,6 +23,9 @@ const SILENCE: Nanos = Nanos::from_secs(3);
 /// The time without a call after which no worker has a fleet any more.
 const GONE: Nanos = Nanos::from_secs(60);
 
+/// For how long changes that were received are known: a change holds within this time at all Envoys of a fleet.
+const CURRENT: Nanos = Nanos::from_secs(1);
+
 /// The shared state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pulse {
@@ -36,6 +39,12 @@ pub(crate) struct Pulse {
     is_down: u64,
     /// Who decides then.
     on_outage: OnOutage,
+    /// When a relay last answered, also that its engine does not; zero for never.
+    reached_at: Nanos,
+    /// When all changes of the engine were last known, and in force here; zero for never.
+    current_at: Nanos,
+    /// The number of Envoys that the settings assume until the engine reports one.
+    assumed: u64,
 }
 
 fn key(share: &str) -> Vec<u8> {
@@ -55,6 +64,9 @@ impl Pulse {
                 2 => OnOutage::Refuse,
                 _ => OnOutage::Local,
             },
+            reached_at: Nanos::new(number()),
+            current_at: Nanos::new(number()),
+            assumed: number(),
         }
     }
 
@@ -66,17 +78,21 @@ impl Pulse {
             OnOutage::Admit => 1,
             OnOutage::Refuse => 2,
         };
-        let others = [self.envoys, self.is_down, on_outage];
-        for number in times.into_iter().chain(others) {
+        let reached_at = self.reached_at.get();
+        let current_at = self.current_at.get();
+        let numbers = [self.envoys, self.is_down, on_outage];
+        let others = [reached_at, current_at, self.assumed];
+        for number in times.into_iter().chain(numbers).chain(others) {
             put_number(&mut bytes, number);
         }
         bytes
     }
 
-    /// Whether the engine has been called for a while without an answer; `heard_at` is the last one to the
-    /// worker that asks.
+    /// Whether a relay has been called for a while without an answer; `heard_at` is the last one to the
+    /// worker that asks. An answer without the engine counts: which keys the engine does not answer is known of
+    /// each key.
     pub(super) fn is_silent(self, heard_at: Nanos) -> bool {
-        let answered_at = self.answered_at.max(heard_at);
+        let answered_at = self.answered_at.max(self.reached_at).max(heard_at);
         !answered_at.is_zero() && self.called_at.since(answered_at) >= SILENCE
     }
 
@@ -95,9 +111,18 @@ impl Pulse {
         }
     }
 
-    /// The Envoys that the engine last knew of; at least 1.
+    /// The Envoys that the engine last knew of, or that the settings assume; at least 1.
     pub(super) fn known_envoys(self) -> u32 {
-        u32::try_from(self.envoys).unwrap_or(u32::MAX).max(1)
+        let envoys = match self.envoys {
+            0 => self.assumed,
+            envoys => envoys,
+        };
+        u32::try_from(envoys).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Returns true if the changes of the engine are known, and in force here.
+    pub(crate) fn is_current(self, now: Nanos) -> bool {
+        !self.current_at.is_zero() && now.since(self.current_at) < CURRENT
     }
 
     /// Whether a worker has called lately, or tried to: without one, the configuration has no fleet any more.
@@ -114,14 +139,20 @@ impl Pulse {
 }
 
 /// The shared state, and whether it is this worker's turn to call.
-pub(super) fn look(host: &dyn Host, share: &str, on_outage: OnOutage, now: Nanos) -> (Pulse, bool) {
+pub(super) fn look(
+    host: &dyn Host,
+    share: &str,
+    settings: &FleetSettings,
+    now: Nanos,
+) -> (Pulse, bool) {
     let mut pulse = Pulse::default();
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         pulse = Pulse::read(found.unwrap_or_default());
-        let is_due = found.is_none() || now.since(pulse.called_at) >= EVERY;
+        let is_due = pulse.called_at.is_zero() || now.since(pulse.called_at) >= EVERY;
         let called = Pulse {
             called_at: now,
-            on_outage,
+            on_outage: settings.on_outage,
+            assumed: settings.envoys.into(),
             ..pulse
         };
         is_due.then(|| called.bytes())
@@ -142,6 +173,30 @@ pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
     swapped == Ok(Swapped::Done)
 }
 
+/// A relay has answered that its engine does not.
+pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
+    // If this fails, the next answer follows.
+    let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
+        let pulse = Pulse {
+            reached_at: now,
+            ..Pulse::read(found.unwrap_or_default())
+        };
+        Some(pulse.bytes())
+    });
+}
+
+/// All changes of the engine are known, and in force here.
+pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
+    // If this fails, the next answer follows.
+    let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
+        let pulse = Pulse {
+            current_at: now,
+            ..Pulse::read(found.unwrap_or_default())
+        };
+        Some(pulse.bytes())
+    });
+}
+
 /// The engine has answered; to a call of keys only, it does not say how many Envoys there are. Returns whether
 /// an event says that it does not answer.
 pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: Nanos) -> bool {
@@ -158,6 +213,12 @@ pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: N
         Some(pulse.bytes())
     });
     was_down
+}
+
+/// The changes are known for as long as a test takes.
+#[cfg(test)]
+pub(crate) fn know_changes(host: &dyn Host, share: &str) {
+    is_current_at(host, share, Nanos::MAX);
 }
 
 #[cfg(test)]
@@ -181,7 +242,16 @@ mod tests {
         let host = FakeHost::default();
         let at = Nanos::from_millis;
         assert_eq!(Pulse::find(&host, "s"), None);
-        let looks = |now| look(&host, "s", OnOutage::Admit, at(now));
+        let settings = FleetSettings {
+            cluster: "relay".to_owned(),
+            lease: at(200),
+            timeout: at(30),
+            credit: 0,
+            on_outage: OnOutage::Admit,
+            envoys: 4,
+            token: None,
+        };
+        let looks = |now| look(&host, "s", &settings, at(now));
         let calls = |now| looks(now).1;
         assert!(calls(5));
         assert!(!calls(5) && !calls(354));

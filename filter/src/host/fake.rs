@@ -1,6 +1,6 @@
 //! A host in memory, for unit tests of the code above the trait.
 //!
-//! Its shared data is the core's [`MemoryStore`]. [`crate::probe`] checks the semantics here and, at
+//! Its shared data is the core's [`MemoryStore`]. `shared_data_is_sound` checks the semantics here and, at
 //! every start, in the real host.
 
 use std::cell::{Cell, RefCell};

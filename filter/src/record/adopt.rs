@@ -13,8 +13,10 @@ use super::{Ended, Record, RuleRecord};
 
 /// The time in which workers switch to a new configuration.
 const SETTLES_IN: Nanos = Nanos::from_secs(1);
-/// The most rollbacks until a new configuration is loaded.
+/// The most rollbacks that count at a time: further ones are noticed as earlier ones are forgotten.
 const MAX_ROLLBACKS: u32 = 16;
+/// The time after which one rollback is forgotten.
+const FORGETS_IN: Nanos = Nanos::from_secs(10);
 /// The most removed rules that are remembered.
 const MAX_GONE: usize = 64;
 
@@ -33,6 +35,8 @@ pub(crate) struct Adopted {
     pub(crate) changed: Vec<String>,
     /// The edits that were retired.
     pub(crate) retired: Vec<Ended>,
+    /// The rules that only a later build can read, which are dropped.
+    pub(crate) unreadable: Vec<String>,
     /// Those that were retired since a fleet cannot share their limits, which the rule's base asks for.
     pub(crate) unshared: Vec<Ended>,
 }
@@ -67,7 +71,8 @@ impl Record {
     /// Adopts a configuration loaded at `since`. `None` if it is already in force, or if it is an older
     /// one of a draining listener.
     pub(crate) fn adopt(&mut self, bases: &Bases, since: Nanos, now: Nanos) -> Option<Adopted> {
-        if self.is_of(bases) || since.get() < self.since_ns {
+        let is_in_force = self.is_of(bases) && !self.later.has_moved();
+        if is_in_force || since.get() < self.since_ns {
             return None;
         }
         self.rollbacks = 0;
@@ -80,32 +85,34 @@ impl Record {
         if self.is_of(bases) || !self.may_roll_back(now) {
             return None;
         }
-        self.rollbacks = self.rollbacks.saturating_add(1);
+        self.rollbacks = self.rollbacks(now).saturating_add(1);
         Some(self.put_on(bases, now, now, Edits::Keep))
     }
 
     /// Whether a newer connection of another configuration means a rollback. It does not while the workers
-    /// switch to this configuration, nor after too many rollbacks, since two listeners with different rules
-    /// that both accept connections would roll each other back for ever.
+    /// switch to this configuration. After many rollbacks it has to wait until one of them is forgotten: two
+    /// listeners with different rules that both accept connections roll each other back for ever, and each
+    /// rollback costs a change of the record and an event.
     fn may_roll_back(&self, now: Nanos) -> bool {
         let settled = Nanos::new(self.taken_ns).saturating_add(SETTLES_IN);
-        now >= settled && !self.rolls_back_no_more()
+        now >= settled && self.rollbacks(now) < MAX_ROLLBACKS
     }
 
-    /// Whether there were too many rollbacks, so that further ones are not noticed.
-    pub(crate) const fn rolls_back_no_more(&self) -> bool {
-        self.rollbacks >= MAX_ROLLBACKS
-    }
-
-    /// The number of rollbacks since a new configuration was adopted.
-    pub(crate) const fn rollbacks(&self) -> u32 {
-        self.rollbacks
+    /// The number of rollbacks since a new configuration was adopted that are not forgotten yet.
+    pub(crate) fn rollbacks(&self, now: Nanos) -> u32 {
+        let quiet = now.since(Nanos::new(self.taken_ns));
+        let forgotten = quiet.get() / FORGETS_IN.get();
+        let forgotten = u32::try_from(forgotten).unwrap_or(u32::MAX);
+        self.rollbacks.saturating_sub(forgotten)
     }
 
     fn put_on(&mut self, bases: &Bases, since: Nanos, now: Nanos, edits: Edits) -> Adopted {
         let version = self.next_version();
         let note = (Carry::default(), now, version);
-        let mut adopted = Adopted::default();
+        let mut adopted = Adopted {
+            unreadable: self.later.end(),
+            ..Adopted::default()
+        };
         if edits == Edits::Retire {
             adopted.retired = self.retire_gone(note);
         }
@@ -115,7 +122,7 @@ impl Record {
             let known = place.map(|place| old.remove(place));
             match &known {
                 None => adopted.added.push(base.name.clone()),
-                Some(rule) if rule.base.is_same(base) => {}
+                Some(rule) if rule.base == *base => {}
                 Some(rule) => {
                     adopted.changed.push(base.name.clone());
                     if edits == Edits::Retire && rule.base.shares_buckets_with(base) {
@@ -131,7 +138,7 @@ impl Record {
                         .unwrap_or_else(|| Rc::new(RuleRecord::new(base.clone(), version)))
                 }
             };
-            if !rule.base.is_same(base) {
+            if rule.base != *base {
                 let mut edits = edits;
                 // Such a rule would limit each Envoy alone, unnoticed.
                 if edits == Edits::Keep && !rule.can_share_on(base) {

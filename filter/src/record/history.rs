@@ -28,6 +28,10 @@ struct ChangeRecord<'a> {
     version: u32,
     at_ns: u64,
     carry: Carry,
+    /// With `proportional`: the share is exact. Without it, it is the one of the versions that did not write this
+    /// field, which they still take it for.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<&'a Limits>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +79,7 @@ impl<'a> HistoryRecord<'a> {
                 version: change.version,
                 at_ns: change.at.get(),
                 carry: change.carry,
+                exact: change.carry == Carry::Proportional,
                 limits,
                 overrides,
             }
@@ -101,7 +106,10 @@ fn change(change: &Value) -> Option<Change> {
     Some(Change {
         version: version(change, "version")?,
         at: Nanos::new(number(change, "at_ns")?),
-        carry: carry(change)?,
+        carry: match carry(change)? {
+            Carry::Proportional if change.get("exact").is_none() => Carry::Stepped,
+            carry => carry,
+        },
         before,
     })
 }
@@ -125,5 +133,31 @@ pub(super) fn bound(history: &mut History) {
     if let Some(last) = surplus.and_then(|surplus| changes.get(surplus.checked_sub(1)?)) {
         let version = last.version;
         history.forget(version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What earlier versions recorded keeps its meaning, also when it is written again; newer changes in shares name
+    /// theirs, where those versions see `proportional`.
+    #[test]
+    fn each_change_keeps_the_meaning_that_it_was_made_with() {
+        for (carry, exact, is) in [
+            ("proportional", "", Carry::Stepped),
+            ("proportional", r#","exact":true"#, Carry::Proportional),
+            ("keep", "", Carry::Keep),
+            ("reset", "", Carry::Reset),
+        ] {
+            let change = format!(r#"{{"version":2,"at_ns":5,"carry":"{carry}"{exact}}}"#);
+            let text = format!(r#"{{"since":1,"version":2,"changes":[{change}]}}"#);
+            let history = History::read(text.as_bytes()).expect("readable");
+            let carries: Vec<_> = history.changes.iter().map(|change| change.carry).collect();
+            assert_eq!(carries, [is]);
+            assert_eq!(String::from_utf8_lossy(&history.write()), text);
+        }
+        // A request never means the earlier one.
+        assert_eq!(Carry::parse("proportional"), Some(Carry::Proportional));
     }
 }

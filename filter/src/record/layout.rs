@@ -1,16 +1,22 @@
 //! The bytes of the record: a head of fixed size, for each rule the identities of its parts, and then their
 //! texts in the same order. So a reader finds out what has changed without reading any text.
+//!
+//! A later build may append its own state after the texts ([`super::Later`]): this build keeps it as it is.
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::part::{Id, PARTS, Text};
 use super::rule::Parts;
-use super::{FORMAT, Record, RuleRecord};
+use super::{Later, Record, RuleRecord};
+use crate::formats::{RECORD, RECORD_NAME};
 use crate::instance::{DIGITS, Instance};
 
 /// The first bytes: a name, and the format. An earlier format began with a brace.
-const MAGIC: [u8; 8] = [b'l', b'o', b'u', b'd', b'o', b'u', b':', FORMAT];
+const MAGIC: [u8; 8] = {
+    let [a, b, c, d, e, f, g] = RECORD_NAME;
+    [a, b, c, d, e, f, g, RECORD]
+};
 /// The bytes of an identity.
 const ID: usize = size_of::<u128>() + size_of::<u32>();
 /// The bytes of the head.
@@ -24,6 +30,9 @@ pub(super) struct Stored<'a> {
 
 /// A rule as it is stored: base, edit, edited overrides, and history.
 pub(super) type StoredRule<'a> = [Stored<'a>; PARTS];
+
+/// The texts of the parts of a rule, with their identities.
+pub(super) type Texts<'a> = [(Id, Cow<'a, [u8]>); PARTS];
 
 /// The record as it is stored.
 #[derive(Debug)]
@@ -62,6 +71,18 @@ impl<'a> Rest<'a> {
         let (text, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
         self.0 = rest;
         Some(text)
+    }
+
+    /// The state that a later build appended.
+    fn later(&mut self) -> Option<Later> {
+        if self.0.is_empty() {
+            return Some(Later::default());
+        }
+        let bytes = self.u32()?;
+        let appended = self.text(bytes).filter(|appended| !appended.is_empty())?;
+        let mut later = Later::default();
+        later.appended = Rc::from(appended);
+        Some(later)
     }
 
     fn ids(&mut self, rules: usize) -> Option<Vec<StoredRule<'a>>> {
@@ -111,6 +132,8 @@ impl<'a> Layout<'a> {
         let mut gone = rest.ids(gone)?;
         rest.texts(&mut rules)?;
         rest.texts(&mut gone)?;
+        let later = rest.later()?;
+        let head = Record { later, ..head };
         rest.0.is_empty().then_some(Self { head, rules, gone })
     }
 
@@ -154,8 +177,14 @@ fn texts<'a>(record: &Record, found: Option<&Layout<'a>>) -> Vec<(Id, Cow<'a, [u
 
 /// The bytes of a record with the texts of its parts.
 pub(super) fn assemble(record: &Record, parts: &[(Id, Cow<'_, [u8]>)]) -> Vec<u8> {
-    let texts: usize = parts.iter().map(|(_, text)| text.len()).sum();
-    let mut bytes = Vec::with_capacity(HEAD + parts.len() * ID + texts);
+    let (known, _) = parts.as_chunks::<PARTS>();
+    let (known, gone_known) = known.split_at(record.rules.len().min(known.len()));
+    let rules = record.later.beside(known, false);
+    let gone = record.later.beside(gone_known, true);
+    let all = || rules.iter().chain(&gone).flatten();
+    let appended = &record.later.appended;
+    let texts: usize = all().map(|part| part.text.len()).sum();
+    let mut bytes = Vec::with_capacity(HEAD + all().count() * ID + texts + appended.len() + 4);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(record.instance.id.as_bytes());
     for number in [
@@ -166,27 +195,26 @@ pub(super) fn assemble(record: &Record, parts: &[(Id, Cow<'_, [u8]>)]) -> Vec<u8
     ] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
-    let count = |rules: &[_]| u32::try_from(rules.len()).unwrap_or(u32::MAX);
-    let (rules, gone) = (count(&record.rules), count(&record.gone));
-    for number in [record.rollbacks, rules, gone] {
+    let wide = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    for number in [record.rollbacks, wide(rules.len()), wide(gone.len())] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
-    for (id, _) in parts {
-        bytes.extend_from_slice(&id.hash.to_le_bytes());
-        bytes.extend_from_slice(&id.bytes.to_le_bytes());
+    for part in all() {
+        bytes.extend_from_slice(&part.id.hash.to_le_bytes());
+        bytes.extend_from_slice(&part.id.bytes.to_le_bytes());
     }
-    for (_, text) in parts {
-        bytes.extend_from_slice(text);
+    for part in all() {
+        bytes.extend_from_slice(part.text);
+    }
+    if !appended.is_empty() {
+        bytes.extend_from_slice(&wide(appended.len()).to_le_bytes());
+        bytes.extend_from_slice(appended);
     }
     bytes
 }
 
 /// The texts of the parts of the rule at a place.
-fn parts<'a>(
-    place: usize,
-    rule: &RuleRecord,
-    found: Option<&Layout<'a>>,
-) -> [(Id, Cow<'a, [u8]>); PARTS] {
+fn parts<'a>(place: usize, rule: &RuleRecord, found: Option<&Layout<'a>>) -> Texts<'a> {
     let parts: &Parts = rule;
     let write = [
         |parts: &Parts| parts.base.write(),

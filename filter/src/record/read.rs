@@ -16,18 +16,26 @@ use crate::json::{carry, number, optional, text};
 
 impl Record {
     /// The record of a layout, unless a part is damaged. Parts that `last` or `bases` have are taken from
-    /// there, unread.
+    /// there, unread. Rules that only a later build can read are kept as they are.
     pub(super) fn read(layout: Layout<'_>, last: Option<&Self>, bases: &Bases) -> Option<Self> {
         let known = Known { last, bases };
-        let rules = |stored: &[StoredRule<'_>], of: fn(&Self) -> &[Rc<RuleRecord>]| {
+        let mut later = layout.head.later.clone();
+        let mut rules = |stored: &[StoredRule<'_>], of: fn(&Self) -> &[Rc<RuleRecord>], is_gone| {
             let last = last.map(of).unwrap_or_default();
-            let rules = stored.iter().enumerate();
-            let rules = rules.map(|(place, stored)| known.rule(stored, last.get(place)));
-            rules.collect::<Option<Vec<_>>>()
+            let mut rules = Vec::with_capacity(stored.len());
+            for (place, stored) in stored.iter().enumerate() {
+                match known.rule(stored, last.get(place)) {
+                    Some(rule) => rules.push(rule),
+                    None if later.keep((place, is_gone), stored) => {}
+                    None => return None,
+                }
+            }
+            Some(rules)
         };
         Some(Self {
-            rules: rules(&layout.rules, |record| &record.rules)?,
-            gone: rules(&layout.gone, |record| &record.gone)?,
+            rules: rules(&layout.rules, |record| &record.rules, false)?,
+            gone: rules(&layout.gone, |record| &record.gone, true)?,
+            later,
             ..layout.head
         })
     }

@@ -38,6 +38,8 @@ struct Kept {
     bases: Weak<Bases>,
     /// The number of announced changes before it was read, and the time of that.
     seen: Option<(u64, Nanos)>,
+    /// The generation of the last record of which this sandbox knows that it is announced.
+    announced: u64,
 }
 
 /// What the plugins of a sandbox keep, by namespace.
@@ -125,6 +127,14 @@ impl Records {
         Some(record.generation)
     }
 
+    /// Notes that the record that was read last is announced. Returns false if that was known.
+    pub(crate) fn mark_announced(&self) -> bool {
+        let mut kept = self.shelf.0.borrow_mut();
+        let generation = kept.record.as_ref().map_or(0, |record| record.generation);
+        let before = std::mem::replace(&mut kept.announced, generation);
+        before != generation
+    }
+
     /// Reads what is not kept of a layout, and keeps it.
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
@@ -183,11 +193,17 @@ impl Records {
         host: &dyn Host,
         change: &mut dyn FnMut(&mut Record) -> bool,
     ) -> Result<Rc<Record>, RecordError> {
-        self.change_within(host, MAX_RECORD, &mut |record| {
-            let changes = change(record);
+        let mut has_moved = false;
+        let edited = self.change_within(host, MAX_RECORD, &mut |record| {
+            has_moved = record.later.has_moved();
+            let changes = !has_moved && change(record);
             record.generation = record.generation.saturating_add(changes.into());
             changes
-        })
+        })?;
+        if has_moved {
+            return Err(RecordError::Moved);
+        }
+        Ok(edited)
     }
 
     fn change_within(

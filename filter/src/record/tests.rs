@@ -11,6 +11,7 @@ use super::*;
 use crate::host::fake::FakeHost;
 
 mod configurations;
+mod later;
 
 fn file(rules: &serde_json::Value) -> Bases {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
@@ -146,11 +147,14 @@ fn damaged_records_are_not_read() {
             *json.pointer_mut(place).expect(place) = json!(-1);
             json.to_string().into_bytes()
         });
-        assert_eq!(read(&damaged), None, "{rule} {part} {place}");
+        // As well as by damage, this may be by a later build.
+        let read = read(&damaged).expect("the rest");
+        assert_eq!(read.all().count(), 1, "{rule} {part} {place}");
+        assert_eq!(written(&read), damaged, "{rule} {part} {place}");
     }
     for part in [0, 1, 2, 3] {
         let cut = with_text(&record, 0, part, |text| text[1..].to_vec());
-        assert_eq!(read(&cut), None, "{part}");
+        assert_eq!(read(&cut).expect("the rest").all().count(), 1, "{part}");
     }
     assert_eq!(read(b"{\"format\":3}"), None);
     // Whatever a byte is changed to, reading ends, without a panic.

@@ -8,8 +8,8 @@ use loudou_limiter::Nanos;
 
 use super::Made;
 use crate::bytes::{put, put_number, take, take_number, take_text};
+use crate::formats::CHANGES;
 
-const FORMAT: u64 = 1;
 /// For how long the end of a change is told to an engine that has lost it.
 const ENDS_KEPT: Nanos = Nanos::from_secs(TOMBSTONE_S);
 
@@ -87,7 +87,7 @@ impl Head {
     }
 
     fn take(bytes: &mut &[u8]) -> Option<Self> {
-        if take_number(bytes)? != FORMAT {
+        if take_number(bytes)? != CHANGES {
             return None;
         }
         Some(Self {
@@ -104,7 +104,7 @@ impl Head {
     }
 
     fn write(&self, bytes: &mut Vec<u8>) {
-        put_number(bytes, FORMAT);
+        put_number(bytes, CHANGES);
         put(bytes, self.epoch.as_bytes());
         for number in [
             self.generation,
@@ -243,28 +243,26 @@ impl Changes {
     /// Notes changes that were made here; false if there is no room. Then none is noted, and what was known of
     /// the same names does not hold here any more.
     pub(super) fn make(&mut self, made: &[Made], now: Nanos) -> bool {
+        let noted = made.iter().flat_map(|made| self.to_note(made, now));
+        let noted: Vec<Change> = noted.collect();
         let mut bytes = self.bytes_of_all();
         let (mut fits, mut count) = (true, self.all.len());
-        for made in made {
-            let is_new = self.find(&made.name.to_string()).is_none();
+        for change in &noted {
+            let is_new = self.find(&change.name).is_none();
             count = count.saturating_add(is_new.into());
             // A call that is longer than a relay reads would fail, with all that it carries.
-            fits &= made.value.len() <= MAX_CHANGE_BYTES;
-            bytes = bytes.saturating_add(made.value.len());
+            fits &= change.value.len() <= MAX_CHANGE_BYTES;
+            bytes = bytes.saturating_add(change.value.len());
         }
         fits &= count <= MAX_CHANGES && bytes <= MAX_ALL_CHANGES_BYTES;
-        for made in made {
-            let name = made.name.to_string();
+        for change in noted {
             if fits {
-                self.put(Change {
-                    name,
-                    value: made.value.clone(),
-                    made_at: now,
-                    until: made.until,
-                    sent: Sent::Unsent,
-                    ..Change::default()
-                });
-            } else if let Some(change) = self.find(&name) {
+                let about = change.about();
+                self.put(change);
+                if let Some(about) = about.filter(|about| about.base().is_some()) {
+                    self.end_too_many(&about, now);
+                }
+            } else if let Some(change) = self.find(&change.name) {
                 (change.sent, change.here) = (Sent::Refused, Here::InForce);
             }
         }

@@ -82,7 +82,7 @@ impl Changes {
     }
 
     /// Whether there are no more than an engine keeps beside as many of this Envoy that it does not have yet.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         let (most, most_bytes) = (MAX_CHANGES * 2, MAX_ALL_CHANGES_BYTES * 2);
         self.all.len() < most && self.bytes_of_all() < most_bytes
     }
@@ -103,6 +103,7 @@ impl Changes {
             None if told.value.is_empty() && first_time => here = Here::InForce,
             _ => {}
         }
+        self.keep_of_base(&told.name, &told.value, now);
         let until = told.ends_in.map(|span| now.saturating_add(span));
         self.put(Change {
             name: told.name.clone(),

@@ -10,10 +10,17 @@ fn at(ms: u64) -> Nanos {
 }
 
 fn edit(rule: &str, value: &str) -> Made {
+    edit_of(rule, "b", value)
+}
+
+/// An edit of this version of the rule.
+fn edit_of(rule: &str, base: &str, value: &str) -> Made {
     Made {
         name: ChangeName::Edit {
             rule: rule.to_owned(),
+            base: None,
         },
+        base: Some(base.to_owned()),
         value: value.as_bytes().to_vec(),
         until: Nanos::MAX,
     }
@@ -288,4 +295,85 @@ fn what_ends_on_its_way_is_told_again() {
     assert!(changes.heard(&first, &heard("e", 1, Vec::new()), at(70)));
     assert_eq!(sent(&changes).len(), 1);
     assert_eq!(value(&changes, "ban/r/k"), "");
+}
+
+/// The JSON of an edit of this version of a rule.
+fn of(base: &str) -> String {
+    String::from_utf8(value::of_edit(base, &1)).expect("UTF-8")
+}
+
+/// The names of all changes that are no ends.
+fn live(changes: &Changes) -> Vec<&str> {
+    let all = changes.all.iter().filter(|change| !change.is_end());
+    all.map(|change| change.name.as_str()).collect()
+}
+
+/// An older build knows no names with bases, and takes the plain one.
+#[test]
+fn what_loses_its_name_to_another_version_is_told_under_its_own() {
+    let mut changes = made(&[edit_of("r", "a", &of("a"))], at(0));
+    let all = sent(&changes);
+    assert!(changes.heard(&all, &heard("e", 1, Vec::new()), at(1)));
+    let until = Some(at(500));
+    let taken = Told {
+        ends_in: until,
+        ..told("edit/r", &of("b"), 0, 2)
+    };
+    assert!(changes.heard(&[], &heard("e", 2, vec![taken]), at(10)));
+    assert_eq!(live(&changes), ["edit/r", "edit/r@a"]);
+    let own = changes.all[1].clone();
+    assert_eq!(
+        (own.made_at, own.here, own.sent),
+        (at(0), Here::InForce, Sent::Unsent)
+    );
+    assert_eq!(value(&changes, "edit/r@a"), of("a"));
+    // The next version of the other build's edit replaces nothing here.
+    assert!(changes.heard(
+        &[],
+        &heard("e", 3, vec![told("edit/r", &of("c"), 0, 3)]),
+        at(20)
+    ));
+    let version = changes.all[0].version;
+    changes.settle("edit/r", version, Here::Waiting);
+    assert!(changes.heard(
+        &[],
+        &heard("e", 4, vec![told("edit/r", &of("d"), 0, 4)]),
+        at(30)
+    ));
+    assert!(!live(&changes).contains(&"edit/r@d"));
+    // The end of an own change, and a ban, have no other names.
+    let ban = Made::ban("r", "k", &BanValue::default(), None);
+    assert!(changes.make(&[ban], at(40)));
+    assert!(live(&changes).contains(&"ban/r/k"));
+}
+
+#[test]
+fn a_version_takes_the_plain_name_once_it_is_free() {
+    let mut changes = made(&[edit_of("r", "a", &of("a"))], at(0));
+    assert!(changes.make(&[edit_of("r", "b", &of("b"))], at(1)));
+    assert_eq!(live(&changes), ["edit/r", "edit/r@b"]);
+    // One of each version: neither ends, nor replaces, the other one.
+    assert!(changes.make(&[edit_of("r", "a", "")], at(2)));
+    assert_eq!(live(&changes), ["edit/r@b"]);
+    assert!(changes.make(&[edit_of("r", "b", &of("b"))], at(3)));
+    assert_eq!(live(&changes), ["edit/r"]);
+    assert_eq!(value(&changes, "edit/r@b"), "", "its end is told");
+}
+
+/// Configurations of years, each with an edit that nobody dropped.
+#[test]
+fn changes_of_few_versions_are_kept() {
+    let mut changes = Changes::default();
+    for number in 0..40 {
+        let base = format!("{number:02}");
+        assert!(changes.make(&[edit_of("r", &base, &of(&base))], at(number)));
+        assert!(changes.make(&[edit_of("s", "a", &of("a"))], at(number)));
+    }
+    let names = live(&changes);
+    let of_r = names.iter().filter(|name| name.starts_with("edit/r"));
+    assert_eq!(of_r.count(), 8, "{names:?}");
+    assert!(names.contains(&"edit/s"));
+    for last in ["edit/r@38", "edit/r@39"] {
+        assert!(names.contains(&last), "{names:?}");
+    }
 }

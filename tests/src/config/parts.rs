@@ -10,6 +10,8 @@ const HTTP: &str = "type.googleapis.com/envoy.extensions.filters.http.";
 const NETWORK: &str = "type.googleapis.com/envoy.extensions.filters.network.";
 /// The name of the limiter in the filter chain, and of its ECDS resource.
 const LIMITER: &str = "loudou";
+/// The name of the listener without the limiter, and of its statistics.
+pub const PULSE: &str = "pulse";
 
 pub(super) fn any_port() -> Value {
     json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
@@ -95,9 +97,29 @@ pub(super) fn listener(
     limiter: Value,
     access_log: Option<Value>,
 ) -> Value {
+    let filters = [before, &[limiter], behind].concat();
+    http_listener(name, routes, filters, access_log)
+}
+
+/// A listener that answers `200` itself; its connections are spread evenly over the workers.
+pub(super) fn pulse() -> Value {
+    let all = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 200 } }]);
+    let mut pulse = http_listener(PULSE, &all, Vec::new(), None);
+    super::set(&mut pulse, "stat_prefix", json!(PULSE));
+    let balance = json!({ "exact_balance": {} });
+    super::set(&mut pulse, "connection_balance_config", balance);
+    pulse
+}
+
+fn http_listener(
+    name: &str,
+    routes: &Value,
+    mut filters: Vec<Value>,
+    access_log: Option<Value>,
+) -> Value {
     let last =
         json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } });
-    let filters = [before, &[limiter], behind, &[last]].concat();
+    filters.push(last);
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::model::{Breach, Event, Outcome, Promise, Record, check};
+use super::model::{Breach, Event, Outcome, Pass, Promise, Record, check};
+use super::passes::Passes;
 use super::plan::SLOTS;
+use super::pulse::Pulses;
 use super::random::Random;
 use super::rules::{Kind, Numbers, Rule};
 use super::timeline::{At, Deed, OPEN, Timeline};
-use crate::clock;
 
 /// A second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -69,6 +70,10 @@ pub struct Book {
     start: Instant,
     /// The rules under test.
     pub rules: Vec<Rule>,
+    /// The requests that passed, of rules whose requests wait.
+    pub passes: Arc<Passes>,
+    /// The pulses of the workers.
+    pub pulses: Pulses,
     timelines: Vec<Mutex<Timeline>>,
     slots: Vec<Vec<Slot>>,
     retired: Mutex<Vec<Arc<Key>>>,
@@ -77,8 +82,14 @@ pub struct Book {
 }
 
 impl Book {
-    /// A new record of these rules with these numbers, which begins now.
-    pub fn new(rules: Vec<Rule>, numbers: &[Numbers], random: &mut Random) -> Self {
+    /// A new record of these rules with these numbers, which began with the record of passes.
+    pub fn new(
+        rules: Vec<Rule>,
+        numbers: &[Numbers],
+        random: &mut Random,
+        passes: Arc<Passes>,
+        workers: usize,
+    ) -> Self {
         let timeline = |&numbers: &Numbers| {
             let mut timeline = Timeline::default();
             timeline.propose(0, OPEN, numbers);
@@ -94,7 +105,9 @@ impl Book {
         });
         Self {
             slots: slots.collect(),
-            start: clock::now(),
+            start: passes.start,
+            passes,
+            pulses: Pulses::new(workers),
             timelines: numbers.iter().map(timeline).collect(),
             rules,
             retired: Mutex::default(),
@@ -161,6 +174,12 @@ impl Book {
         rule.is_some_and(|rule| rule.kind == Kind::Concurrency)
     }
 
+    /// Whether the requests of a rule wait for their turn, by [`waiters`](super::waiters).
+    pub fn waits(&self, rule: usize) -> bool {
+        let rule = self.rules.get(rule);
+        rule.is_some_and(|rule| rule.kind.waits())
+    }
+
     /// Adds to a count.
     pub fn count(&self, what: &'static str, times: u64) {
         *lock(&self.counts).entry(what).or_default() += times;
@@ -225,7 +244,8 @@ impl Book {
             .extract_if(.., |key| is_done(key))
             .collect();
         for key in done {
-            let record = key.record();
+            let mut record = key.record();
+            self.add_passes(&mut record);
             let timeline = self.timeline(key.rule);
             let (Some(rule), Some(timeline)) = (self.rules.get(key.rule), timeline) else {
                 continue;
@@ -244,6 +264,28 @@ impl Book {
             }
             self.count("keys checked", 1);
         }
+    }
+
+    /// Adds to requests when they passed.
+    fn add_passes(&self, record: &mut Record) {
+        let Record {
+            events, numbers, ..
+        } = record;
+        let mut count = 0;
+        for (number, index) in numbers.drain(..) {
+            let passed = self.passes.take(number);
+            if let (Some(passed), Some(event)) = (passed, events.get_mut(index)) {
+                let due_from = self.pulses.due_from(passed.went);
+                event.pass = Some(Pass {
+                    came: passed.came,
+                    decided_until: self.pulses.decided_until(passed.came),
+                    due_from: due_from.max(passed.came),
+                    arrived: passed.arrived,
+                });
+                count += 1;
+            }
+        }
+        self.count("passes of requests that may wait", count);
     }
 
     /// Records a violation.
@@ -272,8 +314,9 @@ impl Book {
     }
 }
 
+/// The last requests that were sent by then, also those that were still in flight.
 fn last_requests(record: &Record, until: At) -> Vec<Event> {
-    let before = record.events.iter().filter(|event| event.answered <= until);
+    let before = record.events.iter().filter(|event| event.sent <= until);
     let mut events: Vec<Event> = before.copied().collect();
     events.sort_unstable_by_key(|event| event.answered);
     events.split_off(events.len().saturating_sub(LAST_REQUESTS))

@@ -41,7 +41,7 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
         }
         let (rule, slot) = (random.below(book.rules.len()), random.below(SLOTS));
         let key = book.busy_key(rule, slot);
-        let Some(key) = key.filter(|_| !book.is_held(rule)) else {
+        let Some(key) = key.filter(|_| !book.is_held(rule) && !book.waits(rule)) else {
             continue;
         };
         // Sometimes everything that a key may have is taken at once, over all connections in turn.
@@ -85,5 +85,6 @@ fn ask(book: &Book, connection: &mut Connection, key: &Key) -> Event {
         outcome,
         opened,
         held_until: None,
+        pass: None,
     }
 }

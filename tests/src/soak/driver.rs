@@ -41,6 +41,8 @@ pub struct Driver<'a> {
     current: usize,
     /// Rules for which it is unknown whether the last configuration is in force.
     doubtful: Vec<bool>,
+    /// The edits so far, dropped ones included.
+    edits: u64,
     floods: Sender<u64>,
 }
 
@@ -70,6 +72,7 @@ impl<'a> Driver<'a> {
             base,
             current: 0,
             doubtful: vec![false; book.rules.len()],
+            edits: 0,
             floods,
         }
     }
@@ -298,9 +301,11 @@ impl<'a> Driver<'a> {
         else {
             return Ok(());
         };
-        let carry = if reset { "reset" } else { own.family.carry() };
+        self.edits += 1;
+        let carry = own.family.carry(self.edits);
+        let carry = if reset { "carry=reset" } else { carry };
         let ends = lasts.map_or_else(String::new, |ms| format!("&for={ms}ms"));
-        let path = format!("/v1/rules/{}?carry={carry}{ends}", own.name);
+        let path = format!("/v1/rules/{}?{carry}{ends}", own.name);
         let body = json!({ "limits": own.limits(numbers) });
         let sent = book.now();
         if let Some(mut timeline) = book.timeline(rule) {
@@ -309,7 +314,7 @@ impl<'a> Driver<'a> {
                 timeline.resets.push((sent, OPEN));
             }
         }
-        let what = format!("edit{ends} with {carry}: {numbers:?}");
+        let what = format!("edit {carry}{ends}: {numbers:?}");
         book.note(rule, sent, &what);
         let request = Request::new("PUT", &path).header("if-match", "*");
         let answer = self.call(&request.json(&body))?;
@@ -345,12 +350,14 @@ impl<'a> Driver<'a> {
         else {
             return Ok(());
         };
-        let path = format!("/v1/rules/{}?carry={}", own.name, own.family.carry());
+        self.edits += 1;
+        let carry = own.family.carry(self.edits);
+        let path = format!("/v1/rules/{}?{carry}", own.name);
         let sent = book.now();
         if let Some(mut timeline) = book.timeline(rule) {
             timeline.propose(sent, OPEN, base);
         }
-        book.note(rule, sent, &format!("edit dropped: {base:?}"));
+        book.note(rule, sent, &format!("edit dropped, {carry}: {base:?}"));
         let request = Request::new("DELETE", &path).header("if-match", "*");
         let answer = self.call(&request)?;
         let answered = book.now();

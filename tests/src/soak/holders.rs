@@ -96,6 +96,7 @@ fn hold(book: &Book, spare: Spare, key: &Arc<Key>, lasts: u64) -> Option<Held> {
         outcome,
         opened,
         held_until: None,
+        pass: None,
     };
     let index = book.event(key, event);
     (outcome == Outcome::Admitted).then(|| Held {

@@ -3,8 +3,8 @@
 use crate::envoy::Memory;
 
 const MIB: u64 = 1 << 20;
-/// The allowed growth between the sixth of the time after the warm-up and the last sixth. Every listener
-/// that drains keeps its filter chain, and no soak is long enough to see their number settle.
+/// The allowed growth between the sixth of the time after the warm-up and the last sixth. The number of listeners that
+/// drain settles in the first third, and then varies: each keeps its filter chain, and sandboxes that died.
 const ALLOWED: u64 = 48 * MIB;
 
 /// Samples of Envoy's memory at equal intervals.
@@ -37,7 +37,8 @@ impl Samples {
         )
     }
 
-    /// An error text if it grew after the warm-up, which is the first third.
+    /// An error text if it grew after the warm-up, which is the first third of the time: from its last half on, as many
+    /// listeners end as begin.
     pub fn growth(&self) -> Option<String> {
         let (warm, last) = (self.median(2), self.median(5));
         (last > warm + ALLOWED).then(|| format!("the resident set grew: {}", self.summary()))

@@ -6,11 +6,12 @@
 
 mod bound;
 mod flight;
+mod line;
 
 use bound::Bound;
 
 use super::rules::{Kind, Rule};
-use super::timeline::{At, Gives, KeySpan, Segment, State, Timeline, segments};
+use super::timeline::{At, Gives, KeySpan, Segment, Span, State, Timeline, segments};
 
 /// One part or unit; the fractions of it are counted.
 const ONE: u128 = 1_000_000_000_000_000_000;
@@ -44,6 +45,37 @@ pub struct Event {
     pub opened: At,
     /// Until when it was certainly in flight once admitted: when its client was about to leave.
     pub held_until: Option<At>,
+    /// When it passed, if it may have waited.
+    pub pass: Option<Pass>,
+}
+
+impl Event {
+    /// When it was answered, or passed, which may be later if its client left.
+    const fn end(&self) -> At {
+        match self.pass {
+            Some(pass) if pass.arrived > self.answered => pass.arrived,
+            _ => self.answered,
+        }
+    }
+}
+
+/// When a request passed that may have waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pass {
+    /// When it came.
+    pub came: At,
+    /// The latest instant at which it was decided.
+    pub decided_until: At,
+    /// The earliest instant at which it was due, if nothing has changed for a while.
+    pub due_from: At,
+    /// When the upstream saw it.
+    pub arrived: At,
+}
+
+/// The earliest and the latest instant of an admission.
+struct Between {
+    from: At,
+    until: At,
 }
 
 /// All records of a key.
@@ -55,6 +87,8 @@ pub struct Record {
     pub spans: Vec<KeySpan>,
     /// When its bucket was reset.
     pub resets: Vec<(At, At)>,
+    /// The numbers of its requests that may wait, with their places among all, until it is known when they passed.
+    pub numbers: Vec<(u64, usize)>,
 }
 
 /// A kind of broken promise.
@@ -92,16 +126,11 @@ pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
     let mut events = record.events.clone();
     events.sort_unstable_by_key(|event| (event.answered, event.sent));
     let first = events.iter().map(|event| event.sent).min();
-    let (Some(first), Some(last)) = (first, events.last()) else {
+    let last = events.iter().map(Event::end).max();
+    let (Some(first), Some(last)) = (first, last) else {
         return Vec::new();
     };
-    let segments = segments(
-        rule.levels(),
-        &timeline.spans,
-        &record.spans,
-        first,
-        last.answered,
-    );
+    let segments = segments(rule.levels(), &timeline.spans, &record.spans, first, last);
     let states = || segments.iter().flat_map(|segment| &segment.states);
     // A ban creates a bucket before the first request.
     let is_new = !record.spans.iter().any(|own| own.is_ban);
@@ -113,6 +142,11 @@ pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
         starts_with: fewest.unwrap_or(0),
         rest: rest(&segments),
         kind: rule.kind,
+        mixes: if rule.is_mixed() {
+            &timeline.spans
+        } else {
+            &[]
+        },
         segments: &segments,
         record,
         resets: [&timeline.resets, &record.resets],
@@ -133,6 +167,8 @@ fn rest(segments: &[Segment]) -> u64 {
 
 struct Case<'a> {
     kind: Kind,
+    /// The numbers of a rule whose changes carry shares and units in turn; none of another rule.
+    mixes: &'a [Span],
     segments: &'a [Segment],
     record: &'a Record,
     resets: [&'a [(At, At)]; 2],
@@ -174,41 +210,56 @@ impl Case<'_> {
 
     fn maybe(&self, gives: Gives, event: &Event) -> bool {
         let mut spans = self.record.spans.iter();
-        spans.any(|own| own.gives == gives && own.touches(event.sent, event.answered))
+        spans.any(|own| own.gives == gives && own.touches(event.sent, event.end()))
     }
 
-    /// In every interval: the largest capacity in it, the refill over time, and one capacity for each reset.
+    /// In every interval: the largest capacity in it, the refill over time, and one capacity for each reset, and for
+    /// each change of a rule that mixes shares and units.
     fn at_most(&self) -> Option<Breach> {
         let counts = |event: &&Event| {
-            event.outcome == Outcome::Admitted && !self.maybe(Gives::Unlimited, event)
+            let passed = event.outcome == Outcome::Admitted || event.pass.is_some();
+            passed && !self.maybe(Gives::Unlimited, event)
         };
         let admitted: Vec<&Event> = self.events.iter().filter(counts).collect();
         if self.kind == Kind::Concurrency {
             return flight::at_most(self, &admitted);
         }
+        let between = admitted.iter().filter_map(|event| self.between(event));
+        let mut admitted: Vec<Between> = between.collect();
+        admitted.sort_unstable_by_key(|between| (between.until, between.from));
         admitted
             .iter()
-            .filter_map(|start| self.at_most_from(start.sent, &admitted))
+            .filter_map(|start| self.at_most_from(start.from, &admitted))
             .min_by_key(|breach| breach.at)
     }
 
-    fn at_most_from(&self, from: At, admitted: &[&Event]) -> Option<Breach> {
+    fn between(&self, event: &Event) -> Option<Between> {
+        if self.kind.waits() {
+            return line::between(self, event);
+        }
+        Some(Between {
+            from: event.sent,
+            until: event.answered,
+        })
+    }
+
+    fn at_most_from(&self, from: At, admitted: &[Between]) -> Option<Breach> {
         let mut count = 0_u64;
         let mut bound = Bound::new(from);
         let behind = self.segments.partition_point(|s| s.until <= from);
         let mut segments = self.segments.iter().skip(behind).peekable();
-        for event in admitted.iter().filter(|event| event.sent >= from) {
+        for event in admitted.iter().filter(|event| event.from >= from) {
             count += 1;
             while let Some(segment) = segments.peek() {
-                bound.extend(segment, event.answered.min(segment.until));
-                if segment.until > event.answered {
+                bound.extend(segment, event.until.min(segment.until));
+                if segment.until > event.until {
                     break;
                 }
                 segments.next();
             }
-            let most = self.most(from, event.answered, &bound);
+            let most = self.most(from, event.until, &bound);
             if u128::from(count) * ONE > most {
-                let time = event.answered.saturating_sub(from) / 1_000_000;
+                let time = event.until.saturating_sub(from) / 1_000_000;
                 let what = format!(
                     "{count} admitted within {time} ms, at most {}.{:03} allowed",
                     most / ONE,
@@ -216,7 +267,7 @@ impl Case<'_> {
                 );
                 return Some(Breach {
                     promise: Promise::AtMost,
-                    at: event.answered,
+                    at: event.until,
                     what,
                 });
             }
@@ -231,15 +282,27 @@ impl Case<'_> {
         let unit = (base * ONE).div_ceil(bound.least_base.into());
         let last = if self.kind.pays_later() { unit } else { 0 };
         let most = match self.kind {
-            Kind::SmoothWarmup => 0,
+            Kind::SmoothWarmup | Kind::Line => 0,
             Kind::SmoothBursty if from == self.first => bound.most.saturating_sub(self.starts_with),
             _ => bound.most,
         };
         let full = base * u128::from(most) * ONE + last;
-        let resets = self.resets.iter().flat_map(|list| list.iter());
-        let resets = resets.filter(|(sent, answered)| *sent <= until && from <= *answered);
-        let resets = u128::try_from(resets.count()).unwrap_or(u128::MAX);
-        let by_resets = full.saturating_mul(resets);
+        let resets_from = |from: At, lists: &[&[(At, At)]]| {
+            let resets = lists.iter().flat_map(|list| list.iter());
+            let within = resets.filter(|(sent, answered)| *sent <= until && from <= *answered);
+            u128::try_from(within.count()).unwrap_or(u128::MAX)
+        };
+        let resets = resets_from(from, &self.resets);
+        let mixes = u128::try_from(self.mixes_between(from, until)).unwrap_or(u128::MAX);
+        let by_resets = full.saturating_mul(resets.saturating_add(mixes));
+        // Those that wait when the bucket of their key is deleted pass beside a new line.
+        let [_, of_key] = self.resets;
+        let lines = if self.kind.waits() {
+            resets_from(from.saturating_sub(self.rest), &[of_key])
+        } else {
+            0
+        };
+        let by_resets = by_resets.saturating_add(lines * u128::from(bound.most) * ONE);
         let time = until.saturating_sub(from);
         let whole = |length: u64| u128::from(time.checked_div(length).unwrap_or(0));
         let by_time = match self.kind {
@@ -247,6 +310,7 @@ impl Case<'_> {
             | Kind::TokenBucket
             | Kind::SlidingCounter
             | Kind::LeakyQueue
+            | Kind::Line
             | Kind::SmoothBursty
             | Kind::SmoothWarmup => base * bound.gave,
             // Requests in flight are counted elsewhere.
@@ -261,8 +325,18 @@ impl Case<'_> {
         full + by_time + by_resets
     }
 
+    /// The most changes between two instants by which the level may have changed, in a rule of shares and units.
+    fn mixes_between(&self, from: At, until: At) -> usize {
+        let spans = self.mixes.iter();
+        let spans = spans.filter(|span| span.from <= until && from <= span.until);
+        spans.count().saturating_sub(1)
+    }
+
     /// A key with little enough use, or idle for long enough, is admitted.
     fn at_least(&self) -> Option<Breach> {
+        if self.kind.waits() {
+            return line::at_least(self);
+        }
         self.events.iter().find_map(|event| {
             let is_in_doubt = event.outcome != Outcome::Refused || self.maybe(Gives::Banned, event);
             if is_in_doubt {
@@ -275,7 +349,8 @@ impl Case<'_> {
                     > u128::from(base) * u128::from(most) * ONE + NOTHING
             };
             let owes = self.kind.pays_later() && taken.count > 0;
-            if owes || states().any(|state| excuse(state.base, state.most)) {
+            let is_mixed = taken.count > 0 && self.mixes_between(taken.since, event.answered) > 0;
+            if owes || is_mixed || states().any(|state| excuse(state.base, state.most)) {
                 return None;
             }
             let least = states().map(State::capacity).min()?;
@@ -313,15 +388,21 @@ impl Case<'_> {
             newest = Some(newest.map_or(event.answered, |newest| newest.max(event.answered)));
         }
         if newest.is_none_or(|newest| self.is_empty_again(newest, of.sent)) {
-            return Taken { count: 0, parts: 0 };
+            return Taken {
+                since: of.sent,
+                count: 0,
+                parts: 0,
+            };
         }
         let takers = takers.get(since..).unwrap_or_default();
         let mut parts = 0;
         for event in takers {
             parts += self.part_of_a_unit(event.sent, event.answered);
         }
-        let changes = self.changes(takers.first().map_or(of.sent, |first| first.sent), of);
+        let since = takers.first().map_or(of.sent, |first| first.sent);
+        let changes = self.changes(since, of);
         Taken {
+            since,
             count: takers.len(),
             parts: parts + changes,
         }
@@ -354,7 +435,8 @@ impl Case<'_> {
         let begun = |segment: &&Segment| segment.from > from && segment.from <= until;
         let changes = match self.kind {
             Kind::SlidingCounter => self.segments.iter().filter(begun).count(),
-            _ => 0,
+            // Each raise in shares may multiply a level that a lowered capacity left above itself.
+            _ => self.mixes_between(from, until),
         };
         let changes = u64::try_from(changes).unwrap_or(u64::MAX);
         let rest = self.rest.saturating_mul(changes.saturating_add(1));
@@ -363,10 +445,14 @@ impl Case<'_> {
 }
 
 struct Taken {
+    /// When the first of them was sent.
+    since: At,
     count: usize,
     parts: u128,
 }
 
+#[cfg(test)]
+mod queue;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]

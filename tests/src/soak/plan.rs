@@ -2,7 +2,7 @@
 //! the machine.
 
 use super::random::Random;
-use super::rules::{Family, Numbers, Rule};
+use super::rules::{Numbers, Rule};
 
 /// The configurations that updates choose from.
 pub const VARIANTS: usize = 4;
@@ -196,8 +196,8 @@ impl Plan {
         }
     }
 
-    /// The numbers of all rules in each configuration. A rule whose family is units has the same in all of
-    /// them; of the others, two in three differ from the first configuration.
+    /// The numbers of all rules in each configuration. A rule of shares has the same in all of them; of the others,
+    /// two in three differ from the first configuration.
     pub fn variants(seed: u64, rules: &[Rule]) -> Vec<Vec<Numbers>> {
         let mut random = Random::new(seed, 2);
         let first: Vec<Numbers> = rules.iter().map(|rule| rule.numbers(&mut random)).collect();
@@ -205,7 +205,7 @@ impl Plan {
         while variants.len() < VARIANTS {
             let other = rules.iter().zip(&first).map(|(rule, &same)| {
                 let own = rule.numbers(&mut random);
-                let changes = rule.family == Family::Share && random.percent(67);
+                let changes = rule.family.has_variants() && random.percent(67);
                 if changes { own } else { same }
             });
             variants.push(other.collect());
@@ -214,8 +214,8 @@ impl Plan {
     }
 
     fn action(&mut self, word: Word) -> Action {
+        let rule = self.rule();
         let random = &mut self.random;
-        let rule = random.below(self.rules.len());
         let slot = random.below(SLOTS);
         match word {
             Word::Update | Word::Rollback => self.update(matches!(word, Word::Rollback)),
@@ -244,6 +244,18 @@ impl Plan {
                 keys: random.between(500, 2_000),
             },
         }
+    }
+
+    /// One in four is a line, because only a change that meets a long line shows much.
+    fn rule(&mut self) -> usize {
+        let is_line = |rule: &usize| self.rules.get(*rule).is_some_and(|rule| rule.kind.waits());
+        let lines: Vec<usize> = (0..self.rules.len()).filter(is_line).collect();
+        if self.random.percent(25)
+            && let Some(line) = lines.get(self.random.below(lines.len()))
+        {
+            return *line;
+        }
+        self.random.below(self.rules.len())
     }
 
     fn update(&mut self, rollback: bool) -> Action {
@@ -285,14 +297,14 @@ impl Plan {
 
     fn special(&mut self, rule: usize, slot: usize) -> Action {
         let random = &mut self.random;
-        let own = self.rules.get(rule).filter(|r| r.family == Family::Units);
+        let own = self.rules.get(rule).filter(|r| r.family.has_variants());
         let own = own.map(|rule| rule.numbers(random));
-        let scale = Special::Scale(random.between(2, 4));
-        let special = match random.between(0, 5) {
-            0 => Special::Banned,
-            1 => Special::Unlimited,
-            2 | 3 => own.map_or(scale, Special::Own),
-            _ => scale,
+        let scale = random.between(2, 4);
+        let special = match (random.between(0, 5), own) {
+            (0, _) | (2 | 3, None) => Special::Banned,
+            (1, _) | (_, None) => Special::Unlimited,
+            (2 | 3, Some(own)) => Special::Own(own),
+            (_, Some(_)) => Special::Scale(scale),
         };
         Action::Override {
             rule,
@@ -382,14 +394,14 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_units_have_the_same_numbers_in_every_configuration() {
+    fn rules_of_shares_have_the_same_numbers_in_every_configuration() {
         let rules = Rule::all();
         let variants = Plan::variants(5, &rules);
         assert_eq!(variants.len(), VARIANTS);
         for (n, rule) in rules.iter().enumerate() {
             let mut numbers: Vec<_> = variants.iter().map(|all| all[n]).collect();
             numbers.dedup();
-            assert!(rule.family == Family::Share || numbers.len() == 1);
+            assert!(rule.family.has_variants() || numbers.len() == 1);
         }
         assert!(variants.windows(2).all(|two| two[0] != two[1]));
     }

@@ -1,7 +1,11 @@
 //! The output of a soak: a progress line at times, and a table at the end.
 
 use std::collections::BTreeMap;
+use std::fs;
 
+use anyhow::{Context as _, Result};
+
+use super::Options;
 use super::book::{Book, SECOND, Violation};
 use super::memory::Samples;
 use super::model::{Event, Outcome};
@@ -24,11 +28,57 @@ pub fn progress(book: &Book, now: At) -> String {
     )
 }
 
+/// Removes the file of an earlier soak with the same options.
+pub fn begin(options: &Options) -> Result<()> {
+    let file = &options.violations;
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    if file.exists() {
+        fs::remove_file(file)?;
+    }
+    Ok(())
+}
+
+/// Writes all violations so far into the file for them, if there are any.
+pub fn write(book: &Book, options: &Options) -> Result<()> {
+    let violations = book.violations();
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let mut text = format!("{}\n", repeat(options));
+    for violation in &violations {
+        tell(violation, options.seed, &mut |line| {
+            text.push_str(line);
+            text.push('\n');
+        });
+    }
+    let file = &options.violations;
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// The command that repeats the actions of a soak.
+fn repeat(options: &Options) -> String {
+    let Options { seed, lasts, .. } = options;
+    let minutes = lasts.as_secs() / 60;
+    let mut line = format!("cargo xtask soak --minutes {minutes} --seed {seed}");
+    if !options.without.is_empty() {
+        line.push_str(" --without ");
+        line.push_str(&options.without.join(","));
+    }
+    line
+}
+
 /// The actions done, the first violation of each kind in full, and the number of each kind.
-pub fn table(book: &Book, samples: &Samples, seed: u64, say: &mut dyn FnMut(&str)) {
+pub fn table(book: &Book, samples: &Samples, options: &Options, say: &mut dyn FnMut(&str)) {
+    let seed = options.seed;
     for (what, count) in book.counts() {
         say(&format!("{count:>9}  {what}"));
     }
+    let pulse = book.pulses.longest() / 1_000_000;
+    say(&format!(
+        "{pulse:>6} ms  at most between two turns of a worker"
+    ));
     say(&format!("   memory  {}", samples.summary()));
     let violations = book.violations();
     let mut kinds = BTreeMap::<_, Vec<&Violation>>::new();
@@ -46,8 +96,9 @@ pub fn table(book: &Book, samples: &Samples, seed: u64, say: &mut dyn FnMut(&str
         say(&format!("{count:>9}  violations of {promise:?} in {rule}"));
     }
     say(&format!(
-        "seed {seed}: {} violations; `cargo xtask soak --seed {seed}` repeats the actions",
-        violations.len()
+        "seed {seed}: {} violations; `{}` repeats the actions",
+        violations.len(),
+        repeat(options)
     ));
 }
 
@@ -74,15 +125,22 @@ fn tell(violation: &Violation, seed: u64, say: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The answer's time and outcome, and since when its connection is open.
+/// When it was sent and answered, its outcome, and since when its connection is open.
 fn request(event: &Event) -> String {
     let outcome = match event.outcome {
         Outcome::Admitted => "admitted",
         Outcome::Refused => "refused",
         Outcome::Unknown => "unknown",
     };
-    let (answered, opened) = (seconds(event.answered), seconds(event.opened));
-    format!("{answered} {outcome} (connection of {opened})")
+    let (sent, answered) = (seconds(event.sent), seconds(event.answered));
+    let opened = seconds(event.opened);
+    let passed = event.pass.map(|pass| {
+        let due = pass.due_from.abs_diff(pass.arrived) / 1_000;
+        let (came, arrived) = (seconds(pass.came), seconds(pass.arrived));
+        format!("; came {came}, passed {arrived}, {due} us late at most")
+    });
+    let passed = passed.unwrap_or_default();
+    format!("{sent} to {answered} {outcome} (connection of {opened}{passed})")
 }
 
 fn seconds(at: At) -> String {

@@ -1,8 +1,9 @@
 //! The rules under test, and the numbers that they may have.
 //!
-//! A rule's numbers change either by carrying fractions (configurations, edits with `proportional`) or by
-//! carrying units (edits with `keep`), never by both: a capacity that is raised in units and lowered in
-//! fractions adds something each time, by design, and then no bound would apply.
+//! Configurations, overrides, and edits without a `carry` keep the units that a key has used. Edits with
+//! `proportional` keep its share of the capacity. A capacity that is lowered in shares and raised in units forgives
+//! something each time, by design. So there are rules of which only the units are carried, rules of which only the
+//! shares are, and rules of both, to which a weaker bound applies.
 
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ pub enum Kind {
     SlidingCounter,
     /// `leaky_queue` in which no request waits
     LeakyQueue,
+    /// `leaky_queue` in which requests wait for their turn
+    Line,
     /// `smooth_bursty` without waiting
     SmoothBursty,
     /// `smooth_warmup` without waiting
@@ -38,7 +41,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Funnel,
         Self::TokenBucket,
         Self::FixedWindow,
@@ -46,6 +49,7 @@ impl Kind {
         Self::SlidingWindow,
         Self::SlidingCounter,
         Self::LeakyQueue,
+        Self::Line,
         Self::SmoothBursty,
         Self::SmoothWarmup,
         Self::Concurrency,
@@ -60,11 +64,16 @@ impl Kind {
             Self::SlidingLog => "sliding_log",
             Self::SlidingWindow => "sliding_window",
             Self::SlidingCounter => "sliding_counter",
-            Self::LeakyQueue => "leaky_queue",
+            Self::LeakyQueue | Self::Line => "leaky_queue",
             Self::SmoothBursty => "smooth_bursty",
             Self::SmoothWarmup => "smooth_warmup",
             Self::Concurrency => "concurrency",
         }
+    }
+
+    /// Whether requests wait for their turn.
+    pub const fn waits(self) -> bool {
+        matches!(self, Self::Line)
     }
 
     /// Whether a request passes as soon as everything before it is paid for, so that the last one may
@@ -72,7 +81,7 @@ impl Kind {
     pub const fn pays_later(self) -> bool {
         matches!(
             self,
-            Self::LeakyQueue | Self::SmoothBursty | Self::SmoothWarmup
+            Self::LeakyQueue | Self::Line | Self::SmoothBursty | Self::SmoothWarmup
         )
     }
 
@@ -88,19 +97,28 @@ impl Kind {
 /// The way in which a key's use is carried over when the numbers of its rule change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// As a fraction: by configurations and edits.
+    /// As a fraction: by edits with `proportional` only. Every configuration has the same numbers, and no key has
+    /// others.
     Share,
-    /// In units: by edits only; every configuration has the same numbers.
+    /// In units: by configurations, overrides, and edits with `keep` or without a `carry`.
     Units,
+    /// In units and in fractions: by all of these in turn.
+    Mixed,
 }
 
 impl Family {
-    /// The `carry` of this family's edits.
-    pub const fn carry(self) -> &'static str {
-        match self {
-            Self::Share => "proportional",
-            Self::Units => "keep",
+    /// The query for the `carry` of the edit of this number.
+    pub const fn carry(self, number: u64) -> &'static str {
+        match (self, number % 3) {
+            (Self::Share, _) | (Self::Mixed, 2) => "carry=proportional",
+            (_, 0) => "carry=keep",
+            _ => "",
         }
+    }
+
+    /// Whether configurations and overrides change its numbers.
+    pub const fn has_variants(self) -> bool {
+        !matches!(self, Self::Share)
     }
 }
 
@@ -129,14 +147,24 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The rules of a soak: every algorithm, each in both families, slow; and fast ones of the even kinds.
+    /// The rules of a soak: every algorithm, slow and fast, in each family; mixed are those with a level.
     pub fn all() -> Vec<Self> {
         let mut rules = Vec::new();
-        for (family, prefix) in [(Family::Share, "share"), (Family::Units, "units")] {
+        let has_level =
+            |kind: Kind| kind.waits() || !kind.pays_later() && kind != Kind::Concurrency;
+        for (family, prefix) in [
+            (Family::Share, "share"),
+            (Family::Units, "units"),
+            (Family::Mixed, "mixed"),
+        ] {
             for kind in Kind::ALL {
+                if family == Family::Mixed && !has_level(kind) {
+                    continue;
+                }
                 for slow in [true, false] {
                     let speed = if slow { "slow" } else { "fast" };
-                    let name = format!("{prefix}-{}-{speed}", kind.name().replace('_', "-"));
+                    let what = if kind.waits() { "line" } else { kind.name() };
+                    let name = format!("{prefix}-{}-{speed}", what.replace('_', "-"));
                     rules.push(Self {
                         name,
                         kind,
@@ -149,16 +177,25 @@ impl Rule {
         rules
     }
 
-    /// The way in which its levels are carried over, whatever an edit requests: taken slots are no fraction.
+    /// The way in which its levels are carried over, whatever an edit requests: neither taken slots nor places in a
+    /// line are a fraction of the capacity.
     pub fn levels(&self) -> Family {
         match self.kind {
-            Kind::Concurrency => Family::Units,
+            Kind::Concurrency | Kind::Line => Family::Units,
             _ => self.family,
         }
     }
 
+    /// Whether a change of its numbers may forgive, or add, up to a whole capacity.
+    pub fn is_mixed(&self) -> bool {
+        self.levels() == Family::Mixed
+    }
+
     /// Numbers for this rule.
     pub fn numbers(&self, random: &mut Random) -> Numbers {
+        if self.kind.waits() {
+            return self.line(random);
+        }
         let refill = if self.slow {
             random.between(120, 600) * SECOND
         } else {
@@ -170,6 +207,22 @@ impl Rule {
         }
     }
 
+    /// A line whose last place is some seconds away at the most. One in four has the other speed, so that a change
+    /// may free it, or stop it.
+    fn line(&self, random: &mut Random) -> Numbers {
+        let capacity = random.between(3, 25);
+        let is_slow = self.slow != random.percent(25);
+        let spacing = if is_slow {
+            random.between(100, 300)
+        } else {
+            random.between(10, 60)
+        };
+        Numbers {
+            capacity,
+            refill: capacity * spacing * MS,
+        }
+    }
+
     /// The limits with these numbers, as in a rule file.
     pub fn limits(&self, numbers: Numbers) -> Value {
         let Numbers { capacity, refill } = numbers;
@@ -177,7 +230,9 @@ impl Rule {
         let rate = json!(format!("{capacity}/{ms}ms"));
         let time = json!(format!("{ms}ms"));
         let own = match self.kind {
-            Kind::Funnel | Kind::TokenBucket => json!({ "capacity": capacity, "rate": rate }),
+            Kind::Funnel | Kind::TokenBucket | Kind::Line => {
+                json!({ "capacity": capacity, "rate": rate })
+            }
             Kind::FixedWindow | Kind::SlidingLog | Kind::SlidingCounter => {
                 json!({ "capacity": capacity, "window": time })
             }

@@ -160,7 +160,7 @@ impl State {
                 most: factor,
                 refill,
             },
-            Family::Units => Self {
+            Family::Units | Family::Mixed => Self {
                 base: 1,
                 most: capacity.saturating_mul(factor),
                 refill,

@@ -60,6 +60,11 @@ impl ValkeyCluster {
         self.node(node)?.pause()
     }
 
+    /// Continues a node.
+    pub fn resume(&self, node: usize) -> Result<()> {
+        self.node(node)?.resume()
+    }
+
     /// Runs a command on a node; an error of the server is an error.
     pub fn run(&self, node: usize, command: &[&str]) -> Result<Reply> {
         self.node(node)?.run(command)

@@ -18,7 +18,7 @@ fn config(fleet: &Value) -> Config {
 
 fn settings() -> Value {
     json!({
-        "cluster": "relay", "lease": "1s", "timeout": "50ms", "credit": 1, "on_outage": "admit",
+        "cluster": "relay", "lease": "1s", "timeout": "50ms", "credit": 1, "envoys": 2, "on_outage": "admit",
         "token": "geheim",
     })
 }
@@ -32,6 +32,7 @@ fn envoy_reads_a_fleet_and_refuses_a_wrong_one() -> Result<()> {
         ("lease", json!("1ms"), "fleet.lease"),
         ("timeout", json!("0s"), "fleet.timeout"),
         ("credit", json!(-1), "fleet.credit"),
+        ("envoys", json!(0), "fleet.envoys"),
         ("on_outage", json!("pass"), "fleet.on_outage"),
         ("token", json!("geheim geheim"), "fleet.token"),
     ] {

@@ -48,6 +48,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
             "fleet.lease",
             "fleet.timeout",
             "fleet.credit",
+            "fleet.envoys",
             "fleet.on_outage",
             "fleet.token",
             "scope",

@@ -96,6 +96,12 @@ fn under_load(envoy: &Envoy, work: impl FnOnce(&Traffic) -> Result<()>) -> Resul
 
 /// Types another capacity and rate into the open form, and sends it.
 fn fill_in(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
+    ask(terminal, capacity, rate)?;
+    terminal.press("\r")
+}
+
+/// Fills in the form, and goes on to the question.
+fn ask(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
     terminal.shows("capacity")?;
     terminal.press(capacity)?;
     terminal.press("\t")?;
@@ -106,7 +112,7 @@ fn fill_in(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
     terminal.until("before and after", |screen| {
         screen.contains('→') && screen.contains(capacity) && screen.contains("Enter")
     })?;
-    terminal.press("\r")
+    Ok(())
 }
 
 fn capacity_in_force(envoy: &Envoy) -> Result<u64> {
@@ -159,16 +165,17 @@ fn a_second_editor_sees_the_first_ones_change() -> Result<()> {
         .send(&Request::get("/").header("x-user-id", "alice"))?;
     let mut first = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
     let mut second = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
-    // A form that opens reads the rule again, and continues from what it reads: the second one first, so that it
-    // has read the rule before the first editor changes it.
+    // A form that opens reads the rule again, and continues from what it reads until its question is shown. So the second
+    // editor's question is there before the first editor changes the rule.
     for terminal in [&mut second, &mut first] {
         terminal.shows("alice")?;
         terminal.press("e")?;
         terminal.shows("capacity")?;
     }
+    ask(&mut second, "815", "3/s")?;
     fill_in(&mut first, "4711", "2/s")?;
     first.shows("sent")?;
-    fill_in(&mut second, "815", "3/s")?;
+    second.press("\r")?;
     second.until("the other value beside mine", |screen| {
         screen.contains("4711") && screen.contains("815")
     })?;

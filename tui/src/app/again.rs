@@ -110,7 +110,6 @@ pub(crate) fn ask(state: &mut State) {
     state.mode = Mode::Confirm(Box::new(Pending {
         question,
         detail,
-        command: None,
         action: Action::Again(items),
         opened: None,
         top: 0,
@@ -130,6 +129,8 @@ fn in_short(item: &Item, unix_ms: u64) -> String {
 /// Handles the answer to applying changes again.
 pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Failure>) {
     state.link.hurry(state.now);
+    // Bans have made buckets.
+    state.searches_anew = true;
     let results = match result {
         Ok(results) => results,
         Err(failure) => {

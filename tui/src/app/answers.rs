@@ -3,19 +3,19 @@
 use loudou_api::RuleView;
 use loudou_limiter::Nanos;
 
-use super::effects::{Sending, Undoable};
+use super::effects::{Sending, Tried, Undoable};
 use super::form::{Form, Stage};
 use super::msg::Failure;
+use super::previewed;
 use super::question::Pending;
 use super::state::{Mode, State};
+use super::undoing;
+use crate::change::Change;
 use crate::change::edit::Edit;
 use crate::change::key_override::Override;
 use crate::change::verb::{Answer, Question};
-use crate::change::{Change, Undo};
 use crate::text::escape;
 
-/// The most changes that can be undone.
-const MOST_UNDOS: usize = 50;
 /// The time for which the rows of a changed rule are highlighted.
 const STANDS_OUT: Nanos = Nanos::from_secs(5);
 
@@ -45,6 +45,10 @@ pub(crate) fn changed(state: &mut State, sending: Sending, result: Result<Answer
         Ok(answer) => return accepted(state, &sending, answer),
         Err(failure) => failure,
     };
+    match failure.problem {
+        None => undoing::in_doubt(state, &sending),
+        Some(_) => undoing::not_made(state, &sending, &failure.text),
+    }
     let current = failure.problem.as_ref().and_then(|p| p.current.clone());
     match current {
         Some(current) => conflicted(state, sending, current, &failure),
@@ -64,11 +68,13 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     if sending.is_undo {
         forget(state, &sending.change, &answer);
         state.toast(false, text);
-    } else if let Some(undo) = sending.change.undo(&answer) {
-        remember(state, undo, sending.broadcast);
-        let key = state.settings.keymap.said("undo", "u");
-        state.toast(false, format!("{text}; {key} undoes"));
     } else {
+        let undo = sending.change.undo(&answer);
+        let text = match undo {
+            Some(_) => format!("{text}; {} undoes", state.settings.keymap.said("undo", "u")),
+            None => text,
+        };
+        undoing::made(state, sending, undo);
         state.toast(false, text);
     }
     if key.is_none() {
@@ -84,32 +90,29 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
 }
 
 /// Handles a change for others, or one that waits: nothing comes back that would close its form.
-pub(crate) fn not_sent_here(state: &mut State, rule: &str, fate: &str) {
+pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, fate: &str) {
+    let rule = sending.change.verb().rule();
     if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {
         state.mode = Mode::Browse;
     }
+    undoing::not_made(state, sending, fate);
     state.sent();
     state.toast(false, format!("here: {fate}; 7 shows each"));
-}
-
-/// Remembers how to undo a change; the oldest one is dropped if there is no room.
-fn remember(state: &mut State, undo: Undo, broadcast: Option<u64>) {
-    if state.undos.len() >= MOST_UNDOS {
-        state.undos.remove(0);
-    }
-    state.undos.push(Undoable { undo, broadcast });
-    // The last change is undone first.
-    state.unasked = None;
 }
 
 /// Forgets an undone change, at whatever position it is by now: others may have come or gone since the
 /// question. The previous change for the same key, if any, is in effect again.
 fn forget(state: &mut State, change: &Change, answer: &Answer) {
-    if let Some(at) = state.undos.iter().rposition(|made| made.undo.sends(change)) {
+    let is_it = |made: &Undoable| made.undo().is_some_and(|undo| undo.sends(change));
+    if let Some(at) = state.undos.iter().rposition(is_it) {
         state.undos.remove(at);
     }
     let of = (change.verb().rule(), change.verb().key());
-    let mut undos = state.undos.iter_mut().rev().map(|made| &mut made.undo);
+    let made = state.undos.iter_mut().rev();
+    let mut undos = made.filter_map(|made| match &mut made.tried {
+        Tried::Made(undo) => Some(undo),
+        _ => None,
+    });
     if let (Some(before), (_, Some(_))) = (undos.find(|undo| undo.of() == of), of) {
         before.put_back(answer);
     }
@@ -146,16 +149,17 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
             None => "a new configuration",
         };
         let why = format!("{} was changed since, by {by}", edit.rule);
-        let detail = Form::new((*edit.seen).clone(), state.polled_ns())
-            .versus(&current)
-            .into_iter()
+        let form = Form::new((*edit.seen).clone(), state.polled_ns());
+        let fields = form.versus(&current).into_iter();
+        let mut detail: Vec<String> = fields
             .map(|[field, yours, theirs, _]| format!("{field}: yours {yours}, now {theirs}"))
             .collect();
-        let again = Change::Edit(Edit {
+        let again = Edit {
             seen: Box::new(current),
             ..edit
-        });
-        ask_again(state, &why, detail, (again, undoes));
+        };
+        detail.extend(previewed::with_waits(state, &again));
+        ask_again(state, &why, detail, (Change::Edit(again), undoes));
     } else if let Some(form) = form_of(state, &edit.rule) {
         (form.stage, form.top) = (Stage::Conflict(Box::new(current)), 0);
     } else {

@@ -16,7 +16,7 @@ use crate::change::Change;
 use crate::change::form::Prompt;
 use crate::limit_edit;
 use crate::meaning::leased;
-use crate::short_names::short_names;
+use crate::short_names::{short_names, without_scheme};
 
 /// The most cells of the name of an Envoy in an answer, and the width of the terminal from which on there is one.
 const NAME: u16 = 24;
@@ -68,7 +68,11 @@ fn of_pending(state: &State, pending: &Pending) -> Content {
         Action::Again(_) => None,
     };
     parts.extend(change.and_then(|change| one_is_enough(state, change)));
-    parts.extend(command_line(pending.command.as_deref()));
+    if let Action::Change(_) = pending.action {
+        parts.extend(place(state));
+    }
+    let url = state.settings.named_url();
+    parts.extend(command_line(pending.command(url).as_deref()));
     Content {
         title: String::new(),
         parts,
@@ -113,7 +117,9 @@ fn of_form(state: &State, form: &Form) -> Content {
         Some(Part::text(Tone::Plain, text))
     }));
     parts.extend(one_is_enough(state, &Change::Edit(form.edit())));
-    parts.extend(command_line(form.command().as_deref()));
+    parts.extend(place(state));
+    let url = state.settings.named_url();
+    parts.extend(command_line(form.command(url).as_deref()));
     let answers = match form.stage {
         Stage::Sending => Vec::new(),
         _ => answers(&at_shown(state, "send"), to_all(state), "back"),
@@ -179,8 +185,11 @@ fn at_shown(state: &State, word: &str) -> String {
     format!("{word}, at {name}")
 }
 
-fn without_scheme(url: &str) -> &str {
-    url.split_once("://").map_or(url, |(_, rest)| rest)
+/// The address of the Envoy, unless the answer names it.
+fn place(state: &State) -> Option<Part> {
+    let is_named = state.targets.len() > 1 && state.size.0 >= NAMED;
+    let at = format!("at {}", state.settings.url);
+    (!is_named).then(|| Part::text(Tone::Plain, at))
 }
 
 /// The answer that sends a change to all Envoys that are watched, or to those that are marked, of which the one on the

@@ -61,7 +61,7 @@ impl Broadcast {
     ) -> Self {
         // The command line names rule, key and values, and can be run again.
         let verb = sending.change.verb();
-        let title = verb.command().unwrap_or_else(|| verb.question().title);
+        let title = verb.command(None).unwrap_or_else(|| verb.question().title);
         sending.broadcast = Some(number);
         let is_asked = |number: usize| marked.is_empty() || marked.contains(&number);
         let results = (0..envoys).map(|number| {
@@ -115,8 +115,9 @@ impl Broadcast {
         matches!(self.results.get(number), Some(Delivery::Waits(_)))
     }
 
-    pub(crate) fn rule(&self) -> &str {
-        self.sending.change.verb().rule()
+    /// The change, as it was decided.
+    pub(crate) const fn sending(&self) -> &Sending {
+        &self.sending
     }
 
     /// How it fares at an Envoy, in words.

@@ -31,7 +31,7 @@ use crate::text::humanise;
 /// Runs a command of the screens, or shows why it does not apply.
 pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     match keys::obstacle(state, command) {
-        Some(why) => state.toast(true, why),
+        Some(why) => state.hint(why),
         None => apply(state, command, effects),
     }
 }
@@ -111,9 +111,16 @@ fn freeze(state: &mut State) {
     }
 }
 
+/// Opens Rules where no rule is selected.
+fn choose_rule(state: &mut State, key: (&str, &str)) {
+    screens::view(Screen::Rules).enter(state);
+    let key = state.settings.keymap.said(key.0, key.1);
+    state.hint(format!("select a rule, then press {key}"));
+}
+
 fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     let Some(rule) = screens::target_rule(state) else {
-        return;
+        return choose_rule(state, ("edit", "e"));
     };
     let Some(view) = state.rule_named(&rule).cloned() else {
         return;
@@ -129,8 +136,10 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
 
 /// Asks whether to drop the edit of the current rule.
 fn drop_edit(state: &mut State) {
-    let rule = screens::target_rule(state);
-    let Some(view) = rule.and_then(|rule| state.rule_named(&rule)) else {
+    let Some(rule) = screens::target_rule(state) else {
+        return choose_rule(state, ("drop", "D"));
+    };
+    let Some(view) = state.rule_named(&rule) else {
         return;
     };
     let edit = Edit::dropping(view.clone());
@@ -142,7 +151,7 @@ fn drop_edit(state: &mut State) {
     let form = Form::new(view.clone(), state.polled_ns());
     let fields = form.versus(&after).into_iter();
     detail.extend(fields.map(|[field, now, then, _]| format!("{field} {now} → {then}")));
-    detail.extend(previewed::lines(state, &edit));
+    detail.extend(previewed::with_waits(state, &edit));
     let mut pending = Pending::change(Change::Edit(edit));
     pending.detail.extend(detail);
     state.mode = Mode::Confirm(Box::new(pending));

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use loudou_limiter::Nanos;
 
 use super::rows::Row;
+use crate::meaning::Standing;
 use crate::num::whole;
 
 pub(crate) mod menu;
@@ -18,6 +19,8 @@ pub(crate) enum Column {
     State,
     Rule,
     Key,
+    /// The name of the limit that the numbers are of; only where a bucket has several.
+    Limit,
     Level,
     Left,
     /// The units leased here; only where a fleet shares limits.
@@ -44,10 +47,11 @@ impl Column {
     ];
 
     /// All columns in their usual order, with their names in the config file and in menus.
-    pub(crate) const ALL: [(&'static str, Self); 11] = [
+    pub(crate) const ALL: [(&'static str, Self); 12] = [
         ("state", Self::State),
         ("rule", Self::Rule),
         ("key", Self::Key),
+        ("limit", Self::Limit),
         ("level", Self::Level),
         ("remaining", Self::Left),
         ("leased", Self::Leased),
@@ -72,6 +76,7 @@ impl Column {
             Self::State => "state",
             Self::Rule => "rule",
             Self::Key => "key",
+            Self::Limit => "limit",
             Self::Level => "level",
             Self::Left if width < 14 => "left/cap",
             Self::Left => "remaining/cap",
@@ -119,6 +124,7 @@ impl Column {
             Self::State => severity(a).cmp(&severity(b)),
             Self::Rule => a.id.rule.cmp(&b.id.rule),
             Self::Key => a.id.key.cmp(&b.id.key),
+            Self::Limit => limit_name(a).cmp(limit_name(b)),
             Self::Level => a.level(Nanos::ZERO).total_cmp(&b.level(Nanos::ZERO)),
             Self::Left => left(a).cmp(&left(b)),
             Self::Leased => leased(a).cmp(&leased(b)),
@@ -137,17 +143,9 @@ impl Column {
     }
 }
 
-/// How much the state of a bucket matters.
-pub(crate) fn severity(row: &Row) -> u8 {
-    use loudou_api::BucketState::{Banned, Busy, Held, Idle, Refusing};
-    match row.view.state {
-        Idle => 0,
-        Busy => 1,
-        Held => 2,
-        Refusing if row.view.shadow => 3,
-        Refusing => 4,
-        Banned => 5,
-    }
+/// How much the state of a bucket matters. Requests do not count: rows would jump with each one.
+pub(crate) fn severity(row: &Row) -> Standing {
+    Standing::of(&row.view, false)
 }
 
 /// The requests per second as a power of four: it changes seldom.
@@ -158,6 +156,10 @@ fn magnitude(row: &Row) -> u32 {
     tenths
         .checked_ilog(4)
         .map_or(0, |power| power.saturating_add(1))
+}
+
+fn limit_name(row: &Row) -> &str {
+    row.limit().map_or("", |limit| limit.name.as_str())
 }
 
 fn left(row: &Row) -> u64 {

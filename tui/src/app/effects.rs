@@ -1,6 +1,6 @@
 //! Effects that the app requests: descriptions only, carried out by the runtime's threads.
 
-use loudou_api::BucketState;
+use loudou_api::{BanView, BucketState};
 use serde_json::Value;
 
 use super::play::Control;
@@ -75,6 +75,8 @@ pub(crate) struct PollRequest {
     pub(crate) lists: bool,
     /// The searches of the filter.
     pub(crate) wanted: Vec<Wanted>,
+    /// Whether the other searches begin again at once: a change may have made buckets that they have not seen.
+    pub(crate) anew: bool,
 }
 
 /// A search for buckets, with the filters that the server has.
@@ -117,10 +119,54 @@ impl Sending {
     }
 }
 
-/// A change of the user that can be undone.
+/// A change that the user made or tried to make here, for the key of the undo.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Undoable {
-    pub(crate) undo: Undo,
+    pub(crate) tried: Tried,
     /// The number of the change for all Envoys that it is part of.
     pub(crate) broadcast: Option<u64>,
+}
+
+/// The outcome of a change that was tried.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Tried {
+    Made(Undo),
+    /// It is not answered yet. With the ban that its key had before.
+    Sent(Box<Change>, Option<BanView>),
+    InDoubt(Box<InDoubt>),
+    /// It was not made here, and why.
+    NotMade(Box<Change>, String),
+}
+
+/// A change of which no answer says whether it was made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct InDoubt {
+    pub(crate) change: Change,
+    /// The ban that its key had before.
+    pub(crate) before: Option<BanView>,
+    /// The server's clock in the last poll before it was given up: a later one shows whether it is in force.
+    pub(crate) since_ns: u64,
+    /// The undo that the user was asked about.
+    pub(crate) asked: Option<Undo>,
+}
+
+impl Undoable {
+    /// The rule of the change, and its key if it is for one.
+    pub(crate) fn of(&self) -> (&str, Option<&str>) {
+        let change = match &self.tried {
+            Tried::Made(undo) => return undo.of(),
+            Tried::Sent(change, _) | Tried::NotMade(change, _) => change,
+            Tried::InDoubt(doubt) => &doubt.change,
+        };
+        (change.verb().rule(), change.verb().key())
+    }
+
+    /// The undo of the change, if that is known.
+    pub(crate) fn undo(&self) -> Option<&Undo> {
+        match &self.tried {
+            Tried::Made(undo) => Some(undo),
+            Tried::InDoubt(doubt) => doubt.asked.as_ref(),
+            Tried::Sent(..) | Tried::NotMade(..) => None,
+        }
+    }
 }

@@ -106,8 +106,8 @@ impl Explain {
     }
 
     /// The command line that does the same.
-    pub(crate) fn command(&mut self) -> Option<String> {
-        self.request().map(|request| request.command())
+    pub(crate) fn command(&mut self, url: Option<&str>) -> Option<String> {
+        self.request().map(|request| request.command(url))
     }
 
     pub(super) fn step(&mut self, by: isize) {

@@ -2,7 +2,7 @@
 
 use loudou_limiter::Nanos;
 
-use super::effects::PollRequest;
+use super::effects::{PollRequest, Undoable};
 use super::layout::table_height;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
@@ -38,6 +38,7 @@ pub(crate) fn request(state: &State) -> PollRequest {
         shown,
         others,
         lists,
+        anew: state.searches_anew,
         ..request
     }
 }
@@ -83,7 +84,7 @@ fn shown(state: &State) -> Vec<BucketName> {
         Screen::Bucket => state.open.iter().cloned().collect(),
         _ => Vec::new(),
     };
-    let undone = state.undos.last().map(|last| last.undo.of());
+    let undone = state.undos.last().map(Undoable::of);
     if let Some((rule, Some(key))) = undone {
         shown.push(BucketName::new(rule, key));
     }

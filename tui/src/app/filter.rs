@@ -3,16 +3,20 @@
 //! Terms joined by `and`; each is a text that rule, key or state contains, or `field op value`; a leading
 //! `!` negates a term. Numbers may have the unit they are shown with: `level >= 80%`, `retry > 2s`.
 
-use loudou_api::BucketState;
+use loudou_api::{BucketState, RuleView};
 use loudou_limiter::Nanos;
 
 use super::effects::Wanted;
 use super::rows::Row;
-use crate::meaning::{BAN_OFF, WOULD_REFUSE, state_word};
+use crate::meaning::{BAN_OFF, Standing, WOULD_REFUSE};
 use crate::num::float;
+use crate::text::as_key;
 
 /// The most rules that are searched because their names contain a text.
 const MOST_RULES: usize = 3;
+
+/// The answer to a filter with alternatives.
+const NO_OR: &str = "terms are joined by `and`; there is no `or`";
 
 /// The text of a bucket whose key has an override.
 const OVERRIDE: &str = "override";
@@ -78,7 +82,8 @@ const OPS: [(&str, Op); 7] = [
 
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
-    Contains(String),
+    /// As typed, and as keys are written.
+    Contains(String, String),
     Text(Field, bool, String),
     Number(Field, Op, f64),
 }
@@ -100,9 +105,34 @@ pub(crate) struct Filter {
 impl Filter {
     /// Parses a filter, or returns the problem.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let is_or = |word: &str| matches!(word, "or" | "OR" | "|" | "||");
+        if text.split_whitespace().skip(1).any(is_or) {
+            return Err(NO_OR.to_owned());
+        }
         let terms: Vec<Term> = pieces(text).map(read_term).collect::<Result<_, _>>()?;
         let wanted = wanted(&terms, text);
         Ok(Self { terms, wanted })
+    }
+
+    /// Like [`Filter::parse`]; a rule that it names has to be one of `rules`, if these are known.
+    pub(crate) fn of_rules(text: &str, rules: &[RuleView]) -> Result<Self, String> {
+        let filter = Self::parse(text)?;
+        let is_known = |wanted: &str| rules.iter().any(|rule| rule.name.to_lowercase() == wanted);
+        for term in &filter.terms {
+            if let Test::Text(Field::Rule, _, wanted) = &term.test
+                && !rules.is_empty()
+                && !is_known(wanted)
+            {
+                let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
+                return Err(format!("no rule `{wanted}`; rules: {}", names.join(", ")));
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Why nothing is found, if the text looks like one of another language. Keys may contain these characters.
+    pub(crate) fn advice(text: &str) -> Option<&'static str> {
+        text.contains('|').then_some(NO_OR)
     }
 
     /// Whether a row passes.
@@ -115,6 +145,24 @@ impl Filter {
     /// The searches of the server that find the rows which pass, as far as it can: by a part of the key as typed,
     /// by rule, by state. `rules` are the names of the rules.
     pub(crate) fn searches<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
+        let mut searches = self.searches_by_state(rules);
+        if self
+            .terms
+            .iter()
+            .any(|term| !term.negated && term.test.is_refusing())
+        {
+            let refusing = |search: &&Wanted| search.state == Some(BucketState::Refusing);
+            let banned = searches.iter().filter(refusing).map(|search| Wanted {
+                state: Some(BucketState::Banned),
+                ..search.clone()
+            });
+            searches.extend(banned.collect::<Vec<_>>());
+        }
+        searches
+    }
+
+    /// The same, where the server has one state for each.
+    fn searches_by_state<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
         let Some(wanted) = &self.wanted else {
             return Vec::new();
         };
@@ -131,7 +179,7 @@ impl Filter {
         // A text alone may be part of the name of a rule, too.
         if let [
             Term {
-                test: Test::Contains(part),
+                test: Test::Contains(part, _),
                 ..
             },
         ] = self.terms.as_slice()
@@ -148,6 +196,11 @@ impl Filter {
             }));
         }
         searches
+    }
+
+    /// The rule that rows have to be of, in small letters.
+    pub(crate) fn rule(&self) -> Option<&str> {
+        self.wanted.as_ref()?.rule.as_deref()
     }
 
     /// Whether the server looks for a part of keys, in which it distinguishes capitals.
@@ -180,13 +233,14 @@ fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
         let value = typed.split_once('=').map_or(typed, |(_, value)| value);
         let value = value.trim_start_matches('=').trim();
         match &term.test {
-            Test::Contains(_) => wanted.key = Some(typed.to_owned()),
+            Test::Contains(..) => wanted.key = Some(as_key(typed).into_owned()),
             Test::Text(Field::Rule, true, rule) => wanted.rule = Some(rule.clone()),
-            Test::Text(Field::Key, true, _) => wanted.key = Some(value.to_owned()),
+            Test::Text(Field::Key, true, _) => wanted.key = Some(as_key(value).into_owned()),
             Test::Text(Field::State, true, state) => {
                 let mut all = BucketState::ALL.into_iter();
                 wanted.state = match state.as_str() {
-                    WOULD_REFUSE => Some(BucketState::Refusing),
+                    WOULD_REFUSE | "would have refused" | "refused" => Some(BucketState::Refusing),
+                    "ok" => Some(BucketState::Idle),
                     BAN_OFF => Some(BucketState::Banned),
                     state => all.find(|other| other.name() == state),
                 };
@@ -205,7 +259,8 @@ fn read_term(text: &str) -> Result<Term, String> {
     let comparison = comparison(text)?;
     Ok(Term {
         negated,
-        test: comparison.unwrap_or_else(|| Test::Contains(text.to_lowercase())),
+        test: comparison
+            .unwrap_or_else(|| Test::Contains(text.to_lowercase(), as_key(text).to_lowercase())),
     })
 }
 
@@ -217,6 +272,14 @@ fn comparison(text: &str) -> Result<Option<Test>, String> {
     let Some((word, rest)) = text.split_at_checked(end) else {
         return Ok(None);
     };
+    let field = || FIELDS.iter().any(|(name, _)| *name == word);
+    if rest.starts_with([' ', '~']) && rest.trim_start().starts_with('~') && field() {
+        let ops: Vec<&str> = OPS.iter().map(|(sign, _)| *sign).collect();
+        return Err(format!(
+            "there is no `~`; write {}; a text alone is searched in rules and keys",
+            ops.join(" ")
+        ));
+    }
     let rest = rest.trim_start();
     let op = OPS
         .iter()
@@ -232,7 +295,19 @@ fn comparison(text: &str) -> Result<Option<Test>, String> {
             names.join(", ")
         ));
     };
+    let is_state =
+        |value: &str| BucketState::NAMES.contains(&value) || Standing::words().contains(&value);
+    if *field == Field::State && !is_state(&value.to_lowercase()) {
+        return Err(format!(
+            "unknown state `{value}`; states: {}",
+            Standing::words().join(", ")
+        ));
+    }
     if matches!(field, Field::Rule | Field::Key | Field::State) {
+        let value = match field {
+            Field::Key => as_key(value),
+            _ => value.into(),
+        };
         return match op {
             Op::Is => Ok(Some(Test::Text(*field, true, value.to_lowercase()))),
             Op::Not => Ok(Some(Test::Text(*field, false, value.to_lowercase()))),
@@ -255,22 +330,40 @@ fn number(field: Field, text: &str) -> Option<f64> {
 }
 
 impl Test {
+    /// Whether it is about keys that are refused, for which a ban is a reason like a limit.
+    fn is_refusing(&self) -> bool {
+        let text = match self {
+            Self::Contains(text, _) | Self::Text(Field::State, true, text) => text,
+            Self::Text(..) | Self::Number(..) => return false,
+        };
+        text == BucketState::Refusing.name()
+    }
+
     fn passes(&self, row: &Row) -> bool {
         match self {
             // As they stand beside each other in the table.
-            Self::Contains(part) => {
+            Self::Contains(part, of_key) => {
                 let own = row.view.own.as_ref().map_or("", |_| OVERRIDE);
                 let (rule, key) = (row.id.rule.to_lowercase(), row.id.key.to_lowercase());
-                let texts = [&format!("{rule} {key}"), state_word(&row.view), own];
-                texts.iter().any(|text| text.contains(part))
+                let texts = [&format!("{rule} {key}"), row.standing().word(), own];
+                let is_refused = self.is_refusing() && row.standing() == Standing::Banned;
+                is_refused || texts.iter().any(|text| text.contains(part)) || key.contains(of_key)
             }
             Self::Text(field, equal, wanted) => {
-                let found = match field {
-                    Field::Rule => row.id.rule.to_lowercase(),
-                    Field::Key => row.id.key.to_lowercase(),
-                    _ => state_word(&row.view).to_owned(),
+                let is_it = match field {
+                    Field::Rule => row.id.rule.to_lowercase() == *wanted,
+                    Field::Key => row.id.key.to_lowercase() == *wanted,
+                    // The word on the screen, or the state in the API, by which the server searches.
+                    _ => {
+                        let name = Some(row.view.state.name()).filter(|_| !row.view.shadow);
+                        let is_refused = wanted == BucketState::Refusing.name()
+                            && row.standing() == Standing::Banned;
+                        is_refused
+                            || row.standing().word() == *wanted
+                            || name == Some(wanted.as_str())
+                    }
                 };
-                (found == *wanted) == *equal
+                is_it == *equal
             }
             Self::Number(field, op, wanted) => {
                 value(*field, row).is_some_and(|found| compare(found, *op, *wanted))

@@ -186,7 +186,7 @@ fn gaps(state: &State) -> Option<Finding> {
 }
 
 /// Where the Envoys that are watched differ.
-fn apart(state: &State) -> Vec<Finding> {
+pub(crate) fn apart(state: &State) -> Vec<Finding> {
     if state.is_hidden {
         return Vec::new();
     }

@@ -26,6 +26,7 @@ pub(crate) const UNIX_MS: u64 = 1_795_269_787_000;
 pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
     let settings = Settings {
         url: "http://127.0.0.1:9911".to_owned(),
+        is_usual: true,
         read_only: false,
         interval: Nanos::from_secs(1),
         ..Settings::default()
@@ -151,6 +152,7 @@ pub(crate) fn snapshot(poll: u64) -> Snapshot {
     let now_ns = START + poll * S;
     Snapshot {
         took: Nanos::new(1_500_000 + 100_000 * (poll % 4)),
+        status_age: Nanos::ZERO,
         status: status(now_ns, poll),
         buckets: buckets(now_ns, poll)
             .into_iter()
@@ -377,6 +379,6 @@ fn events() -> Vec<Event> {
 
 /// An explanation with every outcome, from the examples of the contract.
 pub(crate) fn explained() -> ExplainAnswer {
-    let example = include_str!("../../../api/examples/explain.json");
+    let example = include_str!("../../../crates/api/examples/explain.json");
     serde_json::from_str(example).expect("the contract")
 }

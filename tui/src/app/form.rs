@@ -53,7 +53,12 @@ impl Form {
     pub(crate) fn new(base: RuleView, now_ns: u64) -> Self {
         let mut fields = rule_fields(&base.rule);
         let carry = "carry".to_owned();
-        fields.push(Field::choice(Kind::Carry, carry, &CARRIES, "proportional"));
+        fields.push(Field::choice(
+            Kind::Carry,
+            carry,
+            &CARRIES,
+            Carry::default().name(),
+        ));
         fields.push(end_of(&base, now_ns));
         fields.push(Field::text(
             Kind::Asked(Prompt::Reason),
@@ -250,8 +255,8 @@ impl Form {
     }
 
     /// The command line that does the same.
-    pub(crate) fn command(&self) -> Option<String> {
-        self.edit().command()
+    pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
+        self.edit().command(url)
     }
 
     /// Continues from the rule as it is now: typed values stay, the rest follows the rule.
@@ -265,6 +270,11 @@ impl Form {
                 // An unchanged field keeps cursor and selection.
                 if old.value() == field.value() {
                     field.input = old.input.clone();
+                } else if let (Input::Text(line), Input::Text(old)) = (&mut field.input, &old.input)
+                    && old.is_selected()
+                {
+                    // Typing replaces the value, as it would have replaced the one before.
+                    line.select_all();
                 }
             }
         }

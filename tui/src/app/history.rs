@@ -7,20 +7,17 @@
 
 use std::collections::BTreeMap;
 
+use evicted::Evicted;
 use loudou_api::Status;
 use loudou_limiter::Nanos;
+pub(crate) use rates::{Counts, Rates};
+pub(crate) use track::{Keep, Track, WINDOW_NS};
 
-use super::rows::BucketName;
+use crate::app::rows::BucketName;
 
 mod evicted;
 mod rates;
-mod scale;
 mod track;
-
-use evicted::Evicted;
-pub(crate) use rates::{Counts, Rates};
-pub(crate) use scale::Scale;
-pub(crate) use track::{Keep, Track, WINDOW_NS};
 
 /// The most samples of one track: an hour at one a second, and some to spare.
 const MOST: usize = 4_096;
@@ -169,6 +166,48 @@ impl History {
     /// The place of the server's clock on the axis of charts.
     pub(crate) fn place(&self, server_ns: u64) -> u64 {
         self.axis.place(server_ns)
+    }
+}
+
+/// The time that a chart shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scale {
+    #[default]
+    Minute,
+    FiveMinutes,
+    QuarterHour,
+    Hour,
+}
+
+impl Scale {
+    const ALL: [Self; 4] = [
+        Self::Minute,
+        Self::FiveMinutes,
+        Self::QuarterHour,
+        Self::Hour,
+    ];
+
+    /// The time in nanoseconds.
+    pub(crate) const fn span_ns(self) -> u64 {
+        let minutes = match self {
+            Self::Minute => 1,
+            Self::FiveMinutes => 5,
+            Self::QuarterHour => 15,
+            Self::Hour => 60,
+        };
+        minutes * 60_000_000_000
+    }
+
+    /// The next longer one; `None` for the longest.
+    pub(crate) fn longer(self) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|other| other.span_ns() > self.span_ns())
+    }
+
+    /// The next shorter one; `None` for the shortest.
+    pub(crate) fn shorter(self) -> Option<Self> {
+        let mut all = Self::ALL.into_iter().rev();
+        all.find(|other| other.span_ns() < self.span_ns())
     }
 }
 

@@ -26,7 +26,9 @@ const MOST_ROWS: usize = 2_000;
 
 /// Applies a snapshot, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
-    let read_at = state.now;
+    // Where later calls of the poll were slow, its totals are that old when they come.
+    let read_at = state.now.get().saturating_sub(snapshot.status_age.get());
+    let read_at = Nanos::new(read_at);
     again::note(state, &snapshot);
     // Before the first data there is nothing to freeze.
     match &mut state.frozen {

@@ -89,7 +89,7 @@ pub(crate) fn words() -> Vec<&'static str> {
 pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
     match binding.command {
         Command::Play(_) => state.play.is_some(),
-        Command::YesAll => of_one(state).is_none(),
+        Command::YesAll => state.targets.len() > 1 && of_one(state).is_none(),
         _ => true,
     }
 }
@@ -117,6 +117,8 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     };
     let locked = state.locked().map(ToOwned::to_owned);
     match command {
+        // Not the bucket that was open last: the user looks at other rows.
+        Command::Open if state.selected_row().is_none() => Some("no bucket is selected".to_owned()),
         Command::Open => screens::view(Screen::Bucket).closed(state),
         Command::Show(screen) => screens::view(screen).closed(state),
         Command::Start(start) => locked
@@ -167,6 +169,11 @@ fn nothing_lost(state: &State, here: bool) -> Option<String> {
 /// The reason why the current rule cannot be edited, if any.
 fn unread_rule(state: &State) -> Option<String> {
     match screens::target_rule(state) {
+        // Then Rules opens, to select one.
+        None if state.screen == Screen::Buckets => {
+            let rules = state.data.as_ref().map_or(0, |data| data.rules.rules.len());
+            (rules == 0).then(|| "no rule is loaded yet".to_owned())
+        }
         None => Some("no rule is selected".to_owned()),
         Some(rule) if state.rule_named(&rule).is_none() => {
             Some(format!("rule {rule} is not loaded yet"))

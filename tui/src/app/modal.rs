@@ -20,6 +20,7 @@ use super::previewed;
 use super::question::{Action, Pending};
 use super::screens;
 use super::state::{Mode, SENDING, State};
+use super::undoing;
 use crate::change::Change;
 
 /// Handles a key with its command, if any. The mode is taken out, and put back unless the key ends it.
@@ -30,11 +31,12 @@ pub(crate) fn pressed(
     effects: &mut Vec<Effect>,
 ) {
     if command == Some(Command::Copy) {
+        let url = state.settings.named_url();
         let line = match &mut state.mode {
-            Mode::Confirm(pending) => pending.command.clone(),
-            Mode::OfKey(form) => form.command(),
-            Mode::Edit(form) => form.command(),
-            Mode::Explain(explain) => explain.command(),
+            Mode::Confirm(pending) => pending.command(url),
+            Mode::OfKey(form) => form.command(url),
+            Mode::Edit(form) => form.command(url),
+            Mode::Explain(explain) => explain.command(url),
             Mode::Columns(menu) => Some(menu.line()),
             _ => None,
         };
@@ -93,12 +95,8 @@ fn filter(
                 state.mode = Mode::Filter(line, before);
             }
         }
-        Some(_) => {
-            let view = screens::shown(state);
-            view.filter(state, &before);
-            // It was accepted before.
-            let _error = view.accept_filter(state, &before);
-        }
+        // The text that was accepted before is still noted, and so is the selection.
+        Some(_) => screens::shown(state).filter(state, &before),
         None => {
             line.press(press);
             screens::shown(state).filter(state, &line.text());
@@ -218,18 +216,20 @@ fn confirm(
         Some(Command::YesAll) if state.targets.len() < 2 || pending.of_one().is_some() => {
             state.mode = Mode::Confirm(pending);
             if let Some(why) = keys::obstacle(state, Command::YesAll) {
-                state.toast(true, why);
+                state.hint(why);
             }
         }
         Some(Command::YesAll) => {
             if let Action::Change(sending) = pending.action {
                 state.toast(false, SENDING);
+                undoing::sent(state, &sending);
                 effects.push(Effect::ChangeAll(sending));
             }
         }
         Some(Command::Yes) => match pending.action {
             Action::Change(sending) => {
                 state.toast(false, SENDING);
+                undoing::sent(state, &sending);
                 effects.push(Effect::Change(sending));
             }
             Action::Again(items) => {
@@ -285,11 +285,11 @@ fn form_key(
         }
         (Stage::Confirm, Some(Command::YesAll)) if state.targets.len() > 1 => {
             form.stage = Stage::Sending;
-            effects.push(Effect::ChangeAll(Box::new(sending(state, &form))));
+            effects.push(Effect::ChangeAll(sending(state, &form)));
         }
         (Stage::Confirm, Some(Command::Yes)) => {
             form.stage = Stage::Sending;
-            effects.push(Effect::Change(Box::new(sending(state, &form))));
+            effects.push(Effect::Change(sending(state, &form)));
         }
         (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,
         (Stage::Conflict(theirs), Some(Command::Yes)) => {
@@ -301,11 +301,13 @@ fn form_key(
     state.mode = Mode::Edit(form);
 }
 
-/// The edit of a form, as of now.
-fn sending(state: &State, form: &Form) -> Sending {
+/// The edit of a form, as of now, which is noted as sent.
+fn sending(state: &mut State, form: &Form) -> Box<Sending> {
     let mut edit = form.edit();
     edit.keep_end(&form.base, state.polled_ns());
-    Sending::new(Change::Edit(edit))
+    let sending = Box::new(Sending::new(Change::Edit(edit)));
+    undoing::sent(state, &sending);
+    sending
 }
 
 fn ask_to_send(state: &mut State, form: &mut Form) {

@@ -57,6 +57,9 @@ pub(crate) struct Snapshot {
     /// How long the call for the status took; 0 if that is unknown.
     #[serde(rename = "took_ns", default, with = "as_ns")]
     pub(crate) took: Nanos,
+    /// The age of the status when the last call of the poll was answered; 0 if that is unknown.
+    #[serde(rename = "status_age_ns", default, with = "as_ns")]
+    pub(crate) status_age: Nanos,
     /// The buckets that were read, each with the server's clock then.
     pub(crate) buckets: Vec<(u64, BucketView)>,
     /// Whether more buckets may exist than were read.

@@ -82,10 +82,10 @@ impl KeyForm {
     }
 
     /// The command line that does the same, unless there is a problem.
-    pub(crate) fn command(&self) -> Option<String> {
+    pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
         let is_right = self.fields.iter().all(|field| field.problem.is_none());
         let change = self.change().filter(|_| is_right)?;
-        change.verb().command()
+        change.verb().command(url)
     }
 
     fn change(&self) -> Option<Change> {

@@ -6,6 +6,7 @@ use loudou_rules::rule::{Mode, Override, Rule};
 use super::rows::Row;
 use super::state::State;
 use crate::change::edit::{Edit, EditTo};
+use crate::limit_edit::full_later;
 use crate::num::count;
 use crate::preview::{Key, name, named, preview};
 use crate::text::counted;
@@ -13,6 +14,17 @@ use crate::text::counted;
 /// The lines of the preview; none if nothing is known, or nothing to be previewed.
 pub(crate) fn lines(state: &State, edit: &Edit) -> Vec<String> {
     of_edit(state, edit).unwrap_or_default()
+}
+
+/// The same after the limits that are full again later than before, as the form says them apart.
+pub(crate) fn with_waits(state: &State, edit: &Edit) -> Vec<String> {
+    let after = match &edit.to {
+        EditTo::Put { body, .. } => body.clone(),
+        EditTo::Drop => edit.without(),
+    };
+    let mut all = full_later(&edit.seen.rule, &after, edit.carry);
+    all.extend(lines(state, edit));
+    all
 }
 
 fn of_edit(state: &State, edit: &Edit) -> Option<Vec<String>> {

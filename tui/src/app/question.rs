@@ -15,8 +15,6 @@ const UNSEEN: Nanos = Nanos::from_millis(700);
 pub(crate) struct Pending {
     pub(crate) question: String,
     pub(crate) detail: Vec<String>,
-    /// The command line that does the same.
-    pub(crate) command: Option<String>,
     pub(crate) action: Action,
     /// When it opened, if it did so by itself.
     pub(crate) opened: Option<Nanos>,
@@ -50,6 +48,14 @@ impl Pending {
         Self::new(question, sending)
     }
 
+    /// The command line that does the same, with this address.
+    pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
+        match &self.action {
+            Action::Change(sending) => sending.change.verb().command(url),
+            Action::Again(_) => None,
+        }
+    }
+
     /// Why its answer is for one Envoy alone; `None` if it can be for all.
     pub(crate) fn of_one(&self) -> Option<&'static str> {
         match &self.action {
@@ -68,7 +74,6 @@ impl Pending {
         Self {
             question: question.title,
             detail: question.detail,
-            command: sending.change.verb().command(),
             action: Action::Change(Box::new(sending)),
             opened: None,
             top: 0,

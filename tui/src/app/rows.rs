@@ -5,7 +5,8 @@ use loudou_limiter::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::history::Rates;
-use crate::meaning::enforced_ban;
+use crate::draw::words::ago;
+use crate::meaning::{Standing, enforced_ban, main_limit};
 use crate::num::fraction;
 
 /// The identity of a bucket.
@@ -37,17 +38,41 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The limit that refuses or is the nearest to refusing.
+    /// The limit that refuses, or has the highest level.
     pub(crate) fn limit(&self) -> Option<&LimitView> {
-        self.view.limits.get(self.view.reported)
+        self.view.limits.get(main_limit(&self.view))
     }
 
-    /// The level of the reported limit, `age` after it was read.
+    /// Its state.
+    pub(crate) fn standing(&self) -> Standing {
+        let all = self
+            .rates
+            .map(|rates| rates.admitted + rates.refused + rates.shadow);
+        Standing::of(&self.view, all.is_some_and(|all| all > 0.0))
+    }
+
+    /// Its state in words, `age` after it was read: `refused 5s ago`.
+    pub(crate) fn state(&self, age: Nanos) -> String {
+        let standing = self.standing();
+        let is_past = matches!(standing, Standing::Refused | Standing::WouldHaveRefused);
+        match self.view.refused_at_ns.filter(|_| is_past) {
+            Some(at_ns) => {
+                let past = self
+                    .as_of_ns
+                    .saturating_sub(at_ns)
+                    .saturating_add(age.get());
+                format!("{} {}", standing.word(), ago(past))
+            }
+            None => standing.word().to_owned(),
+        }
+    }
+
+    /// The level of that limit, `age` after it was read.
     pub(crate) fn level(&self, age: Nanos) -> f64 {
         self.limit().map_or(0.0, |limit| level(limit, age))
     }
 
-    /// The level whose colour the reported limit has.
+    /// The level whose colour that limit has.
     pub(crate) fn tone(&self) -> f64 {
         self.limit().map_or(0.0, tone)
     }

@@ -44,12 +44,21 @@ pub(crate) const SENDING: &str = "sending";
 pub(crate) struct Settings {
     /// The address of the admin listener.
     pub(crate) url: String,
+    /// Whether `loudou` on a command line goes there without `--url`.
+    pub(crate) is_usual: bool,
     /// Whether the user has turned changes off.
     pub(crate) read_only: bool,
     /// The poll interval.
     pub(crate) interval: Nanos,
     /// The keys that the user chose.
     pub(crate) keymap: Keymap,
+}
+
+impl Settings {
+    /// The address for command lines that have to name it.
+    pub(crate) fn named_url(&self) -> Option<&str> {
+        (!self.is_usual).then_some(self.url.as_str())
+    }
 }
 
 /// The receiver of keys. Each mode has its own data, so only one can be active.
@@ -115,6 +124,8 @@ pub(crate) struct Toast {
     pub(crate) text: String,
     pub(crate) is_bad: bool,
     pub(crate) until: Nanos,
+    /// Whether it is about the last key alone: the next key removes it.
+    pub(crate) is_hint: bool,
 }
 
 /// A frozen screen: polling continues, and the newest snapshot waits.
@@ -160,7 +171,7 @@ pub(crate) struct State {
     pub(crate) event_filter: String,
     /// The last request that was explained.
     pub(crate) explained: Option<TypedRequest>,
-    /// The limit drawn on the Bucket screen; `None` for the reported one.
+    /// The limit drawn on the Bucket screen; `None` for the main one.
     pub(crate) limit: Option<usize>,
     /// The selected line of screens that are plain lists.
     pub(crate) selected: BTreeMap<Screen, usize>,
@@ -199,6 +210,8 @@ pub(crate) struct State {
     pub(crate) marks: Option<usize>,
     /// Whether another Envoy is shown.
     pub(crate) is_hidden: bool,
+    /// Whether the next poll begins the searches for buckets again.
+    pub(crate) searches_anew: bool,
 }
 
 impl State {
@@ -218,11 +231,14 @@ impl State {
         until.since(read_at)
     }
 
-    /// The age by which levels are drawn lower, at most two poll intervals.
-    pub(crate) fn drain_age(&self) -> Nanos {
+    /// The age by which the levels of a row are drawn lower, at most two poll intervals.
+    pub(crate) fn drain_age(&self, row: &Row) -> Nanos {
         // Beyond that, levels are unknown and not extrapolated.
         let most = self.settings.interval.get().saturating_mul(2);
-        self.age().min(Nanos::new(most))
+        // A call that was slow read its rows after the status.
+        let later = row.as_of_ns.saturating_sub(self.server_ns());
+        let age = self.age().get().saturating_sub(later);
+        Nanos::new(age.min(most))
     }
 
     /// The longest time between two answers that polling explains: three intervals, and at least 2 s.
@@ -380,7 +396,16 @@ impl State {
             text,
             is_bad,
             until: self.instant().saturating_add(SHOWN),
+            is_hint: false,
         });
+    }
+
+    /// Shows why a key does nothing now, until the next key.
+    pub(crate) fn hint(&mut self, text: impl Into<String>) {
+        self.toast(true, text);
+        if let Some(toast) = self.toasts.last_mut() {
+            toast.is_hint = true;
+        }
     }
 
     /// Removes the "sending" message after the answer to a change.

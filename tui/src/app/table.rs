@@ -49,6 +49,16 @@ impl Table {
         lines
     }
 
+    /// A filter was applied by the user: a pinned bucket that it hides is let go, and the first row is selected. A bucket
+    /// that leaves the list without the user keeps its pin.
+    pub(crate) fn applied(&mut self, text: &str) {
+        text.clone_into(&mut self.filter_text);
+        if self.is_missing {
+            (self.pinned, self.is_missing, self.at) = (None, false, 0);
+            self.rewind();
+        }
+    }
+
     /// Shows the first rows, whatever is selected.
     pub(crate) const fn rewind(&mut self) {
         self.offset = 0;

@@ -25,6 +25,7 @@ mod explain;
 mod findings;
 mod mouse;
 mod of_key;
+mod on_call;
 mod previews;
 mod random;
 mod random_several;
@@ -33,6 +34,7 @@ mod several;
 mod sums;
 mod targets;
 mod told;
+mod undo_in_doubt;
 mod undo_of_bans;
 mod watching;
 

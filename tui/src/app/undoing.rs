@@ -1,42 +1,208 @@
 //! Undoing the user's changes: the question at the Envoy that is shown, and the undo of a change for all at the others.
 
-use super::effects::Undoable;
+use loudou_api::BanView;
+
+use super::effects::{InDoubt, Sending, Tried, Undoable};
 use super::previewed;
 use super::question::Pending;
 use super::rows::BucketName;
 use super::state::{Mode, State};
-use crate::change::Change;
 use crate::change::ban_undo::Seen;
+use crate::change::in_doubt::{Around, Doubt};
+use crate::change::verb::Question;
+use crate::change::{Change, Undo};
 
 /// The question's sentence about a change for all.
 const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.";
+/// The question's sentence about a change without an answer.
+const UNKNOWN: &str = "It is not known whether it is in force: Envoy has not been read since.";
+/// The most changes that can be undone.
+const MOST: usize = 50;
 
-/// Opens the question whether to undo the user's last change. Expired changes are dropped.
+/// Opens the question whether to undo the user's last change: that one alone. What expired or was not made is reported
+/// and dropped, so that the next press is about the change before it.
 pub(crate) fn ask(state: &mut State) {
     if let Some(pending) = state.unasked.take() {
         state.mode = Mode::Confirm(pending);
         return;
     }
-    while let Some(Undoable { undo, broadcast }) = state.undos.last() {
-        let seen = match (undo.of(), undo.made_at_ns()) {
-            ((rule, Some(key)), Some(after_ns)) => {
-                state.seen_after(&BucketName::new(rule, key), after_ns)
+    let Some(Undoable { tried, broadcast }) = state.undos.last().cloned() else {
+        return;
+    };
+    match tried {
+        Tried::Made(undo) => {
+            if let Some((question, change)) = undo.ask(state.polled_ns(), seen(state, &undo)) {
+                open(state, question, change, broadcast);
+            } else {
+                drop_last(state, format!("nothing left to undo: {}", undo.change()));
             }
-            _ => Seen::Unknown,
-        };
-        if let Some((mut question, change)) = undo.ask(state.polled_ns(), seen) {
-            if let Change::Edit(edit) = &change {
-                question.detail.extend(previewed::lines(state, edit));
-            }
-            let told = broadcast.map(|_| FOR_ALL.to_owned());
-            question.detail.extend(told);
-            let pending = Pending::undo(question, change, *broadcast);
-            state.mode = Mode::Confirm(Box::new(pending));
-            return;
         }
-        let text = format!("nothing left to undo: {}", undo.change());
-        state.toast(false, text);
-        state.undos.pop();
+        Tried::Sent(change, _) => {
+            state.toast(false, format!("no answer yet to {}", change.name()));
+        }
+        Tried::NotMade(change, why) => {
+            drop_last(
+                state,
+                format!("nothing to undo of {}: {why}", change.name()),
+            );
+        }
+        Tried::InDoubt(doubt) => ask_in_doubt(state, *doubt, broadcast),
+    }
+}
+
+/// The ban of the key of an undo in the last poll.
+fn seen(state: &State, undo: &Undo) -> Seen {
+    match (undo.of(), undo.made_at_ns()) {
+        ((rule, Some(key)), Some(after_ns)) => {
+            state.seen_after(&BucketName::new(rule, key), after_ns)
+        }
+        _ => Seen::Unknown,
+    }
+}
+
+/// Asks about a change of which no answer says whether it was made.
+fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
+    let (name, now_ns) = (doubt.change.name(), state.polled_ns());
+    let (rule, key) = (doubt.change.verb().rule(), doubt.change.verb().key());
+    let ban = key.map_or(Seen::Unknown, |key| {
+        state.seen_after(&BucketName::new(rule, key), doubt.since_ns)
+    });
+    let around = Around {
+        before: doubt.before,
+        ban,
+        rule: state.rule_read(rule),
+        is_read: now_ns > doubt.since_ns,
+        now_ns,
+    };
+    let undo = match doubt.change.doubt(&around) {
+        Doubt::Undo(undo) => undo,
+        Doubt::NotMade => {
+            let text =
+                format!("nothing to undo: there was no answer to {name}, and it is not in force");
+            return drop_last(state, text);
+        }
+        Doubt::Endless => {
+            let text = format!("there was no answer to {name}, which cannot be undone");
+            return drop_last(state, text);
+        }
+    };
+    let Some((mut question, change)) = undo.ask(now_ns, ban) else {
+        return drop_last(state, format!("nothing left to undo: {name}"));
+    };
+    question.title = format!("There was no answer to {name}. Undo it?");
+    let words = around.words(&doubt.change);
+    question.detail = vec![words.map_or_else(|| UNKNOWN.to_owned(), |now| format!("now: {now}"))];
+    doubt.asked = Some(undo);
+    if let Some(last) = state.undos.last_mut() {
+        last.tried = Tried::InDoubt(Box::new(doubt));
+    }
+    open(state, question, change, broadcast);
+}
+
+/// Opens the question before an undo.
+fn open(state: &mut State, mut question: Question, change: Change, broadcast: Option<u64>) {
+    if let Change::Edit(edit) = &change {
+        question.detail.extend(previewed::with_waits(state, edit));
+    }
+    question
+        .detail
+        .extend(broadcast.map(|_| FOR_ALL.to_owned()));
+    let pending = Pending::undo(question, change, broadcast);
+    state.mode = Mode::Confirm(Box::new(pending));
+}
+
+/// Drops the last change, of which nothing can be undone, and says so.
+fn drop_last(state: &mut State, text: String) {
+    state.undos.pop();
+    let key = state.settings.keymap.said("undo", "u");
+    let text = match state.undos.last().map(Undoable::of) {
+        None => text,
+        Some((rule, of_key)) => {
+            let of = of_key.unwrap_or(rule);
+            format!("{text}; {key} again: the change of {of} before it")
+        }
+    };
+    state.toast(false, text);
+}
+
+/// Notes a change that is sent from here.
+pub(crate) fn sent(state: &mut State, sending: &Sending) {
+    if sending.is_undo {
+        return;
+    }
+    let verb = sending.change.verb();
+    let before =
+        verb.key().and_then(
+            |key| match state.seen_after(&BucketName::new(verb.rule(), key), 0) {
+                Seen::Read(ban) => ban,
+                Seen::Gone | Seen::Unknown => None,
+            },
+        );
+    push(
+        state,
+        Tried::Sent(Box::new(sending.change.clone()), before),
+        None,
+    );
+}
+
+/// Notes that a change was made here, with its undo if it has one.
+pub(crate) fn made(state: &mut State, sending: &Sending, undo: Option<Undo>) {
+    take_sent(state, &sending.change);
+    if let Some(undo) = undo {
+        push(state, Tried::Made(undo), sending.broadcast);
+    }
+}
+
+/// Notes that a change was not made here.
+pub(crate) fn not_made(state: &mut State, sending: &Sending, why: &str) {
+    if sending.is_undo {
+        return;
+    }
+    take_sent(state, &sending.change);
+    let tried = Tried::NotMade(Box::new(sending.change.clone()), why.to_owned());
+    push(state, tried, sending.broadcast);
+}
+
+/// Notes that no answer came to a change.
+pub(crate) fn in_doubt(state: &mut State, sending: &Sending) {
+    if sending.is_undo {
+        return;
+    }
+    let doubt = InDoubt {
+        before: take_sent(state, &sending.change),
+        change: sending.change.clone(),
+        since_ns: state.polled_ns(),
+        asked: None,
+    };
+    push(state, Tried::InDoubt(Box::new(doubt)), sending.broadcast);
+}
+
+/// Adds a change; the oldest one is dropped if there is no room. One that was not made is remembered as long as it is the
+/// last.
+fn push(state: &mut State, tried: Tried, broadcast: Option<u64>) {
+    state
+        .undos
+        .retain(|made| !matches!(made.tried, Tried::NotMade(..)));
+    if state.undos.len() >= MOST {
+        state.undos.remove(0);
+    }
+    state.undos.push(Undoable { tried, broadcast });
+    // The last change is undone first.
+    state.unasked = None;
+}
+
+/// Removes a change that was sent, and returns the ban that its key had before.
+fn take_sent(state: &mut State, change: &Change) -> Option<BanView> {
+    let of = |change: &Change| {
+        let verb = change.verb();
+        (change.name(), verb.rule().to_owned())
+    };
+    let is_it =
+        |made: &Undoable| matches!(&made.tried, Tried::Sent(sent, _) if of(sent) == of(change));
+    let at = state.undos.iter().position(is_it)?;
+    match state.undos.remove(at).tried {
+        Tried::Sent(_, before) => before,
+        _ => None,
     }
 }
 
@@ -45,6 +211,6 @@ pub(crate) fn ask(state: &mut State) {
 pub(crate) fn of_broadcast(state: &State, number: u64) -> Option<Change> {
     let mut made = state.undos.iter().rev();
     let made = made.find(|made| made.broadcast == Some(number))?;
-    let (_, change) = made.undo.ask(state.polled_ns(), Seen::Unknown)?;
+    let (_, change) = made.undo()?.ask(state.polled_ns(), Seen::Unknown)?;
     Some(change)
 }

@@ -21,6 +21,7 @@ use super::press::{Code, Press};
 use super::screen::BROWSE;
 use super::screens;
 use super::state::{Exit, Mode, State};
+use super::undoing;
 
 /// For so long a message is shown when a question closes.
 const AFTER_QUESTION: Nanos = Nanos::from_secs(3);
@@ -62,8 +63,8 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Fatal(text) => fatal(state, text),
     }
     let (now, instant) = (state.now, state.instant());
-    // A message is shown after a question that may have no room beside it.
-    if asking::is_open(&state.mode) {
+    // A message is shown after a question or the palette, which may have no room beside it.
+    if asking::is_open(&state.mode) || matches!(state.mode, Mode::Palette(..)) {
         let until = instant.saturating_add(AFTER_QUESTION);
         for toast in &mut state.toasts {
             toast.until = toast.until.max(until);
@@ -73,6 +74,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.changed.take_if(|(_, until)| *until <= now);
     if state.exit.is_none() && state.play.is_none() && state.link.start(now) {
         effects.push(Effect::Poll(feed::request(state)));
+        state.searches_anew = false;
     }
     effects
 }
@@ -122,6 +124,7 @@ fn busy(state: &mut State, goal: Goal) {
             {
                 form.stage = Stage::Editing;
             }
+            undoing::not_made(state, &sending, "earlier requests are still in progress");
             state.toast(true, "not sent: earlier requests are still in progress");
         }
         Goal::Other => state.toast(true, "not sent: earlier requests are still in progress"),
@@ -129,6 +132,7 @@ fn busy(state: &mut State, goal: Goal) {
 }
 
 fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
+    state.toasts.retain(|toast| !toast.is_hint);
     let place = keys::place(state);
     let command = keys::find(&state.settings.keymap, place, press);
     let is_drawn = state.size.0 >= LEAST.0 && state.size.1 >= LEAST.1;
@@ -142,10 +146,10 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
         None => {
             if let Some(binding) = keys::elsewhere(&state.settings.keymap, press) {
                 let names = screens::names(binding.places);
-                state.toast(
-                    true,
-                    format!("{press} ({}) works only on: {names}", binding.short),
-                );
+                state.hint(format!(
+                    "{press} ({}) works only on: {names}",
+                    binding.short
+                ));
             }
         }
     }

@@ -16,6 +16,7 @@ use super::rows::BucketName;
 use super::screen::Screen;
 use super::state::{Exit, Mode, State};
 use super::targets::{TargetSummary, are_twins, in_force};
+use super::undoing;
 use super::update::{tick_after, update};
 
 mod chosen;
@@ -157,7 +158,7 @@ impl Watched {
         let Some((broadcast, state)) = waits.zip(self.states.get_mut(number)) else {
             return msg;
         };
-        answers::not_sent_here(state, broadcast.rule(), &broadcast.fate(number));
+        answers::not_sent_here(state, broadcast.sending(), &broadcast.fate(number));
         Msg::Tick
     }
 
@@ -228,8 +229,13 @@ impl Watched {
             earlier.replace(&broadcast);
         }
         let sent = broadcast.begin(at, &self.states, &self.broadcasts);
-        if let (Some(state), false) = (self.states.get_mut(at), broadcast.is_sending(at)) {
-            answers::not_sent_here(state, broadcast.rule(), &broadcast.fate(at));
+        for (number, state) in self.states.iter_mut().enumerate() {
+            let fate = broadcast.fate(number);
+            if number == at && !broadcast.is_sending(at) {
+                answers::not_sent_here(state, broadcast.sending(), &fate);
+            } else if broadcast.waits(number) {
+                undoing::not_made(state, broadcast.sending(), &fate);
+            }
         }
         self.broadcasts.push(broadcast);
         sent.into_iter().map(change).collect()

@@ -57,7 +57,7 @@ impl Verb for Ban {
         }
     }
 
-    fn command(&self) -> Option<String> {
+    fn command(&self, url: Option<&str>) -> Option<String> {
         let (verb, span) = match self.to {
             BanTo::Banned(span) => ("ban", span),
             BanTo::Free(_) => ("unban", None),
@@ -68,7 +68,7 @@ impl Verb for Ban {
         } else {
             line
         };
-        Some(line.lasting(span).because(&self.reason).text())
+        Some(line.lasting(span).because(&self.reason).at(url).text())
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {

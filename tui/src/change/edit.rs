@@ -58,7 +58,7 @@ impl Verb for Edit {
         }
     }
 
-    fn command(&self) -> Option<String> {
+    fn command(&self, url: Option<&str>) -> Option<String> {
         let EditTo::Put {
             body,
             expires_after,
@@ -68,7 +68,7 @@ impl Verb for Edit {
             let line = CommandLine::new("unset")
                 .word(&self.rule)
                 .carrying(self.carry);
-            return Some(line.because(&self.reason).text());
+            return Some(line.because(&self.reason).at(url).text());
         };
         let mode = body.get("mode").and_then(Value::as_str);
         let mode =
@@ -89,7 +89,7 @@ impl Verb for Edit {
             let line = fields.iter().fold(line, |line, field| line.word(field));
             let line = line.option("--mode", mode.unwrap_or_default());
             let line = line.carrying(self.carry).lasting(*expires_after);
-            line.because(&self.reason).text()
+            line.because(&self.reason).at(url).text()
         });
         Some(lines.collect::<Vec<_>>().join(" && "))
     }
@@ -156,6 +156,7 @@ impl Edit {
                     if_match,
                     carry,
                     reason,
+                    dry_run,
                 };
                 client.delete_rule(&self.rule, &request)
             }
@@ -316,7 +317,7 @@ impl EditUndo {
             earlier: edit.seen.edit.clone(),
             // Levels that were reset cannot be restored; do not reset them again.
             carry: match edit.carry {
-                Carry::Reset => Carry::Proportional,
+                Carry::Reset => Carry::default(),
                 carry => carry,
             },
             change: answer.change.clone(),

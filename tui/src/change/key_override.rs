@@ -52,7 +52,14 @@ impl Verb for Override {
                 detail.extend(self.scaled(&scale));
                 format!("Give {key} {scale} times the limits{span}?")
             }
-            (Some(Value::String(word)), None) => format!("Make {key} {word}{span}?"),
+            (Some(Value::String(word)), None) => {
+                if word == "unlimited" {
+                    detail.push(
+                        "a ban in force stays, also one of a penalty; unban lifts it".to_owned(),
+                    );
+                }
+                format!("Make {key} {word}{span}?")
+            }
             (Some(_), None) => format!("Give {key} other limits{span}?"),
         };
         let (rule, key) = (escape(&self.rule), escape(&self.key));
@@ -63,7 +70,7 @@ impl Verb for Override {
         }
     }
 
-    fn command(&self) -> Option<String> {
+    fn command(&self, url: Option<&str>) -> Option<String> {
         let line = CommandLine::new("override")
             .word(&self.rule)
             .word(&self.key);
@@ -75,6 +82,7 @@ impl Verb for Override {
         Some(
             line.lasting(self.expires_after)
                 .because(&self.reason)
+                .at(url)
                 .text(),
         )
     }
@@ -93,8 +101,17 @@ impl Verb for Override {
             return OutcomeText::default();
         };
         let (name, change) = (escape(&answer.after.name), difference(&answer.change));
+        let is_unlimited = self
+            .gives
+            .as_ref()
+            .is_some_and(|gives| gives == "unlimited");
+        let stays = if is_unlimited {
+            "; a ban in force stays"
+        } else {
+            ""
+        };
         OutcomeText {
-            line: format!("{name}: {}", escape(change)),
+            line: format!("{name}: {}{stays}", escape(change)),
             toast: match answer.change.as_str() {
                 "" => format!("{}: nothing changed", self.key),
                 change => change.to_owned(),

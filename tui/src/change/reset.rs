@@ -31,14 +31,15 @@ impl Verb for Reset {
             title: format!("Reset the bucket of {}?", self.key),
             detail: vec![
                 format!("rule {}", self.rule),
-                "It returns to its initial state. This cannot be undone.".to_owned(),
+                "It returns to its initial state; requests that wait keep their places. This cannot be undone."
+                    .to_owned(),
             ],
         }
     }
 
-    fn command(&self) -> Option<String> {
+    fn command(&self, url: Option<&str>) -> Option<String> {
         let line = CommandLine::new("reset").word(&self.rule).word(&self.key);
-        Some(line.because(&self.reason).text())
+        Some(line.because(&self.reason).at(url).text())
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::ban::{Ban, BanTo};
 use super::ban_undo::Seen;
-use super::edit::{Edit, EditTo};
+use super::edit::{Edit, EditTo, EditUndo};
 use super::key_override::Override;
 use super::verb::Answer;
 use super::{Change, ClientError, MOST_RESENDS};
@@ -221,14 +221,14 @@ fn ban_of_team(to: BanTo, replaces: bool) -> Change {
 /// The command line of each change, as it would be typed.
 #[test]
 fn every_change_has_a_command_line() {
-    let carry = Carry::Proportional;
+    let carry = Carry::default();
     let one = json!({ "limits": [funnel("burst", 40)], "mode": "enforce" });
     let other = json!({ "limits": [funnel("burst", 15), funnel("daily", 9)], "mode": "shadow" });
     let both = json!({ "limits": [funnel("burst", 1), funnel("daily", 2)] });
     let cases = [
         (
-            edit_to(&[15], one, Carry::Keep),
-            "loudou set per-user capacity=40 --carry keep --for 30m --reason 'launch day'",
+            edit_to(&[15], one, Carry::Proportional),
+            "loudou set per-user capacity=40 --carry proportional --for 30m --reason 'launch day'",
         ),
         (
             edit_to(&[15, 100], other, carry),
@@ -254,7 +254,7 @@ fn every_change_has_a_command_line() {
         ),
     ];
     for (change, line) in cases {
-        assert_eq!(change.verb().command().as_deref(), Some(line));
+        assert_eq!(change.verb().command(None).as_deref(), Some(line));
     }
     // A client may call itself like an option.
     let Change::Ban(mut ban) = ban_of_team(BanTo::Banned(Some(Nanos::from_secs(600))), true) else {
@@ -263,7 +263,7 @@ fn every_change_has_a_command_line() {
     "--help".clone_into(&mut ban.key);
     "-x".clone_into(&mut ban.reason);
     assert_eq!(
-        Change::Ban(ban).verb().command().as_deref(),
+        Change::Ban(ban).verb().command(None).as_deref(),
         Some("loudou ban --replace --for 10m --reason=-x -- per-user --help")
     );
 }
@@ -335,7 +335,149 @@ fn what_an_undo_puts_back_lasts_for_whole_seconds() {
     for (change, answer) in [(edit, &edited), (by_key, &edited), (ban, &banned)] {
         let undo = change.undo(answer).expect("an undo");
         let (_, change) = undo.ask(53_408_000_001, Seen::Unknown).expect("a rest");
-        let line = change.verb().command().expect("a command line");
+        let line = change.verb().command(None).expect("a command line");
         assert!(line.contains(" --for 447s "), "{line}");
     }
+}
+
+const S: u64 = 1_000_000_000;
+
+/// A rule with an edit that ends at this time, or has no end.
+fn edited(expires_at_ns: Option<u64>) -> RuleView {
+    let edit = EditView {
+        by: "ops".to_owned(),
+        expires_at_ns,
+        ..EditView::default()
+    };
+    RuleView {
+        edit: Some(edit),
+        ..rule(7)
+    }
+}
+
+/// The undo of an edit with this carry, of a rule that looked like `seen` before it, at 100 s.
+fn undo(seen: RuleView, carry: Carry) -> Edit {
+    let answer = EditAnswer {
+        before: seen.rule.clone(),
+        after: rule(8),
+        change: "capacity 15 → 40".to_owned(),
+        changed: true,
+        ..EditAnswer::default()
+    };
+    let edit = Edit {
+        rule: "r".to_owned(),
+        to: EditTo::Put {
+            body: json!({ "limits": [{ "capacity": 40 }] }),
+            expires_after: None,
+            keeps_end: false,
+        },
+        seen: Box::new(seen),
+        carry,
+        reason: String::new(),
+    };
+    let undo = EditUndo::new(&edit, &Answer::Edit(Box::new(answer))).expect("it had an effect");
+    undo.ask(100 * S).1
+}
+
+/// An undo restores the edit before it for the rest of its time. If that has ended meanwhile, the configuration applies.
+#[test]
+fn an_undo_over_an_edit_that_ended_drops() {
+    let put = |expires_after| EditTo::Put {
+        body: json!({ "limits": [{ "capacity": 15 }] }),
+        expires_after,
+        keeps_end: false,
+    };
+    for (earlier, to) in [
+        (rule(7), EditTo::Drop),
+        (edited(Some(40 * S)), EditTo::Drop),
+        (edited(Some(100 * S)), EditTo::Drop),
+        (edited(Some(100 * S + 1)), put(Some(Nanos::from_secs(1)))),
+        (edited(None), put(None)),
+    ] {
+        assert_eq!(undo(earlier.clone(), Carry::Keep).to, to, "{earlier:?}");
+    }
+}
+
+/// Levels that were reset cannot be restored, so that an undo does not reset them a second time.
+#[test]
+fn an_undo_never_resets() {
+    for carry in [Carry::Keep, Carry::Proportional, Carry::Reset] {
+        let undone = undo(rule(7), carry).carry;
+        assert_ne!(undone, Carry::Reset, "{carry:?}");
+        assert!(carry == Carry::Reset || undone == carry, "{carry:?}");
+    }
+}
+
+/// An end that is kept is never one that has passed: the server refuses it.
+#[test]
+fn an_end_that_is_now_is_kept_as_the_least() {
+    for (until_ns, kept) in [
+        (0, 1),
+        (100 * S, 1),
+        (101 * S, 1),
+        (101 * S + 1, 2),
+        (160 * S, 60),
+    ] {
+        let mut edit = Edit {
+            rule: "r".to_owned(),
+            to: EditTo::Put {
+                body: json!({}),
+                expires_after: None,
+                keeps_end: true,
+            },
+            seen: Box::new(rule(7)),
+            carry: Carry::Keep,
+            reason: String::new(),
+        };
+        edit.keep_end(&edited(Some(until_ns)), 100 * S);
+        let EditTo::Put { expires_after, .. } = edit.to else {
+            panic!("{:?}", edit.to);
+        };
+        assert_eq!(expires_after, Some(Nanos::from_secs(kept)), "{until_ns}");
+    }
+}
+
+/// An edit that changes its end alone has a body with the mode of the rule at the other Envoy; a body with another part
+/// leaves the mode there as it is.
+#[test]
+fn a_body_with_only_an_end_has_a_part_at_another_envoy() {
+    let with_mode = |mode: &str| {
+        let mut rule = rule(7);
+        rule.rule["mode"] = json!(mode);
+        rule
+    };
+    let at_another = |body: Value| {
+        let edit = Edit {
+            rule: "r".to_owned(),
+            to: EditTo::Put {
+                body,
+                expires_after: Some(Nanos::from_secs(60)),
+                keeps_end: false,
+            },
+            seen: Box::new(with_mode("enforce")),
+            carry: Carry::Keep,
+            reason: String::new(),
+        };
+        match edit
+            .at_another(with_mode("shadow"), 0)
+            .expect("it can be")
+            .to
+        {
+            EditTo::Put { body, .. } => body,
+            EditTo::Drop => panic!("a put"),
+        }
+    };
+    let same = json!([{ "capacity": 15 }]);
+    assert_eq!(
+        at_another(json!({ "limits": same, "mode": "enforce" })),
+        json!({ "mode": "shadow" })
+    );
+    assert_eq!(
+        at_another(json!({ "mode": "off" })),
+        json!({ "mode": "off" })
+    );
+    let other = json!({ "limits": [{ "capacity": 40 }], "mode": "enforce" });
+    let limits = at_another(other);
+    assert_eq!(limits.get("mode"), None);
+    assert_eq!(limits["limits"][0]["capacity"], json!(40));
 }

@@ -17,7 +17,7 @@ pub(crate) trait Verb {
     fn question(&self) -> Question;
 
     /// The command line that does the same; `None` if it would need a file.
-    fn command(&self) -> Option<String>;
+    fn command(&self, url: Option<&str>) -> Option<String>;
 
     /// Before and after, if that is known without a change.
     fn preview(&self, _client: &Client) -> Result<Option<EditAnswer>, ClientError> {

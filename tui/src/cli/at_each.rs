@@ -10,21 +10,26 @@ use super::outcome::Outcome;
 use super::target::{self, Address};
 use super::targets;
 use super::world::{Io, Usage};
-use super::{Cli, Command, command, failed};
+use super::{Cli, Command, command, events, failed};
 use crate::client::Client;
 use crate::num::count;
 use crate::text::{counted, escape};
 
 impl Command {
-    /// Whether it is repeated.
-    const fn watches(&self) -> bool {
+    /// The option that repeats it, if it is given.
+    const fn watches(&self) -> Option<&'static str> {
         let watch = match self {
             Self::Status(args) => &args.watch,
             Self::Rules(args) => &args.watch,
             Self::Buckets(args) => &args.watch,
-            _ => return false,
+            Self::Events(args) if args.follow => return Some("--follow"),
+            _ => return None,
         };
-        watch.watch.is_some()
+        if watch.watch.is_some() {
+            Some("--watch")
+        } else {
+            None
+        }
     }
 
     /// Whether it asks one Envoy, so that it can ask several in turn.
@@ -33,6 +38,7 @@ impl Command {
             Self::Status(_)
             | Self::Rules(_)
             | Self::Buckets(_)
+            | Self::Events(_)
             | Self::Get(_)
             | Self::Set(_)
             | Self::Unset(_)
@@ -41,12 +47,11 @@ impl Command {
             | Self::Unban(_)
             | Self::Override(_) => true,
             Self::Explain(args) => args.asks_envoy(),
-            // Top and record ask several at once; the others follow, write one file, or ask nobody.
+            // Top and record ask several at once; the others write one file, or ask nobody.
             Self::Top(_)
             | Self::Record(_)
             | Self::Check(_)
             | Self::Replay(_)
-            | Self::Events(_)
             | Self::Export(_)
             | Self::Import(_)
             | Self::Relay(_)
@@ -72,9 +77,9 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
             addresses.len()
         )));
     }
-    if command.watches() {
+    if let Some(option) = command.watches() {
         bail!(Usage(format!(
-            "--watch takes one Envoy, and {} are named",
+            "{option} takes one Envoy, and {} are named",
             addresses.len()
         )));
     }
@@ -93,6 +98,10 @@ pub(super) fn run(
         addresses,
         TIMEOUT,
     )?;
+    // By time, so that who changed what where is one story.
+    if let Some(Command::Events(args)) = &cli.command {
+        return events::merged(&mut Context::new(&cli.global, typed, io), args, &clients);
+    }
     let mut failures = Failures::default();
     let format = cli.global.output.and_then(Output::format);
     let mut joined = Joined::new(format.unwrap_or_default());

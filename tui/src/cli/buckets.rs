@@ -9,12 +9,13 @@ use loudou_api::{BucketState, BucketView, BucketsPage, LeaseView, LimitView, Out
 
 use super::complete;
 use super::context::Context;
-use super::options::Format;
+use super::options::{self, Format};
 use super::table::{Cell, Paint, Set, TextTable, bar, csv};
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
 use crate::meaning::{enforced_ban, refusals, state_word};
-use crate::text::humanise;
+use crate::num::typed;
+use crate::text::{escape, humanise};
 
 mod leased;
 mod one;
@@ -40,9 +41,9 @@ pub(crate) struct BucketsArgs {
     #[arg(add = complete::rules())]
     pub(crate) rule: Option<String>,
     /// Only keys that contain this text
-    #[arg(long, value_name = "TEXT", add = complete::keys())]
+    #[arg(long, value_name = "TEXT", value_parser = options::key, add = complete::keys())]
     pub(crate) key: Option<String>,
-    /// Only buckets in this state: idle, busy, refusing, banned
+    /// Only buckets in this state: idle, busy, held, banned, or refusing: keys that are refused, or were in the last 10s
     #[arg(long, value_parser = state_named, add = complete::words(&BucketState::NAMES))]
     pub(crate) state: Option<BucketState>,
     /// Sort order
@@ -50,6 +51,7 @@ pub(crate) struct BucketsArgs {
     pub(crate) sort: Sort,
     /// Maximum number of buckets to print
     #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = typed::<usize>, allow_hyphen_values = true)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(super) watch: WatchArgs,
@@ -90,6 +92,15 @@ fn once(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<()> {
     page.buckets.truncate(args.limit);
     let shown = page.buckets.len();
     print(&page, context.format(), context.style, context.io.out)?;
+    if let (0, Some(part)) = (found, &args.key) {
+        let is_pattern = part.contains(['|', '*', '?', '[', '^', '$']);
+        let pattern = if is_pattern {
+            ": --key takes a part of a key, not a pattern"
+        } else {
+            ""
+        };
+        context.note(&format!("no key contains `{}`{pattern}", escape(part)))?;
+    }
     if shown < found {
         context.note(&format!(
             "{shown} of {found} buckets; raise --limit to see more"

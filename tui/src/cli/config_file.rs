@@ -7,7 +7,7 @@ use loudou_rules::config::nearest;
 
 use super::options::{Global, URL};
 use super::target;
-use super::world::{Env, Usage};
+use super::world::{Env, Style, Usage};
 use crate::config::{Config, NamedTarget, scheme, theme_names};
 use crate::draw::theme::color::Depth;
 use crate::draw::theme::{Look, Scheme};
@@ -115,7 +115,7 @@ pub(super) fn appearance(
     config: &Config,
     global: &Global,
     env: &Env,
-    has_color: bool,
+    style: Style,
 ) -> Result<Appearance> {
     let theme = global.theme.as_ref().or(config.theme.as_ref());
     let scheme = match theme {
@@ -131,12 +131,12 @@ pub(super) fn appearance(
         })?,
     };
     let look = Look {
-        depth: if has_color {
+        depth: if style.color {
             Depth::of_terminal(env.term.as_deref(), env.color_term.as_deref())
         } else {
             Depth::Plain
         },
-        ascii: global.ascii || config.ascii,
+        ascii: style.ascii || config.ascii,
         scheme,
     };
     Ok(Appearance {

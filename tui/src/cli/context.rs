@@ -85,7 +85,7 @@ impl<'a, 'io> Context<'a, 'io> {
     /// How the screen looks.
     pub(super) fn appearance(&self) -> Result<Appearance> {
         let config = &self.global.config;
-        config_file::appearance(config, self.global, &self.io.env, self.style.color)
+        config_file::appearance(config, self.global, &self.io.env, self.style)
     }
 
     /// Prints a note on standard error, beside the data.

@@ -20,6 +20,7 @@ use super::typed_limits::changed_limits;
 use super::world::Usage;
 use crate::change::Change;
 use crate::change::edit::{Edit, EditTo};
+use crate::num::typed;
 
 const SET_EXAMPLES: &str = "\
 Examples:
@@ -27,7 +28,7 @@ Examples:
   loudou set per-user --limit burst --capacity 30 --for 30m --reason 'launch day'
   loudou set per-user --limit daily window=1h slots=6
   loudou set per-user --mode shadow --dry-run
-  loudou set per-user --file limits.yaml --carry keep";
+  loudou set per-user --file limits.yaml --carry proportional";
 
 #[derive(Debug, Args)]
 #[command(before_help = SET_EXAMPLES)]
@@ -43,7 +44,8 @@ pub(crate) struct SetArgs {
     pub(crate) fields: Vec<FieldValue>,
     /// The capacity of the limit (burst size)
     #[arg(long, value_name = "N", conflicts_with = "file")]
-    pub(crate) capacity: Option<u32>,
+    #[arg(value_parser = typed::<u64>, allow_hyphen_values = true)]
+    pub(crate) capacity: Option<u64>,
     /// The rate of the limit: 30/60s, 10/s, 1000/d
     #[arg(long, value_parser = rate, conflicts_with = "file")]
     pub(crate) rate: Option<Rate>,
@@ -58,7 +60,7 @@ pub(crate) struct SetArgs {
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
     /// Revert automatically after this time, such as 30m
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) expires_after: Option<Nanos>,
     #[command(flatten)]
     pub(crate) edit: EditArgs,
@@ -82,13 +84,16 @@ pub(crate) struct UnsetArgs {
     pub(crate) rule: String,
     #[command(flatten)]
     pub(crate) edit: EditArgs,
+    /// Show what would change, without changing anything
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Options of commands that change a rule.
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
     /// What live buckets keep: keep (used units), proportional (used share), reset (nothing)
-    #[arg(long, default_value = "proportional", value_parser = carry)]
+    #[arg(long, default_value = Carry::default().name(), value_parser = carry)]
     #[arg(add = complete::words(&Carry::NAMES))]
     pub(crate) carry: CarryArg,
     #[command(flatten)]
@@ -128,7 +133,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
 }
 
 pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<Outcome> {
-    changes::allowed(context, false)?;
+    changes::allowed(context, args.dry_run)?;
     let change = Change::Edit(Edit {
         rule: args.rule.clone(),
         to: EditTo::Drop,
@@ -136,7 +141,7 @@ pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<O
         carry: args.edit.carry.0,
         reason: args.edit.ask.reason.clone(),
     });
-    changes::run(context, change, &args.edit.ask, false)
+    changes::run(context, change, &args.edit.ask, args.dry_run)
 }
 
 /// The body of the edit, or `None` if it has problems, which were printed.

@@ -9,8 +9,10 @@ use super::context::Context;
 use crate::live::gone;
 
 mod follow;
+mod merged;
 mod view;
 
+pub(super) use merged::merged;
 use view::{is_other, show};
 
 const EXAMPLES: &str = "\

@@ -7,7 +7,7 @@ use loudou_limiter::Nanos;
 use super::changes;
 use super::complete;
 use super::context::Context;
-use super::options::{AskArgs, span};
+use super::options::{self, AskArgs, span};
 use super::outcome::Outcome;
 use crate::change::Change;
 use crate::change::ban::{Ban, BanTo};
@@ -27,10 +27,10 @@ pub(crate) struct BanArgs {
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
+    #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     pub(crate) key: String,
     /// Lift the ban automatically after this time, such as 10m
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) span: Option<Nanos>,
     /// Replace an earlier ban even if it ends later
     #[arg(long)]
@@ -50,7 +50,7 @@ pub(crate) struct UnbanArgs {
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
+    #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
@@ -67,7 +67,7 @@ pub(crate) struct ResetArgs {
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
+    #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) ask: AskArgs,

@@ -9,11 +9,12 @@ use clap::{Arg, Args, Command, ValueEnum};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
 use crate::config::{Config, NamedTarget};
+use crate::text::as_key;
 
-/// A command in which empty variables count as not set.
-pub(super) fn without_empty(command: Command, is_empty: impl Fn(&OsStr) -> bool) -> Command {
+/// A command in which some variables count as not set.
+pub(super) fn without_variables(command: Command, is_unset: impl Fn(&OsStr) -> bool) -> Command {
     command.mut_args(|arg| match arg.get_env() {
-        Some(name) if is_empty(name) => arg.env(Resettable::<clap::builder::OsStr>::Reset),
+        Some(name) if is_unset(name) => arg.env(Resettable::<clap::builder::OsStr>::Reset),
         _ => arg,
     })
 }
@@ -108,7 +109,7 @@ pub(crate) struct Global {
 
     /// Time limit of each call [default: 5s; of a poll of top or record, 1s or its interval]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Connection")]
-    #[arg(value_parser = span)]
+    #[arg(value_parser = span, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Nanos>,
 
     /// Refuse every command that would change something
@@ -229,10 +230,32 @@ pub(crate) struct FieldValue {
     pub(crate) value: String,
 }
 
+/// A time above zero, or what is wrong with it.
 pub(crate) fn span(text: &str) -> Result<Nanos, String> {
-    Nanos::parse(text)
-        .filter(|span| *span > Nanos::ZERO)
-        .ok_or_else(|| format!("invalid duration; write {DURATION_FORM}"))
+    let is_time = |text: &str| Nanos::parse(text).is_some();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    Err(match Nanos::parse(text) {
+        Some(span) if span > Nanos::ZERO => return Ok(span),
+        Some(_) => format!("must be longer than 0; write {DURATION_FORM}"),
+        None if is_number && text.trim_start_matches('0').is_empty() => {
+            format!("must be longer than 0; write {DURATION_FORM}")
+        }
+        None if is_number => format!("it has no unit; did you mean `{text}s` or `{text}m`?"),
+        None if unit.len() < text.len() && is_time(&format!("1{unit}")) => {
+            "too long; at most 213503d".to_owned()
+        }
+        None => match text.strip_prefix('-').filter(|rest| is_time(rest)) {
+            Some(rest) => format!("it is negative; did you mean `{rest}`?"),
+            None => format!("invalid duration; write {DURATION_FORM}"),
+        },
+    })
+}
+
+/// A key, or a part of one, as the filter writes keys. What is written already stays.
+#[expect(clippy::unnecessary_wraps, reason = "clap expects a result")]
+pub(crate) fn key(text: &str) -> Result<String, String> {
+    Ok(as_key(text).into_owned())
 }
 
 pub(crate) fn field_value(text: &str) -> Result<FieldValue, String> {
@@ -264,7 +287,7 @@ mod tests {
     #[test]
     fn an_empty_variable_is_not_asked() {
         let names = |is_empty: fn(&OsStr) -> bool| -> Vec<String> {
-            let command = without_empty(Cli::command(), is_empty);
+            let command = without_variables(Cli::command(), is_empty);
             let names = command.get_arguments().filter_map(Arg::get_env);
             names
                 .map(|name| name.to_string_lossy().into_owned())

@@ -13,7 +13,7 @@ use super::changes;
 use super::complete;
 use super::context::Context;
 use super::files::{problems, report_of};
-use super::options::{AskArgs, FieldValue, field_value, span};
+use super::options::{self, AskArgs, FieldValue, field_value, span};
 use super::outcome::Outcome;
 use super::report::Report;
 use super::typed_limits::changed_limits;
@@ -43,7 +43,7 @@ pub(crate) struct OverrideArgs {
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it, or a prefix of keys followed by *
-    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
+    #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     pub(crate) key: String,
     /// scale=10 (ten times the rule's limits), unlimited, banned, or the fields of the limit to change:
     /// capacity=100 rate=5/s
@@ -60,7 +60,7 @@ pub(crate) struct OverrideArgs {
     #[arg(long, conflicts_with = "expires_after")]
     pub(crate) remove: bool,
     /// Revert automatically after this time, such as 30m
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) expires_after: Option<Nanos>,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
@@ -76,7 +76,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
         None
     } else {
         let Some(gives) = gives(context, args, &rule)? else {
-            return Ok(Outcome::Failed);
+            return Ok(Outcome::Misused);
         };
         Some(gives)
     };

@@ -33,7 +33,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, file: &Path) -> Result<()> {
         )));
     }
     let tape = Tape::open(Box::new(opened)).map_err(|bad| anyhow!("{name}: {bad}"))?;
-    if !context.io.out_terminal || context.global.output.is_some() {
+    if !context.io.has_screen() || context.global.output.is_some() {
         bail!(Usage(
             "--play needs a terminal; the lines of a recording are JSON, for programs such as jq"
                 .to_owned()

@@ -38,7 +38,7 @@ pub(crate) struct RecordArgs {
     /// The file to write, - for standard output; a name that ends with .gz is compressed
     file: PathBuf,
     /// End after this time [default: Ctrl-C ends]
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     time: Option<Nanos>,
     /// End before the file is larger, such as 200MiB
     #[arg(long, value_name = "SIZE", value_parser = size)]

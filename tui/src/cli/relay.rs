@@ -30,7 +30,11 @@ pub(super) fn run(options: &[OsString]) -> Error {
         path.is_file().then_some(path)
     });
     let program = sibling.unwrap_or_else(|| PathBuf::from(PROGRAM));
-    let error = Command::new(&program).args(options).exec();
+    // Its usage then names the command that was typed.
+    let error = Command::new(&program)
+        .arg0("loudou relay")
+        .args(options)
+        .exec();
     anyhow!(
         "cannot start {}: {error}; it must be in the directory of `loudou` or in PATH (`cargo build -p loudou-relay`)",
         program.display()

@@ -23,6 +23,7 @@ use super::files::{bytes_of, name_of};
 use super::options::{Format, every_output};
 use super::outcome::Outcome;
 use super::world::{Io, Style, Usage, json};
+use crate::num::typed;
 use crate::text::{escape, json_safe};
 
 mod beside_log;
@@ -98,7 +99,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_enum, value_name = "TABLE", conflicts_with = "suggest")]
     table: Option<CsvTable>,
     /// How many of the most refused and the most changed keys to list [default: 10; with --output csv all that are counted]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "suggest")]
+    #[arg(long, value_name = "N", value_parser = keys, conflicts_with = "suggest")]
     keys: Option<u32>,
     #[command(flatten)]
     suggest: SuggestArgs,
@@ -114,6 +115,14 @@ impl ReplayArgs {
             to: self.to,
         }
     }
+}
+
+fn keys(text: &str) -> Result<u32, String> {
+    let number = typed(text)?;
+    if number == 0 {
+        return Err("at least 1".to_owned());
+    }
+    Ok(number)
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Outcome> {

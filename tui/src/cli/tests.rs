@@ -36,6 +36,7 @@ mod reports;
 mod suggests;
 mod targets;
 mod tops;
+mod typing;
 mod usage;
 mod views;
 mod watches;

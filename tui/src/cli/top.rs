@@ -11,7 +11,7 @@ use loudou_limiter::Nanos;
 
 use super::complete;
 use super::context::{Context, TIMEOUT, duration};
-use super::options::{Format, span};
+use super::options::{Format, URL, span};
 use super::outcome::Outcome;
 use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
@@ -43,7 +43,7 @@ Examples:
 #[command(before_help = EXAMPLES)]
 pub(crate) struct TopArgs {
     /// Time between two updates of the screen [default: 1s, or that of the config file]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) interval: Option<Nanos>,
     /// List the keys with the most of this in the last one to two minutes, without the screen: refused,
     /// admitted [default: refused]
@@ -78,7 +78,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     // An output format or an option for a list asks for text, not for the screen.
     let has_options = query != TopQuery::default() || watch.watch.is_some();
     let is_list = context.global.output.is_some() || has_options;
-    if is_list || !context.io.out_terminal {
+    if is_list || !context.io.has_screen() {
         let mut outcome = Outcome::Done;
         watch::run(context, watch, |context| {
             outcome = list(context, &query)?;
@@ -91,8 +91,10 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
     let mut targets = Vec::new();
     for address in watched(&context.global.connect)? {
+        let polling = context.client_at(&address, interval.max(INTERVAL))?;
         targets.push(runtime::Clients {
-            polling: context.client_at(&address, interval.max(INTERVAL))?,
+            is_usual: is_usual(polling.url(), std::env::var("LOUDOU_URL").ok().as_deref()),
+            polling,
             // A change is worth waiting for: it is in doubt if its answer is not.
             changing: context.client_at(&address, TIMEOUT)?,
         });
@@ -113,6 +115,12 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     } else {
         Outcome::Failed
     })
+}
+
+/// Whether a command line without `--url` goes to `url`, with this value of `LOUDOU_URL`.
+fn is_usual(url: &str, variable: Option<&str>) -> bool {
+    let usual = variable.filter(|url| !url.is_empty()).unwrap_or(URL);
+    usual.trim_end_matches('/') == url.trim_end_matches('/')
 }
 
 fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<Outcome> {
@@ -228,4 +236,28 @@ fn top_limit(text: &str) -> Result<usize, String> {
     limit
         .filter(|limit| (1..=MAX_TOP).contains(limit))
         .ok_or_else(|| format!("write a number from 1 to {MAX_TOP}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_envoy_needs_no_address() {
+        for (url, variable, is) in [
+            ("http://127.0.0.1:9911", None, true),
+            ("http://127.0.0.1:9911/", Some(""), true),
+            ("http://127.0.0.1:9911", Some("http://10.0.0.7:9911"), false),
+            ("http://10.0.0.7:9911", None, false),
+            ("http://10.0.0.7:9911", Some("http://10.0.0.7:9911"), true),
+            // A command line would go to both.
+            (
+                "http://10.0.0.7:9911",
+                Some("http://10.0.0.7:9911,http://10.0.0.8:9911"),
+                false,
+            ),
+        ] {
+            assert_eq!(is_usual(url, variable), is, "{url} {variable:?}");
+        }
+    }
 }

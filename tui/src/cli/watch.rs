@@ -57,7 +57,7 @@ pub(super) fn run(
     (context.io.succeed_on_interrupt)()?;
     let mut watch = Watch {
         every,
-        is_redrawn: context.io.out_terminal && context.format() != Format::Jsonl,
+        is_redrawn: context.io.has_screen() && context.format() != Format::Jsonl,
         rounds: 0,
         last: Round::default(),
         trouble: None,

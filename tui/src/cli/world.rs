@@ -96,6 +96,8 @@ pub(crate) struct Env {
     pub(crate) config_home: Option<OsString>,
     /// `COLORTERM`.
     pub(crate) color_term: Option<OsString>,
+    /// The locale of characters: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set.
+    pub(crate) locale: Option<OsString>,
 }
 
 impl Env {
@@ -114,7 +116,32 @@ impl Env {
             home: var("HOME"),
             config_home: var("XDG_CONFIG_HOME"),
             color_term: var("COLORTERM"),
+            locale: var("LC_ALL").or_else(|| either("LC_CTYPE", "LANG")),
         }
+    }
+}
+
+impl Env {
+    /// True if `TERM` names a terminal that cannot move its cursor.
+    fn is_dumb(&self) -> bool {
+        self.term.as_ref().is_some_and(|term| term == "dumb")
+    }
+
+    /// True if the locale has no characters beyond ASCII, such as `C`. Without a locale nothing is known, as in most
+    /// containers.
+    fn is_ascii(&self) -> bool {
+        let is_utf8 = |locale: &OsString| {
+            let locale = locale.to_string_lossy().to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        };
+        self.locale.as_ref().is_some_and(|locale| !is_utf8(locale))
+    }
+}
+
+impl Io<'_> {
+    /// True if the output is a terminal that can show the screen.
+    pub(crate) fn has_screen(&self) -> bool {
+        self.out_terminal && !self.env.is_dumb()
     }
 }
 
@@ -129,14 +156,16 @@ pub(crate) struct Style {
 
 impl Style {
     pub(crate) fn new(global: &Global, io: &Io<'_>) -> Self {
-        let plain = io.env.no_color.is_some() || io.env.term.as_ref().is_some_and(|t| t == "dumb");
+        let plain = io.env.no_color.is_some() || io.env.is_dumb();
+        // The console of Linux has a font of 512 characters at most.
+        let is_console = io.env.term.as_ref().is_some_and(|term| term == "linux");
         Self {
             color: match global.color {
                 ColorWhen::Always => true,
                 ColorWhen::Never => false,
                 ColorWhen::Auto => io.out_terminal && !plain,
             },
-            ascii: global.ascii,
+            ascii: global.ascii || io.env.is_ascii() || (is_console && io.out_terminal),
             width: io.width.filter(|_| io.out_terminal),
         }
     }

@@ -46,6 +46,8 @@ pub struct DropRequest {
     pub carry: Carry,
     /// The reason, recorded with the event; may be empty.
     pub reason: String,
+    /// Checks and answers without changing anything.
+    pub dry_run: bool,
 }
 
 impl DropRequest {
@@ -53,6 +55,9 @@ impl DropRequest {
         let mut path = Path::new(&["rules", rule]);
         path.query("carry", self.carry.name());
         path.query_unless_empty("reason", &self.reason);
+        if self.dry_run {
+            path.query("dry_run", "true");
+        }
         path.text
     }
 }
@@ -255,6 +260,7 @@ mod tests {
             if_match: "\"i-7\"".to_owned(),
             carry: Carry::Proportional,
             reason: String::new(),
+            dry_run: false,
         };
         assert_eq!(drop.path("r"), "/v1/rules/r?carry=proportional");
     }

@@ -1,6 +1,7 @@
 //! The client against a server that answers well, badly, or not at all.
 
 use std::net::TcpListener;
+use std::thread;
 use std::time::Duration;
 
 use loudou_api::{EditAnswer, ProblemAnswer, ResetAnswer, RuleProblem, RuleView, Status};
@@ -13,7 +14,7 @@ use super::*;
 /// The CA of the relay's tests.
 const CA: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../relay/tests/relay/certs/ca.pem"
+    "/../crates/relay/tests/relay/certs/ca.pem"
 );
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(150);
@@ -77,6 +78,7 @@ fn a_drop_and_a_reset_have_no_body() {
         if_match: "\"i-3\"".to_owned(),
         carry: Carry::Reset,
         reason: String::new(),
+        dry_run: false,
     };
     let fake = Fake::new(vec![
         Answer::json("200 OK", &<EditAnswer>::default()),
@@ -345,10 +347,41 @@ fn the_way_of_json_is_found_out() {
     );
 }
 
+/// A server that expects TLS resets the connection, closes it, or answers with an alert. Any other server that does
+/// so may have read the request.
+#[test]
+fn a_port_that_expects_tls_is_named() {
+    let alert = b"\x15\x03\x01\x00\x02\x02\x46".to_vec();
+    for bytes in [alert, Vec::new()] {
+        let fake = Fake::new(vec![Answer::Bytes(bytes)]);
+        let error = fake.client(LONG).status().expect_err("no HTTP").to_string();
+        let advice = fake.url.replace("http://", "try https://");
+        assert!(error.contains(&advice), "{error}");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        // A connection that is closed before its request was read is reset.
+        stream.peek(&mut [0]).expect("a request");
+    });
+    let target = Target {
+        url: format!("http://{address}"),
+        ..Target::default()
+    };
+    let client = Client::new(&target, LONG).expect("a good target");
+    let error = client.status().expect_err("reset");
+    assert!(error.is_in_doubt(), "{error:?}");
+    let error = error.to_string();
+    assert!(error.contains(&format!("try https://{address}")), "{error}");
+    server.join().expect("it ends");
+}
+
 /// What fails on the way is not looked for at the end of it.
 #[test]
 fn errors_name_the_proxy() {
-    let status = |proxy: &str| {
+    // Only the silent proxy runs into its limit: a busy machine may take longer than that for the others.
+    let status = |proxy: &str, limit: Duration| {
         let target = Target {
             url: "https://envoy.example.com:9911".to_owned(),
             proxy: Some(proxy.replace("http://", "http://user:geheim@")),
@@ -361,7 +394,7 @@ fn errors_name_the_proxy() {
             },
             ..Target::default()
         };
-        let client = Client::new(&target, SHORT).expect("a good target");
+        let client = Client::new(&target, limit).expect("a good target");
         assert_eq!(client.url(), "https://envoy.example.com:9911");
         let error = client.status().expect_err("no Envoy").to_string();
         let through = "https://envoy.example.com:9911 through the proxy http://…@127.0.0.1:";
@@ -372,15 +405,15 @@ fn errors_name_the_proxy() {
         error
     };
     let refuses = Fake::new(vec![Answer::text("403 Forbidden", "")]);
-    let error = status(&refuses.url);
+    let error = status(&refuses.url, LONG);
     assert!(
         error.starts_with("cannot reach ") && error.contains("403"),
         "{error}"
     );
     let silent = Fake::new(vec![Answer::Hang(Vec::new())]);
-    let error = status(&silent.url);
+    let error = status(&silent.url, SHORT);
     assert!(error.starts_with("no complete answer from "), "{error}");
     let gone = Fake::new(Vec::new());
-    let error = status(&gone.url);
+    let error = status(&gone.url, LONG);
     assert!(error.starts_with("cannot reach "), "{error}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::ClientError;
@@ -166,18 +166,60 @@ pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
         ) => format!(
             "{error}; does it want a client certificate (--tls-cert and --tls-key), and another one?"
         ),
-        Error::InvalidMessage(_) => format!("{error}; is it TLS that this port expects?"),
+        Error::InvalidCertificate(bad) => certificate(bad),
+        Error::AlertReceived(Alert::ProtocolVersion) | Error::PeerIncompatible(_) => {
+            format!("the server offers no version or cipher of TLS 1.2 or 1.3 in common ({error})")
+        }
+        Error::InvalidMessage(_) => {
+            "this port does not answer in TLS; if it is right, write http:// instead".to_owned()
+        }
         _ => error.to_string(),
     }
 }
 
+/// Why another certificate of the server is not trusted, with a remedy.
+fn certificate(bad: &CertificateError) -> String {
+    use CertificateError as Bad;
+    let why = match bad {
+        Bad::BadSignature => {
+            "its certificate is not signed by the CA that it names: another CA has this name, too; name the file with \
+             the CA that signed it with --tls-ca"
+        }
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+            "its certificate is not valid yet; compare the clocks of both machines"
+        }
+        Bad::Revoked => "its certificate was revoked; renew it",
+        Bad::BadEncoding => "its certificate cannot be read; renew it",
+        // The type of this error is private to rustls.
+        Bad::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is self-signed, and that of a CA, which no server may show; make one without CA:TRUE \
+             (openssl req -x509 -addext basicConstraints=critical,CA:FALSE) and name its file with --tls-ca"
+        }
+        _ => {
+            return format!(
+                "its certificate is not trusted ({bad}); renew it, or name its CA with --tls-ca"
+            );
+        }
+    };
+    why.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier as _;
+    use rustls::pki_types::UnixTime;
+
     use super::*;
 
     /// A file of the relay's tests, which say how it was made.
     fn pem(name: &str) -> Pem {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/relay/certs");
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../crates/relay/tests/relay/certs"
+        );
         Pem {
             file: name.to_owned(),
             bytes: std::fs::read(format!("{folder}/{name}")).expect(name),
@@ -228,6 +270,40 @@ mod tests {
             server_name: None,
         };
         assert!(config(&fits).is_ok());
+    }
+
+    /// The error of a server that shows this certificate to a client that trusts this CA.
+    fn distrusted(shown: &str, ca: &str) -> String {
+        let read = |name| certificates(&pem(name), "").expect(name).remove(0);
+        let mut roots = RootCertStore::empty();
+        roots.add(read(ca)).expect("a CA");
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider);
+        let verifier = verifier.build().expect("a verifier");
+        let name = "localhost".try_into().expect("a name");
+        let now = UnixTime::since_unix_epoch(Duration::from_hours(500_000));
+        let outcome = verifier.verify_server_cert(&read(shown), &[], &name, &[], now);
+        cause(&outcome.expect_err(shown), false)
+    }
+
+    #[test]
+    fn every_error_has_words_and_a_remedy() {
+        for (shown, ca, told) in [
+            ("ca.pem", "ca.pem", "is self-signed, and that of a CA"),
+            ("server.pem", "same-name-ca.pem", "another CA has this name"),
+            ("server.pem", "other-ca.pem", "signed by an unknown CA"),
+        ] {
+            let error = distrusted(shown, ca);
+            assert!(
+                error.contains(told) && error.contains("--tls-ca"),
+                "{error}"
+            );
+            for rust in ["Other(", "BadSignature", "CaUsedAsEndEntity"] {
+                assert!(!error.contains(rust), "{error}");
+            }
+        }
+        let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert!(cause(&plain, false).contains("write http://"));
     }
 
     #[test]

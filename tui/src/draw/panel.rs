@@ -26,6 +26,17 @@ pub(crate) fn open<'a>(pen: &'a mut Pen<'_>, title: &str, width: u16, height: u1
     )
 }
 
+/// The place of a box with this inside.
+pub(crate) fn place(pen: &Pen<'_>) -> Rect {
+    let inside = pen.area;
+    Rect {
+        x: inside.x.saturating_sub(1),
+        y: inside.y.saturating_sub(1),
+        width: inside.width.saturating_add(2),
+        height: inside.height.saturating_add(2),
+    }
+}
+
 fn border(pen: &mut Pen<'_>, style: Style) {
     let theme = pen.theme;
     let (right, bottom) = (

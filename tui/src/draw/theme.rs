@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 
-use loudou_api::{BucketState, BucketView};
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::meaning::Standing;
 use crate::num::{cells, share};
 
 pub(crate) mod color;
@@ -300,16 +300,18 @@ impl Theme {
     }
 
     /// The glyph and the colour of a state.
-    pub(crate) fn state(&self, bucket: &BucketView) -> (char, Style) {
-        match bucket.state {
-            BucketState::Refusing | BucketState::Banned if bucket.shadow => {
+    pub(crate) const fn state(&self, standing: Standing) -> (char, Style) {
+        match standing {
+            Standing::Idle => (self.pick('○', '.'), self.dim),
+            Standing::Fine => (self.pick('○', '.'), self.good),
+            Standing::Busy => (self.pick('◐', '+'), self.good),
+            Standing::Held => (self.pick('◷', 'o'), self.warn),
+            Standing::WouldHaveRefused | Standing::WouldRefuse | Standing::BanOff => {
                 (self.pick('◌', '%'), self.shadow)
             }
-            BucketState::Idle => (self.pick('○', '.'), self.dim),
-            BucketState::Busy => (self.pick('◐', '+'), self.good),
-            BucketState::Held => (self.pick('◷', 'o'), self.warn),
-            BucketState::Refusing => (self.pick('✖', 'x'), self.bad),
-            BucketState::Banned => (self.pick('⊘', '#'), self.bad),
+            Standing::Refused => (self.pick('◐', '+'), self.warn),
+            Standing::Refusing => (self.pick('✖', 'x'), self.bad),
+            Standing::Banned => (self.pick('⊘', '#'), self.bad),
         }
     }
 }

@@ -39,11 +39,13 @@ fn scaled(n: f64) -> String {
     format!("{n:.0}")
 }
 
-/// A share in percent. A share above 0 is at least 1 %, a share below 1 at most 99 %.
+/// A share in percent. A share above 0 and below 1 % is `<1%`, a share below 1 at most 99 %.
 pub(crate) fn percent(share: f64) -> String {
     let rounded = (share * 100.0).round();
     let shown = if share <= 0.0 {
         0.0
+    } else if share < 0.01 {
+        return "<1%".to_owned();
     } else if share >= 1.0 {
         100.0
     } else {
@@ -102,7 +104,9 @@ mod tests {
     #[test]
     fn a_share_is_never_rounded_to_nothing_or_all() {
         assert_eq!(percent(0.0), "0%");
-        assert_eq!(percent(0.001), "1%");
+        assert_eq!(percent(16.0 / 65_536.0), "<1%");
+        assert_eq!(percent(0.0099), "<1%");
+        assert_eq!(percent(0.01), "1%");
         assert_eq!(percent(0.999), "99%");
         assert_eq!(percent(1.0), "100%");
     }

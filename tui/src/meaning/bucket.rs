@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use loudou_api::{BanBy, BanView, BucketState, BucketView, Event, KeyOverrideView, RuleView};
+use loudou_api::{
+    BanBy, BanView, BucketState, BucketView, Event, KeyOverrideView, LimitView, OutageView,
+    OverrideKind, RuleView,
+};
 
 use super::{leased, short};
 use crate::text::humanise;
@@ -13,13 +16,126 @@ pub(crate) const WOULD_REFUSE: &str = "would refuse";
 /// The state `banned` of a rule that does not enforce its bans.
 pub(crate) const BAN_OFF: &str = "ban off";
 
-/// The state for people.
-pub(crate) const fn state_word(bucket: &BucketView) -> &'static str {
-    match bucket.state {
-        BucketState::Refusing if bucket.shadow => WOULD_REFUSE,
-        BucketState::Banned if bucket.shadow => BAN_OFF,
-        state => state.name(),
+/// The state for people, which says `refusing` only while the next request would be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    Idle,
+    /// Nothing is taken, although requests come.
+    Fine,
+    Busy,
+    Held,
+    /// A rule in shadow mode would have refused a moment ago.
+    WouldHaveRefused,
+    /// A rule in shadow mode would refuse.
+    WouldRefuse,
+    /// It refused a moment ago, and would admit now.
+    Refused,
+    Refusing,
+    /// Its rule does not enforce its ban.
+    BanOff,
+    Banned,
+}
+
+impl Standing {
+    /// All of them.
+    const ALL: [Self; 10] = [
+        Self::Idle,
+        Self::Fine,
+        Self::Busy,
+        Self::Held,
+        Self::WouldHaveRefused,
+        Self::WouldRefuse,
+        Self::Refused,
+        Self::Refusing,
+        Self::BanOff,
+        Self::Banned,
+    ];
+
+    /// The state of a bucket, whose key has requests or not.
+    pub(crate) fn of(bucket: &BucketView, has_requests: bool) -> Self {
+        match (bucket.state, bucket.shadow) {
+            (BucketState::Idle, _) if has_requests => Self::Fine,
+            (BucketState::Idle, _) => Self::Idle,
+            (BucketState::Busy, _) => Self::Busy,
+            (BucketState::Held, _) => Self::Held,
+            (BucketState::Refusing, true) if refuses_now(bucket) => Self::WouldRefuse,
+            (BucketState::Refusing, true) => Self::WouldHaveRefused,
+            (BucketState::Refusing, false) if refuses_now(bucket) => Self::Refusing,
+            (BucketState::Refusing, false) => Self::Refused,
+            (BucketState::Banned, true) => Self::BanOff,
+            (BucketState::Banned, false) => Self::Banned,
+        }
     }
+
+    /// The word on the screen.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Fine => "ok",
+            Self::Busy => "busy",
+            Self::Held => "held",
+            Self::WouldHaveRefused => "would have refused",
+            Self::WouldRefuse => WOULD_REFUSE,
+            Self::Refused => "refused",
+            Self::Refusing => "refusing",
+            Self::BanOff => BAN_OFF,
+            Self::Banned => "banned",
+        }
+    }
+
+    /// All words.
+    pub(crate) fn words() -> [&'static str; 10] {
+        Self::ALL.map(Self::word)
+    }
+}
+
+/// Returns true if a request of the usual cost would be refused.
+fn refuses_now(bucket: &BucketView) -> bool {
+    let is_unlimited = bucket
+        .own
+        .as_ref()
+        .is_some_and(|own| own.gives == OverrideKind::Unlimited);
+    let is_denied = bucket
+        .lease
+        .as_ref()
+        .is_some_and(|lease| lease.denied_until_ns.is_some());
+    match bucket.outage {
+        _ if is_unlimited => false,
+        Some(OutageView::Refuse) => true,
+        Some(OutageView::Admit) => false,
+        Some(OutageView::Local { .. }) | None => {
+            // The time is unknown where it is that of the end of other requests.
+            let refuses =
+                |limit: &LimitView| limit.retry_after_ns.is_some() || limit.remaining == 0;
+            is_denied || bucket.limits.iter().any(refuses)
+        }
+    }
+}
+
+/// The limit that stands for a bucket: the one that refuses, else the one with the highest level.
+pub(crate) fn main_limit(bucket: &BucketView) -> usize {
+    let reported = bucket.limits.get(bucket.reported);
+    if reported.is_some_and(|limit| limit.retry_after_ns.is_some() || limit.remaining == 0) {
+        return bucket.reported;
+    }
+    // Fractions are compared by their products. The first of equal ones counts, but before all the reported one.
+    let is_higher = |one: &LimitView, other: &LimitView| {
+        let ((part, whole), (least, of)) = (one.level(0), other.level(0));
+        let product = |part: u64, whole: u64| u128::from(part).saturating_mul(whole.into());
+        product(part, of) > product(least, whole)
+    };
+    let mut highest = (bucket.reported, reported);
+    for (place, limit) in bucket.limits.iter().enumerate() {
+        if highest.1.is_none_or(|high| is_higher(limit, high)) {
+            highest = (place, Some(limit));
+        }
+    }
+    highest.0
+}
+
+/// The state for people, where nothing is known about the requests of its key.
+pub(crate) fn state_word(bucket: &BucketView) -> &'static str {
+    Standing::of(bucket, false).word()
 }
 
 /// A count of refusals: in parentheses for those of a rule in shadow mode, which passed.

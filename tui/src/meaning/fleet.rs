@@ -57,7 +57,10 @@ pub(crate) fn sharing(rule: &Rule, fleet: Option<&FleetSettings>) -> Option<Shar
     let bound = |(name, limit): &(&str, Shared)| Bound::new(name, *limit, &settings);
     let mut meaning = bounds_in_words(&limits, &settings, &rule.cost);
     meaning.extend(waits(rule, &terms));
-    meaning.push(outage(rule, fleet.on_outage));
+    meaning.push(outage(rule, fleet));
+    if fleet.on_outage == OnOutage::Local {
+        meaning.extend(failures(&limits, &settings));
+    }
     if rule.penalty.is_some() {
         meaning.push(
             "a ban by its penalty applies in the Envoy whose refusals triggered it".to_owned(),
@@ -206,20 +209,67 @@ fn waits(rule: &Rule, terms: &Terms) -> Vec<String> {
 }
 
 /// The consequences of an outage.
-fn outage(rule: &Rule, on_outage: OnOutage) -> String {
+fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     let begin = "if the relay does not answer,";
-    match (on_outage, rule.mode) {
+    match (fleet.on_outage, rule.mode) {
         (OnOutage::Local, _) => {
-            let part = rule.limits.divided(EXAMPLE);
+            let (envoys, since) = match fleet.envoys {
+                1 => (EXAMPLE, ""),
+                envoys => (
+                    envoys,
+                    ", which is assumed until the relay has reported a number",
+                ),
+            };
+            let part = rule.limits.divided(envoys);
             let part = part.map_or_else(String::new, |limits| short::of_limits(&limits));
             format!(
-                "{begin} each Envoy limits alone by its part; of {EXAMPLE} Envoys, each has {part}"
+                "{begin} each Envoy limits alone by its part; of {envoys} Envoys{since}, each has {part}"
             )
         }
         (OnOutage::Admit, _) => format!("{begin} requests pass"),
         (OnOutage::Refuse, Mode::Enforce) => format!("{begin} requests are refused"),
         (OnOutage::Refuse, _) => format!("{begin} requests count as refused"),
     }
+}
+
+/// The bounds while an Envoy has no answers for a time D and others have some, a line each.
+fn failures(limits: &[(&str, Shared)], settings: &LeaseSettings) -> Vec<String> {
+    let lines = limits.iter().enumerate().map(|(index, (name, limit))| {
+        let begin = match index {
+            0 => "while an Envoy has no answers for a time D and others have,",
+            _ => "and",
+        };
+        let twice = limit.capacity().saturating_mul(2);
+        let lease = settings.lease;
+        let bound = match *limit {
+            Shared::Leak { rate, .. } => {
+                let (time, span_name, form) = span(rate);
+                let pace = pace(rate, time);
+                format!("at most {twice} + {pace} × ({form} + {lease} + D) in any {span_name}")
+            }
+            Shared::Interval { rate, .. } => {
+                let (_, span_name, form) = span(rate);
+                let amount = rate.amount();
+                format!(
+                    "at most {twice} + the refills of {amount} in {form} + {lease} + D in any {span_name}"
+                )
+            }
+            Shared::Window { window, .. } => {
+                let known = SPANS.iter().find(|(span, ..)| *span == window);
+                let of = known.map_or_else(|| window.to_string(), |(_, name, _)| (*name).to_owned());
+                format!("at most {twice} in each {of}")
+            }
+        };
+        let more = match settings.most_on_credit() {
+            0 => String::new(),
+            more => format!(", and {more} more for each Envoy"),
+        };
+        match limits {
+            [_] => format!("{begin} {bound}{more}"),
+            _ => format!("{begin} {bound}{more} ({name})"),
+        }
+    });
+    lines.collect()
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ fn played_or_bad(bytes: &[u8]) -> Result<String, Bad> {
     let mut state = State::new(
         Settings {
             url: tape.head.urls.concat(),
+            is_usual: true,
             read_only: true,
             interval: Nanos::new(tape.head.interval_ns),
             keymap: Keymap::default(),

@@ -1,12 +1,15 @@
 //! The threads of each Envoy: a poller, and a worker for changes and single reads.
 
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use super::inbox::{Inbound, Outbox, spawn};
-use super::{Clients, poller, worker};
 use crate::app::effects::{Effect, PollRequest};
-use crate::client::Client;
+use crate::app::msg::{Failure, Msg};
+use crate::client::{Client, ClientError};
 use crate::clock::Clock;
+use crate::live::Item;
+use crate::live::apply::{Done, Target};
+use crate::runtime::inbox::{Inbound, Outbox, spawn};
+use crate::runtime::{Clients, poller};
 
 /// The most changes and single reads queued for the worker.
 const JOBS: usize = 8;
@@ -24,12 +27,14 @@ impl Hands {
         messages: &SyncSender<Inbound>,
         number: usize,
     ) -> anyhow::Result<Self> {
-        let Clients { polling, changing } = clients;
+        let Clients {
+            polling, changing, ..
+        } = clients;
         let poller = spawn_poller(polling, clock, messages, number)?;
         let answers = Outbox::new(messages, Some(number));
         let (worker, jobs) = sync_channel(JOBS);
         spawn("worker", messages, move || {
-            worker::run(&changing, &jobs, &answers);
+            work_off(&changing, &jobs, &answers);
         })?;
         Ok(Self { poller, worker })
     }
@@ -60,4 +65,48 @@ pub(super) fn spawn_poller(
         poller::run(&client, clock, &requests, &answers);
     })?;
     Ok(poller)
+}
+
+/// Carries out jobs until there are no more senders.
+fn work_off(client: &Client, jobs: &Receiver<Effect>, answers: &Outbox) {
+    for job in jobs {
+        let Some(msg) = work(client, job) else {
+            continue;
+        };
+        if !answers.send(msg) {
+            return;
+        }
+    }
+}
+
+fn work(client: &Client, job: Effect) -> Option<Msg> {
+    match job {
+        Effect::ReadRule(rule) => {
+            let result = client.rule(&rule).map(Box::new).map_err(Failure::from);
+            Some(Msg::RuleRead(rule, result))
+        }
+        Effect::Change(mut sending) => {
+            let result = sending.change.send(client, false);
+            Some(Msg::Changed(sending, result.map_err(Failure::from)))
+        }
+        Effect::Explain(request) => {
+            let result = client.explain(&request).map(Box::new);
+            Some(Msg::Explained(result.map_err(Failure::from)))
+        }
+        Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(Failure::from))),
+        // Not for this thread.
+        Effect::Poll(_)
+        | Effect::ChangeAll(_)
+        | Effect::Play(_)
+        | Effect::Copy(_)
+        | Effect::Suspend
+        | Effect::Resume => None,
+    }
+}
+
+/// Applies the changes lost in a restart again.
+fn again(client: &Client, items: Vec<Item>) -> Result<Vec<(Item, Done)>, ClientError> {
+    let mut target = Target::read(client, false)?;
+    let done = target.apply_all(items.iter());
+    Ok(items.into_iter().zip(done).collect())
 }

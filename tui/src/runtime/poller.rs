@@ -9,18 +9,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
 
-use loudou_api::{BucketNames, BucketState, BucketView, Events, MAX_READ, MAX_TOP, TopBy};
+use loudou_api::{
+    BucketNames, BucketState, BucketView, Events, MAX_PAGE, MAX_READ, MAX_TOP, TopBy,
+};
 use loudou_limiter::Nanos;
 
 use self::search::{Bound, Found, Search, Searcher};
 use super::inbox::Outbox;
-use super::trap::panic_if_asked;
+use super::panic_if_asked;
 use crate::app::effects::{PollRequest, Wanted};
 use crate::app::msg::{Failure, Msg, Snapshot};
 use crate::app::rows::BucketName;
 use crate::client::{Client, ClientError, TopQuery};
 use crate::clock::Clock;
 use crate::live::is_lost;
+use crate::num::count;
 
 mod search;
 
@@ -77,8 +80,9 @@ struct Poller<'a> {
     searched_at: Option<Nanos>,
     /// Whether the filter reads several buckets in one call.
     reads_several: bool,
-    /// The server's clock at the last status.
+    /// The server's clock and the number of buckets at the last status.
     now_ns: u64,
+    used: u64,
 }
 
 /// A key with many requests.
@@ -110,18 +114,20 @@ impl<'a> Poller<'a> {
             searched_at: None,
             reads_several: true,
             now_ns: 0,
+            used: 0,
         }
     }
 
     fn poll(&mut self, request: &PollRequest) -> Result<Snapshot, ClientError> {
         let asked = self.clock.now();
         let mut status = self.client.status()?;
-        let took = self.clock.now().since(asked);
+        let mut answered = self.clock.now();
+        let took = answered.since(asked);
         if status.instance != self.instance {
             *self = Self::new(self.client, self.clock);
             self.instance.clone_from(&status.instance);
         }
-        self.now_ns = status.now_ns;
+        (self.now_ns, self.used) = (status.now_ns, status.store.used);
         let events = self.events(request)?;
         if request.lists {
             self.read_top()?;
@@ -143,6 +149,7 @@ impl<'a> Poller<'a> {
             }
             read = self.read(&names)?;
             status = self.client.status()?;
+            answered = self.clock.now();
         }
         let of_rules = rules.as_ref().map(|rules| &rules.instance);
         let is_other = |instance: &String| *instance != self.instance;
@@ -161,6 +168,7 @@ impl<'a> Poller<'a> {
             gone: read.gone,
             status,
             took,
+            status_age: self.clock.now().since(answered),
             rules,
             events: events.events,
             last_seq: events.last_seq,
@@ -300,8 +308,16 @@ impl<'a> Poller<'a> {
         for search in &mut self.wanted {
             search.step(&mut self.searcher, busy, &mut found)?;
         }
+        // A store of one page costs one call to read whole, so that no bucket is missing in the list.
+        let is_small = self.used <= count(MAX_PAGE);
+        if is_small || request.anew {
+            self.any.begin_now();
+        }
+        if request.anew {
+            self.banned.begin_now();
+        }
         let is_calm = self.searched_at.is_some_and(|at| now.since(at) < CALM);
-        if is_calm {
+        if is_calm && !is_small && !request.anew {
             return Ok((found.buckets, false));
         }
         let is_first = self.searched_at.is_none();
@@ -312,7 +328,7 @@ impl<'a> Poller<'a> {
             let bound = self.any.bound(now);
             is_whole = self.any.step(&mut self.searcher, bound, &mut found)? && is_alone;
         }
-        if !is_first {
+        if !is_first || request.anew {
             let bound = self.banned.bound(now);
             self.banned.step(&mut self.searcher, bound, &mut found)?;
         }

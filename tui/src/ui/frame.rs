@@ -11,22 +11,21 @@ use crate::app::screen::Screen;
 use crate::app::screens::{self, About, SCREENS};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
 use crate::draw::words::{whole_seconds, width};
+use crate::short_names::without_scheme;
 use crate::text::humanise;
 use ratatui::style::Style;
 
 /// From this width on, a recording's time has its date.
 const WIDE: u16 = 100;
 
+/// The least cells of an address that does not fit.
+const LEAST: u16 = 12;
+
 /// Draws name, screens and connection, then totals.
 pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
-    let mut x = pen.text(
-        0,
-        0,
-        theme.pick_text(" 漏斗 loudou ", " loudou "),
-        theme.name,
-    );
     let (text, style) = connection(pen, state);
     let several = state.targets.len() > 1;
     let tabs: Vec<_> = SCREENS
@@ -38,7 +37,23 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
         .iter()
         .map(|(name, _)| width(name).saturating_add(3))
         .sum();
-    let all = x.saturating_add(wide).saturating_add(width(&text)) < pen.width();
+    // Where there is no room for both, the address is worth more than the name of the program.
+    let name = theme.pick_text(" 漏斗 loudou ", " loudou ");
+    let address = without_scheme(&state.settings.url);
+    let whole = [name, text.as_str(), address].map(width);
+    let is_tight = whole
+        .iter()
+        .fold(wide, |sum, part| sum.saturating_add(*part))
+        >= pen.width();
+    let name = if is_tight {
+        theme.pick_text(" 漏斗 ", " loudou ")
+    } else {
+        name
+    };
+    let mut x = pen.text(0, 0, name, theme.name);
+    let short = width(address).saturating_add(2).min(LEAST + 4);
+    let least = width(&text).max(short).saturating_add(2);
+    let all = x.saturating_add(wide).saturating_add(least) <= pen.width();
     for (name, screen) in tabs {
         let here = state.screen == screen;
         // The connection is always shown; the other tabs only if there is room.
@@ -51,20 +66,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
         pen.spot(from, 0, x.saturating_sub(from), Spot::Tab(screen));
     }
     let room = pen.width().saturating_sub(x).saturating_sub(2);
-    let text = if several {
-        // Not so many of them are connected.
-        let envoy = if pen.width() < WIDE { "" } else { "Envoy " };
-        let number = state.number.saturating_add(1);
-        format!("{envoy}{number}/{} {text}", state.targets.len())
-    } else {
-        text
-    };
-    let with_url = format!("{text} {}", state.settings.url);
-    let text = if width(&with_url) <= room {
-        with_url
-    } else {
-        text
-    };
+    let text = place(state, &text, (room, theme));
     pen.right(x.saturating_add(1), 0, room, &text, style);
     // In place of numbers that begin at zero.
     if let Some(banner) = again::banner(state) {
@@ -74,6 +76,41 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     } else {
         totals::draw(pen, state);
     }
+}
+
+/// The connection with the address of the Envoy, in the longest form that has room. That it is connected goes without
+/// saying where its address is shown in the colour of a good connection.
+fn place(state: &State, connection: &str, (room, theme): (u16, &Theme)) -> String {
+    let url = &state.settings.url;
+    let address = without_scheme(url);
+    let number = state.number.saturating_add(1);
+    let all = state.targets.len();
+    // Not so many of them are connected.
+    let [long, short] = match all {
+        0..2 => [String::new(), String::new()],
+        2.. => [format!("Envoy {number}/{all} "), format!("{number}/{all} ")],
+    };
+    let mut forms = vec![
+        format!("{long}{connection} {url}"),
+        format!("{short}{connection} {url}"),
+        format!("{short}{connection} {address}"),
+    ];
+    let is_good = state.link.up == Some(true) && !state.is_stale() && state.play.is_none();
+    let mark = connection.split(' ').next().unwrap_or_default();
+    if is_good {
+        forms.push(format!("{short}{mark} {address}"));
+    }
+    let mut fitting = forms.into_iter().filter(|form| width(form) <= room);
+    if let Some(form) = fitting.next() {
+        return form;
+    }
+    // The beginning of a name tells Envoys of one domain apart.
+    let begin = format!("{short}{mark} ");
+    let left = room.saturating_sub(width(&begin));
+    if is_good && left >= LEAST {
+        return format!("{begin}{}", theme.fit(address, left));
+    }
+    format!("{short}{connection}")
 }
 
 /// The key and the name of a screen.

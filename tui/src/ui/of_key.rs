@@ -8,7 +8,7 @@ use crate::draw::words::wrap;
 use crate::num::cells;
 
 /// Draws the form.
-pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
+pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm, url: Option<&str>) {
     let theme = pen.theme;
     let width = pen.width().saturating_sub(2).min(72);
     let inside = width.saturating_sub(2);
@@ -20,7 +20,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
         .filter_map(problems)
         .map(|lines| lines.len())
         .sum();
-    let command = command_lines(form.command().as_deref(), inside.saturating_sub(2));
+    let command = command_lines(form.command(url).as_deref(), inside.saturating_sub(2));
     let lines = form.fields.len().saturating_add(count);
     let lines = cells(lines.saturating_add(command.len()));
     let mut pen = panel::open(pen, &form.title(), width, lines.saturating_add(5));

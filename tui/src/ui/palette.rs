@@ -1,5 +1,7 @@
 //! Menus: the command palette, the sort menu, the menu of columns.
 
+use ratatui::layout::Rect;
+
 use crate::app::columns::Column;
 use crate::app::columns::menu::ColumnMenu;
 use crate::app::keys;
@@ -11,8 +13,12 @@ use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::num::cells;
 
+/// Said where nothing matches.
+const NONE: &str = "nothing matches: names of commands, rules and Envoys";
+
 /// Draws the palette: the typed text, the matching commands with their keys, and what matches by name.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
+/// Returns its place.
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) -> Rect {
     let theme = pen.theme;
     let found = search(state, &line.text());
     let width = pen.width().saturating_sub(2).min(64);
@@ -22,6 +28,9 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     let height = pen.height().saturating_sub(1);
     let first = panel::first_line(found.len(), height, at);
     let (under, width) = (state.screen.place(), pen.width());
+    if found.is_empty() {
+        pen.within(2, 1, width.saturating_sub(2), NONE, theme.dim);
+    }
     for (index, found) in found
         .iter()
         .enumerate()
@@ -45,6 +54,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
             pen.select_line(y);
         }
     }
+    panel::place(&pen)
 }
 
 /// Draws the menu of sortable columns.

@@ -26,13 +26,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, sheet: &Sheet) -> Rect {
         bars::scroll(&mut pen.part(edge, 0, 1, shown), place);
     }
     answers(&mut pen, shown.saturating_add(sheet.has_gap.into()), sheet);
-    let inside = pen.area;
-    Rect {
-        x: inside.x.saturating_sub(1),
-        y: inside.y.saturating_sub(1),
-        width: inside.width.saturating_add(2),
-        height: inside.height.saturating_add(2),
-    }
+    panel::place(&pen)
 }
 
 fn line(pen: &mut Pen<'_>, y: u16, part: &Part) {

@@ -3,15 +3,15 @@
 use loudou_api::Status;
 use ratatui::style::Style;
 
-use crate::app::findings::{Weight, findings};
+use crate::app::findings::{Finding, Weight, apart, of_one};
 use crate::app::state::{Data, State};
 use crate::app::targets;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{amount, percent, rate, safe, whole_seconds, width};
 use crate::meaning::leased;
-use crate::num::fraction;
-use crate::text::humanise;
+use crate::num::{count, fraction};
+use crate::text::{counted, humanise};
 
 /// Words and values, each with its colour.
 type Part = Vec<(String, Style)>;
@@ -42,6 +42,14 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         (few.into_iter().skip(left_out).chain(down).collect(), narrow)
     };
     parts.extend(rest(state, data, theme));
+    // Numbers that are too old are dim like the body below them; warnings are not.
+    if state.is_stale() {
+        let live = parts
+            .iter_mut()
+            .flatten()
+            .filter(|(_, style)| *style != theme.warn);
+        live.for_each(|(_, style)| *style = theme.stale);
+    }
     let mut x = 1;
     for part in parts {
         if span(&part).saturating_add(x) > room {
@@ -99,9 +107,12 @@ fn full_words(state: &State, down: Option<Part>, theme: &Theme) -> Vec<Part> {
         parts.push(part(theme, "would refuse ", would, theme.shadow));
     }
     parts.extend(down);
-    parts.extend(warnings(state, theme).map(|(mark, count)| {
-        let plural = if count == 1 { "" } else { "s" };
-        vec![(format!("{mark} {count} warning{plural}"), theme.warn)]
+    let mark = theme.pick('⚠', '!');
+    parts.extend(warnings(state).map(|(own, apart)| {
+        let own = (own > 0).then(|| counted(count(own), "warning"));
+        let apart = (apart > 0).then(|| format!("{apart} between Envoys"));
+        let text: Vec<String> = own.into_iter().chain(apart).collect();
+        vec![(format!("{mark} {}", text.join(", ")), theme.warn)]
     }));
     parts
 }
@@ -113,8 +124,12 @@ fn few_words(state: &State, theme: &Theme) -> Vec<Part> {
     let would = rates.would.map(|would| format!(" ({would})"));
     refused.extend(would.map(|would| (would, theme.shadow)));
     let mut parts = vec![part(theme, "admit ", rates.admitted, theme.good), refused];
-    let warnings = warnings(state, theme);
-    parts.extend(warnings.map(|(mark, count)| vec![(format!("{mark} {count}"), theme.warn)]));
+    let mark = theme.pick('⚠', '!');
+    parts.extend(warnings(state).map(|(own, apart)| {
+        let apart = Some(apart).filter(|apart| *apart > 0);
+        let apart = apart.map_or_else(String::new, |apart| format!("+{apart}"));
+        vec![(format!("{mark} {own}{apart}"), theme.warn)]
+    }));
     parts
 }
 
@@ -145,12 +160,17 @@ impl Shown {
     }
 }
 
-/// The number of warnings, if there are some, with their mark.
-fn warnings(state: &State, theme: &Theme) -> Option<(char, usize)> {
-    let found = findings(state).into_iter();
-    let warnings = found.filter(|finding| finding.weight == Weight::Warning);
-    let count = warnings.count();
-    (count > 0).then(|| (theme.pick('⚠', '!'), count))
+/// The number of warnings of the Envoy that is shown, as on Targets, and the number of differences between Envoys; `None`
+/// if there are none.
+fn warnings(state: &State) -> Option<(usize, usize)> {
+    let warnings = |found: Vec<Finding>| {
+        let found = found.into_iter();
+        found
+            .filter(|finding| finding.weight == Weight::Warning)
+            .count()
+    };
+    let (own, apart) = (warnings(of_one(state)), warnings(apart(state)));
+    (own > 0 || apart > 0).then_some((own, apart))
 }
 
 /// What is shown as far as there is room.

@@ -1,5 +1,5 @@
 //! `cargo xtask bench core`: the core's part of a request, natively, in nanoseconds. The benchmarks are in
-//! `rules/benches/core`, and criterion measures them; this runs them, and makes tables of what they found.
+//! `crates/rules/benches/core`, and criterion measures them; this runs them, and makes tables of what they found.
 
 use std::fs;
 use std::path::Path;

@@ -30,6 +30,7 @@ pub(crate) fn check() -> Result<Option<String>> {
     let packages = Packages {
         names: &NAMES,
         files: &FILES,
+        with_dependencies: false,
         place: &place,
     };
     if let Err(error) = packages.install() {

@@ -2,7 +2,7 @@
 //! build directory, so this needs no root and changes nothing of the system.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,6 +15,8 @@ pub(crate) struct Packages<'a> {
     pub(crate) names: &'a [&'a str],
     /// Files below the root of the packages.
     pub(crate) files: &'a [&'a str],
+    /// Whether the packages that they depend on come too, as far as the system lacks them.
+    pub(crate) with_dependencies: bool,
     /// The folder that takes the place of the root.
     pub(crate) place: &'a Path,
 }
@@ -23,6 +25,22 @@ impl Packages<'_> {
     /// Whether all is there.
     pub(crate) fn are_installed(&self) -> bool {
         self.are_in(self.place)
+    }
+
+    /// The folders of libraries below the root, for `LD_LIBRARY_PATH`: `usr/lib/x86_64-linux-gnu` and the folders in it,
+    /// such as that of the libraries which only `libpulse` uses.
+    pub(crate) fn libraries(&self) -> Vec<PathBuf> {
+        let folders = |folder: &PathBuf| -> Vec<PathBuf> {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            let paths = entries.map(|entry| entry.path());
+            paths.filter(|path| path.is_dir()).collect()
+        };
+        let roots = ["usr/lib", "lib"].map(|name| self.place.join(name));
+        let mut found: Vec<PathBuf> = roots.iter().flat_map(folders).collect();
+        found.retain(|folder| folder.to_string_lossy().contains("-linux-"));
+        let inner: Vec<PathBuf> = found.iter().flat_map(folders).collect();
+        found.extend(inner);
+        found
     }
 
     fn are_in(&self, root: &Path) -> bool {
@@ -65,8 +83,15 @@ impl Packages<'_> {
             run(apt.current_dir(draft))
         };
         apt(&["update"])?;
-        apt(&[&["download"], self.names].concat())?;
-        for file in fs::read_dir(draft)? {
+        let download: &[&str] = if self.with_dependencies {
+            // Locks are for changes of the system, and need root.
+            let options = ["--download-only", "--no-install-recommends", "--yes"];
+            &[&["-o", "Debug::NoLocking=1", "install"][..], &options].concat()
+        } else {
+            &["download"]
+        };
+        apt(&[download, self.names].concat())?;
+        for file in fs::read_dir(draft)?.chain(fs::read_dir(cache.join("archives"))?) {
             let package = file?.path();
             if package.extension().is_some_and(|end| end == "deb") {
                 let mut unpack = Command::new("dpkg-deb");

@@ -23,6 +23,7 @@ fn install() -> Result<PathBuf> {
     let packages = Packages {
         names: &["prometheus"],
         files: &["usr/bin/prometheus", "usr/bin/promtool"],
+        with_dependencies: false,
         place: &installed_prometheus(),
     };
     packages.install().context(

@@ -39,6 +39,37 @@ fn buckets_are_shown_and_reset() {
     assert_eq!(status, 404);
 }
 
+/// A queue stays while requests wait in it, and is counted once.
+#[test]
+fn a_reset_keeps_those_that_wait() {
+    for (mode, used, says) in [
+        (
+            "enforce",
+            1,
+            "the bucket was reset; requests that wait keep their places",
+        ),
+        ("shadow", 0, "the bucket was reset"),
+    ] {
+        let rules = json!([{
+            "name": "per-user",
+            "key": [{ "header": "x-user-id" }],
+            "mode": mode,
+            "limits": [{ "algorithm": "leaky_queue", "capacity": 9, "rate": "1/m" }],
+        }]);
+        let mut bench = Bench::with(FakeHost::default(), 64, &rules);
+        for _ in 0..3 {
+            bench.passes("alice");
+        }
+        let path = "/v1/buckets/per-user/alice/reset";
+        let (status, answer) = bench.edit("POST", path, "", None);
+        assert_eq!((status, &answer["before"]["admitted"]), (200, &json!(3)));
+        assert_eq!(bench.get("/v1/status")["store"]["used"], used);
+        let events = bench.get("/v1/events");
+        let last = events["events"].as_array().and_then(|events| events.last());
+        assert_eq!(last.expect("an event")["detail"], says);
+    }
+}
+
 #[test]
 fn pages_meet_in_no_gap() {
     let mut bench = Bench::new();

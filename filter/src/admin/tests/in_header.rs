@@ -64,6 +64,20 @@ fn only_ascii_of_a_bounded_length_on_calls_that_take_json() {
     assert_eq!(generation(&mut bench), 1);
 }
 
+/// The filter would apply the first line alone.
+#[test]
+fn an_edit_in_two_headers_is_refused() {
+    let mut bench = Bench::new();
+    let [first, second] = [7, 8].map(|n| capacity(n).to_string());
+    for second in [&first, &second] {
+        let headers = [&first, second].map(|line| ("loudou-body", line.as_bytes()));
+        let (status, answer) = put(&mut bench, &headers, None);
+        assert_eq!(status, 400, "{answer}");
+        assert!(detail(&answer).contains("sent twice"), "{answer}");
+    }
+    assert_eq!(generation(&mut bench), 1);
+}
+
 #[test]
 fn a_caller_learns_nothing_of_a_header_before_its_token() {
     let mut bench = Bench::new();

@@ -61,6 +61,24 @@ fn a_key_is_banned_and_let_free() {
     );
 }
 
+/// As the screen and the command line write spans, which repeat these texts.
+#[test]
+fn spans_in_events_are_those_of_people() {
+    let mut bench = Bench::new();
+    let (status, _) = bench.post(&format!("{ALICE}/ban?for=544s"));
+    assert_eq!(status, 200);
+    assert_eq!(bench.newest_event()["detail"], "banned for 9m4s");
+    let edit = "/v1/rules/per-user?for=5400s";
+    let (status, _) = bench.edit("PUT", edit, "*", Some(&capacity(5)));
+    assert_eq!(status, 200);
+    let event = bench.newest_event();
+    let detail = event["detail"].as_str().expect("a text");
+    assert!(detail.ends_with(", for 1h30m"), "{detail}");
+    bench.host.pass(Nanos::from_secs(544 + 150));
+    let event = bench.newest_event();
+    assert_eq!(event["detail"], "the ban by ops ended 2m30s ago");
+}
+
 #[test]
 fn a_ban_lasts_until_it_is_lifted() {
     let mut bench = Bench::new();

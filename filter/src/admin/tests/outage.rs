@@ -1,6 +1,7 @@
 //! Views of buckets that a fleet shares, while the relay does not answer.
 
 use super::*;
+use crate::fleet::know_changes;
 
 /// A worker of two Envoys whose relay answered for `alice`, with 8 of 9 units left for all.
 fn bench(on_outage: &str) -> Bench {
@@ -15,7 +16,9 @@ fn bench(on_outage: &str) -> Bench {
             "limits": [{ "name": "day", "algorithm": "funnel", "capacity": 9, "rate": "1/d" }],
         }],
     });
-    let mut bench = Bench::with_file(FakeHost::default(), &file);
+    let host = FakeHost::default();
+    know_changes(&host, "loudou");
+    let mut bench = Bench::with_file(host, &file);
     let _again = bench.data.tick(&bench.host);
     answer(&mut bench, 0, &json!({ "envoys": 2, "keys": [] }));
     bench.host.pass(Nanos::from_millis(5));

@@ -1,9 +1,13 @@
 //! More edits of a rule than it remembers.
 
 use loudou_limiter::Carry;
+use loudou_rules::active_rule::ActiveRule;
+use loudou_store::Table;
 
 use super::*;
+use crate::host::HostStore;
 use crate::record::{Author, Bases, Records};
+use crate::sweep;
 
 const RULE: &str = "/v1/rules/per-user?carry=keep";
 
@@ -43,10 +47,32 @@ fn edits_without_traffic_remember_little_and_forget_nothing() {
     assert_eq!(admitted, 149);
 }
 
+/// Another worker has written an edit and not announced it: an answer that shows the edit announces it.
+#[test]
+fn what_an_answer_shows_is_in_force() {
+    let mut bench = Bench::with_buckets(4_096);
+    assert!(bench.passes("alice"));
+    // The rule's capacity, which was 2.
+    change(&bench, 1);
+    let rule = bench.get("/v1/rules/per-user");
+    let shown = rule
+        .pointer("/rule/limits/0/capacity")
+        .and_then(Value::as_u64);
+    let admitted = (0..20).filter(|_| bench.passes("bob")).count();
+    assert_eq!(u64::try_from(admitted).ok(), shown, "{rule}");
+}
+
 /// A bench with a bucket, whose rule has changed as often as it can remember.
 fn flooded() -> Bench {
     let mut bench = Bench::with_buckets(65_536);
     assert!(bench.passes("alice"));
+    change(&bench, 1_024);
+    assert_eq!(remembered(&bench), 1_024);
+    bench
+}
+
+/// Edits the rule this many times at once, without a sweep.
+fn change(bench: &Bench, times: u64) {
     let author = Author {
         by: "ops".to_owned(),
         reason: String::new(),
@@ -56,7 +82,7 @@ fn flooded() -> Bench {
         expires_after: None,
     };
     let flood = Records::new("loudou", Bases::default()).edit(&bench.host, &mut |record| {
-        for n in 0..1_024 {
+        for n in 0..times {
             let edit = config::parse_edit(&limits(10 + n % 2)).expect("an edit");
             let version = record.next_version();
             let rule = record.rule_mut("per-user").expect("the rule");
@@ -65,8 +91,6 @@ fn flooded() -> Bench {
         true
     });
     flood.expect("edited");
-    assert_eq!(remembered(&bench), 1_024);
-    bench
 }
 
 /// A rule that has changed too often declines edits, but not for ever: each declined edit sweeps some pages.
@@ -97,6 +121,42 @@ fn a_sweep_ends_when_its_time_is_up() {
         .take_while(|_| put(&mut bench, 20).0 == 503)
         .count();
     assert!(declined > 500, "it goes on where it ended: {declined}");
+}
+
+/// Such a worker would bring buckets only to the version that it knows, and the record would then forget changes that
+/// these buckets have not followed: they would begin anew.
+#[test]
+fn a_worker_that_has_not_read_the_latest_change_leaves_the_sweep_alone() {
+    let mut bench = Bench::with_buckets(65_536);
+    assert!(bench.passes("alice"));
+    let records = Records::new("loudou", Bases::default());
+    let rule = |bench: &Bench| {
+        let record = records.read(&bench.host).expect("a record");
+        record.rules[0].activate()
+    };
+    change(&bench, 40);
+    let behind = rule(&bench);
+    change(&bench, 1);
+    let current = rule(&bench);
+    let clock = bench.host.clock_at(bench.host.now());
+    let store = &mut HostStore(&bench.host);
+    let table = Table::open(store, "loudou", 65_536, [7; 16], clock.now).expect("a table");
+    let step =
+        |rule: &ActiveRule| sweep::step(&bench.host, &records, (&table, &[rule]), 128, clock);
+    let progress = || {
+        let mut progress = Vec::new();
+        let found = bench.host.shared_get(b"loudou:sweep", &mut progress);
+        found.expect("a store").map(|_| progress)
+    };
+    assert!(!step(&current));
+    let begun = progress();
+    assert!(begun.is_some() && !step(&behind));
+    assert_eq!(progress(), begun);
+    let steps = (0..40).take_while(|_| !step(&current)).count();
+    // 128 of 4 096 pages each; the last of them is not among these.
+    assert_eq!((steps, remembered(&bench)), (30, 0));
+    let admitted = (0..40).filter(|_| bench.passes("alice")).count();
+    assert_eq!(admitted, 9, "ten, of which one is used");
 }
 
 /// Calls that store nothing sweep nothing, also where the next change would be one that has to be swept: a bucket of

@@ -205,6 +205,7 @@ fn if_match_is_a_list_of_strong_tags() {
 fn what_changes_nothing_leaves_no_trace() {
     let mut bench = Bench::new();
     let events = bench.count_of_events();
+    let announced = bench.host.metric("loudou.generation");
     // The configuration's own numbers, its mode, and no edit to drop.
     for (method, path, body) in [
         ("PUT", RULE, Some(capacity(2))),
@@ -220,7 +221,7 @@ fn what_changes_nothing_leaves_no_trace() {
         );
         assert_eq!(answer["after"]["generation"], 1, "{method} {path}");
     }
-    assert_eq!(bench.host.metric("loudou.generation"), 1);
+    assert_eq!(bench.host.metric("loudou.generation"), announced);
     assert_eq!(bench.count_of_events(), events);
 
     // Again what is in force.

@@ -97,6 +97,16 @@ fn what_is_asked_is_read_strictly() {
             "no rule is called `none`; the rules are: per-user",
         ),
         (
+            "/v1/top?rule=per-usr",
+            404,
+            "no rule is called `per-usr`; the rules are: per-user; did you mean `per-user`?",
+        ),
+        (
+            "/v1/buckets?rule=Per_user",
+            404,
+            "no rule is called `Per_user`; the rules are: per-user; did you mean `per-user`?",
+        ),
+        (
             "/v1/top?by=passed",
             400,
             "`by` is `passed`; allowed: refused, admitted",

@@ -7,6 +7,7 @@ use loudou_api::{LeaseAnswer, LeaseRequest, RELAY_HEADER};
 
 use super::*;
 
+mod bases;
 mod engine;
 
 use engine::Engine;
@@ -49,13 +50,18 @@ fn file(capacity: u32) -> Value {
 
 impl Envoy {
     fn new(chance: u8, begun: u64) -> Self {
+        Self::with_base(2, chance, begun)
+    }
+
+    /// With this capacity of the first rule in the configuration.
+    fn with_base(base: u32, chance: u8, begun: u64) -> Self {
         let host = FakeHost::default();
         host.chance.set(chance);
         // Their clocks have nothing in common.
         host.now
             .set(Nanos::from_secs(1_000 * u64::from(chance)).get() + begun);
-        let bench = Bench::with_file(host, &file(2));
-        let other = config::parse(&file(2)).file.expect("valid");
+        let bench = Bench::with_file(host, &file(base));
+        let other = config::parse(&file(base)).file.expect("valid");
         let mut other = DataPlane::new(other, Nanos::ZERO);
         assert!(other.start(&bench.host));
         Self {
@@ -154,7 +160,7 @@ enum Act {
 
 /// The effect that the last acts should have, wherever they were made: capacity, scale and ban, each with its
 /// end.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Expected([(Option<u64>, Option<u64>); 3]);
 
 impl Expected {
@@ -172,10 +178,15 @@ impl Expected {
     }
 
     fn at(&self, now: u64) -> (u64, Option<u64>, bool) {
+        self.with_base(2, now)
+    }
+
+    /// The effect where the configuration has this capacity.
+    fn with_base(&self, base: u64, now: u64) -> (u64, Option<u64>, bool) {
         type Kept = (Option<u64>, Option<u64>);
         let in_force = |(value, until): &Kept| value.filter(|_| until.is_none_or(|at| now < at));
         let [capacity, scale, ban] = &self.0;
-        let capacity = in_force(capacity).unwrap_or(2);
+        let capacity = in_force(capacity).unwrap_or(base);
         (capacity, in_force(scale), in_force(ban).is_some())
     }
 }
@@ -218,8 +229,16 @@ struct Fleet {
 
 impl Fleet {
     fn new(seed: u64) -> Self {
+        Self::with_bases([2; 3], seed)
+    }
+
+    /// Envoys with these capacities of the first rule in their configurations.
+    fn with_bases(bases: [u32; 3], seed: u64) -> Self {
+        let envoys = (1..).zip(bases);
         let mut fleet = Self {
-            envoys: (1..=3).map(|n| Envoy::new(n, seed)).collect(),
+            envoys: envoys
+                .map(|(n, base)| Envoy::with_base(base, n, seed))
+                .collect(),
             engine: Engine::default(),
             now: 1_000_000,
             random: Random(seed),

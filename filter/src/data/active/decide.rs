@@ -1,6 +1,6 @@
 //! The decision on one request.
 
-use loudou_limiter::Clock;
+use loudou_limiter::{Clock, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
 use loudou_rules::rule::RuleFile;
 use loudou_store::{GaveUp, StoreStats, Why};
@@ -24,6 +24,7 @@ impl Active {
         arrival: &Arrival,
     ) -> Decided {
         let now = arrival.now;
+        let since = now.since(arrival.waited);
         let mut again = MAX_OUTDATED;
         // Nothing of what follows concerns most requests.
         let mut is_plain;
@@ -45,6 +46,8 @@ impl Active {
                 refills: Vec::new(),
                 is_local: false,
                 loans: Vec::new(),
+                since,
+                patience: Nanos::MAX,
                 bytes,
             };
         }
@@ -69,6 +72,8 @@ impl Active {
             verdict,
             refills: arrival.fleet.map_or_else(Vec::new, |_| refills(&outcome)),
             is_local: arrival.fleet.is_some() && is_local(&outcome),
+            since,
+            patience: patience(&outcome),
             loans: loans(outcome),
             bytes,
         }
@@ -78,7 +83,7 @@ impl Active {
     fn evaluate(&self, host: &dyn Host, clock: Clock, arrival: &Arrival) -> (Outcome, u64) {
         let mut stats = StoreStats::default();
         let request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
-        let mut request = request.leased(arrival.fleet);
+        let mut request = request.leased(arrival.fleet).after(arrival.waited);
         let outcome = evaluate(
             &self.rules,
             &self.table,
@@ -103,6 +108,12 @@ impl Active {
         }
         self.store_metrics.add(host, &stats);
     }
+}
+
+/// The longest time for which a request may be held.
+fn patience(outcome: &Outcome) -> Nanos {
+    let all = outcome.rules.iter().map(|one| one.patience);
+    all.min().unwrap_or(Nanos::MAX)
 }
 
 /// Whether a rule could not be evaluated because a newer version of it is in force.

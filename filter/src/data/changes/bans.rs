@@ -6,7 +6,7 @@ use loudou_rules::config::is_key;
 use loudou_store::{BanEffect, LiveRule, SetBan, SetTo, StoreStats};
 
 use super::super::active::Active;
-use super::Settled;
+use super::{Look, Settled};
 use crate::ban_ends::{self, BanEnd};
 use crate::current;
 use crate::events;
@@ -22,7 +22,7 @@ impl Active {
     pub(super) fn apply_bans(
         &self,
         host: &dyn Host,
-        again: bool,
+        look: Look,
         now: Nanos,
     ) -> (Vec<Settled>, bool) {
         let changes = travel::find(host, self.share());
@@ -30,7 +30,7 @@ impl Active {
         for change in &changes.all {
             let is_due = match change.here {
                 Here::ToApply => true,
-                Here::Waiting => again,
+                Here::Waiting => look != Look::Due,
                 Here::InForce => false,
             };
             if !is_due || change.until <= now {

@@ -10,9 +10,11 @@ use loudou_limiter::lease::{Central, Demand, LeaseSettings, Shared, Terms};
 use loudou_store::LiveRule;
 
 use super::*;
+use crate::fleet::know_changes;
 use crate::host::HostStore;
 use crate::host::fake::Sent;
 
+mod early;
 mod outages;
 
 /// The relay with its engine, for one host.
@@ -143,6 +145,13 @@ fn status(fate: &Fate) -> u16 {
     }
 }
 
+/// A host whose Envoy knows the changes of its fleet, so that no request waits for them.
+fn host_that_knows() -> FakeHost {
+    let host = FakeHost::default();
+    know_changes(&host, "loudou");
+    host
+}
+
 /// A request of `user` on a stream of its own.
 fn arrive(host: &FakeHost, plane: &mut DataPlane, stream: u32, user: &str) -> (u16, Stay) {
     host.request("GET", "/", &[("x-user-id", user.as_bytes())]);
@@ -182,7 +191,7 @@ fn plane() -> DataPlane {
 
 #[test]
 fn first_requests_wait_for_one_call_and_are_decided_by_its_answer() {
-    let (host, mut engine, mut plane) = (FakeHost::default(), Engine::default(), plane());
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
     // A call is on its way: these are in the next one.
     assert_eq!(arrive(&host, &mut plane, 2, "alice").0, 1);
@@ -202,7 +211,7 @@ fn first_requests_wait_for_one_call_and_are_decided_by_its_answer() {
 
 #[test]
 fn a_client_that_leaves_while_it_waits_takes_nothing() {
-    let (host, mut engine, mut plane) = (FakeHost::default(), Engine::default(), plane());
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     let (fate, stay) = arrive(&host, &mut plane, 1, "alice");
     assert_eq!(fate, 1);
     assert!(plane.waits(&stay));
@@ -217,7 +226,7 @@ fn a_client_that_leaves_while_it_waits_takes_nothing() {
 
 #[test]
 fn other_rules_take_nothing_while_a_request_waits() {
-    let (host, mut engine) = (FakeHost::default(), Engine::default());
+    let (host, mut engine) = (host_that_knows(), Engine::default());
     let whole = json!({
         "version": 1,
         "fleet": { "cluster": "relay" },
@@ -247,7 +256,7 @@ fn other_rules_take_nothing_while_a_request_waits() {
 /// A request is decided anew after it waited; what a rule in shadow mode noted of it is noted once.
 #[test]
 fn a_shadow_rule_notes_a_request_that_waits_once() {
-    let (host, mut engine) = (FakeHost::default(), Engine::default());
+    let (host, mut engine) = (host_that_knows(), Engine::default());
     let watch = |name: &str| {
         json!({
             "name": name, "mode": "shadow", "key": [{ "header": "x-user-id" }],
@@ -296,7 +305,7 @@ fn a_shadow_rule_notes_a_request_that_waits_once() {
 
 #[test]
 fn a_callback_releases_no_more_than_a_sandbox_bears() {
-    let (host, mut engine, mut plane) = (FakeHost::default(), Engine::default(), plane());
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     let users: Vec<String> = (0..100).map(|n| format!("user-{n}")).collect();
     for (stream, user) in (1..).zip(&users) {
         assert_eq!(arrive(&host, &mut plane, stream, user).0, 1);
@@ -318,7 +327,7 @@ fn a_callback_releases_no_more_than_a_sandbox_bears() {
 /// A relay that is slow gets more calls at once, and not one for each request.
 #[test]
 fn a_slow_relay_does_not_delay_the_next_call() {
-    let (host, mut plane) = (FakeHost::default(), plane());
+    let (host, mut plane) = (host_that_knows(), plane());
     for stream in 1..=40 {
         arrive(&host, &mut plane, stream, &format!("user-{stream}"));
         host.pass(Nanos::from_millis(1));
@@ -333,7 +342,8 @@ fn a_slow_relay_does_not_delay_the_next_call() {
 
 #[test]
 fn one_worker_at_a_time_calls_to_be_counted() {
-    let host = FakeHost::default();
+    let host = host_that_knows();
+    host.pass(Nanos::from_millis(1));
     let mut workers = [plane(), plane()];
     for _ in 0..30 {
         for plane in &mut workers {
@@ -377,7 +387,7 @@ fn one_worker_at_a_time_calls_to_be_counted() {
 
 #[test]
 fn a_rule_in_shadow_mode_holds_nobody_and_settles_afterwards() {
-    let (host, mut engine) = (FakeHost::default(), Engine::default());
+    let (host, mut engine) = (host_that_knows(), Engine::default());
     let file = fleet(&[("mode", json!("shadow"))], &json!({}));
     let mut plane = DataPlane::new(file, Nanos::ZERO);
     // It settles what passed on credit, and refuses once the engine is overdrawn.

@@ -40,6 +40,7 @@ fn train(from: At, count: u64, outcome: Outcome) -> Vec<Event> {
         outcome,
         opened: 0,
         held_until: None,
+        pass: None,
     };
     (0..count).map(event).collect()
 }
@@ -334,4 +335,106 @@ fn no_more_are_in_flight_than_there_are_places() {
     assert_eq!(broken(&rule, &old, &wrong), []);
     let refused = record(&[held(1, 2 * SECOND), refused(1_900_000_000, 1)]);
     assert_eq!(broken(&rule, &timeline, &refused), [Promise::AtLeast]);
+}
+
+/// Requests that came at once, and passed at these instants, in milliseconds; each may have been due 10 ms before.
+fn passes(came: At, at: &[u64]) -> Record {
+    const MS: u64 = 1_000_000;
+    let event = |at: &u64| Event {
+        sent: came,
+        answered: (at + 1) * MS,
+        outcome: Outcome::Admitted,
+        opened: 0,
+        held_until: None,
+        pass: Some(Pass {
+            came,
+            decided_until: came,
+            due_from: (at.saturating_sub(10) * MS).max(came),
+            arrived: at * MS,
+        }),
+    };
+    Record {
+        events: at.iter().map(event).collect(),
+        ..Record::default()
+    }
+}
+
+#[test]
+fn those_that_wait_pass_at_the_rate_and_as_late_as_their_workers() {
+    let rule = rule(Kind::Line, Family::Units);
+    // One in 100 ms.
+    let mut timeline = timeline(numbers(5, SECOND / 2));
+    let broken = |timeline: &Timeline, at: &[u64]| broken(&rule, timeline, &passes(0, at));
+    assert_eq!(broken(&timeline, &[0, 100, 200, 300]), []);
+    assert_eq!(broken(&timeline, &[0, 100, 210, 300]), [], "one was late");
+    let found = broken(&timeline, &[0, 100, 220, 300]);
+    assert_eq!(found, [Promise::AtMost], "no worker was as late");
+    assert_eq!(broken(&timeline, &[0, 99]), [Promise::AtMost], "early");
+    let found = broken(&timeline, &[0, 100, 311]);
+    assert_eq!(found, [Promise::AtLeast], "too late");
+    // From then on, one in 20 ms.
+    change(
+        &mut timeline,
+        SECOND / 10,
+        SECOND / 10,
+        numbers(5, SECOND / 10),
+    );
+    assert_eq!(broken(&timeline, &[0, 100, 120, 140]), []);
+    let found = broken(&timeline, &[0, 100, 200, 300]);
+    assert_eq!(found, [Promise::AtLeast], "by the old numbers");
+    let found = broken(&timeline, &[0, 100, 300, 301, 302]);
+    assert_eq!(found, [Promise::AtMost, Promise::AtLeast], "all at once");
+}
+
+#[test]
+fn those_that_were_due_before_a_worker_looked_for_changes_pass_together() {
+    let rule = rule(Kind::Line, Family::Units);
+    let mut timeline = timeline(numbers(5, SECOND / 2));
+    // One in 5 ms, after one in 100 ms.
+    change(
+        &mut timeline,
+        SECOND / 10,
+        SECOND / 10,
+        numbers(5, SECOND / 40),
+    );
+    let late = |look: u64| {
+        let at = [0, 100, look, look, look, look, look + 5];
+        broken(&rule, &timeline, &passes(0, &at))
+    };
+    assert_eq!(late(120), []);
+    assert!(late(150).contains(&Promise::AtMost));
+}
+
+#[test]
+fn a_line_whose_bucket_was_deleted_passes_beside_another() {
+    let rule = rule(Kind::Line, Family::Units);
+    let timeline = timeline(numbers(5, SECOND / 2));
+    let mut two = passes(0, &[0, 100, 200, 300, 400]);
+    let new = passes(SECOND / 10, &[101, 201, 301, 401]);
+    two.events.extend(new.events);
+    assert_eq!(broken(&rule, &timeline, &two), [Promise::AtMost]);
+    two.resets = vec![(SECOND / 11, SECOND / 10)];
+    assert_eq!(broken(&rule, &timeline, &two), []);
+}
+
+#[test]
+fn those_that_wait_take_their_places_and_no_more() {
+    let rule = rule(Kind::Line, Family::Units);
+    let timeline = timeline(numbers(3, 3 * SECOND));
+    let mut three = passes(0, &[0, 1_000, 2_000, 3_000]);
+    three.events.extend(refused(1_000_000, 1));
+    assert_eq!(broken(&rule, &timeline, &three), []);
+    let mut two = three.clone();
+    two.events.remove(3);
+    assert_eq!(broken(&rule, &timeline, &two), [Promise::AtLeast]);
+    // The third one waited, until it was banned.
+    three.events[3].pass = None;
+    three.events[3].outcome = Outcome::Refused;
+    three.spans = vec![own(
+        Gives::Banned,
+        2 * SECOND,
+        [2 * SECOND, 3 * SECOND],
+        3 * SECOND,
+    )];
+    assert_eq!(broken(&rule, &timeline, &three), []);
 }

@@ -14,7 +14,7 @@ pub(crate) struct Placed {
 }
 
 /// The least width of each column, by priority.
-const WANTED: [(Column, u16); 11] = [
+const WANTED: [(Column, u16); 12] = [
     (Column::State, 1),
     (Column::Rule, 8),
     (Column::Key, 8),
@@ -26,10 +26,11 @@ const WANTED: [(Column, u16); 11] = [
     (Column::Admitted, 7),
     (Column::History, 8),
     (Column::Seen, 6),
+    (Column::Limit, 6),
 ];
 
 /// The widths that columns grow to if there is room, by priority.
-const GROWN: [(Column, u16); 9] = [
+const GROWN: [(Column, u16); 11] = [
     (Column::Rule, 16),
     (Column::Key, 24),
     (Column::State, 10),
@@ -39,7 +40,12 @@ const GROWN: [(Column, u16); 9] = [
     (Column::Left, 15),
     (Column::Retry, 12),
     (Column::Seen, 10),
+    (Column::Limit, 12),
+    (Column::State, STATE),
 ];
+
+/// The width of a state with its age: `◐ refused 5s ago`.
+const STATE: u16 = 16;
 
 /// The wishes for the columns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +54,8 @@ pub(crate) struct Wishes<'a> {
     pub(crate) longest: (u16, u16),
     /// Whether there is something leased to show.
     pub(crate) has_fleet: bool,
+    /// Whether a bucket has several limits.
+    pub(crate) has_limits: bool,
     /// The columns that the user chose, in order.
     pub(crate) chosen: Option<&'a [Column]>,
 }
@@ -65,6 +73,11 @@ pub(crate) fn place(width: u16, wishes: Wishes<'_>) -> Vec<Placed> {
             Column::Key => most.min(key),
             _ => most,
         };
+        // A part of a word says nothing: its room is for the other columns.
+        let is_part = column == Column::State && !has_room(&fitting, column, most, free);
+        if is_part {
+            continue;
+        }
         grow(&mut fitting, column, most, &mut free);
     }
     grow(&mut fitting, Column::Key, key.min(60), &mut free);
@@ -89,7 +102,12 @@ fn fitting(width: u16, wishes: Wishes<'_>) -> Vec<(Column, u16)> {
     let mut free = width;
     for (column, least) in WANTED {
         let is_wanted = wishes.chosen.is_none_or(|chosen| chosen.contains(&column));
-        if !is_wanted || column == Column::Leased && !wishes.has_fleet {
+        let is_absent = match column {
+            Column::Leased => !wishes.has_fleet,
+            Column::Limit => !wishes.has_limits,
+            _ => false,
+        };
+        if !is_wanted || is_absent {
             continue;
         }
         // Narrow screens have no sparkline and no time of the last request, unless somebody asked for them.
@@ -97,6 +115,7 @@ fn fitting(width: u16, wishes: Wishes<'_>) -> Vec<(Column, u16)> {
             _ if wishes.chosen.is_some() => false,
             Column::History => width < if wishes.has_fleet { 90 } else { 60 },
             Column::Seen => width < 90,
+            Column::Limit => width < 130,
             _ => false,
         };
         let taken = least.saturating_add(1);
@@ -107,6 +126,13 @@ fn fitting(width: u16, wishes: Wishes<'_>) -> Vec<(Column, u16)> {
         fitting.push((column, least));
     }
     fitting
+}
+
+/// Whether a column can have all of this width.
+fn has_room(chosen: &[(Column, u16)], column: Column, most: u16, free: u16) -> bool {
+    let mut chosen = chosen.iter();
+    let found = chosen.find(|(other, _)| *other == column);
+    found.is_some_and(|(_, width)| most.saturating_sub(*width) <= free)
 }
 
 fn grow(chosen: &mut [(Column, u16)], column: Column, most: u16, free: &mut u16) {
@@ -125,6 +151,7 @@ mod tests {
         let wishes = Wishes {
             longest,
             has_fleet,
+            has_limits: true,
             chosen: None,
         };
         place(width, wishes)
@@ -177,6 +204,19 @@ mod tests {
         assert!(!columns(40, true).contains(&Column::Leased));
     }
 
+    /// Where a state has no room for its words, it is a glyph, and other columns have the room.
+    #[test]
+    fn a_state_is_a_glyph_or_has_its_words() {
+        for width in 0..200 {
+            for longest in [(5, 5), (8, 9), (14, 30)] {
+                let placed = placed(width, longest, false);
+                let state = placed.iter().find(|placed| placed.column == Column::State);
+                let width = state.map_or(1, |placed| placed.width);
+                assert!([1, 10, STATE].contains(&width), "{longest:?} {width}");
+            }
+        }
+    }
+
     #[test]
     fn a_state_word_has_its_place_on_wide_screens() {
         let state = placed(120, (14, 30), false)[0];
@@ -190,6 +230,7 @@ mod tests {
             let wishes = Wishes {
                 longest: (14, 30),
                 has_fleet: false,
+                has_limits: false,
                 chosen: Some(&chosen),
             };
             let placed = place(width, wishes).into_iter();

@@ -68,12 +68,29 @@ fn rows_pass_or_not() {
     }
 }
 
+/// A banned key is refused, and a rule in shadow mode refuses none.
+#[test]
+fn refusing_is_about_keys_that_are_refused() {
+    let shown = |state, shadow| {
+        let mut row = row();
+        (row.view.state, row.view.shadow) = (state, shadow);
+        ["state = refusing", "refusing", "!refusing"]
+            .map(|text| Filter::parse(text).expect(text).shows(&row))
+    };
+    assert_eq!(shown(BucketState::Refusing, false), [true, true, false]);
+    assert_eq!(shown(BucketState::Banned, false), [true, true, false]);
+    for in_shadow in [BucketState::Refusing, BucketState::Banned] {
+        assert_eq!(shown(in_shadow, true), [false, false, true]);
+    }
+    assert_eq!(shown(BucketState::Busy, false), [false, false, true]);
+}
+
 #[test]
 fn the_server_searches_for_what_it_can() {
     let rules = ["Replies", "by-source", "alias"];
     for (text, searches) in [
         ("", &[][..]),
-        (" Xa yz ", &["key Xa yz"]),
+        (" Xa yz ", &["key Xa%20yz"]),
         ("ali", &["key ali", "rule alias"]),
         ("!alice", &[]),
         ("refused > 5", &[]),
@@ -85,6 +102,17 @@ fn the_server_searches_for_what_it_can() {
         ("rule == replies and x", &["rule Replies, key x"]),
         ("state = banned", &["state banned"]),
         ("state = would refuse", &["state refusing"]),
+        ("state = refused", &["state refusing"]),
+        ("state = refusing", &["state refusing", "state banned"]),
+        ("state != refusing", &[]),
+        (
+            "rule = replies and state = refusing",
+            &["rule Replies, state refusing", "rule Replies, state banned"],
+        ),
+        (
+            "refusing",
+            &["key refusing", "state refusing", "state banned"],
+        ),
         ("state = ban off", &["state banned"]),
         ("banned", &["key banned", "state banned"]),
         ("idle", &["key idle"]),
@@ -113,8 +141,50 @@ fn mistakes_are_named() {
         ("rule > x", "use = or !="),
         ("level = ", "needs a number"),
         ("level > NaN", "needs a number"),
+        (
+            "state = refusd",
+            "unknown state `refusd`; states: idle, ok, busy",
+        ),
+        ("bob or dave", "there is no `or`"),
+        ("bob | dave", "there is no `or`"),
+        ("refused > 5 or bob", "there is no `or`"),
+        ("key ~ b.*", "there is no `~`; write >= <="),
     ] {
         let error = Filter::parse(text).expect_err(text);
         assert!(error.contains(wrong), "{text}: {error}");
     }
+}
+
+/// The filter writes keys in ASCII; people type them as they are.
+#[test]
+fn keys_in_another_script_are_found() {
+    let mut row = row();
+    row.id = BucketName::new("replies", "%E6%BC%A2%E5%AD%97:a%20b");
+    for (text, part) in [
+        ("字", "%E5%AD%97"),
+        ("a b", "a%20b"),
+        ("key = 漢字:a b", "%E6%BC%A2%E5%AD%97:a%20b"),
+        ("%E6%BC", "%E6%BC"),
+    ] {
+        let filter = Filter::parse(text).expect(text);
+        assert!(filter.shows(&row), "{text}");
+        let searches = filter.searches(["replies"].into_iter());
+        let keys: Vec<_> = searches
+            .iter()
+            .map(|wanted| wanted.key.as_deref())
+            .collect();
+        assert_eq!(keys, [Some(part)], "{text}");
+    }
+    assert!(!Filter::parse("!字").expect("a filter").shows(&row));
+}
+
+/// Keys may contain a bar, so that it is a mistake only where nothing is found.
+#[test]
+fn a_bar_is_a_mistake_only_where_nothing_is_found() {
+    for text in ["auth0|17", "or", "order", "key~x"] {
+        let filter = Filter::parse(text);
+        assert_eq!(filter.is_ok(), text != "key~x", "{text}");
+    }
+    assert!(Filter::advice("bob|dave").is_some_and(|advice| advice.contains("`and`")));
+    assert_eq!(Filter::advice("bob"), None);
 }

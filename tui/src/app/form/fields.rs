@@ -9,7 +9,7 @@ use crate::change::form::Prompt;
 use crate::limit_edit;
 
 /// The ways to carry levels over, the default first.
-pub(super) const CARRIES: [&str; 3] = ["proportional", "keep", "reset"];
+pub(super) const CARRIES: [&str; 3] = ["keep", "proportional", "reset"];
 
 /// The subject of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -128,6 +128,18 @@ fn going_on_from_theirs_keeps_what_was_typed() {
     assert_eq!(form.fields[0].before, "40");
 }
 
+#[test]
+fn typing_replaces_what_was_read_meanwhile() {
+    let mut form = Form::new(view(), NOW);
+    let mut theirs = view();
+    theirs.rule["limits"][0]["capacity"] = json!(40);
+    form.rebase(theirs, NOW);
+    for press in keys("8") {
+        assert!(form.press(press));
+    }
+    assert_eq!(form.body()["limits"][0]["capacity"], 8);
+}
+
 /// A rule with one limit of every algorithm, with its needed fields alone.
 fn every() -> RuleView {
     let limits = Algorithm::NAMES.iter().map(|name| {

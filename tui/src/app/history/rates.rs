@@ -21,6 +21,15 @@ impl Rates {
         }
     }
 
+    /// Counts over a time in seconds.
+    pub(super) fn per(self, seconds: f64) -> Self {
+        Self {
+            admitted: self.admitted / seconds,
+            refused: self.refused / seconds,
+            shadow: self.shadow / seconds,
+        }
+    }
+
     /// The rates times a factor.
     pub(super) fn times(self, factor: f64) -> Self {
         Self {

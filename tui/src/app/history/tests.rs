@@ -52,9 +52,10 @@ fn decreasing_counters_begin_anew() {
     let mut track = track([(S, 10), (2 * S, 20), (3 * S, 3)]);
     assert_eq!(track.rates(), None);
     track.note(counts(5, 0), 4 * S, &KEEP);
+    track.note(counts(7, 0), 5 * S, &KEEP);
     assert_eq!(track.rates().map(|rates| rates.admitted), Some(2.0));
-    let chart = chart(&track, Scale::Minute, 4 * S, 60);
-    assert_eq!(chart[56..], [None, Some(10.0), None, Some(2.0)]);
+    let chart = chart(&track, Scale::Minute, 5 * S, 60);
+    assert_eq!(chart[55..], [None, Some(10.0), None, Some(2.0), Some(2.0)]);
 }
 
 #[test]
@@ -84,7 +85,9 @@ fn rates_do_not_follow_the_gap_between_two_polls() {
     let mut track = track([(0, 0), (S / 50, 2)]);
     assert_eq!(track.rates(), None);
     track.note(counts(10, 0), S, &KEEP);
-    assert_eq!(track.rates().map(|rates| rates.admitted), Some(10.0));
+    assert_eq!(track.rates(), None, "a burst of one second is no rate");
+    track.note(counts(10, 0), 2 * S, &KEEP);
+    assert_eq!(track.rates().map(|rates| rates.admitted), Some(5.0));
 }
 
 /// A bucket that was off screen for a while has the rate of that time; its chart does not claim to know it.
@@ -96,10 +99,30 @@ fn a_long_gap_is_averaged() {
     assert_eq!((rates.admitted, rates.refused), (0.0, 1.0));
     let refused = |rates: &Option<Rates>| rates.map(|rates| rates.refused);
     let sparkline: Vec<_> = track.series(60).iter().map(refused).collect();
-    assert_eq!(sparkline[30..], [Some(1.0); 30]);
+    assert_eq!(
+        sparkline[29..],
+        [[Some(0.0)].as_slice(), &[None; 30]].concat()
+    );
     let mut chart = track.chart(Scale::Minute.span_ns(), 31 * S, 60);
     assert!(chart.drain(30..).all(|rates| rates.is_none()));
     assert_eq!(chart[29].map(|rates| rates.admitted), Some(10.0));
+}
+
+/// Right after a time that was not watched, a steady rate is what it was: 20 s without an answer, then answers each second.
+#[test]
+fn a_rate_stays_over_a_gap() {
+    let mut track = track((0..=5).map(|second| (second * S, second * 7)));
+    for second in [25, 26, 27] {
+        track.note(counts(second * 7, second), second * S, &KEEP);
+        let rates = track.rates().expect("a rate");
+        assert!((rates.admitted - 7.0).abs() < 1e-9, "{second}: {rates:?}");
+    }
+    // A burst within it counts with its average: 25 refusals in 20 s, then one a second.
+    let refused = track.rates().expect("a rate").refused;
+    assert!(
+        (refused - (8.0 * 1.25 + 2.0) / 10.0).abs() < 1e-9,
+        "{refused}"
+    );
 }
 
 /// Two hours at four answers a second: one hour of samples of a second each.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::rates::{Counts, Rates};
-use crate::num::float;
+use crate::num::{float, fraction};
 
 /// The time span of a sparkline.
 pub(crate) const WINDOW_NS: u64 = 60_000_000_000;
@@ -12,8 +12,10 @@ pub(crate) const WINDOW_NS: u64 = 60_000_000_000;
 const SECOND: f64 = 1e9;
 /// The time over which rates are averaged.
 const SMOOTH_NS: u64 = 10_000_000_000;
-/// The least time that gives a rate: over a shorter one, a single request looks like many. Shorter samples are joined.
+/// The least time of a sample: shorter ones are joined.
 const LEAST_NS: u64 = 900_000_000;
+/// The least time that gives a rate: over a shorter one, a few requests that happen to come look like many.
+const LEAST_RATED_NS: u64 = 1_900_000_000;
 /// A column of which less than this is known stays empty.
 const LEAST_KNOWN_NS: u64 = 125_000_000;
 
@@ -155,25 +157,21 @@ impl Track {
         (self.counts, self.at_ns) = (None, self.at_ns.min(at_ns));
     }
 
-    /// The rates over the last ten seconds, or over the time between the last two polls if that is longer;
-    /// `None` before there were two polls that are far enough apart.
+    /// The rates over the last ten seconds; `None` before there were two polls that are far enough apart. A sample that
+    /// began earlier, such as a time that was not watched, counts with its average for its part of the ten seconds.
     pub(crate) fn rates(&self) -> Option<Rates> {
         let begin = self.at_ns.saturating_sub(SMOOTH_NS);
-        let (mut ns, mut sum, mut end) = (0_u64, Counts::default(), self.at_ns);
+        let (mut sum, mut from) = (Rates::default(), self.at_ns);
         for sample in self.samples.iter().rev() {
-            let is_older = sample.from_ns < begin;
-            if sample.to_ns != end || ns > 0 && is_older && !sample.is_idle() {
+            if sample.to_ns != from || from <= begin {
                 break;
             }
-            sum = sum.plus(&sample.counts);
-            end = sample.from_ns;
-            if is_older && sample.is_idle() {
-                ns = ns.saturating_add(sample.to_ns.saturating_sub(begin));
-                break;
-            }
-            ns = ns.saturating_add(sample.len_ns());
+            from = sample.from_ns.max(begin);
+            let part = fraction(sample.to_ns.saturating_sub(from), sample.len_ns());
+            sum = sum.plus(per_second(&sample.counts, 1_000_000_000).times(part));
         }
-        (ns >= LEAST_NS).then(|| per_second(&sum, ns))
+        let ns = self.at_ns.saturating_sub(from);
+        (ns >= LEAST_RATED_NS).then(|| sum.per(float(ns) / SECOND))
     }
 
     /// What was counted in the last `span_ns`, or a little longer; `None` if not all of that is known. Over a gap the counts
@@ -194,11 +192,10 @@ impl Track {
         None
     }
 
-    /// The last minute in `columns` steps, oldest first; `None` where the rates are unknown. Times that were not
-    /// watched have their average.
+    /// The last minute in `columns` steps, oldest first; `None` where nobody watched.
     pub(crate) fn series(&self, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = WINDOW_NS.checked_div(columns.into()).unwrap_or(1);
-        self.resampled(signed(self.at_ns), step_ns, columns, true)
+        self.resampled(signed(self.at_ns), step_ns, columns)
     }
 
     /// The time before `end_ns` in `columns` steps, oldest first; `None` where nobody watched. The steps begin at
@@ -208,16 +205,10 @@ impl Track {
         // The last column is never one that has hardly begun.
         let begun = end_ns.saturating_sub(least_known(step_ns));
         let end_ns = begun.div_ceil(step_ns).saturating_mul(step_ns);
-        self.resampled(signed(end_ns), step_ns, columns, false)
+        self.resampled(signed(end_ns), step_ns, columns)
     }
 
-    fn resampled(
-        &self,
-        end_ns: i64,
-        step_ns: u64,
-        columns: u16,
-        bridges_gaps: bool,
-    ) -> Vec<Option<Rates>> {
+    fn resampled(&self, end_ns: i64, step_ns: u64, columns: u16) -> Vec<Option<Rates>> {
         let step = signed(step_ns).max(1);
         let begin = end_ns.saturating_sub(step.saturating_mul(columns.into()));
         let mut sums = vec![(0_u64, Rates::default()); usize::from(columns)];
@@ -226,7 +217,7 @@ impl Track {
             if to <= begin {
                 break;
             }
-            if sample.is_gap && !bridges_gaps || from >= end_ns {
+            if sample.is_gap || from >= end_ns {
                 continue;
             }
             let rates = sample.rates();

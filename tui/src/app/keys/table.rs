@@ -29,7 +29,7 @@ const ALL: Places = Places::MAX;
 pub(super) const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Open, &[k(Enter)], BUCKETS, 1, "open", "open the bucket: its funnel and numbers")),
     bind((C::Back, &[k(Esc)], AWAY, 1, "back", "back to all buckets")),
-    bind((C::Edit, &[c('e'), c('4')], A_RULE, 2, "edit", "edit the limits of the rule")),
+    bind((C::Edit, &[c('e')], A_RULE, 2, "edit", "edit the limits of the rule")),
 ];
 
 /// The remaining shared commands. The tabs of the screens follow them.

@@ -15,7 +15,7 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{ago, amount, percent, seen, width, wrap};
-use crate::meaning::{Origins, leased, stands_out, state_word};
+use crate::meaning::{Origins, enforced_ban, leased, main_limit, stands_out};
 use crate::num::cells;
 use crate::text::humanise;
 
@@ -55,8 +55,8 @@ impl View for Bucket {
     }
 
     fn at(&self, state: &State) -> usize {
-        let reported = state.open_row().map_or(0, |row| row.view.reported);
-        state.limit.unwrap_or(reported)
+        let main = state.open_row().map_or(0, |row| main_limit(&row.view));
+        state.limit.unwrap_or(main)
     }
 
     fn select(&self, state: &mut State, at: usize) {
@@ -133,13 +133,13 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
 
 fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let theme = pen.theme;
-    let (glyph, style) = theme.state(&row.view);
-    let state_text = format!("{glyph} {}", state_word(&row.view));
-    let wait = row.retry_after_ns(state.drain_age());
+    let (glyph, style) = theme.state(row.standing());
+    let state_text = format!("{glyph} {}", row.state(state.age()));
+    let wait = row.retry_after_ns(drain_age(state, row));
     let wait = wait
         .map(|ns| format!("  retry after {}", humanise(ns)))
         .unwrap_or_default();
-    let idle = format!("  seen {}", seen(row.idle_ns(state.drain_age())));
+    let idle = format!("  seen {}", seen(row.idle_ns(state.drain_age(row))));
     let most = pen
         .width()
         .saturating_sub(width(&state_text).saturating_add(5));
@@ -162,13 +162,16 @@ fn drain_age(state: &State, row: &Row) -> Nanos {
     if rates.admitted > 0.0 {
         Nanos::ZERO
     } else {
-        state.drain_age()
+        state.drain_age(row)
     }
 }
 
 fn shown_limit(state: &State, row: &Row) -> usize {
     let last = row.view.limits.len().saturating_sub(1);
-    state.limit.unwrap_or(row.view.reported).min(last)
+    state
+        .limit
+        .unwrap_or_else(|| main_limit(&row.view))
+        .min(last)
 }
 
 fn draw_funnel(pen: &mut Pen<'_>, state: &State, row: &Row) {
@@ -192,11 +195,15 @@ fn draw_funnel(pen: &mut Pen<'_>, state: &State, row: &Row) {
 }
 
 fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
-    let shown = shown_limit(state, row);
+    let (shown, age) = (shown_limit(state, row), drain_age(state, row));
     let mut y = 0_u16;
     for (index, view) in row.view.limits.iter().enumerate() {
         let from = y;
-        y = limit(pen, drain_age(state, row), y, view, index == shown);
+        // A ban refuses for longer, and the title has its end.
+        let is_banned = enforced_ban(&row.view).is_some();
+        let wait = view.retry_after_ns.filter(|_| !is_banned);
+        let wait = wait.map(|ns| ns.saturating_sub(age.get()));
+        y = limit(pen, (age, wait), y, view, index == shown);
         for line in from..y {
             pen.spot(0, line, pen.width(), Spot::Line(index));
         }
@@ -224,8 +231,14 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
     }
 }
 
-/// Draws a limit in three lines; returns the line of the next one.
-fn limit(pen: &mut Pen<'_>, age: Nanos, y: u16, view: &LimitView, shown: bool) -> u16 {
+/// Draws a limit in three lines, as of its age and with the time until it admits; returns the line of the next one.
+fn limit(
+    pen: &mut Pen<'_>,
+    (age, wait): (Nanos, Option<u64>),
+    y: u16,
+    view: &LimitView,
+    shown: bool,
+) -> u16 {
     let theme = pen.theme;
     let mark = if shown {
         theme.pick_text("▸ ", "> ")
@@ -239,11 +252,7 @@ fn limit(pen: &mut Pen<'_>, age: Nanos, y: u16, view: &LimitView, shown: bool) -
         &view.algorithm
     };
     let x = pen.text(x.saturating_add(1), y, kind, theme.dim);
-    let wait = view
-        .retry_after_ns
-        .map(|ns| ns.saturating_sub(age.get()))
-        .filter(|ns| *ns > 0);
-    if let Some(ns) = wait {
+    if let Some(ns) = wait.filter(|ns| *ns > 0) {
         pen.text(
             x.saturating_add(1),
             y,
@@ -252,18 +261,21 @@ fn limit(pen: &mut Pen<'_>, age: Nanos, y: u16, view: &LimitView, shown: bool) -
         );
     }
     let (level, tone) = (level(view, age), tone(view));
-    let bar = pen.width().saturating_sub(23).min(24);
+    // A bucket of tokens is full when nothing is used of it.
+    let is_funnel = view.algorithm != "token_bucket";
+    let words = if is_funnel { 23 } else { 30 };
+    let bar = pen.width().saturating_sub(words).min(24);
     bars::level(pen, 2, y.saturating_add(1), bar, level, tone);
     let full_in = view.reset_after_ns.saturating_sub(age.get());
     let mut text = percent(level);
+    text.push_str(if is_funnel { "" } else { " used" });
     if full_in > 0 {
         // Requests in flight expire then at the latest; most end earlier.
-        let label = if view.rate.is_empty() {
-            "  expires in "
-        } else {
-            "  empty in "
-        };
-        text.push_str(label);
+        text.push_str(match (view.rate.is_empty(), is_funnel) {
+            (true, _) => "  expires in ",
+            (false, true) => "  empty in ",
+            (false, false) => ", all free in ",
+        });
         text.push_str(&humanise(full_in));
     }
     pen.text(
@@ -311,7 +323,7 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
         format!("refused {refused}")
     };
     let total = (format!("total: admitted {admitted}, {refused}"), plain);
-    let now = row.as_of_ns.saturating_add(state.drain_age().get());
+    let now = row.as_of_ns.saturating_add(state.drain_age(row).get());
     let heard = |lease: &LeaseView| ago(now.saturating_sub(lease.heard_ns));
     let lease = leased::lease(&row.view, heard).map(|line| (line, plain));
     let origins = Origins {
@@ -328,7 +340,7 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
     let Some(rule) = rule else { return lines };
     lines.push((in_words(&rule.rule), plain));
     match &rule.edit {
-        None => lines.push(("as configured, no edit".to_owned(), plain)),
+        None => lines.push(("rule: as configured".to_owned(), plain)),
         Some(edit) => {
             let now = state.server_ns().saturating_add(state.age().get());
             let ago = ago(now.saturating_sub(edit.at_ns));

@@ -84,6 +84,21 @@ impl View for Buckets {
         state.selected_row()
     }
 
+    /// That of the selected bucket, also while it has no row, that of the filter, or the only one: an edit is about a rule.
+    fn rule(&self, state: &State) -> Option<String> {
+        let selected = state.selected_row().map(|row| &row.id);
+        if let Some(id) = selected.or(state.table.pinned.as_ref()) {
+            return Some(id.rule.clone());
+        }
+        if let Some(rule) = filtered_rule(state) {
+            return Some(rule);
+        }
+        match state.data.as_ref()?.rules.rules.as_slice() {
+            [only] => Some(only.name.clone()),
+            _ => None,
+        }
+    }
+
     /// Clears the filter, or lets go of the selection: there is no screen to go back to.
     fn back(&self, state: &mut State) {
         if state.table.filter_text.is_empty() {
@@ -137,7 +152,11 @@ impl View for Buckets {
 
     /// While the text is invalid, the last valid filter stays in effect.
     fn filter(&self, state: &mut State, text: &str) {
-        match Filter::parse(text) {
+        let rules = state
+            .data
+            .as_ref()
+            .map_or(&[][..], |data| &data.rules.rules);
+        match Filter::of_rules(text, rules) {
             Ok(filter) => {
                 state.table.filter = filter;
                 state.table.filter_error = None;
@@ -155,7 +174,7 @@ impl View for Buckets {
         if let Some(error) = state.table.filter_error.clone() {
             return Err(error);
         }
-        text.clone_into(&mut state.table.filter_text);
+        state.table.applied(text);
         // The matching buckets may not have been read.
         state.link.hurry(state.now);
         Ok(())
@@ -164,7 +183,11 @@ impl View for Buckets {
     /// A click selects a row, on the selected row it opens the bucket, on a header it sorts.
     fn clicked(&self, state: &mut State, x: u16, y: u16) {
         match hit(state, x, y) {
-            Some(Hit::Row(at)) if at == state.table.at && state.table.pinned.is_some() => {
+            Some(Hit::Row(at))
+                if at == state.table.at
+                    && state.table.pinned.is_some()
+                    && !state.table.is_missing =>
+            {
                 Bucket.enter(state);
             }
             Some(Hit::Row(at)) => self.select(state, at),
@@ -180,12 +203,24 @@ impl View for Buckets {
     }
 }
 
+/// The rule whose buckets alone are shown, also if it has none.
+fn filtered_rule(state: &State) -> Option<String> {
+    let wanted = state.table.filter.rule()?;
+    let mut rules = state.data.as_ref()?.rules.rules.iter();
+    let found = rules.find(|rule| rule.name.to_lowercase() == wanted);
+    found.map(|rule| rule.name.clone())
+}
+
 /// The columns that fit, with their places.
 fn columns(state: &State) -> Vec<Placed> {
     let status = state.data.as_ref().map(|data| &data.status);
     let wishes = Wishes {
         longest: state.data.as_ref().map_or((0, 0), |data| data.longest),
         has_fleet: status.is_some_and(|status| status.fleet.is_some()),
+        has_limits: state
+            .data
+            .as_ref()
+            .is_some_and(|data| data.rows.iter().any(|row| row.view.limits.len() > 1)),
         chosen: state.table.columns.as_deref(),
     };
     place(state.size.0.saturating_sub(SCROLL_BAR), wishes)
@@ -263,8 +298,10 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
                 Some((true, _)) if state.table.filter.searches_keys() => {
                     "no bucket that was read matches; the search of the store needs keys with their capitals"
                 }
-                Some((true, _)) => "no bucket that was read matches; Esc clears the filter",
-                _ => "no bucket matches the filter; Esc clears it",
+                Some((true, _)) => Filter::advice(&state.table.filter_text)
+                    .unwrap_or("no bucket that was read matches; Esc clears the filter"),
+                _ => Filter::advice(&state.table.filter_text)
+                    .unwrap_or("no bucket matches the filter; Esc clears it"),
             }
         };
         pen.middle(pen.height() / 2, none, theme.dim);

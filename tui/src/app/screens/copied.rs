@@ -4,12 +4,11 @@ use loudou_limiter::Nanos;
 
 use crate::app::rows::Row;
 use crate::draw::words::{ago, amount, rate};
-use crate::meaning::state_word;
 use crate::text::{escape, humanise};
 
 /// A bucket, `age` after it was read.
 pub(super) fn bucket(row: &Row, age: Nanos) -> String {
-    let mut parts = vec![state_word(&row.view).to_owned()];
+    let mut parts = vec![row.state(age)];
     parts.extend(row.limit().map(|limit| {
         let (left, capacity) = (amount(limit.remaining), amount(limit.capacity));
         format!("{left}/{capacity} left")

@@ -182,7 +182,11 @@ impl View for Keys {
 
     /// While the text is invalid, the last valid filter stays in effect.
     fn filter(&self, state: &mut State, text: &str) {
-        match Filter::parse(text) {
+        let rules = state
+            .data
+            .as_ref()
+            .map_or(&[][..], |data| &data.rules.rules);
+        match Filter::of_rules(text, rules) {
             Ok(filter) => {
                 state.keys.table.filter = filter;
                 state.keys.table.filter_error = None;
@@ -201,7 +205,7 @@ impl View for Keys {
         if let Some(error) = table.filter_error.clone() {
             return Err(error);
         }
-        text.clone_into(&mut table.filter_text);
+        table.applied(text);
         Ok(())
     }
 }

@@ -245,7 +245,8 @@ fn in_a_line(target: &TargetSummary) -> String {
 /// The sums over all Envoys that answer: the last numbers of one that is away are not those of now.
 fn sums(pen: &mut Pen<'_>, y: u16, layout: &Layout, targets: &[TargetSummary]) {
     let theme = pen.theme;
-    let up = targets.iter().filter(|target| target.up == Some(true));
+    let answers = |target: &&TargetSummary| target.up == Some(true) && !target.is_stale;
+    let up = targets.iter().filter(answers);
     let each = up.clone().filter(|target| !target.is_twin);
     let sum = each.filter_map(|target| target.rates);
     let sum = sum.fold(Rates::default(), Rates::plus);
@@ -281,14 +282,19 @@ fn line(
         pen.cell(2, i32::from(y), theme.pick('✓', 'x'), theme.changed);
     }
     let style = if is_shown { theme.name } else { theme.plain };
-    pen.within(MARKS, y, layout.name.saturating_sub(MARKS), name, style);
+    let end = pen.within(MARKS, y, layout.name.saturating_sub(MARKS), name, style);
     if target.up == Some(false) {
         let error = target.error.as_deref().unwrap_or("unreachable");
         let error = error.lines().next().unwrap_or_default();
-        pen.text(layout.name.saturating_add(1), y, error, theme.bad);
+        // No column follows, so that a long error has the room behind a short name.
+        pen.text(end.min(layout.name).saturating_add(1), y, error, theme.bad);
         return;
     }
     rates(pen, y, layout, target.rates);
+    if target.is_stale {
+        let width = pen.width().saturating_sub(layout.name);
+        pen.part(layout.name, y, width, 1).dim_all();
+    }
     if let Some((banner, _)) = &target.banner {
         // It matters more than the rates where there is no room for both.
         let behind = layout.behind_rates();

@@ -337,3 +337,22 @@ fn an_end_that_nobody_typed_is_kept_to_the_second() {
     };
     assert_eq!(expires_after, Some(Nanos::from_secs(1_120)));
 }
+
+/// As the question of the form, those of the undo and of a dropped edit say which limits are full again later.
+#[test]
+fn an_undo_says_how_long_a_used_bucket_takes() {
+    let mut state = state(SIZE, 3);
+    let rule = &mut state.data.as_mut().expect("data").rules.rules[0];
+    rule.base = rule.rule.clone();
+    let sending = sending_of(type_keys(&mut state, "e<tab><C-u>60/m<ret><ret>"));
+    answer(&mut state, sending);
+    type_keys(&mut state, "u");
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?} {}", state.mode, messages(&state))
+    };
+    let later = "burst: when used up, full again after 30s (was 15s)";
+    assert!(
+        pending.detail.iter().any(|line| line == later),
+        "{pending:?}"
+    );
+}

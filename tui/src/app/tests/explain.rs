@@ -75,7 +75,7 @@ fn a_request_is_typed() {
         panic!("{:?}", state.mode)
     };
     assert_eq!(
-        explain.command().as_deref(),
+        explain.command(None).as_deref(),
         Some("loudou explain -X GET --path /search -H 'x-plan: free' -H 'x-user-id: a'")
     );
 }

@@ -66,6 +66,31 @@ fn slow_answers_and_gaps_are_findings() {
     }
 }
 
+/// The call for the rows takes 5 s, that for the totals none: the totals are as old as the screen says, at once.
+#[test]
+fn totals_before_a_slow_call_are_drawn_as_old() {
+    let mut state = state(SIZE, 3);
+    let text = |state: &State| crate::ui::tests::text(state, (120, 40));
+    assert!(!state.is_stale() && !text(&state).contains("stale"));
+    answer(&mut state, 8, |snapshot| {
+        snapshot.status_age = Nanos::from_secs(5);
+    });
+    assert_eq!(state.age(), Nanos::from_secs(5));
+    assert!(
+        has(&state, "the last answer is 5s old"),
+        "{:?}",
+        texts(&state)
+    );
+    assert!(
+        text(&state).contains("connected, stale 5s"),
+        "{}",
+        text(&state)
+    );
+    // The call is fast again.
+    answer(&mut state, 9, |_| {});
+    assert!(!state.is_stale() && !text(&state).contains("stale"));
+}
+
 /// A rule that has refused something before is a finding after an hour without refusals, if the screen saw all of it.
 #[test]
 fn a_rule_that_refuses_nothing_for_an_hour() {

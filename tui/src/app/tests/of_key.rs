@@ -111,12 +111,13 @@ fn a_ban_ends_unless_its_time_is_removed_and_nonsense_is_not_sent() {
     assert_eq!(to(&change), BanTo::Banned(None));
     let failure = Failure {
         text: "503 no room".to_owned(),
-        ..Failure::default()
+        problem: Some(Box::default()),
+        in_doubt: false,
     };
     send(&mut state, Msg::Changed(change, Err(failure)));
     let told = "not sent: correct the marked fields\nmallory: not applied: 503 no room";
     assert_eq!(messages(&state), told);
-    assert!(state.undos.is_empty());
+    assert!(state.undos.iter().all(|tried| tried.undo().is_none()));
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn an_override_is_chosen_shown_and_undone() {
         ]
     );
     assert_eq!(
-        pending.command.as_deref(),
+        pending.command(None).as_deref(),
         Some("loudou override reply-per-user mallory scale=2.5 --for 30m --reason ticket")
     );
     let change = sending_of(type_keys(&mut state, "<ret>"));
@@ -266,7 +267,11 @@ fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
     };
     assert_eq!(
         pending.detail,
-        ["rule reply-per-user", "expires after 100s → 2m"]
+        [
+            "rule reply-per-user",
+            "a ban in force stays, also one of a penalty; unban lifts it",
+            "expires after 100s → 2m"
+        ]
     );
     let change = sending_of(type_keys(&mut state, "<esc>o<left><ret><ret>"));
     let left = Some(Nanos::from_secs(100));

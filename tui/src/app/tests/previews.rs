@@ -185,7 +185,10 @@ fn the_edit_of_a_rule_is_dropped_with_a_preview_and_an_undo() {
             "- 1 ban becomes enforced: convict",
         ]
     );
-    assert_eq!(pending.command.as_deref(), Some("loudou unset by-source"));
+    assert_eq!(
+        pending.command(None).as_deref(),
+        Some("loudou unset by-source")
+    );
     let sending = sending_of(type_keys(&mut state, "<ret>"));
     assert_eq!(edit_of(&sending).to, EditTo::Drop);
     answer(&mut state, sending);

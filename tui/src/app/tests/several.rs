@@ -200,3 +200,26 @@ fn one_process_counts_once() {
     let sum: f64 = rows.map(|key| key.row.refused()).sum();
     assert!((sum - one).abs() < 1e-9, "{sum} {one}");
 }
+
+/// The warnings in the head are those of the Envoy that is shown, as Targets counts them. The differences between the
+/// Envoys have a number of their own, and are counted once.
+#[test]
+fn the_head_counts_the_warnings_that_targets_has() {
+    let mut watched = watched_at(1..3, (140, 40));
+    for number in [0, 1] {
+        let mut snapshot = of_process(snapshot(1), number);
+        snapshot.status.warnings = vec!["one".to_owned()];
+        snapshot.status.version = format!("0.{number}.0");
+        let msg = Msg::Polled(Ok(Box::new(snapshot)));
+        watched.update(Some(number), msg, Nanos::from_secs(1));
+    }
+    for number in [0, 1] {
+        let state = watched.shown();
+        assert_eq!(state.number, number);
+        let of_targets: Vec<usize> = state.targets.iter().map(|target| target.warnings).collect();
+        assert_eq!(of_targets, [1, 1]);
+        let text = crate::ui::tests::text(state, (140, 40));
+        assert!(text.contains("1 warning, 1 between Envoys"), "{text}");
+        press(&mut watched, "t");
+    }
+}

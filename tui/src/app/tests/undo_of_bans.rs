@@ -14,7 +14,12 @@ use crate::change::ban::{Ban, BanTo};
 use crate::change::verb::Answer;
 
 /// The answer of a server that obeys: the ban of the bucket before and after.
-fn done(state: &mut State, change: Box<Sending>, before: Option<BanView>, after: Option<BanView>) {
+pub(super) fn done(
+    state: &mut State,
+    change: Box<Sending>,
+    before: Option<BanView>,
+    after: Option<BanView>,
+) {
     let bucket = BucketView {
         ban: after,
         ..BucketView::default()
@@ -33,7 +38,7 @@ fn done(state: &mut State, change: Box<Sending>, before: Option<BanView>, after:
 }
 
 /// Poll number `poll`, in which `mallory` has this ban.
-fn poll(state: &mut State, poll: u64, ban: Option<BanView>) {
+pub(super) fn poll(state: &mut State, poll: u64, ban: Option<BanView>) {
     let mut snapshot = snapshot(poll);
     for (_, bucket) in &mut snapshot.buckets {
         if bucket.key == "mallory" {
@@ -51,7 +56,7 @@ fn tag(sending: &Sending) -> Option<&str> {
     ban.if_match.as_deref()
 }
 
-fn question(state: &State) -> (&str, String) {
+pub(super) fn question(state: &State) -> (&str, String) {
     let Mode::Confirm(pending) = &state.mode else {
         panic!("{:?}", state.mode)
     };

@@ -261,7 +261,7 @@ fn a_key_with_an_asterisk_gets_no_override() {
         bucket.key = "tea*".to_owned();
         bucket.refused = 9_000;
     });
-    some(&mut state, 4, &["mallory"], |bucket| {
+    some(&mut state, 5, &["mallory"], |bucket| {
         bucket.key = "tea*".to_owned();
         bucket.refused = 18_000;
     });

@@ -9,7 +9,7 @@ use loudou_api::BucketView;
 use super::{leased, left, level_bar, lines, retry, state};
 use crate::cli::complete;
 use crate::cli::context::Context;
-use crate::cli::options::Format;
+use crate::cli::options::{self, Format};
 use crate::cli::table::{Set, TextTable};
 use crate::cli::world::{Style, json};
 use crate::meaning::leased::{heard, lease};
@@ -29,7 +29,7 @@ pub(crate) struct GetArgs {
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
+    #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     pub(crate) key: String,
     /// Only what this Envoy leased of a bucket that a fleet shares, and what is left for all
     #[arg(long)]

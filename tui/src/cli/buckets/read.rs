@@ -1,9 +1,10 @@
 //! Reads the list of buckets page by page, as slowly as the filter asks, and shows how far it is.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use anyhow::{Result, bail};
-use loudou_api::{BucketsPage, MAX_PAGE};
+use loudou_api::{BucketState, BucketView, BucketsPage, MAX_PAGE};
 
 use super::BucketsArgs;
 use crate::cli::context::Context;
@@ -21,20 +22,46 @@ pub(super) fn read(
 ) -> Result<(BucketsPage, bool)> {
     let client = context.client()?;
     let mut progress = Progress::new(context);
-    let read = follow(&client, args, &mut progress);
+    let read = follow_all(&client, args, &mut progress);
     progress.end()?;
     read
+}
+
+/// Reads all that is asked for. `refusing` is about keys: a banned one is refused, too, and a rule in shadow mode refuses
+/// none.
+fn follow_all(
+    client: &Client,
+    args: &BucketsArgs,
+    progress: &mut Progress<'_>,
+) -> Result<(BucketsPage, bool)> {
+    let (mut all, mut complete) = follow(client, args, args.state, progress)?;
+    if args.state == Some(BucketState::Refusing) {
+        let (banned, is_whole) = follow(client, args, Some(BucketState::Banned), progress)?;
+        // A key may have been banned between the two searches.
+        let names: BTreeSet<_> = banned.buckets.iter().map(name).collect();
+        all.buckets.retain(|bucket| !names.contains(&name(bucket)));
+        all.buckets.extend(banned.buckets);
+        all.now_ns = banned.now_ns.max(all.now_ns);
+        all.buckets.retain(|bucket| !bucket.shadow);
+        complete &= is_whole;
+    }
+    Ok((all, complete))
+}
+
+fn name(bucket: &BucketView) -> (&str, &str) {
+    (&bucket.rule, &bucket.key)
 }
 
 fn follow(
     client: &Client,
     args: &BucketsArgs,
+    state: Option<BucketState>,
     progress: &mut Progress<'_>,
 ) -> Result<(BucketsPage, bool)> {
     let mut query = BucketsQuery {
         rule: args.rule.clone(),
         key: args.key.clone(),
-        state: args.state,
+        state,
         cursor: None,
         limit: Some(MAX_PAGE),
     };

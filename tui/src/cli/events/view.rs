@@ -30,7 +30,7 @@ pub(super) fn show(context: &mut Context<'_, '_>, events: &Events, first: bool) 
 }
 
 /// Prints events, with the heading only if `first`.
-fn print(
+pub(super) fn print(
     events: &Events,
     first: bool,
     format: Format,
@@ -38,15 +38,16 @@ fn print(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table if first => table(&events.events).print(out, style),
-        Format::Table => table(&events.events).print_rows(out, style),
+        Format::Table if first => table(&events.events, &[]).print(out, style),
+        Format::Table => table(&events.events, &[]).print_rows(out, style),
         Format::Json | Format::Jsonl => json_list(out, format, events, &events.events),
         Format::Csv => lines(&events.events, first, out),
     }
 }
 
-fn table(events: &[Event]) -> TextTable {
-    let mut table = TextTable::new(&[
+/// The events, with the names of their Envoys, if there are several.
+pub(super) fn table(events: &[Event], envoys: &[&str]) -> TextTable {
+    let mut columns = vec![
         ("SEQ", Set::Right),
         ("TIME", Set::Left),
         ("KIND", Set::Left),
@@ -55,10 +56,20 @@ fn table(events: &[Event]) -> TextTable {
         ("BY", Set::Left),
         ("DETAIL", Set::Shrink),
         ("REASON", Set::Shrink),
-    ]);
+    ];
+    if !envoys.is_empty() {
+        columns.insert(0, ("ENVOY", Set::Right));
+    }
+    let mut table = TextTable::new(&columns);
+    let mut envoys = envoys.iter();
     for event in events {
         let kind = Cell::new(event.kind.name());
-        table.row(vec![
+        let mut row: Vec<Cell> = envoys
+            .next()
+            .map(|envoy| Cell::from(*envoy))
+            .into_iter()
+            .collect();
+        row.extend([
             event.seq.into(),
             date(event.at_unix_ms).into(),
             if is_alarm(event.kind) {
@@ -72,6 +83,7 @@ fn table(events: &[Event]) -> TextTable {
             event.detail.as_str().into(),
             event.reason.as_str().into(),
         ]);
+        table.row(row);
     }
     table
 }

@@ -102,6 +102,57 @@ fn lines_name_their_envoys() {
     assert!(seen.contains("\n{\"envoy\":\"http://B\",\""), "{seen}");
 }
 
+/// Who changed what is one question at several Envoys, after a change at all of them.
+#[test]
+fn events_of_several_are_one_list_by_time() {
+    let of = |at_s: &[u64], by: &str| {
+        let events = canned::events();
+        let first = events.events.first().expect("an event").clone();
+        let events = (1..).zip(at_s).map(|(seq, at_s)| loudou_api::Event {
+            seq,
+            at_unix_ms: 1_700_000_000_000 + at_s * 1_000,
+            by: format!("{by}-{seq}"),
+            ..first.clone()
+        });
+        vec![ok(&loudou_api::Events {
+            events: events.collect(),
+            lost: 0,
+            ..canned::events()
+        })]
+    };
+    // The clock of the second was set back between its first events, whose order is known.
+    let (first, second) = (&[10, 30, 50][..], &[40, 20, 60][..]);
+    let order = |seen: &str| -> Vec<String> {
+        let words = seen.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let authors = words.filter(|word| word.starts_with("ann-") || word.starts_with("bob-"));
+        authors.map(ToOwned::to_owned).collect()
+    };
+    let by_time = ["ann-1", "ann-2", "bob-1", "bob-2", "ann-3", "bob-3"];
+    for line in ["events", "events -o csv", "events --of operators -o jsonl"] {
+        let seen = at_two(of(first, "ann"), of(second, "bob"), line);
+        assert_eq!(order(&seen), by_time, "{line}: {seen}");
+        assert!(seen.ends_with("--- exit code 0\n"), "{line}: {seen}");
+    }
+    let seen = at_two(of(first, "ann"), of(second, "bob"), "events -o csv");
+    assert!(seen.starts_with("envoy,seq,"), "{seen}");
+    assert_eq!(seen.matches("envoy,seq,").count(), 1, "{seen}");
+    assert_eq!(seen.matches("\r\nhttp://B,").count(), 3, "{seen}");
+    let seen = at_two(of(first, "ann"), of(second, "bob"), "events -o jsonl");
+    assert!(
+        seen.starts_with("{\"envoy\":\"http://A\",\"seq\":1,"),
+        "{seen}"
+    );
+    let seen = at_two(of(first, "ann"), of(second, "bob"), "events");
+    assert!(seen.trim_start().starts_with("ENVOY  SEQ"), "{seen}");
+    // One that is away is reported, and the others are listed.
+    let seen = at_two(of(first, "ann"), vec![], "events");
+    assert_eq!(order(&seen), ["ann-1", "ann-2", "ann-3"], "{seen}");
+    assert!(
+        seen.contains("done at 1 of 2 Envoys; failed at http://B"),
+        "{seen}"
+    );
+}
+
 /// Nothing is asked where one answer could not be told from the other.
 #[test]
 fn machines_and_followers_ask_one() {
@@ -111,7 +162,7 @@ fn machines_and_followers_ask_one() {
         ("export", "this command takes one Envoy, and 2 are named"),
         (
             "events --follow",
-            "this command takes one Envoy, and 2 are named",
+            "--follow takes one Envoy, and 2 are named",
         ),
     ] {
         let seen = at_two(vec![], vec![], line);

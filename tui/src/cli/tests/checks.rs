@@ -323,7 +323,7 @@ fn examples_keep_to_the_schema() {
         let document = crate::document::read(text.as_bytes()).expect("readable");
         configurations(&document.value, &mut found);
     }
-    assert_eq!(found.len(), 7);
+    assert_eq!(found.len(), 8);
     for file in in_envoy() {
         let text = std::fs::read(file).expect("an envoy.yaml");
         let document = crate::document::read(&text).expect("readable");

@@ -49,7 +49,7 @@ fn the_only_limit_needs_no_name() {
     ];
     let ran = Loudou::answers(answers).run("set per-path --rate 20/60s --mode enforce --dry-run");
     assert_snapshot!("set_dry_run", ran.seen());
-    let line = "PUT /v1/rules/per-path?carry=proportional&dry_run=true HTTP/1.1";
+    let line = "PUT /v1/rules/per-path?carry=keep&dry_run=true HTTP/1.1";
     assert_eq!(ran.lines()[1], line);
     let sent = "{\"limits\":[{\"name\":\"all\",\"algorithm\":\"funnel\",\"capacity\":5,\
                 \"rate\":\"20/m\"}],\"mode\":\"enforce\"}";
@@ -242,6 +242,15 @@ fn unset_restores_the_base() {
     );
     let ran = asked(answers(), "yes\n", "unset per-user");
     assert_snapshot!("unset_asked", ran.seen());
+    let dry = vec![ok(&canned::rule()), ok(&canned::edit_answer(true))];
+    let ran = Loudou::answers(dry).run("--read-only unset per-user --dry-run");
+    let line = "DELETE /v1/rules/per-user?carry=keep&dry_run=true HTTP/1.1";
+    assert_eq!(ran.lines()[1], line);
+    assert!(
+        ran.out.contains("dry run: nothing was changed"),
+        "{}",
+        ran.seen()
+    );
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn exports_are_imported_for_the_rest_of_their_time() {
     );
     // In whole seconds.
     starts(5, "POST /v1/buckets/per-user/mallory/ban?for=30s&");
-    starts(6, "PUT /v1/rules/per-user?carry=proportional&for=");
+    starts(6, "PUT /v1/rules/per-user?carry=keep&for=");
     assert!(lines[6].ends_with("&reason=launch%20day%20%28imported%29&dry_run=true HTTP/1.1"));
     assert!(
         (1_000_000..=1_050_000).contains(&left(lines[7])),

@@ -161,10 +161,9 @@ fn every_form_of_an_override() {
 fn invalid_overrides_are_never_sent() {
     for (name, line, code) in [
         ("override_word", "alice unlimted", 2),
-        ("override_scale", "alice scale=ten", 1),
-        ("override_large", "alice scale=1000000", 1),
+        ("override_scale", "alice scale=ten", 2),
+        ("override_large", "alice scale=1000000", 2),
         ("override_which", "alice capacity=5", 2),
-        ("override_key", "al\u{7}ice banned", 1),
     ] {
         let ran =
             Loudou::answers(vec![ok(&canned::rule())]).run(&format!("override per-user {line}"));

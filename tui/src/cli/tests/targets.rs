@@ -82,7 +82,12 @@ fn a_change_is_made_at_all() {
 #[test]
 fn a_command_for_one_envoy_refuses_several() {
     let (_folder, two) = file("two", "http://127.0.0.1:1\nhttp://127.0.0.1:2\n");
-    for line in ["export", "events", "rules --watch", "rules -o json"] {
+    for line in [
+        "export",
+        "events --follow",
+        "rules --watch",
+        "rules -o json",
+    ] {
         let ran = Loudou::default().run(&format!("{line} --targets {two}"));
         assert_eq!(
             (ran.code, ran.out.as_str()),

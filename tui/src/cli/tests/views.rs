@@ -1,6 +1,6 @@
 //! Read-only commands, in every output format.
 
-use loudou_api::{BucketState, BucketsPage, Events, Top, TopBy};
+use loudou_api::{BucketState, BucketView, BucketsPage, Events, Top, TopBy};
 use serde_json::Value;
 
 use super::canned::{self, HOSTILE, ok};
@@ -210,6 +210,48 @@ fn cursors_are_followed_to_the_end() {
     let ran = Loudou::answers(vec![page("a", Some("5")), page("b", Some("5"))]).run("buckets");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("the same cursor twice"), "{}", ran.err);
+}
+
+/// Those that a ban refuses, too; and none of a rule in shadow mode, which refuses nobody.
+#[test]
+fn refusing_lists_keys_that_are_refused() {
+    let page = |buckets: Vec<BucketView>| {
+        ok(&BucketsPage {
+            buckets,
+            ..canned::buckets()
+        })
+    };
+    let bucket = |key: &str, state, shadow| BucketView {
+        shadow,
+        ..canned::bucket(key, 1, state)
+    };
+    let (refusing, banned) = (BucketState::Refusing, BucketState::Banned);
+    let ran = Loudou::answers(vec![
+        page(vec![
+            bucket("a", refusing, false),
+            bucket("b", refusing, true),
+            bucket("moved", refusing, false),
+        ]),
+        page(vec![
+            bucket("c", banned, false),
+            bucket("d", banned, true),
+            bucket("moved", banned, false),
+        ]),
+    ])
+    .run("buckets --rule per-user --state refusing --sort key");
+    let keys: Vec<&str> = ran
+        .out
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .collect();
+    assert_eq!(keys, ["KEY", "a", "c", "moved"], "{}", ran.seen());
+    assert_eq!(
+        ran.lines(),
+        [
+            "GET /v1/buckets?rule=per-user&state=refusing&limit=500 HTTP/1.1",
+            "GET /v1/buckets?rule=per-user&state=banned&limit=500 HTTP/1.1",
+        ]
+    );
 }
 
 #[test]

@@ -147,7 +147,14 @@ fn waits_and_outages() {
              50ms, unless their key was just refused",
             "if the relay does not answer, each Envoy limits alone by its part; of 4 Envoys, each has \
              funnel: funnel 3, 30/4m",
+            "while an Envoy has no answers for a time D and others have, at most 30 + 0.5/s × (60s + 200ms + D) in \
+             any minute",
         ]
+    );
+    assert_eq!(
+        say(&json!({ "envoys": 3 }), &json!({}))[2],
+        "if the relay does not answer, each Envoy limits alone by its part; of 3 Envoys, which is assumed until the \
+         relay has reported a number, each has funnel: funnel 5, 30/3m"
     );
     let fast = limit(&json!({ "algorithm": "funnel", "capacity": 20, "rate": "100/s" }));
     assert_eq!(
@@ -172,7 +179,7 @@ fn waits_and_outages() {
     );
     let penalty = json!({ "penalty": { "after": 2, "within": "1m", "ban": "5m" } });
     assert_eq!(
-        say(&json!({}), &penalty)[3],
+        say(&json!({}), &penalty)[4],
         "a ban by its penalty applies in the Envoy whose refusals triggered it"
     );
 }

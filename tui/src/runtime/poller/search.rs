@@ -167,6 +167,11 @@ impl Search {
         Ok(false)
     }
 
+    /// Ends its rest. A search under way goes on.
+    pub(super) const fn begin_now(&mut self) {
+        self.rests_until = Nanos::ZERO;
+    }
+
     fn begin_after(&mut self, instant: Nanos) {
         self.rests_until = instant;
         self.query.cursor = None;

@@ -90,6 +90,63 @@ fn few_buckets_are_all_read_at_once() {
     );
 }
 
+/// The call for the rows is slow, and the status before it is that old.
+#[test]
+fn a_slow_call_for_rows_makes_the_status_old() {
+    const SLOW: Nanos = Nanos::from_millis(40);
+    let mut world = World::new(600);
+    let fake = Fake::serving(move |request| {
+        if request.starts_with("POST /v1/buckets") {
+            crate::clock::pause(SLOW);
+        }
+        world.answer(request)
+    });
+    let client = fake.client(Duration::from_secs(10));
+    let mut poller = Poller::new(&client, Clock::start());
+    let request = PollRequest {
+        shown: names([1, 2]),
+        ..PollRequest::default()
+    };
+    let snapshot = poller.poll(&request).expect("answered");
+    assert!(snapshot.status_age >= SLOW, "{}", snapshot.status_age);
+}
+
+/// A store of one page is read whole with every poll, so that no bucket is missing in the list.
+#[test]
+fn a_small_store_is_read_whole_with_every_poll() {
+    let steps: Vec<Step> = vec![
+        (lists(), |_| {}),
+        (lists(), |world| world.buckets = 2),
+        (lists(), |world| world.buckets = 1),
+    ];
+    let polled = polls(World::new(1), steps);
+    let read = polled.iter().map(|(snapshot, _)| {
+        let snapshot = snapshot.as_ref().expect("answered");
+        (snapshot.buckets.len(), snapshot.truncated)
+    });
+    assert_eq!(
+        read.collect::<Vec<_>>(),
+        [(1, false), (2, false), (1, false)]
+    );
+}
+
+/// After changes were applied again, the searches of a large store do not wait for their rest to end.
+#[test]
+fn searches_begin_anew_when_asked() {
+    let anew = PollRequest {
+        anew: true,
+        ..lists()
+    };
+    let steps: Vec<Step> = vec![(lists(), |_| {}), (lists(), |_| {}), (anew, |_| {})];
+    let polled = polls(World::new(600), steps);
+    let searches = polled.iter().map(|(_, calls)| {
+        let calls = calls.iter();
+        calls.filter(|call| call.starts_with("GET buckets")).count()
+    });
+    // The last one is for any bucket and for banned ones.
+    assert_eq!(searches.collect::<Vec<_>>(), [1, 0, 3]);
+}
+
 /// However many buckets there are, a poll reads those on screen and some with new requests.
 #[test]
 fn a_poll_costs_the_same_with_a_million_buckets() {

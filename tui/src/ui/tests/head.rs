@@ -33,3 +33,52 @@ fn refusals_and_warnings_are_always_in_the_head() {
         }
     }
 }
+
+/// An engineer with several terminals sees on which Envoy a key would act.
+#[test]
+fn the_address_is_always_in_the_head() {
+    for columns in 66..=130 {
+        let state = state((columns, 24), 3);
+        let text = text(&state, (columns, 24));
+        let line = text.lines().next().expect("the head");
+        assert!(line.contains("127.0.0.1:9911"), "{columns}: {line}");
+    }
+    for (columns, shown) in [
+        (80, "● envoy-admin.pro…"),
+        (
+            140,
+            "connected http://envoy-admin.prod-eu-west.internal:9911",
+        ),
+    ] {
+        let mut state = state((columns, 24), 3);
+        state.settings.url = "http://envoy-admin.prod-eu-west.internal:9911".to_owned();
+        let text = text(&state, (columns, 24));
+        let line = text.lines().next().expect("the head");
+        assert!(line.contains(shown), "{columns}: {line}");
+    }
+}
+
+/// Numbers that are too old are dim like the body. Warnings are not: one says how old the numbers are.
+#[test]
+fn old_totals_are_dim() {
+    let theme = Theme::new(true, false);
+    for size in [(80, 24), (140, 40)] {
+        let mut state = state(size, 20);
+        let colours = |state: &State| {
+            let terminal = draw(state, &theme, size);
+            let buffer = terminal.backend().buffer().clone();
+            let cells = (0..size.0).map(move |x| buffer[(x, 1)].clone());
+            let seen = cells.filter(|cell| cell.symbol() != " ");
+            seen.map(|cell| cell.fg).collect::<Vec<_>>()
+        };
+        let (good, bad, warn) = (theme.good.fg, theme.bad.fg, theme.warn.fg);
+        let has = |state: &State, colour: Option<_>| {
+            colours(state).into_iter().any(|fg| Some(fg) == colour)
+        };
+        assert!(has(&state, good) && has(&state, bad) && has(&state, warn));
+        update(&mut state, Msg::Tick, Nanos::from_secs(60));
+        assert!(state.is_stale());
+        assert!(!has(&state, good) && !has(&state, bad), "{size:?}");
+        assert!(has(&state, warn), "{size:?}");
+    }
+}

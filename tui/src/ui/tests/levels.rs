@@ -3,8 +3,9 @@
 use loudou_limiter::Nanos;
 
 use super::text;
-use crate::app::fixture::{snapshot, state, type_keys};
+use crate::app::fixture::{banned, snapshot, state, type_keys};
 use crate::app::msg::Msg;
+use crate::app::state::State;
 use crate::app::update::update;
 
 const SIZE: (u16, u16) = (120, 40);
@@ -55,4 +56,28 @@ fn a_calm_bucket_has_as_much_left_as_its_level_says() {
         after.0 + after.1 >= 100 && after.0 + after.1 <= 101,
         "{after:?}"
     );
+}
+
+/// The waits that the Bucket screen of mallory names after this time: in its title, and beside its limits.
+fn waits(state: &mut State, later_ms: u64) -> Vec<String> {
+    type_keys(state, "/mallory<ret>gj<ret>");
+    let now = state.now.saturating_add(Nanos::from_millis(later_ms));
+    update(state, Msg::Tick, now);
+    let text = text(state, SIZE);
+    let waits = text.split("retry after ").skip(1);
+    let words = waits.filter_map(|rest| rest.split([' ', '"']).next());
+    words.map(str::to_owned).collect()
+}
+
+/// One wait has one number, wherever it stands; that of a limit is none of a key that a ban refuses for longer.
+#[test]
+fn the_title_and_the_limit_name_the_same_wait() {
+    for later_ms in [0, 700, 1_400] {
+        let waits = waits(&mut state(SIZE, 3), later_ms);
+        let [title, limit] = &waits[..] else {
+            panic!("{waits:?}")
+        };
+        assert_eq!(title, limit, "{later_ms}");
+    }
+    assert_eq!(waits(&mut banned(SIZE, 3), 0), ["4m7s"]);
 }

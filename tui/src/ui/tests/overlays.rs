@@ -1,7 +1,9 @@
 //! Overlays that show answers: an explained request, an event as a whole, names in the palette.
 
-use super::screens;
-use crate::app::fixture::explained;
+use loudou_limiter::Nanos;
+
+use super::{screens, text};
+use crate::app::fixture::{explained, state, type_keys};
 use crate::app::msg::Msg;
 use crate::app::state::State;
 use crate::app::targets::TargetSummary;
@@ -31,6 +33,37 @@ fn names_in_the_palette() {
             target("http://\u{1b}[2Jper:9911"),
         ];
     });
+}
+
+/// What was typed finds nothing, and a message covers none of the commands; it is shown when the palette closes.
+#[test]
+fn the_palette_is_never_empty_nor_covered() {
+    for size in [(40, 10), (80, 24), (120, 40)] {
+        let mut state = state(size, 3);
+        type_keys(&mut state, ":zzzz");
+        assert!(
+            text(&state, size).contains("nothing matches"),
+            "{}",
+            text(&state, size)
+        );
+        type_keys(&mut state, "<C-u>");
+        let before = text(&state, size);
+        state.toast(
+            true,
+            "Envoy restarted, and this is a message of many words. ".repeat(3),
+        );
+        let after = text(&state, size);
+        let rows = |text: &str| {
+            let lines = text.lines().filter(|line| line.matches('│').count() > 1);
+            let inside = lines.filter_map(|line| line.split('│').nth(1));
+            inside.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&before), rows(&after), "{size:?}");
+        let now = state.now.saturating_add(Nanos::from_secs(60));
+        update(&mut state, Msg::Tick, now);
+        type_keys(&mut state, "<esc>");
+        assert!(text(&state, size).contains("Envoy restarted"), "{size:?}");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(in crate::bench) enum Limits {
         per_user: bool,
         tokens: u64,
     },
-    /// An example of `floor/`.
+    /// An example of `tests/floor`.
     Floor(&'static str),
     /// These rules; of the other build if there is one to compare with.
     Loudou {
@@ -54,7 +54,7 @@ pub(super) const PLAIN: &str = "Loudou, one rule, admitted";
 pub(super) struct Modules {
     pub(super) loudou: PathBuf,
     pub(super) other: Option<PathBuf>,
-    /// The directory of the examples of `floor/`.
+    /// The directory of the examples of `tests/floor`.
     pub(super) floor: PathBuf,
 }
 

@@ -58,7 +58,7 @@ fn every_example_follows_the_schema_of_its_route() {
         };
         let schema = openapi::strict(&document, schema.expect("a schema"));
         let validator = jsonschema::draft202012::new(&schema).expect("a schema");
-        let file = workspace_root().join(format!("api/examples/{name}.json"));
+        let file = workspace_root().join(format!("crates/api/examples/{name}.json"));
         let text = fs::read_to_string(&file).expect("an example");
         let example: Value = serde_json::from_str(&text).expect("JSON");
         let errors: Vec<String> = validator
@@ -72,7 +72,7 @@ fn every_example_follows_the_schema_of_its_route() {
         }
         used.insert(format!("{name}.json"));
     }
-    let files = fs::read_dir(workspace_root().join("api/examples")).expect("examples");
+    let files = fs::read_dir(workspace_root().join("crates/api/examples")).expect("examples");
     for file in files {
         let name = file
             .expect("a file")

@@ -5,7 +5,7 @@ use crate::fleet::Pulse;
 
 #[test]
 fn a_request_without_an_answer_is_decided_here_by_its_part() {
-    let (host, mut engine, mut plane) = (FakeHost::default(), Engine::default(), plane());
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
     host.pass(Nanos::from_millis(20));
     // One lost call is no outage: it asks again, for as long as it may wait.
@@ -23,7 +23,7 @@ fn a_request_without_an_answer_is_decided_here_by_its_part() {
 
 /// What three lost calls lead to, with these settings: the fates of four requests after that.
 fn in_an_outage(settings: &serde_json::Value) -> (FakeHost, [u16; 4]) {
-    let (host, mut engine) = (FakeHost::default(), Engine::default());
+    let (host, mut engine) = (host_that_knows(), Engine::default());
     let mut plane = DataPlane::new(fleet(&[], settings), Nanos::ZERO);
     for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
         assert_eq!(arrive(&host, &mut plane, stream, user).0, 1);
@@ -59,7 +59,7 @@ fn in_an_outage_the_settings_decide() {
 
 #[test]
 fn without_the_cluster_requests_wait_for_the_timer_only() {
-    let (host, mut plane) = (FakeHost::default(), plane());
+    let (host, mut plane) = (host_that_knows(), plane());
     host.has_no_cluster.set(true);
     assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
     assert_eq!(host.timer_ms.get(), 1);
@@ -88,7 +88,7 @@ fn only_a_whole_answer_of_a_relay_counts() {
         ("200", true, &whole[..whole.len() - 1]),
     ];
     for (status, has_header, body) in answers {
-        let (host, mut plane) = (FakeHost::default(), plane());
+        let (host, mut plane) = (host_that_knows(), plane());
         arrive(&host, &mut plane, 1, "alice");
         let mut headers = vec![(":status".to_owned(), status.as_bytes().to_vec())];
         if has_header {
@@ -103,7 +103,7 @@ fn only_a_whole_answer_of_a_relay_counts() {
 
 #[test]
 fn after_an_outage_one_call_finds_the_engine_again() {
-    let (host, mut engine, mut plane) = (FakeHost::default(), Engine::default(), plane());
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
         arrive(&host, &mut plane, stream, user);
     }
@@ -139,7 +139,7 @@ fn after_an_outage_one_call_finds_the_engine_again() {
 
 #[test]
 fn a_worker_that_goes_takes_its_breaker_along() {
-    let (host, mut engine) = (FakeHost::default(), Engine::default());
+    let (host, mut engine) = (host_that_knows(), Engine::default());
     let mut plane = plane();
     for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
         arrive(&host, &mut plane, stream, user);
@@ -158,7 +158,7 @@ fn a_worker_that_goes_takes_its_breaker_along() {
 /// The engine answers for other keys: a request of the one that it does not answer waits no longer.
 #[test]
 fn a_key_without_an_answer_is_decided_here_at_once() {
-    let (host, mut engine, mut plane) = (FakeHost::default(), Engine::default(), plane());
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
         arrive(&host, &mut plane, stream, user);
     }
@@ -176,7 +176,7 @@ fn a_key_without_an_answer_is_decided_here_at_once() {
 /// The event of its outage ends, too, with the first answer to another worker.
 #[test]
 fn a_worker_that_dies_takes_its_breaker_along() {
-    let host = FakeHost::default();
+    let host = host_that_knows();
     let [mut other, mut plane] = told_to_another(&host);
     let will = plane.will();
     host.has_no_cluster.set(true);
@@ -210,7 +210,7 @@ fn a_worker_that_dies_takes_its_breaker_along() {
 /// One that is still well when it dies changes nothing.
 #[test]
 fn a_worker_that_dies_well_leaves_the_gauge() {
-    let host = FakeHost::default();
+    let host = host_that_knows();
     let [_, mut plane] = told_to_another(&host);
     assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
     plane.will().execute(&host);
@@ -236,7 +236,7 @@ fn told_to_another(host: &FakeHost) -> [DataPlane; 2] {
 /// A worker that made no calls knows how many Envoys there are when it first decides alone.
 #[test]
 fn an_outage_soon_after_the_start_divides_the_limits() {
-    let host = FakeHost::default();
+    let host = host_that_knows();
     let [_, mut plane] = told_to_another(&host);
     host.has_no_cluster.set(true);
     for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
@@ -249,7 +249,7 @@ fn an_outage_soon_after_the_start_divides_the_limits() {
 
 #[test]
 fn a_time_out_soon_after_the_start_divides_the_limits() {
-    let host = FakeHost::default();
+    let host = host_that_knows();
     let [_, mut plane] = told_to_another(&host);
     for stream in [1, 2] {
         assert_eq!(arrive(&host, &mut plane, stream, "alice").0, 1);
@@ -262,7 +262,7 @@ fn a_time_out_soon_after_the_start_divides_the_limits() {
 
 #[test]
 fn a_key_that_fails_soon_after_the_start_has_divided_limits() {
-    let host = FakeHost::default();
+    let host = host_that_knows();
     let [_, mut plane] = told_to_another(&host);
     assert_eq!(arrive(&host, &mut plane, 1, "bob").0, 1);
     let mut call = host.calls.borrow().len() - 1;
@@ -291,10 +291,11 @@ fn a_key_that_fails_soon_after_the_start_has_divided_limits() {
     assert_eq!(of_alice, [(2, 0), (3, 429)], "half of the capacity");
 }
 
-/// A worker whose keys are all denied asks nothing, and so would not notice that the engine is gone.
+/// A worker whose keys are all denied asks nothing, and so would not notice that the engine is gone. Then its part
+/// decides, in which the units that were used stay used.
 #[test]
 fn a_denial_does_not_outlive_the_engine() {
-    let (host, mut engine) = (FakeHost::default(), Engine::default());
+    let (host, mut engine) = (host_that_knows(), Engine::default());
     let mut workers = [plane(), plane()];
     host.pass(Nanos::from_secs(1));
     for stream in 1..=3 {
@@ -306,7 +307,8 @@ fn a_denial_does_not_outlive_the_engine() {
     assert_eq!(arrive(&host, &mut workers[1], 4, "alice").0, 429, "denied");
     // The other worker says that this Envoy lives; its calls have no answers.
     let begun = host.now();
-    while arrive(&host, &mut workers[1], 5, "alice").0 == 429 {
+    while host.metric("loudou.fleet.local") == 0 {
+        assert_eq!(arrive(&host, &mut workers[1], 5, "alice").0, 429);
         host.pass(Nanos::from_millis(100));
         for plane in &mut workers {
             let _again = plane.tick(&host);
@@ -326,7 +328,7 @@ fn a_denial_does_not_outlive_the_engine() {
 /// Each answer counts as one, not only those to calls without keys: some times a second it is shared.
 #[test]
 fn the_last_answer_is_known_to_all() {
-    let (host, mut engine, mut plane) = (FakeHost::default(), Engine::default(), plane());
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     let answered_at = || Pulse::find(&host, "loudou").map(|pulse| pulse.answered_at);
     for (stream, second) in [(1, 5), (2, 7)] {
         host.now.set(Nanos::from_secs(second).get());
@@ -338,4 +340,194 @@ fn the_last_answer_is_known_to_all() {
     assert_eq!(arrive(&host, &mut plane, 3, "bob").0, 1);
     engine.answer(&host, &mut plane);
     assert_eq!(answered_at(), Some(Nanos::from_secs(7)));
+}
+
+/// Ends the last call with this answer for each of its keys.
+fn end_with(host: &FakeHost, plane: &mut DataPlane, answer: &KeyAnswer) -> Vec<(u32, u16)> {
+    let mut call = host.calls.borrow().len() - 1;
+    let asked = host.calls.borrow()[call].body.clone();
+    let asked: LeaseRequest = serde_json::from_slice(&asked).expect("a call");
+    let answer = LeaseAnswer {
+        keys: vec![answer.clone(); asked.keys.len()],
+        ..LeaseAnswer::default()
+    };
+    end(host, plane, &mut call, Some(&answer))
+}
+
+/// Errors of keys are no reason to decide other keys alone, however many there are.
+#[test]
+fn errors_of_keys_leave_the_breaker_closed() {
+    let (host, mut plane) = (host_that_knows(), plane());
+    let errors = [
+        LeaseError::Timeout,
+        LeaseError::Unreachable,
+        LeaseError::Refused,
+    ];
+    for (stream, error) in (1..).zip(errors.into_iter().cycle().take(9)) {
+        let user = format!("lost-{stream}");
+        assert_eq!(arrive(&host, &mut plane, stream, &user).0, 1);
+        let decided = end_with(&host, &mut plane, &KeyAnswer::Failed(error));
+        assert_eq!(decided, [(stream, 0)], "decided here");
+        // It owes what passed, and no call is made for that before a while.
+        let calls = host.calls.borrow().len();
+        assert_eq!(arrive(&host, &mut plane, 100 + stream, &user).0, 0);
+        assert_eq!(host.calls.borrow().len(), calls);
+    }
+    assert_eq!(host.metric("loudou.fleet.local"), 18);
+    assert_eq!(
+        host.metric("loudou.fleet.down"),
+        1,
+        "the engine answered nothing"
+    );
+    // Another key is asked for, and its answer ends what the events say.
+    assert_eq!(arrive(&host, &mut plane, 20, "alice").0, 1);
+    let granted = KeyAnswer::Lease(Lease {
+        granted: 1,
+        left: vec![1],
+        ..Lease::default()
+    });
+    assert_eq!(end_with(&host, &mut plane, &granted), [(20, 0)]);
+    assert_eq!(host.metric("loudou.fleet.down"), 0);
+}
+
+/// Started without an engine, an Envoy divides by the number of its settings, and later by the engine's, also by a
+/// smaller one.
+#[test]
+fn without_a_number_of_the_engine_the_settings_count() {
+    for (settings, reported, passes) in [
+        (json!({}), None, 8),
+        (json!({ "envoys": 4 }), None, 2),
+        (json!({ "envoys": 4 }), Some([8, 2]), 4),
+    ] {
+        let limits = json!([{ "algorithm": "funnel", "capacity": 8, "rate": "1/d" }]);
+        let host = host_that_knows();
+        host.pass(Nanos::from_secs(1));
+        let mut plane = DataPlane::new(fleet(&[("limits", limits)], &settings), Nanos::ZERO);
+        let mut call = 0;
+        if reported.is_none() {
+            let _again = plane.tick(&host);
+            host.pass(Nanos::from_millis(20));
+        }
+        for envoys in reported.into_iter().flatten() {
+            host.pass(Nanos::from_secs(1));
+            let _again = plane.tick(&host);
+            let answer = LeaseAnswer {
+                envoys,
+                ..LeaseAnswer::default()
+            };
+            end(&host, &mut plane, &mut call, Some(&answer));
+        }
+        host.has_no_cluster.set(true);
+        // Until the breaker is open.
+        for stream in 1..=3 {
+            arrive(&host, &mut plane, stream, "bob");
+        }
+        assert_eq!(host.metric("loudou.fleet.down"), 1);
+        let passed = (10..30).filter(|stream| arrive(&host, &mut plane, *stream, "alice").0 == 0);
+        assert_eq!(passed.count(), passes, "{settings}, {reported:?}");
+        // The admin API shows the same part.
+        let view = Pulse::find(&host, "loudou").map(Pulse::view);
+        let envoys = 8 / u32::try_from(passes).expect("few");
+        assert!(view.is_none_or(|view| view.envoys == envoys));
+    }
+}
+
+/// A key is denied for its cost, and has errors then. A request that costs less asks once, and is decided here.
+#[test]
+fn a_request_below_a_denial_does_not_ask_again_and_again() {
+    let host = host_that_knows();
+    host.pass(Nanos::from_secs(1));
+    let cost = json!({ "header": "x-cost", "max": 2 });
+    let mut plane = DataPlane::new(fleet(&[("cost", cost)], &json!({})), Nanos::ZERO);
+    let arrive = |plane: &mut DataPlane, stream: u32, cost: &str| {
+        let headers = [("x-user-id", &b"alice"[..]), ("x-cost", cost.as_bytes())];
+        host.request("GET", "/", &headers);
+        let headers = host.headers.borrow().clone();
+        host.paused.borrow_mut().insert(stream, headers);
+        status(&plane.decide(&host, stream, false).0)
+    };
+    assert_eq!(arrive(&mut plane, 1, "2"), 1);
+    let denied = Lease {
+        wait_us: 60_000_000,
+        left: vec![1],
+        ..Lease::default()
+    };
+    let decided = end_with(&host, &mut plane, &KeyAnswer::Lease(denied));
+    assert_eq!(decided, [(1, 429)]);
+    assert_eq!(arrive(&mut plane, 2, "1"), 1);
+    let calls = host.calls.borrow().len();
+    let lost = KeyAnswer::Failed(LeaseError::Refused);
+    assert_eq!(end_with(&host, &mut plane, &lost), [(2, 0)]);
+    assert_eq!(host.calls.borrow().len(), calls);
+    // What was denied stays denied.
+    assert_eq!(arrive(&mut plane, 3, "2"), 429);
+}
+
+/// A full engine answers that a key is empty, and refuses to write when something has come back.
+#[test]
+fn an_empty_key_of_a_full_engine_has_no_bucket_here() {
+    let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
+    for stream in 1..=3 {
+        assert_eq!(arrive(&host, &mut plane, stream, "alice").0, 1);
+        while engine.answered < host.calls.borrow().len() {
+            engine.answer(&host, &mut plane);
+        }
+        host.pass(Nanos::from_millis(201));
+    }
+    host.pass(Nanos::from_secs(1));
+    let mut admitted = 0;
+    for stream in 10..20 {
+        let (mut fate, _stay) = arrive(&host, &mut plane, stream, "alice");
+        if fate == 1 {
+            let refused = KeyAnswer::Failed(LeaseError::Refused);
+            fate = end_with(&host, &mut plane, &refused)[0].1;
+        }
+        admitted += u64::from(fate == 0);
+        host.pass(Nanos::from_millis(100));
+    }
+    assert_eq!(admitted, 0);
+}
+
+/// What was admitted here is charged by the next ask that is answered, once.
+#[test]
+fn requests_that_were_admitted_alone_are_charged() {
+    let (host, mut plane) = (host_that_knows(), plane());
+    assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
+    let lost = KeyAnswer::Failed(LeaseError::Timeout);
+    assert_eq!(end_with(&host, &mut plane, &lost), [(1, 0)]);
+    let debt = || {
+        let calls = host.calls.borrow();
+        let sent = calls.last().expect("a call");
+        let call: LeaseRequest = serde_json::from_slice(&sent.body).expect("a call");
+        call.keys.iter().map(|key| key.debt).sum::<u64>()
+    };
+    host.pass(Nanos::from_millis(300));
+    assert_eq!(arrive(&host, &mut plane, 2, "alice").0, 1);
+    assert_eq!(debt(), 1);
+    let denied = KeyAnswer::Lease(Lease {
+        charged: 1,
+        wait_us: 1_000,
+        left: vec![0],
+        ..Lease::default()
+    });
+    assert_eq!(end_with(&host, &mut plane, &denied), [(2, 429)]);
+    host.pass(Nanos::from_millis(300));
+    assert_eq!(arrive(&host, &mut plane, 3, "alice").0, 1);
+    assert_eq!(debt(), 0);
+}
+
+/// A relay that grants more than it was asked for mints nothing.
+#[test]
+fn a_relay_that_lies_mints_nothing() {
+    let (host, mut plane) = (host_that_knows(), plane());
+    assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
+    let lie = KeyAnswer::Lease(Lease {
+        granted: 1_000,
+        charged: 1_000,
+        left: vec![u64::MAX],
+        ..Lease::default()
+    });
+    assert_eq!(end_with(&host, &mut plane, &lie), [(1, 0)]);
+    assert_eq!(host.metric("loudou.fleet.granted"), 1);
+    assert_eq!(arrive(&host, &mut plane, 2, "alice").0, 1, "it has no more");
 }

@@ -9,7 +9,7 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate, seen, width as width_of};
-use crate::meaning::{WOULD_REFUSE, refusals, state_word};
+use crate::meaning::{Standing, refusals};
 use crate::text::humanise;
 
 /// The table shows levels and waits as read, like the other columns; only the Bucket screen animates
@@ -22,15 +22,19 @@ pub(super) fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u
     let Placed { column, x, width } = at;
     match column {
         Column::State => {
-            let (glyph, style) = theme.state(&row.view);
+            let standing = row.standing();
+            let (glyph, style) = theme.state(standing);
             pen.cell(i32::from(x), i32::from(y), glyph, style);
-            if width > 2 {
-                let word = match state_word(&row.view) {
-                    // The table's column is narrow.
-                    WOULD_REFUSE => "shadow",
-                    word => word,
-                };
-                pen.within(x.saturating_add(2), y, width.saturating_sub(2), word, style);
+            let room = width.saturating_sub(2);
+            let word = match standing {
+                // The table's column is narrow.
+                Standing::WouldRefuse | Standing::WouldHaveRefused => "shadow".to_owned(),
+                _ => Some(row.state(state.age()))
+                    .filter(|words| width_of(words) <= room)
+                    .unwrap_or_else(|| standing.word().to_owned()),
+            };
+            if room > 0 {
+                pen.within(x.saturating_add(2), y, room, &word, style);
             }
         }
         Column::Rule => {
@@ -46,6 +50,10 @@ pub(super) fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u
             let room = width.saturating_sub(width_of(mark));
             let end = pen.within(x, y, room, &row.id.key, theme.strong);
             pen.text(end, y, mark, theme.warn);
+        }
+        Column::Limit => {
+            let name = row.limit().map_or("", |limit| limit.name.as_str());
+            pen.within(x, y, width, name, theme.dim);
         }
         Column::Level => level(pen, at, y, row.level(AS_READ), row.tone()),
         Column::Left => {

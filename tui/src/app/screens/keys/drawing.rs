@@ -4,6 +4,7 @@ use loudou_api::BucketState;
 use ratatui::style::Style;
 
 use crate::app::columns::{Column, Sort};
+use crate::app::filter::Filter;
 use crate::app::layout::table_height;
 use crate::app::merged::{KeyRow, Part};
 use crate::app::press::Spot;
@@ -13,7 +14,7 @@ use crate::app::state::State;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{rate, safe, width as width_of};
-use crate::meaning::{refusals, state_word};
+use crate::meaning::refusals;
 use crate::num::cells;
 use crate::short_names::short_names;
 
@@ -101,7 +102,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         let none = if keys.table.filter.is_empty() {
             "no key was read yet"
         } else {
-            "no key matches the filter; Esc clears it"
+            Filter::advice(&keys.table.filter_text)
+                .unwrap_or("no key matches the filter; Esc clears it")
         };
         pen.middle(pen.height() / 2, none, pen.theme.dim);
     }
@@ -165,10 +167,11 @@ fn titles(pen: &mut Pen<'_>, sort: Sort, layout: &Layout) {
 
 fn line(pen: &mut Pen<'_>, y: u16, layout: &Layout, key: &KeyRow, state: &State) {
     let theme = pen.theme;
-    let (glyph, style) = theme.state(&key.row.view);
+    let standing = key.row.standing();
+    let (glyph, style) = theme.state(standing);
     pen.cell(0, i32::from(y), glyph, style);
     if layout.rule > GLYPH {
-        let word = state_word(&key.row.view);
+        let word = standing.word();
         pen.within(GLYPH, y, WORD - 1, word, style);
     }
     let rule = layout.key.saturating_sub(layout.rule).saturating_sub(1);

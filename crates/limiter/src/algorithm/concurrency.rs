@@ -1,0 +1,251 @@
+//! `concurrency`: requests in flight. A request is admitted if its cost still fits beside those that
+//! have not ended, and gives it back when its stream ends, however it ends. For a backend that can do
+//! only a certain number of things at once.
+//!
+//! A return that is lost (a worker died, the store was too busy) heals: what is not given back expires
+//! between `lease` and 2·`lease` after it was taken. A request that lives longer is no longer counted,
+//! so the lease is to be longer than any request. At every instant at most `capacity` is in flight of
+//! what is younger than the lease.
+//!
+//! There is no rate and no wait to report: only the end of other requests makes room.
+//!
+//! The state is two generations of counters, each as long as the lease: what was taken since an
+//! instant, and what was taken in the lease before it. A return is taken off the generation of the
+//! instant at which the cost was taken; what is older has expired already, and what a bucket does not
+//! know (it was forgotten, or reset) is not taken off others.
+
+use serde::Serialize;
+
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::meter::{Meter, same};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+
+/// The longest lease.
+pub const MAX_LEASE: Nanos = MAX_PERIOD;
+/// The lease of a rule that has none: five minutes.
+pub const LEASE: Nanos = Nanos::from_secs(300);
+
+/// Numbers of a limit on requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Concurrency {
+    capacity: u64,
+    lease: Nanos,
+}
+
+/// The requests in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    /// When the young generation expires: two leases after it began. The old one does a lease before.
+    ends: Nanos,
+    young: u64,
+    old: u64,
+}
+
+impl Flight {
+    const fn all(self) -> u64 {
+        self.young.saturating_add(self.old)
+    }
+
+    fn write(self, words: &mut [u64]) {
+        if let [ends, young, old] = words {
+            *ends = self.ends.get();
+            *young = self.young;
+            *old = self.old;
+        }
+    }
+}
+
+impl Concurrency {
+    /// At most `capacity` in flight; what is not given back expires after `lease`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::Concurrency};
+    ///
+    /// let in_flight = Concurrency::new(1, Nanos::from_secs(300)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("in-flight", in_flight)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let first = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert!(limits.decide(&mut bucket, 1, Nanos::from_secs(1)).is_refused());
+    /// // The first request ends.
+    /// limits.release(&mut bucket, 1, first.at(), Nanos::from_secs(2));
+    /// assert!(!limits.decide(&mut bucket, 1, Nanos::from_secs(2)).is_refused());
+    /// ```
+    pub fn new(capacity: u64, lease: Nanos) -> Result<Self, BadNumbers> {
+        if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
+            return Err(BadNumbers::Capacity);
+        }
+        if lease == Nanos::ZERO || lease > MAX_LEASE {
+            return Err(BadNumbers::Lease);
+        }
+        Ok(Self { capacity, lease })
+    }
+
+    pub(crate) const fn lease(&self) -> Nanos {
+        self.lease
+    }
+
+    const fn two_leases(&self) -> Nanos {
+        self.lease.saturating_add(self.lease)
+    }
+
+    /// Nothing in flight; a generation begins.
+    const fn none(&self, now: Nanos) -> Flight {
+        Flight {
+            ends: now.saturating_add(self.two_leases()),
+            young: 0,
+            old: 0,
+        }
+    }
+
+    fn read(&self, words: &[u64], now: Nanos) -> Flight {
+        let [ends, young, old] = *words else {
+            return self.none(now);
+        };
+        let ends = Nanos::new(ends);
+        let left = ends.since(now);
+        if left == Nanos::ZERO || left > self.two_leases() {
+            // Expired; or no such generation can have begun.
+            return self.none(now);
+        }
+        if left > self.lease {
+            return Flight { ends, young, old };
+        }
+        Flight {
+            ends: ends.saturating_add(self.lease),
+            young: 0,
+            old: young,
+        }
+    }
+
+    fn reset_after(&self, flight: Flight, now: Nanos) -> Nanos {
+        let left = flight.ends.since(now);
+        match (flight.young, flight.old) {
+            (0, 0) => Nanos::ZERO,
+            (0, _) => left.since(self.lease),
+            _ => left,
+        }
+    }
+
+    fn at(&self, flight: Flight, now: Nanos) -> Decision {
+        let remaining = self.capacity.saturating_sub(flight.all());
+        Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
+    }
+
+    /// The requests in flight of a limit with another lease, as one generation. It begins where the
+    /// oldest of them did, since earlier ones have expired, and stays so. It stays taken for one lease at
+    /// least; under a shorter one, what began before that cannot be given back any more.
+    fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
+        if before.lease == self.lease {
+            return flight;
+        }
+        let mut begun = flight.ends.since(before.two_leases());
+        if flight.old > 0 {
+            begun = begun.since(before.lease);
+        }
+        // A request of this very instant belongs to it, too.
+        let least = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
+        let ends = least.max(begun.saturating_add(self.two_leases()));
+        let young = flight.all();
+        Flight {
+            ends,
+            young,
+            old: 0,
+        }
+    }
+}
+
+impl Meter for Concurrency {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.lease.saturating_add(self.lease)
+    }
+
+    /// When the young generation expires, and what is in flight of either.
+    fn words(&self) -> usize {
+        3
+    }
+
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.none(clock.now).write(words);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let flight = self.read(words, now);
+        if cost == 0 {
+            return self.at(flight, now);
+        }
+        if flight.all().saturating_add(cost) > self.capacity {
+            return self.at(flight, now).refused(None);
+        }
+        let flight = Flight {
+            young: flight.young.saturating_add(cost),
+            ..flight
+        };
+        flight.write(words);
+        self.at(flight, now)
+    }
+
+    fn gives_back(&self) -> bool {
+        true
+    }
+
+    fn release(&self, words: &mut [u64], cost: u64, taken_at: Nanos, now: Nanos) {
+        let mut flight = self.read(words, now);
+        let expires = taken_at.saturating_add(self.two_leases());
+        if expires >= flight.ends {
+            flight.young = flight.young.saturating_sub(cost);
+        } else if expires.saturating_add(self.lease) >= flight.ends {
+            flight.old = flight.old.saturating_sub(cost);
+        } else {
+            return;
+        }
+        flight.write(words);
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        self.release(words, back.ask.cost, back.ask.now, back.last);
+        true
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        Used::from(self.read(words, now).all()).saturating_mul(USED_ONE)
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        let young = u64::try_from(used.div_ceil(USED_ONE)).unwrap_or(u64::MAX);
+        let none = self.none(clock.now);
+        Flight { young, ..none }.write(words);
+    }
+
+    /// Requests in flight stay so, even if they are more than the new capacity. The used capacity of a
+    /// rate is not in flight.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        _carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        let now = clock.now;
+        let Some(from) = same::<Self>(from) else {
+            self.start(words, clock);
+            return true;
+        };
+        self.taken_over(from, from.read(old, now), now).write(words);
+        true
+    }
+}

@@ -1,0 +1,251 @@
+//! `fixed_window`: a number of units per window, counted from zero in each.
+//!
+//! For quotas that people reason about ("a thousand a day"). A window begins with the first request
+//! that is admitted after the one before has ended (`first`), or ends at the next multiple of its
+//! length on the wall clock (`clock`, for instance at midnight UTC for a day). When it ends, all of the
+//! capacity is back at once. The price of the simplicity: in any time of length w at most
+//! `capacity·(⌈w/window⌉ + 1)` is admitted, which is twice the capacity around the end of a window.
+//!
+//! Source: the counter with an expiry that the documentation of Redis' INCR calls a rate limiter.
+//!
+//! The end of a running window is an instant on the monotonic clock. A jump of the wall clock never
+//! moves it; only the window that begins next is longer or shorter, never longer than `window`.
+//!
+//! An edit leaves the window that runs, with its count. Where the numbers of the window change, its end
+//! follows them: a count must not last longer than the new window does.
+
+use serde::Serialize;
+
+use super::window::{left_after, rate, units, used};
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, check_window, part};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::lease::{Shared, Unfit};
+use crate::meter::{Meter, same};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
+
+/// When a window ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Align {
+    /// One window's length after its first admitted request.
+    #[default]
+    First,
+    /// At the next multiple of its length on the wall clock, since the Unix epoch.
+    Clock,
+}
+
+impl Align {
+    /// The names in rule files.
+    pub const NAMES: [&'static str; 2] = ["first", "clock"];
+}
+
+/// Numbers of a fixed window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FixedWindow {
+    capacity: u64,
+    window: Nanos,
+    align: Align,
+}
+
+/// The window that runs: a count that comes back as a whole, `left` from now; nothing when `left` is
+/// zero.
+#[derive(Clone, Copy, Debug, Default)]
+struct Running {
+    count: u64,
+    left: Nanos,
+}
+
+impl Running {
+    fn new(count: u64, left: Nanos) -> Self {
+        if count == 0 || left == Nanos::ZERO {
+            return Self::default();
+        }
+        Self { count, left }
+    }
+
+    fn write(self, words: &mut [u64], now: Nanos) {
+        if let [end, count] = words {
+            *count = self.count;
+            *end = if self.count == 0 {
+                0
+            } else {
+                now.saturating_add(self.left).get()
+            };
+        }
+    }
+}
+
+impl FixedWindow {
+    /// `capacity` per `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
+    ///
+    /// let minute = Nanos::from_secs(60);
+    /// let window = FixedWindow::new(3, minute, Align::First).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("window", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 3, Nanos::from_secs(10));
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(30));
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(40)));
+    /// assert!(!limits.decide(&mut bucket, 3, Nanos::from_secs(70)).is_refused());
+    /// ```
+    pub fn new(capacity: u64, window: Nanos, align: Align) -> Result<Self, BadNumbers> {
+        check_window(capacity, window)?;
+        Ok(Self {
+            capacity,
+            window,
+            align,
+        })
+    }
+
+    pub(super) const fn shared(&self) -> Result<Shared, Unfit> {
+        let Self {
+            capacity, window, ..
+        } = *self;
+        match self.align {
+            Align::First => Err(Unfit::Align),
+            Align::Clock => Ok(Shared::Window { capacity, window }),
+        }
+    }
+
+    /// One of `envoys` equal parts.
+    pub(super) fn divided(&self, envoys: u32) -> Self {
+        Self {
+            capacity: part(self.capacity, envoys),
+            ..*self
+        }
+    }
+
+    fn read(&self, words: &[u64], now: Nanos) -> Running {
+        let [end, count] = words else {
+            return Running::default();
+        };
+        Running::new(*count, Nanos::new(*end).since(now).min(self.window))
+    }
+
+    /// The length of a window that begins at an instant of the wall clock.
+    fn length(&self, wall: Nanos) -> Nanos {
+        let past = match self.align {
+            Align::First => 0,
+            Align::Clock => wall.get().checked_rem(self.window.get()).unwrap_or(0),
+        };
+        self.window.since(Nanos::new(past))
+    }
+
+    /// The rest of the window that runs, or of the one that begins now.
+    fn left(&self, running: Running, ask: &Ask) -> Nanos {
+        if running.count == 0 {
+            self.length(ask.wall)
+        } else {
+            running.left
+        }
+    }
+
+    /// The answer that leaves `running`.
+    fn at(&self, running: Running) -> Decision {
+        let remaining = self.capacity.saturating_sub(running.count);
+        Decision::admit(self.capacity, remaining, running.left)
+    }
+}
+
+impl Meter for FixedWindow {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        rate(self.capacity, self.window)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.window
+    }
+
+    fn reads_wall(&self) -> bool {
+        self.align == Align::Clock
+    }
+
+    /// The end and the count of the window.
+    fn words(&self) -> usize {
+        2
+    }
+
+    fn start(&self, words: &mut [u64], _clock: Clock) {
+        words.fill(0);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let running = self.read(words, ask.now);
+        let count = running.count.saturating_add(ask.cost);
+        if ask.cost == 0 {
+            return self.at(running);
+        }
+        if count > self.capacity {
+            let fits = ask.cost <= self.capacity;
+            return self.at(running).refused(fits.then_some(running.left));
+        }
+        let running = Running::new(count, self.left(running, ask));
+        running.write(words, ask.now);
+        self.at(running)
+    }
+
+    /// In the window in which it was taken.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let Ask { cost, now: at, .. } = back.ask;
+        let end = at.saturating_add(self.left(self.read(back.before, at), &back.ask));
+        let Running { count, left } = self.read(words, back.last);
+        if count == 0 || back.last.saturating_add(left) != end {
+            return false;
+        }
+        Running::new(count.saturating_sub(cost), left).write(words, back.last);
+        true
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        used(self.read(words, now).count)
+    }
+
+    fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {
+        Some(self.read(words, now).count)
+    }
+
+    fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
+        let left = self.read(words, now).left;
+        Running::new(count, left).write(words, now);
+    }
+
+    /// In a window that begins now.
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        Running::new(units(used), self.length(clock.wall)).write(words, clock.now);
+    }
+
+    /// The window continues, no longer than one of these lasts; one on the clock ends where the clock has
+    /// it.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        _carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        let Some(before) = same::<Self>(from) else {
+            return false;
+        };
+        let Running { count, left } = before.read(old, clock.now);
+        let left = if (before.align, before.window) == (self.align, self.window) {
+            left
+        } else if self.align == Align::Clock {
+            self.length(clock.wall)
+        } else {
+            left_after(left, before.window, self.window)
+        };
+        Running::new(count, left).write(words, clock.now);
+        true
+    }
+}

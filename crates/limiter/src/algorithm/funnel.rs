@@ -1,0 +1,173 @@
+//! `funnel`: the leaky bucket as a meter, in the form of GCRA.
+//!
+//! Water rises by the cost of each admitted request and leaks at the rate; a request is admitted if
+//! its cost still fits. In any window of length w at most `capacity + rate·w` is admitted.
+//! `CL.THROTTLE key b n p` is `capacity: b+1, rate: n/p s`.
+//!
+//! With `max_wait` a request that does not fit is not refused but held until it does, if that is soon
+//! enough; it takes its turn at once, so later ones wait behind it. The instants at which requests
+//! pass keep the same bound, to the nanosecond to which a wait is rounded up.
+//!
+//! Source: the Generic Cell Rate Algorithm, ITU-T I.371; the exact arithmetic is in `leak`.
+
+use serde::Serialize;
+
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, check_wait, part};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::leak::{Leak, Level, WORDS, check, drain_time};
+use crate::lease::{Shared, Unfit};
+use crate::meter::{Meter, continue_leak};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
+
+/// Numbers of a funnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Funnel {
+    capacity: u64,
+    rate: Rate,
+    #[serde(skip_serializing_if = "Nanos::is_zero")]
+    max_wait: Nanos,
+}
+
+impl Funnel {
+    /// A funnel that holds `capacity` cost units and leaks at `rate`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Two at once, then one a second.
+    /// for (second, is_refused) in [(0, false), (0, false), (0, true), (1, false), (1, true)] {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(second));
+    ///     assert_eq!(answer.is_refused(), is_refused);
+    /// }
+    /// ```
+    pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
+        check(capacity, rate)?;
+        Ok(Self {
+            capacity,
+            rate,
+            max_wait: Nanos::ZERO,
+        })
+    }
+
+    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limit = Limit::new("pace", funnel.waiting(Nanos::from_secs(1)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let mut wait = || limits.decide(&mut bucket, 1, Nanos::ZERO).wait();
+    /// assert_eq!(wait(), Nanos::ZERO);
+    /// assert_eq!(wait(), Nanos::from_secs(1));
+    /// ```
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
+    }
+
+    pub(super) const fn shared(&self) -> Result<Shared, Unfit> {
+        if !self.max_wait.is_zero() {
+            return Err(Unfit::MaxWait);
+        }
+        Ok(Shared::Leak {
+            capacity: self.capacity,
+            rate: self.rate,
+        })
+    }
+
+    /// One of `envoys` equal parts.
+    pub(super) fn divided(&self, envoys: u32) -> Self {
+        Self {
+            capacity: part(self.capacity, envoys),
+            rate: self.rate.divided(envoys),
+            ..*self
+        }
+    }
+
+    pub(super) const fn leak(&self) -> Leak {
+        Leak {
+            capacity: self.capacity,
+            rate: self.rate,
+        }
+    }
+}
+
+impl Meter for Funnel {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        drain_time(self.capacity, self.rate)
+    }
+
+    fn longest_wait(&self) -> Nanos {
+        self.max_wait
+    }
+
+    fn as_level(&self) -> Option<Level> {
+        Some(self.leak().level())
+    }
+
+    fn drains(&self) -> bool {
+        true
+    }
+
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.leak().level().write(words, 0, clock.now);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        self.leak().decide(words, ask, self.max_wait)
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let leak = self.leak();
+        leak.level().give_back(words, back, leak.full())
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        self.leak().level().used(words, now)
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        self.leak().level().resume(words, used, clock.now);
+    }
+
+    fn as_leak(&self) -> Option<Leak> {
+        Some(self.leak())
+    }
+
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        continue_leak(
+            (self.leak(), self.full()),
+            words,
+            (from, old),
+            (carry, clock),
+        )
+    }
+}

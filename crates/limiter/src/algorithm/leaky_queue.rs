@@ -1,0 +1,246 @@
+//! `leaky_queue`: the leaky bucket as a queue, with constant outflow.
+//!
+//! Every admitted request gets the next free slot of length 1/rate and is held until then; at most
+//! `capacity` requests wait, more are refused. The first `immediate` of a backlog do not wait; they
+//! take their slots all the same. It smooths a burst instead of letting it through or cutting it off.
+//!
+//! The level falls at the rate. A request of cost c that finds level V is refused if V + c is above
+//! `capacity` + 1, or if it would wait longer than `max_wait`; else it waits until V has fallen to
+//! `immediate`, and the level rises by c. With cost 1 that is nginx's `limit_req`: its excess is V, its
+//! `burst` the capacity, its `delay` the immediate, and `nodelay` an immediate of at least the
+//! capacity. (`burst=0` is a `funnel` of capacity 1.) In any window of length w the requests that
+//! pass have a cost of at most `immediate + rate·w` and the last one's, to the nanosecond to which a
+//! wait is rounded up.
+//!
+//! An edit in proportion scales only the part of the level that no request waits for.
+//!
+//! Source: nginx, `ngx_http_limit_req_module`; the exact arithmetic is in `leak`.
+
+use serde::Serialize;
+
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_DRAIN, MAX_WAIT, check_wait};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::leak::{Leak, Level, WORDS, check, drain_time};
+use crate::meter::{Meter, continue_leak};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+
+/// Numbers of a leaky queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LeakyQueue {
+    capacity: u64,
+    rate: Rate,
+    immediate: u32,
+    #[serde(skip_serializing_if = "is_longest")]
+    max_wait: Nanos,
+}
+
+#[cfg_attr(
+    target_pointer_width = "64",
+    expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")
+)]
+const fn is_longest(max_wait: &Nanos) -> bool {
+    max_wait.get() == MAX_WAIT.get()
+}
+
+impl LeakyQueue {
+    /// A queue with `capacity` slots for waiting requests, which pass one at a time, at `rate`.
+    /// None of a backlog passes without waiting, and none waits longer than [`MAX_WAIT`].
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// for second in 0..3 {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    ///     assert_eq!(answer.wait(), Nanos::from_secs(second));
+    /// }
+    /// assert!(limits.decide(&mut bucket, 1, Nanos::ZERO).is_refused(), "both slots are taken");
+    /// ```
+    pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
+        check(capacity, rate)?;
+        let queue = Self {
+            capacity,
+            rate,
+            immediate: 0,
+            max_wait: MAX_WAIT,
+        };
+        if queue.drain_time() > MAX_DRAIN {
+            return Err(BadNumbers::Drain);
+        }
+        Ok(queue)
+    }
+
+    /// The same of whose backlog the first `immediate` do not wait.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(2, Rate::parse("1/s").unwrap()).unwrap().immediate(1);
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let waits = [(); 3].map(|()| limits.decide(&mut bucket, 1, Nanos::ZERO).wait());
+    /// assert_eq!(waits, [0, 0, 1].map(Nanos::from_secs));
+    /// ```
+    #[must_use]
+    pub const fn immediate(self, immediate: u32) -> Self {
+        Self { immediate, ..self }
+    }
+
+    /// The same that refuses what would wait longer than `max_wait`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limit = Limit::new("queue", queue.waiting(Nanos::from_secs(1)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let refused = [(); 3].map(|()| limits.decide(&mut bucket, 1, Nanos::ZERO).is_refused());
+    /// assert_eq!(refused, [false, false, true]);
+    /// ```
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
+    }
+
+    /// The highest level: all slots, and the request whose turn it is.
+    const fn places(&self) -> u64 {
+        self.capacity.saturating_add(1)
+    }
+
+    pub(super) const fn leak(&self) -> Leak {
+        Leak {
+            capacity: self.places(),
+            rate: self.rate,
+        }
+    }
+
+    /// The answer that leaves `drops`.
+    fn at(&self, drops: u128) -> Decision {
+        let (leak, level) = (self.leak(), self.leak().level());
+        let places = level.units(leak.full().saturating_sub(drops));
+        Decision::admit(
+            self.capacity,
+            places.min(self.capacity),
+            level.leak_time(drops),
+        )
+    }
+}
+
+impl Meter for LeakyQueue {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        drain_time(self.places(), self.rate)
+    }
+
+    fn max_cost(&self) -> u64 {
+        self.places()
+    }
+
+    fn longest_wait(&self) -> Nanos {
+        if u64::from(self.immediate) < self.capacity {
+            self.max_wait
+        } else {
+            Nanos::ZERO
+        }
+    }
+
+    fn as_level(&self) -> Option<Level> {
+        Some(self.leak().level())
+    }
+
+    fn drains(&self) -> bool {
+        true
+    }
+
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.leak().level().write(words, 0, clock.now);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let (leak, level) = (self.leak(), self.leak().level());
+        let old = level.read(words, now);
+        if cost == 0 {
+            return self.at(old);
+        }
+        if cost > self.places() && !ask.has_place {
+            return self.at(old).refused(None);
+        }
+        let new = old.saturating_add(level.drops(cost));
+        let until_it_fits = if ask.has_place {
+            Nanos::ZERO
+        } else {
+            level.leak_time(new.saturating_sub(leak.full()))
+        };
+        let ahead = old.saturating_sub(level.drops(self.immediate.into()));
+        let wait = level.leak_time(ahead);
+        let too_long = wait.since(ask.longest_wait(self.max_wait));
+        let retry_after = until_it_fits.max(too_long);
+        if retry_after > Nanos::ZERO {
+            return self.at(old).refused(Some(retry_after));
+        }
+        level.write(words, new, now);
+        self.at(new).after(wait)
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let level = self.leak().level();
+        // Where all slots are immediate, no request ever waits.
+        let free = match u64::from(self.immediate) {
+            immediate if immediate < self.capacity => immediate,
+            _ => self.places(),
+        };
+        level.give_back(words, back, level.drops(free))
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        self.leak().level().used(words, now)
+    }
+
+    fn full(&self) -> Used {
+        let unheld = self.capacity.min(self.immediate.into()).saturating_add(1);
+        Used::from(unheld).saturating_mul(USED_ONE)
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        self.leak().level().resume(words, used, clock.now);
+    }
+
+    fn as_leak(&self) -> Option<Leak> {
+        Some(self.leak())
+    }
+
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        continue_leak(
+            (self.leak(), self.full()),
+            words,
+            (from, old),
+            (carry, clock),
+        )
+    }
+}

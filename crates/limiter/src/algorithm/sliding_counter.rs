@@ -1,0 +1,292 @@
+//! `sliding_counter`: about a number of units in any window, from two counters.
+//!
+//! Windows lie at multiples of `window` on the process's clock, or on the wall clock (`align: clock`).
+//! All requests of the current window count, and of the window before it the share that still overlaps
+//! with a window
+//! that ends now: `previous·(window - elapsed) + current·window ≤ capacity·window`, in whole numbers.
+//! It is as cheap as a fixed window and has no lump at its end.
+//!
+//! It can be wrong because it takes the previous window's requests to have come evenly. Against an
+//! exact count of the last window it is at most `previous·elapsed/window` too low (they came late)
+//! and `previous·(window - elapsed)/window` too high (they came early), so never by more than
+//! the capacity. In any time of length w it admits at most `capacity + capacity·w/window`, as a funnel of
+//! the same capacity and rate does: a capacity at the very end of one window is followed by almost
+//! another one spread over the next.
+//!
+//! Source: Cloudflare's "How we built rate limiting capable of scaling to millions of domains" (2017).
+
+use serde::Serialize;
+
+use super::grid::{Grid, Periods, Place};
+use super::window::{rate, units};
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, check_window};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::meter::{Meter, same};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+use crate::wide::{clamp, mul_div_ceil, times};
+
+/// Numbers of a sliding counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SlidingCounter {
+    capacity: u64,
+    window: Nanos,
+    #[serde(skip_serializing_if = "Grid::is_process")]
+    align: Grid,
+}
+
+/// The largest count in half a word.
+const LOW: u64 = 0xffff_ffff;
+
+/// The two counters, as they are at some instant.
+#[derive(Clone, Copy, Debug)]
+struct CounterState {
+    previous: u64,
+    current: u64,
+    place: Place,
+}
+
+impl SlidingCounter {
+    /// About `capacity` in any `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingCounter};
+    ///
+    /// let counter = SlidingCounter::new(10, Nanos::from_secs(60)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("counter", counter)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::from_secs(59));
+    /// // Half of the window before still overlaps, so half of its ten count.
+    /// let look = limits.peek(&bucket, 0, Nanos::from_secs(90));
+    /// assert_eq!(look.reported().unwrap().remaining, 5);
+    /// ```
+    pub fn new(capacity: u64, window: Nanos) -> Result<Self, BadNumbers> {
+        check_window(capacity, window)?;
+        Ok(Self {
+            capacity,
+            window,
+            align: Grid::Process,
+        })
+    }
+
+    /// The same whose windows begin at multiples of their length on that clock.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, SlidingCounter};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    ///
+    /// let counter = SlidingCounter::new(10, Nanos::from_secs(60)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("counter", counter.aligned(Grid::Clock))]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // At the end of a minute: after ten seconds of the next one, five sixths count.
+    /// let ask = Ask::new(6, Nanos::ZERO).at_wall(Nanos::from_secs(59));
+    /// limits.answer(&mut bucket, &ask);
+    /// assert_eq!(limits.used(&bucket, Nanos::from_secs(11)), [5]);
+    /// ```
+    #[must_use]
+    pub const fn aligned(self, align: Grid) -> Self {
+        Self { align, ..self }
+    }
+
+    const fn periods(&self) -> Periods {
+        Periods::of(self.align, self.window)
+    }
+
+    /// The state is the number of the window that was current, and its count with the one before.
+    fn read(&self, words: &[u64], now: Nanos) -> CounterState {
+        let (index, packed) = match words {
+            [index, packed, ..] => (*index, *packed),
+            _ => (0, 0),
+        };
+        let place = self.periods().place(index.into(), words, now);
+        let (current, previous) = (packed & LOW, packed >> 32);
+        let (previous, current) = match place.gone {
+            0 => (previous, current),
+            1 => (current, 0),
+            _ => (0, 0),
+        };
+        CounterState {
+            previous,
+            current,
+            place,
+        }
+    }
+
+    fn write(&self, words: &mut [u64], state: &CounterState) {
+        let packed = state.current.min(LOW) | state.previous.min(LOW) << 32;
+        if let [index, counts, ..] = words {
+            *index = if packed == 0 {
+                0
+            } else {
+                clamp(state.place.number)
+            };
+            *counts = packed;
+        }
+        self.periods().note(words, &state.place);
+    }
+
+    /// The time until the current window ends.
+    fn left(&self, state: &CounterState) -> Nanos {
+        self.periods().until(&state.place, 1)
+    }
+
+    /// `units` in the 1/window units that levels are counted in.
+    fn scaled(&self, units: u64) -> u128 {
+        times(units, self.window.get())
+    }
+
+    fn level(&self, state: &CounterState) -> u128 {
+        let left = self.left(state).min(self.window);
+        let overlap = times(state.previous, left.get());
+        overlap.saturating_add(self.scaled(state.current))
+    }
+
+    /// The rest of a window at the earliest instant at which `count` in the one before it takes up no
+    /// more than `room`.
+    fn left_when(&self, room: u64, count: u64) -> Nanos {
+        let left = self.scaled(room).checked_div(count.into());
+        Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)
+    }
+
+    /// The time until a cost fits that does not now.
+    fn retry_after(&self, state: &CounterState, cost: u64) -> Option<Nanos> {
+        let (room, left) = (self.capacity.checked_sub(cost)?, self.left(state));
+        if let Some(room) = room.checked_sub(state.current) {
+            // In this window, as the previous one weighs less and less; or just at its end.
+            return Some(left.since(self.left_when(room, state.previous)));
+        }
+        let next = self.window.since(self.left_when(room, state.current));
+        Some(left.saturating_add(next))
+    }
+
+    /// Where a request takes.
+    fn taking(&self, state: &CounterState, ask: &Ask) -> Place {
+        let is_idle = state.previous == 0 && state.current == 0;
+        self.periods().follow(state.place, is_idle, ask.clock())
+    }
+
+    /// The answer that leaves `state`.
+    fn at(&self, state: &CounterState) -> Decision {
+        let free = self.scaled(self.capacity).saturating_sub(self.level(state));
+        let remaining = free.checked_div(self.window.get().into()).unwrap_or(0);
+        let reset_after = match (state.current, state.previous) {
+            (0, 0) => Nanos::ZERO,
+            (0, _) => self.left(state),
+            _ => self.left(state).saturating_add(self.window),
+        };
+        Decision::admit(self.capacity, clamp(remaining), reset_after)
+    }
+}
+
+impl Meter for SlidingCounter {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        rate(self.capacity, self.window)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.window.saturating_add(self.window)
+    }
+
+    fn reads_wall(&self) -> bool {
+        self.align == Grid::Clock
+    }
+
+    fn words(&self) -> usize {
+        self.periods().words().saturating_add(2)
+    }
+
+    fn start(&self, words: &mut [u64], _clock: Clock) {
+        words.fill(0);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let cost = ask.cost;
+        let mut state = self.read(words, ask.now);
+        let level = self.level(&state).saturating_add(self.scaled(cost));
+        if cost > 0 && level > self.scaled(self.capacity) {
+            let retry_after = self.retry_after(&state, cost);
+            return self.at(&state).refused(retry_after);
+        }
+        if cost > 0 {
+            state.place = self.taking(&state, ask);
+            state.current = state.current.saturating_add(cost);
+            self.write(words, &state);
+        }
+        self.at(&state)
+    }
+
+    /// In the window in which it was taken.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let taken = self.taking(&self.read(back.before, back.ask.now), &back.ask);
+        let mut state = self.read(words, back.last);
+        let counter = match self.periods().since(&state.place, &taken) {
+            Some(0) => &mut state.current,
+            Some(1) => &mut state.previous,
+            _ => return false,
+        };
+        *counter = counter.saturating_sub(back.ask.cost);
+        self.write(words, &state);
+        true
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        let level = self.level(&self.read(words, now));
+        level
+            .saturating_mul(USED_ONE)
+            .div_ceil(u128::from(self.window.get()).max(1))
+    }
+
+    /// Of both windows, whatever the earlier one weighs.
+    fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {
+        let state = self.read(words, now);
+        Some(state.current.saturating_add(state.previous))
+    }
+
+    fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
+        let old = self.read(words, now);
+        let all = old.current.saturating_add(old.previous);
+        let current = mul_div_ceil(old.current.into(), count.into(), all.max(1).into());
+        let current = clamp(current).min(count);
+        let state = CounterState {
+            previous: count.saturating_sub(current),
+            current,
+            place: old.place,
+        };
+        self.write(words, &state);
+    }
+
+    /// In the current window.
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        let state = CounterState {
+            previous: 0,
+            current: units(used),
+            place: self.periods().fresh(clock),
+        };
+        self.write(words, &state);
+    }
+
+    /// With the same window on the same clock both counters continue.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        _carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        let same = same::<Self>(from).filter(|before| before.periods() == self.periods());
+        let Some(before) = same else {
+            return false;
+        };
+        let state = before.read(old, clock.now);
+        self.write(words, &state);
+        true
+    }
+}

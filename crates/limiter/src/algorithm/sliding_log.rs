@@ -1,0 +1,229 @@
+//! `sliding_log`: a number of units in any window whatsoever, to the nanosecond.
+//!
+//! For small limits that must be exact ("five passwords in ten minutes"): one entry is kept for each
+//! admitted cost unit. An entry made at t counts while `now < t + window`, so at most `capacity` is
+//! admitted in any half-open time of a window's length, and in one of length w at most
+//! `capacity·(⌊w/window⌋ + 1)`. The price is memory, 8 bytes for each entry that counts; a page of
+//! buckets is read for every request, so the capacity is at most [`MAX_ENTRIES`].
+//!
+//! With `count_refused` a refused request makes entries as well, for its cost or the capacity if that
+//! is less, and the oldest make room for them: a client that keeps sending stays out until it has paused
+//! for a window. It makes them also when another limit of the rule refused.
+//!
+//! Source: the sorted set of timestamps in Redis that Figma and others describe, with the end of each
+//! entry instead of its beginning, and without its unbounded growth under refusals.
+
+use serde::Serialize;
+
+use super::window::{left_after, rate, units, used};
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, check_window};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::meter::{Meter, same};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
+
+/// The largest capacity.
+pub const MAX_ENTRIES: u32 = 256;
+
+/// Numbers of a sliding log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SlidingLog {
+    capacity: u64,
+    window: Nanos,
+    count_refused: bool,
+}
+
+impl SlidingLog {
+    /// `capacity` in any `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingLog};
+    ///
+    /// let log = SlidingLog::new(2, Nanos::from_secs(60), false).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("login", log)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// for (second, is_refused) in [(0, false), (30, false), (59, true), (60, false), (89, true)] {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(second));
+    ///     assert_eq!(answer.is_refused(), is_refused);
+    /// }
+    /// ```
+    pub fn new(capacity: u64, window: Nanos, count_refused: bool) -> Result<Self, BadNumbers> {
+        check_window(capacity, window)?;
+        if capacity > u64::from(MAX_ENTRIES) {
+            return Err(BadNumbers::Capacity);
+        }
+        Ok(Self {
+            capacity,
+            window,
+            count_refused,
+        })
+    }
+
+    fn left(&self, end: u64, now: Nanos) -> Nanos {
+        Nanos::new(end).since(now).min(self.window)
+    }
+
+    /// The ends of the entries that count, newest first. The state is these, and then zeros or what
+    /// has ended.
+    fn live(words: &[u64], now: Nanos) -> &[u64] {
+        let live = words.iter().take_while(|end| **end > now.get()).count();
+        words.get(..live).unwrap_or(&[])
+    }
+
+    /// Puts `count` entries before the newest `kept`, and forgets the others.
+    fn push(&self, words: &mut [u64], count: usize, kept: usize, now: Nanos) {
+        let end = now.saturating_add(self.window).get();
+        words.rotate_right(count.min(words.len()));
+        let mut words = words.iter_mut();
+        words.by_ref().take(count).for_each(|word| *word = end);
+        words.skip(kept).for_each(|word| *word = 0);
+    }
+
+    /// The answer that leaves `live`.
+    fn at(&self, live: &[u64], now: Nanos) -> Decision {
+        let remaining = self.capacity.saturating_sub(count(live));
+        let newest = live.first().copied().unwrap_or(0);
+        Decision::admit(self.capacity, remaining, self.left(newest, now))
+    }
+}
+
+fn count(entries: &[u64]) -> u64 {
+    u64::try_from(entries.len()).unwrap_or(u64::MAX)
+}
+
+/// `count` as a number of entries; it is at most a capacity.
+fn entries(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+impl Meter for SlidingLog {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        rate(self.capacity, self.window)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.window
+    }
+
+    fn words(&self) -> usize {
+        entries(self.capacity)
+    }
+
+    fn start(&self, words: &mut [u64], _clock: Clock) {
+        words.fill(0);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let live = Self::live(words, now);
+        let over = count(live)
+            .saturating_add(cost)
+            .saturating_sub(self.capacity);
+        if cost > 0 && over > 0 {
+            // The one that makes room is the `over`th from the end.
+            let place = live.len().checked_sub(entries(over));
+            let maker = place.and_then(|place| live.get(place));
+            let retry_after = maker.map(|end| self.left(*end, now));
+            return self.at(live, now).refused(retry_after);
+        }
+        let kept = live.len();
+        if cost > 0 {
+            self.push(words, entries(cost), kept, now);
+        }
+        self.at(Self::live(words, now), now)
+    }
+
+    fn note_refusal(&self, words: &mut [u64], ask: &Ask) -> bool {
+        if !self.count_refused || ask.cost == 0 {
+            return false;
+        }
+        let cost = ask.cost.min(self.capacity);
+        let kept = Self::live(words, ask.now).len();
+        self.push(words, entries(cost), kept, ask.now);
+        true
+    }
+
+    /// Its own entries. Where refusals make entries a full log may have forgotten some for them that
+    /// would still count, so nothing then.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let Ask { cost, now: at, .. } = back.ask;
+        let live = Self::live(words, back.last);
+        if self.count_refused && count(live) >= self.capacity {
+            return false;
+        }
+        let end = at.saturating_add(self.window).get();
+        let newer = live.iter().take_while(|entry| **entry > end).count();
+        let own = live.iter().skip(newer).take_while(|entry| **entry == end);
+        let own = own.take(entries(cost)).count();
+        let live = live.len();
+        let Some(from_own) = words.get_mut(newer..live) else {
+            return false;
+        };
+        from_own.rotate_left(own.min(from_own.len()));
+        from_own
+            .iter_mut()
+            .rev()
+            .take(own)
+            .for_each(|word| *word = 0);
+        own > 0
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        used(count(Self::live(words, now)))
+    }
+
+    fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {
+        Some(count(Self::live(words, now)))
+    }
+
+    /// Evenly chosen entries are dropped or repeated.
+    fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
+        let old = Self::live(words, now).to_vec();
+        let target = entries(count);
+        words.fill(0);
+        for (place, word) in words.iter_mut().enumerate().take(target) {
+            let source = place.saturating_mul(old.len()).checked_div(target);
+            *word = source.and_then(|at| old.get(at)).copied().unwrap_or(0);
+        }
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        words.fill(0);
+        let end = clock.now.saturating_add(self.window).get();
+        let count = entries(units(used));
+        words.iter_mut().take(count).for_each(|word| *word = end);
+    }
+
+    fn most_surplus(&self) -> usize {
+        entries(u64::from(MAX_ENTRIES).saturating_sub(self.capacity))
+    }
+
+    /// The entries continue, each no longer than one of this window lasts.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        _carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        let Some(before) = same::<Self>(from) else {
+            return false;
+        };
+        let now = clock.now;
+        let old = Self::live(old, now);
+        words.fill(0);
+        for (word, end) in words.iter_mut().zip(old) {
+            let left = left_after(before.left(*end, now), before.window, self.window);
+            *word = now.saturating_add(left).get();
+        }
+        true
+    }
+}

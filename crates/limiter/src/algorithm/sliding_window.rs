@@ -1,0 +1,375 @@
+//! `sliding_window`: a number of units per window, which moves on slot by slot.
+//!
+//! The window is cut into slots that lie at multiples of `window/slots` on the process's clock, or on
+//! the wall clock (`align: clock`). The current slot and the `slots - 1` before it admit at most
+//! `capacity` together, and one slot at most `slot_capacity`: the second number keeps a whole window from
+//! being spent at once, so a client sees a steady trickle come back instead of one lump. A cost above
+//! `slot_capacity` never fits. The remaining units of an answer are those that could be taken at once: in
+//! a new bucket, a slot's capacity.
+//!
+//! A request counts for between `window - window/slots` and `window`, and up to a slot more or less if
+//! the wall clock has jumped. So a time of length w that
+//! touches k slots admits at most `capacity·⌊k/slots⌋ + min(capacity, slot_capacity·(k mod slots))`;
+//! one of a window's length touches `slots + 1` of them and admits at most `capacity + slot_capacity`.
+//!
+//! Source: the leap array of Alibaba Sentinel, with slots that need not be whole numbers of a
+//! millisecond: a slot begins at the first nanosecond at or after its multiple.
+
+use core::array;
+
+use serde::Serialize;
+
+use super::grid::{Grid, Periods, Place};
+use super::window::{left_after, rate, units, used};
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, check_window};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::meter::{Meter, same};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
+use crate::wide::{clamp, times};
+
+/// The fewest slots.
+pub const MIN_SLOTS: u32 = 2;
+/// The most slots.
+pub const MAX_SLOTS: u32 = 64;
+/// The slots of a window without a number of its own.
+pub const DEFAULT_SLOTS: u32 = 10;
+
+/// Numbers of a sliding window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SlidingWindow {
+    capacity: u64,
+    window: Nanos,
+    slots: u32,
+    slot_capacity: u64,
+    #[serde(skip_serializing_if = "Grid::is_process")]
+    align: Grid,
+}
+
+/// The largest count in half a word.
+const LOW: u64 = 0xffff_ffff;
+
+/// The units admitted in each slot, the current one first; zero beyond the number of slots.
+type Counts = [u64; 64];
+
+impl SlidingWindow {
+    /// `capacity` per `window` of that number of slots, and at most `slot_capacity` in one of them;
+    /// `None` for twice its share.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingWindow};
+    ///
+    /// // Slots of twenty seconds, of which each takes at most four.
+    /// let window = SlidingWindow::new(6, Nanos::from_secs(60), 3, None).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("window", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// assert!(!limits.decide(&mut bucket, 4, Nanos::from_secs(19)).is_refused());
+    /// assert!(!limits.decide(&mut bucket, 2, Nanos::from_secs(20)).is_refused());
+    /// // The first slot leaves when the fourth begins.
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(40));
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(20)));
+    /// ```
+    pub fn new(
+        capacity: u64,
+        window: Nanos,
+        slots: u32,
+        slot_capacity: Option<u64>,
+    ) -> Result<Self, BadNumbers> {
+        check_window(capacity, window)?;
+        if !(MIN_SLOTS..=MAX_SLOTS).contains(&slots) {
+            return Err(BadNumbers::Slots);
+        }
+        let share = |of: u64| of.div_ceil(u64::from(slots).max(1));
+        let twice = || share(capacity.saturating_mul(2));
+        let slot_capacity = slot_capacity.unwrap_or_else(twice);
+        // With less, no request would ever find the window full.
+        if slot_capacity < share(capacity) || slot_capacity > capacity {
+            return Err(BadNumbers::SlotCapacity);
+        }
+        Ok(Self {
+            capacity,
+            window,
+            slots,
+            slot_capacity,
+            align: Grid::Process,
+        })
+    }
+
+    /// The same whose slots begin at multiples of their length on that clock.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, SlidingWindow};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    ///
+    /// // A day that moves on at every full hour.
+    /// let day = SlidingWindow::new(1000, Nanos::from_secs(86_400), 24, Some(1000)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("day", day.aligned(Grid::Clock))]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // At 00:50 UTC.
+    /// let ask = Ask::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(3_000));
+    /// let answer = limits.answer(&mut bucket, &ask);
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(86_400 - 3_000));
+    /// ```
+    #[must_use]
+    pub const fn aligned(self, align: Grid) -> Self {
+        Self { align, ..self }
+    }
+
+    const fn periods(&self) -> Periods {
+        Periods {
+            grid: self.align,
+            window: self.window,
+            parts: self.slots,
+        }
+    }
+
+    fn slots(&self) -> usize {
+        usize::try_from(self.slots).unwrap_or(0)
+    }
+
+    /// The words that hold counts, two in each.
+    fn pairs(&self) -> usize {
+        self.slots().div_ceil(2)
+    }
+
+    /// The state is the first instant of the newest slot, and the counts from that slot on backwards,
+    /// two to a word.
+    fn place(&self, words: &[u64], now: Nanos) -> Place {
+        let newest = Nanos::new(words.first().copied().unwrap_or(0));
+        let written = self.periods().number(newest);
+        self.periods().place(written, words, now)
+    }
+
+    fn read(&self, words: &[u64], place: &Place) -> Counts {
+        let mut counts = [0; 64];
+        let gone = usize::try_from(place.gone).unwrap_or(usize::MAX);
+        let packed = words.iter().skip(1);
+        let stored = packed.flat_map(|pair| [pair & LOW, pair >> 32]);
+        let slots = counts.iter_mut().take(self.slots()).skip(gone);
+        for (slot, count) in slots.zip(stored) {
+            *slot = count;
+        }
+        counts
+    }
+
+    fn write(&self, words: &mut [u64], counts: &Counts, place: &Place) {
+        let is_new = total(counts) == 0;
+        self.periods().note(words, place);
+        let Some((newest, packed)) = words.split_first_mut() else {
+            return;
+        };
+        *newest = if is_new {
+            0
+        } else {
+            self.periods().begin(place.number).get()
+        };
+        for (word, pair) in packed.iter_mut().take(self.pairs()).zip(counts.chunks(2)) {
+            let [low, high] = array::from_fn(|i| pair.get(i).map_or(0, |count| (*count).min(LOW)));
+            *word = low | high << 32;
+        }
+    }
+
+    /// Where a request takes that finds these counts.
+    fn taking(&self, place: Place, counts: &Counts, ask: &Ask) -> Place {
+        self.periods()
+            .follow(place, total(counts) == 0, ask.clock())
+    }
+
+    /// The time until the slot leaves that is `age` slots older than the current one.
+    fn leaves(&self, age: usize, place: &Place) -> Nanos {
+        let age = u64::try_from(age).unwrap_or(u64::MAX);
+        let ahead = u64::from(self.slots).saturating_sub(age);
+        self.periods().until(place, ahead)
+    }
+
+    /// The answer that leaves `counts`.
+    fn at(&self, counts: &Counts, place: &Place) -> Decision {
+        let in_window = self.capacity.saturating_sub(total(counts));
+        let in_slot = self.slot_capacity.saturating_sub(first(counts));
+        let newest = counts.iter().position(|count| *count > 0);
+        let reset_after = newest.map_or(Nanos::ZERO, |age| self.leaves(age, place));
+        Decision::admit(self.capacity, in_window.min(in_slot), reset_after)
+    }
+
+    /// The time until a cost fits that does not now: until enough slots have left.
+    fn retry_after(&self, counts: &Counts, cost: u64, place: &Place) -> Option<Nanos> {
+        if cost > self.slot_capacity {
+            return None;
+        }
+        let mut staying = 0_u64;
+        let stay = counts.iter().take_while(|count| {
+            staying = staying.saturating_add(**count);
+            staying.saturating_add(cost) <= self.capacity
+        });
+        // However little is taken, the current slot has to be over.
+        let stay = stay.count().min(self.slots().saturating_sub(1));
+        Some(self.leaves(stay, place))
+    }
+
+    /// The oldest slot, counted backwards from the current one, that leaves no earlier than `left` from
+    /// now; the current one if none does.
+    fn leaving_after(&self, left: Nanos, place: &Place) -> usize {
+        let mut late = (0..self.slots())
+            .rev()
+            .filter(|age| self.leaves(*age, place) >= left);
+        late.next().unwrap_or(0)
+    }
+}
+
+fn total(counts: &Counts) -> u64 {
+    counts.iter().copied().fold(0, u64::saturating_add)
+}
+
+fn first(counts: &Counts) -> u64 {
+    counts.first().copied().unwrap_or(0)
+}
+
+impl Meter for SlidingWindow {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        rate(self.capacity, self.window)
+    }
+
+    /// A slot leaves a window after its first instant, and nothing was taken before that.
+    fn drain_time(&self) -> Nanos {
+        self.window
+    }
+
+    fn max_cost(&self) -> u64 {
+        self.slot_capacity
+    }
+
+    fn reads_wall(&self) -> bool {
+        self.align == Grid::Clock
+    }
+
+    fn words(&self) -> usize {
+        let words = self.pairs().saturating_add(1);
+        words.saturating_add(self.periods().words())
+    }
+
+    fn start(&self, words: &mut [u64], _clock: Clock) {
+        words.fill(0);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let cost = ask.cost;
+        let place = self.place(words, ask.now);
+        let mut counts = self.read(words, &place);
+        let in_slot = first(&counts).saturating_add(cost);
+        let in_window = total(&counts).saturating_add(cost);
+        if cost == 0 {
+            return self.at(&counts, &place);
+        }
+        if in_slot > self.slot_capacity || in_window > self.capacity {
+            let retry_after = self.retry_after(&counts, cost, &place);
+            return self.at(&counts, &place).refused(retry_after);
+        }
+        let place = self.taking(place, &counts, ask);
+        if let Some(current) = counts.first_mut() {
+            *current = in_slot;
+        }
+        self.write(words, &counts, &place);
+        self.at(&counts, &place)
+    }
+
+    /// In the slot in which it was taken.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let found = self.place(back.before, back.ask.now);
+        let taken = self.taking(found, &self.read(back.before, &found), &back.ask);
+        let place = self.place(words, back.last);
+        let Some(age) = self.periods().since(&place, &taken) else {
+            return false;
+        };
+        let mut counts = self.read(words, &place);
+        let age = usize::try_from(age).unwrap_or(usize::MAX);
+        let Some(slot) = counts.get_mut(age).filter(|count| **count > 0) else {
+            return false;
+        };
+        *slot = slot.saturating_sub(back.ask.cost);
+        self.write(words, &counts, &place);
+        true
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        used(total(&self.read(words, &self.place(words, now))))
+    }
+
+    fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {
+        Some(total(&self.read(words, &self.place(words, now))))
+    }
+
+    fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
+        let place = self.place(words, now);
+        let mut counts = self.read(words, &place);
+        let all = total(&counts);
+        let (mut seen, mut taken) = (0_u64, 0);
+        for slot in &mut counts {
+            seen = seen.saturating_add(*slot);
+            // The share of all that continues, rounded up: no slot loses what a newer one has gained.
+            let target = clamp(times(seen, count).div_ceil(u128::from(all.max(1))));
+            *slot = target.saturating_sub(taken);
+            taken = target;
+        }
+        self.write(words, &counts, &place);
+    }
+
+    /// As late as it may leave, and no more in a slot than it takes: behind the current slot, whose
+    /// capacity is not used up by what was taken before. What is too much for all of them is in that one.
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        let mut counts = [0; 64];
+        let mut left = units(used);
+        for slot in counts.iter_mut().take(self.slots()).skip(1) {
+            *slot = left.min(self.slot_capacity);
+            left = left.saturating_sub(*slot);
+        }
+        if let Some(current) = counts.first_mut() {
+            *current = left;
+        }
+        self.write(words, &counts, &self.periods().fresh(clock));
+    }
+
+    /// Every slot continues in the oldest one that does not leave before its requests do, in a window of
+    /// this length.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        _carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        let Some(before) = same::<Self>(from) else {
+            return false;
+        };
+        let at = before.place(old, clock.now);
+        let old = before.read(old, &at);
+        let in_same_slots = before.periods() == self.periods();
+        let place = if in_same_slots {
+            at
+        } else {
+            self.periods().fresh(clock)
+        };
+        let mut counts = [0_u64; 64];
+        for (age, count) in old.iter().enumerate().take(before.slots()) {
+            // Slots below a nanosecond leave together: the end alone would not name one.
+            let slot = if in_same_slots {
+                age
+            } else {
+                let left = left_after(before.leaves(age, &at), before.window, self.window);
+                self.leaving_after(left, &place)
+            };
+            if let Some(slot) = counts.get_mut(slot) {
+                *slot = slot.saturating_add(*count);
+            }
+        }
+        self.write(words, &counts, &place);
+        true
+    }
+}

@@ -1,0 +1,224 @@
+//! `smooth_bursty`: pay later. A request of any cost passes as soon as the ones before it are paid
+//! for; its own cost is what the next one waits for.
+//!
+//! While no request comes, permits are stored, at most those of `burst_seconds`; stored permits
+//! are free. A new bucket has none. For few large jobs of very different size, which a capacity would
+//! refuse.
+//!
+//! A request that would wait longer than `max_wait` is refused. In any window of length w the requests
+//! that pass have a cost of at most `rate·(burst + w)` and the last one's, to the nanosecond to which a
+//! wait is rounded up. A debt is no longer than 3 660 days.
+//!
+//! Source: Guava's `RateLimiter.create(permitsPerSecond)`, class `SmoothBursty` of 31.1. Its state is one
+//! value, the instant at which the next request is free less the time in which the stored permits
+//! came: here a level (`leak`) that falls to zero when the bucket is full of permits and is the burst
+//! when it has none. Guava cuts waits to microseconds; here nothing is rounded but the wait itself.
+
+use serde::Serialize;
+
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, check_wait};
+use crate::carry::Carry;
+use crate::decimal::Decimal;
+use crate::decision::Decision;
+use crate::leak::{Level, WORDS, check};
+use crate::meter::{Meter, same};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
+use crate::wide::{mul_div, mul_div_ceil, mul_div_near};
+
+/// The longest burst, in seconds: a day.
+pub const MAX_BURST: Decimal = Decimal::from_thousandths(86_400_000);
+
+/// Numbers of a bursty pay-later limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SmoothBursty {
+    rate: Rate,
+    burst_seconds: Decimal,
+    #[serde(skip_serializing_if = "Nanos::is_zero")]
+    max_wait: Nanos,
+}
+
+impl SmoothBursty {
+    /// A limiter that stores the permits of up to `burst_seconds` and holds no request.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
+    ///
+    /// let rate = Rate::parse("2/s").unwrap();
+    /// let jobs = SmoothBursty::new(rate, Decimal::parse("1").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("jobs", jobs)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Any cost passes, and the next request waits until it is paid for.
+    /// assert!(!limits.decide(&mut bucket, 10, Nanos::ZERO).is_refused());
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(5)));
+    /// ```
+    pub fn new(rate: Rate, burst_seconds: Decimal) -> Result<Self, BadNumbers> {
+        check(1, rate)?;
+        let bursty = Self {
+            rate,
+            burst_seconds,
+            max_wait: Nanos::ZERO,
+        };
+        if burst_seconds > MAX_BURST || bursty.capacity() > MAX_AMOUNT.into() {
+            return Err(BadNumbers::Burst);
+        }
+        Ok(bursty)
+    }
+
+    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
+    ///
+    /// let rate = Rate::parse("2/s").unwrap();
+    /// let jobs = SmoothBursty::new(rate, Decimal::parse("1").unwrap()).unwrap();
+    /// let limit = Limit::new("jobs", jobs.waiting(Nanos::from_secs(10)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::ZERO);
+    /// assert_eq!(limits.decide(&mut bucket, 1, Nanos::ZERO).wait(), Nanos::from_secs(5));
+    /// ```
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
+    }
+
+    fn burst(&self) -> Nanos {
+        Nanos::from_millis(self.burst_seconds.thousandths().into())
+    }
+
+    /// Where nothing is stored and nothing owed.
+    fn even(&self) -> u128 {
+        self.level().leaks_in(self.burst())
+    }
+
+    fn level(&self) -> Level {
+        let level = Level {
+            rate: self.rate,
+            most: 0,
+        };
+        let most = level.leaks_in(self.burst().saturating_add(MAX_DRAIN));
+        Level { most, ..level }
+    }
+
+    /// The answer that leaves `drops`.
+    fn at(&self, drops: u128) -> Decision {
+        let stored = self.even().checked_sub(drops);
+        let remaining = stored.map_or(0, |stored| self.level().units(stored).saturating_add(1));
+        let reset_after = self.level().leak_time(drops);
+        Decision::admit(self.capacity(), remaining, reset_after)
+    }
+}
+
+impl Meter for SmoothBursty {
+    /// The most requests of cost 1 that pass at once: one for each stored permit, and one to pay for
+    /// later.
+    fn capacity(&self) -> u64 {
+        self.level().units(self.even()).saturating_add(1)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        let one = self.level().drops(1);
+        self.level().leak_time(self.even().saturating_add(one))
+    }
+
+    fn max_cost(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn longest_wait(&self) -> Nanos {
+        self.max_wait
+    }
+
+    fn as_level(&self) -> Option<Level> {
+        Some(self.level())
+    }
+
+    fn drains(&self) -> bool {
+        true
+    }
+
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.level().write(words, self.even(), clock.now);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let level = self.level();
+        let old = level.read(words, now);
+        if cost == 0 {
+            return self.at(old);
+        }
+        let wait = level.leak_time(old.saturating_sub(self.even()));
+        let longest = ask.longest_wait(self.max_wait);
+        if wait > longest {
+            return self.at(old).refused(Some(wait.since(longest)));
+        }
+        let new = old.saturating_add(level.drops(cost)).min(level.most);
+        level.write(words, new, now);
+        self.at(new).after(wait)
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        self.level().give_back(words, back, self.even())
+    }
+
+    fn forgets_losslessly(&self) -> bool {
+        self.burst() == Nanos::ZERO
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        self.level().used(words, now)
+    }
+
+    /// All that is stored, and the one that passes without it and is paid for later.
+    fn full(&self) -> Used {
+        let one = self.level().drops(1);
+        self.level().to_used(self.even().saturating_add(one))
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        self.level().resume(words, used, clock.now);
+    }
+
+    /// From another burst or rate: the same permits are owed, and the same number or share is stored. A
+    /// longer burst is not filled by an edit: a new bucket has nothing stored, either.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        let Some(from) = same::<Self>(from) else {
+            return false;
+        };
+        let drops = from.level().read(old, clock.now);
+        let (was_even, even) = (from.even(), self.even());
+        let permit = |of: &Self| of.level().drops(1);
+        let new = match was_even.checked_sub(drops) {
+            None | Some(0) => {
+                let debt = drops.saturating_sub(was_even);
+                even.saturating_add(mul_div_ceil(debt, permit(self), permit(from)))
+            }
+            Some(stored) if carry == Carry::Keep => {
+                even.saturating_sub(mul_div(stored, permit(self), permit(from)))
+            }
+            Some(_) => mul_div_near(drops, even, was_even),
+        };
+        self.level().write(words, new, clock.now);
+        true
+    }
+}

@@ -1,0 +1,396 @@
+//! `token_bucket`: tokens refill continuously (`greedy`) or in whole lumps (`interval`).
+//!
+//! Greedy is the funnel seen from the other end: tokens left are capacity less water, and the same exact
+//! arithmetic (`leak`) runs it. Interval adds `amount` tokens at once at every multiple of the period, as
+//! Bucket4j's intervally-aligned refill does; because the multiples are the same for every bucket, a full
+//! bucket carries no phase and can be forgotten without loss. They lie on the process's clock, which
+//! begins at another time of day in each process, or on the wall clock (`align: clock`). In any window of
+//! length w at most `capacity + amount·(⌊w/period⌋ + 1)` is admitted by interval refill, and an `amount`
+//! more for each jump of the wall clock in it; `capacity + rate·w` by greedy.
+//!
+//! With `max_wait` a request for which there are not enough tokens is held until they have come, if
+//! that is soon enough; it takes them at once, so later ones wait behind it. The instants at which
+//! requests pass keep the same bounds, to the nanosecond to which a wait is rounded up.
+//!
+//! `initial` is what a bucket starts with. Below the capacity, a full bucket is better than a new
+//! one, so forgetting it is a loss.
+
+use serde::Serialize;
+
+use super::grid::{Grid, Periods, Place};
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_REMEMBERED, check_wait, part};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::leak::{Leak, Level, WORDS, check, drain_time};
+use crate::lease::{Shared, Unfit};
+use crate::meter::{Meter, continue_leak, same};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+use crate::wide::clamp;
+
+/// The way in which tokens come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refill {
+    /// Continuously.
+    #[default]
+    Greedy,
+    /// The rate's whole amount at every multiple of its period.
+    Interval,
+}
+
+impl Refill {
+    /// The names in rule files.
+    pub const NAMES: [&'static str; 2] = ["greedy", "interval"];
+}
+
+/// Numbers of a token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenBucket {
+    capacity: u64,
+    rate: Rate,
+    refill: Refill,
+    #[serde(skip_serializing_if = "Grid::is_process")]
+    align: Grid,
+    initial: u64,
+    #[serde(skip_serializing_if = "Nanos::is_zero")]
+    max_wait: Nanos,
+}
+
+impl TokenBucket {
+    /// A bucket of `capacity` tokens that refills at `rate` and starts with `initial`.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Refill, TokenBucket};
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate};
+    ///
+    /// let tokens = TokenBucket::new(10, Rate::parse("5/m").unwrap(), Refill::Interval, 10).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("tokens", tokens)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::ZERO);
+    /// let remaining = |second| {
+    ///     let look = limits.peek(&bucket, 0, Nanos::from_secs(second));
+    ///     look.reported().unwrap().remaining
+    /// };
+    /// assert_eq!([0, 59, 60, 120].map(remaining), [0, 0, 5, 10]);
+    /// ```
+    pub fn new(
+        capacity: u64,
+        rate: Rate,
+        refill: Refill,
+        initial: u64,
+    ) -> Result<Self, BadNumbers> {
+        check(capacity, rate)?;
+        if initial > capacity {
+            return Err(BadNumbers::Initial);
+        }
+        Ok(Self {
+            capacity,
+            rate,
+            refill,
+            align: Grid::Process,
+            initial,
+            max_wait: Nanos::ZERO,
+        })
+    }
+
+    /// The same whose refills come at multiples of the period on that clock. Tokens that come back
+    /// continuously have no such instants.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate};
+    ///
+    /// let daily = Rate::parse("1000/d").unwrap();
+    /// let tokens = TokenBucket::new(1000, daily, Refill::Interval, 1000).unwrap();
+    /// let limit = Limit::new("daily", tokens.aligned(Grid::Clock).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // All of it at 23:00 UTC: it is back at midnight.
+    /// let ask = Ask::new(1000, Nanos::ZERO).at_wall(Nanos::from_secs(23 * 3_600));
+    /// let answer = limits.answer(&mut bucket, &ask);
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(3_600));
+    /// ```
+    pub fn aligned(self, align: Grid) -> Result<Self, BadNumbers> {
+        if self.is_greedy() && align == Grid::Clock {
+            return Err(BadNumbers::Align);
+        }
+        Ok(Self { align, ..self })
+    }
+
+    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Refill, TokenBucket};
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate};
+    ///
+    /// let tokens = TokenBucket::new(1, Rate::parse("1/s").unwrap(), Refill::Greedy, 0).unwrap();
+    /// let limit = Limit::new("tokens", tokens.waiting(Nanos::from_secs(5)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// assert_eq!(limits.decide(&mut bucket, 1, Nanos::ZERO).wait(), Nanos::from_secs(1));
+    /// ```
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
+    }
+
+    pub(super) const fn is_greedy(&self) -> bool {
+        matches!(self.refill, Refill::Greedy)
+    }
+
+    pub(super) const fn shared(&self) -> Result<Shared, Unfit> {
+        let Self { capacity, rate, .. } = *self;
+        if !self.max_wait.is_zero() {
+            return Err(Unfit::MaxWait);
+        }
+        if self.initial < capacity {
+            return Err(Unfit::Initial);
+        }
+        Ok(match self.refill {
+            Refill::Greedy => Shared::Leak { capacity, rate },
+            Refill::Interval => Shared::Interval { capacity, rate },
+        })
+    }
+
+    /// One of `envoys` equal parts; a lump has at least one token.
+    pub(super) fn divided(&self, envoys: u32) -> Self {
+        let capacity = part(self.capacity, envoys);
+        let rate = match self.refill {
+            Refill::Greedy => self.rate.divided(envoys),
+            Refill::Interval => self.rate.divided_in_lumps(envoys),
+        };
+        Self {
+            capacity,
+            rate,
+            initial: capacity,
+            ..*self
+        }
+    }
+
+    pub(super) const fn leak(&self) -> Leak {
+        Leak {
+            capacity: self.capacity,
+            rate: self.rate,
+        }
+    }
+
+    const fn periods(&self) -> Periods {
+        Periods::of(self.align, self.rate.period())
+    }
+
+    /// The state is the number of the period in which it was written, and the tokens used as of then.
+    fn place(&self, words: &[u64], now: Nanos) -> Place {
+        let written = words.first().copied().unwrap_or(0);
+        self.periods().place(written.into(), words, now)
+    }
+
+    /// The time until refills have brought that many tokens.
+    fn until_tokens(&self, tokens: u64, place: &Place) -> Nanos {
+        match tokens.div_ceil(u64::from(self.rate.amount()).max(1)) {
+            0 => Nanos::ZERO,
+            lumps => self.periods().until(place, lumps),
+        }
+    }
+
+    /// The most tokens that can be used: the capacity, and what comes back while it is remembered.
+    fn most_used(&self) -> u64 {
+        let lumps = MAX_REMEMBERED.get().checked_div(self.rate.period().get());
+        let debt = lumps
+            .unwrap_or(0)
+            .saturating_add(1)
+            .saturating_mul(self.rate.amount().into());
+        self.capacity.saturating_add(debt)
+    }
+
+    /// The tokens used.
+    fn used_tokens(&self, words: &[u64], place: &Place) -> u64 {
+        let used = words.get(1).copied().unwrap_or(0);
+        let refilled = clamp(place.gone).saturating_mul(self.rate.amount().into());
+        used.saturating_sub(refilled).min(self.most_used())
+    }
+
+    fn write_used(&self, words: &mut [u64], used: u64, place: &Place) {
+        if let [written, tokens, ..] = words {
+            *written = clamp(place.number);
+            *tokens = used;
+        }
+        self.periods().note(words, place);
+    }
+
+    /// Where a request takes that finds `used` tokens used. One that is held is promised an instant, so
+    /// the periods stay as they are.
+    fn taking(&self, place: Place, used: u64, ask: &Ask) -> Place {
+        if used.saturating_add(ask.cost) > self.capacity {
+            return place;
+        }
+        self.periods().follow(place, used == 0, ask.clock())
+    }
+
+    fn decide_interval(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let cost = ask.cost;
+        let place = self.place(words, ask.now);
+        let used = self.used_tokens(words, &place);
+        if cost == 0 {
+            return self.at(used, &place);
+        }
+        if cost > self.capacity {
+            return self.at(used, &place).refused(None);
+        }
+        let new = used.saturating_add(cost);
+        let wait = self.until_tokens(new.saturating_sub(self.capacity), &place);
+        let longest = ask.longest_wait(self.max_wait);
+        if wait > longest {
+            let retry_after = wait.since(longest);
+            return self.at(used, &place).refused(Some(retry_after));
+        }
+        let place = self.taking(place, used, ask);
+        self.write_used(words, new, &place);
+        self.at(new, &place).after(wait)
+    }
+
+    /// As [`Level::give_back`](crate::leak::Level::give_back) does it, in lumps.
+    fn give_back_interval(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let place = self.place(words, back.last);
+        let used = self.used_tokens(words, &place);
+        if used > self.capacity {
+            return false;
+        }
+        let found = self.place(back.before, back.ask.now);
+        let used_before = self.used_tokens(back.before, &found);
+        let taken = self.taking(found, used_before, &back.ask);
+        let Some(lumps) = self.periods().since(&place, &taken) else {
+            return false;
+        };
+        let refilled = clamp(lumps).saturating_mul(self.rate.amount().into());
+        let ahead = used_before.saturating_sub(back.given);
+        let left = back.ask.cost.saturating_sub(refilled.saturating_sub(ahead));
+        self.write_used(words, used.saturating_sub(left), &place);
+        left.min(used) > 0
+    }
+
+    /// The answer that leaves `used` tokens taken.
+    fn at(&self, used: u64, place: &Place) -> Decision {
+        let remaining = self.capacity.saturating_sub(used);
+        let reset_after = self.until_tokens(used, place);
+        Decision::admit(self.capacity, remaining, reset_after)
+    }
+}
+
+impl Meter for TokenBucket {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        drain_time(self.capacity, self.rate)
+    }
+
+    fn longest_wait(&self) -> Nanos {
+        self.max_wait
+    }
+
+    fn as_level(&self) -> Option<Level> {
+        self.is_greedy().then(|| self.leak().level())
+    }
+
+    fn drains(&self) -> bool {
+        self.refill == Refill::Greedy
+    }
+
+    fn reads_wall(&self) -> bool {
+        self.align == Grid::Clock
+    }
+
+    fn words(&self) -> usize {
+        self.periods().words().saturating_add(WORDS)
+    }
+
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        let missing = u128::from(self.capacity.saturating_sub(self.initial));
+        self.resume(words, missing.saturating_mul(USED_ONE), clock);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        match self.refill {
+            Refill::Greedy => self.leak().decide(words, ask, self.max_wait),
+            Refill::Interval => self.decide_interval(words, ask),
+        }
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        match self.refill {
+            Refill::Greedy => {
+                let leak = self.leak();
+                leak.level().give_back(words, back, leak.full())
+            }
+            Refill::Interval => self.give_back_interval(words, back),
+        }
+    }
+
+    fn forgets_losslessly(&self) -> bool {
+        self.initial == self.capacity
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        match self.refill {
+            Refill::Greedy => self.leak().level().used(words, now),
+            Refill::Interval => {
+                let used = self.used_tokens(words, &self.place(words, now));
+                u128::from(used).saturating_mul(USED_ONE)
+            }
+        }
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        match self.refill {
+            Refill::Greedy => self.leak().level().resume(words, used, clock.now),
+            Refill::Interval => {
+                let tokens = clamp(used.div_ceil(USED_ONE)).min(self.most_used());
+                self.write_used(words, tokens, &self.periods().fresh(clock));
+            }
+        }
+    }
+
+    fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {
+        (!self.is_greedy()).then(|| self.used_tokens(words, &self.place(words, now)))
+    }
+
+    fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
+        let place = self.place(words, now);
+        self.write_used(words, count.min(self.most_used()), &place);
+    }
+
+    fn as_leak(&self) -> Option<Leak> {
+        self.is_greedy().then(|| self.leak())
+    }
+
+    /// Periods of the same length on the same clock continue.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        if self.is_greedy() {
+            let leak = (self.leak(), self.full());
+            return continue_leak(leak, words, (from, old), (carry, clock));
+        }
+        let same = same::<Self>(from).filter(|before| !before.is_greedy());
+        let Some(before) = same.filter(|before| before.periods() == self.periods()) else {
+            return false;
+        };
+        let place = before.place(old, clock.now);
+        let used = before.used_tokens(old, &place);
+        self.write_used(words, used.min(self.most_used()), &place);
+        true
+    }
+}

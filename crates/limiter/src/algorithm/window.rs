@@ -1,0 +1,101 @@
+//! Arithmetic that the algorithms with a window share.
+
+use crate::rate::Rate;
+use crate::time::Nanos;
+use crate::used::{USED_ONE, Used};
+use crate::wide::clamp;
+
+/// The capacity per window.
+pub(super) fn rate(capacity: u64, window: Nanos) -> Option<Rate> {
+    Rate::new(u32::try_from(capacity).ok()?, window)
+}
+
+/// A number of cost units.
+pub(super) fn used(units: u64) -> Used {
+    Used::from(units).saturating_mul(USED_ONE)
+}
+
+/// The whole cost units of a level, rounded up.
+pub(super) fn units(used: Used) -> u64 {
+    clamp(used.div_ceil(USED_ONE))
+}
+
+/// The time for which a count continues in a window of `new` that had `left` in one of `old`. In a longer
+/// window units count for longer, and in a shorter one for no longer than it lasts.
+pub(super) fn left_after(left: Nanos, old: Nanos, new: Nanos) -> Nanos {
+    left.saturating_add(new.since(old)).min(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::algorithm::{
+        Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+    };
+    use crate::ask::Ask;
+    use crate::time::Clock;
+
+    /// Two per two seconds, in every way.
+    fn all() -> [Algorithm; 6] {
+        let window = Nanos::from_secs(2);
+        let log = |count_refused| SlidingLog::new(2, window, count_refused).expect("valid");
+        let fixed = |align| FixedWindow::new(2, window, align).expect("valid");
+        [
+            fixed(Align::First).into(),
+            fixed(Align::Clock).into(),
+            SlidingWindow::new(2, window, 2, None)
+                .expect("valid")
+                .into(),
+            log(false).into(),
+            log(true).into(),
+            SlidingCounter::new(2, window).expect("valid").into(),
+        ]
+    }
+
+    #[test]
+    fn a_meter_writes_only_what_it_admits() {
+        for algorithm in all() {
+            let meter = algorithm.meter();
+            let mut words = vec![7; meter.words()];
+            meter.start(&mut words, Clock::at(Nanos::ZERO));
+            assert_eq!(words, vec![0; meter.words()]);
+            let decide = |words: &mut [u64], cost, now| meter.decide(words, &Ask::new(cost, now));
+            assert!(!decide(&mut words, 2, Nanos::ZERO).is_refused());
+            let before = words.clone();
+            let later = Nanos::from_millis(1_500);
+            assert!(decide(&mut words, 2, later).is_refused());
+            assert!(decide(&mut words, 3, later).is_refused());
+            assert!(!decide(&mut words, 0, later).is_refused());
+            // Also when nothing of it counts any more.
+            assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
+            assert_eq!(words, before);
+            let noted = meter.note_refusal(&mut words, &Ask::new(1, later));
+            assert_eq!(words != before, noted, "{algorithm:?}");
+            let noted = words.clone();
+            assert!(!meter.note_refusal(&mut words, &Ask::new(0, later)));
+            assert_eq!(words, noted);
+        }
+    }
+
+    /// Nothing is given away by a conversion, and what is used beyond the capacity is remembered.
+    #[test]
+    fn levels_are_written_rounded_up() {
+        let now = Nanos::from_secs(1);
+        for algorithm in all() {
+            let meter = algorithm.meter();
+            let mut words = vec![7; meter.words()];
+            for (used, expected) in [(0, 0), (1, 1), (USED_ONE, 1), (USED_ONE + 1, 2)] {
+                meter.resume(&mut words, used, Clock::at(now));
+                let written = meter.used(&words, now);
+                assert_eq!(written, expected * USED_ONE, "{algorithm:?}");
+            }
+            let surplus = meter.most_surplus().min(3);
+            words.resize(meter.words() + surplus, 0);
+            meter.resume(&mut words, 5 * USED_ONE, Clock::at(now));
+            assert_eq!(meter.used(&words, now), 5 * USED_ONE, "{algorithm:?}");
+            assert!(meter.decide(&mut words, &Ask::new(1, now)).is_refused());
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Exact arithmetic of a level that leaks at a rational rate: shared by the funnel and the greedy
+//! token bucket, which are the same meter seen from either end.
+//!
+//! With a rate of `a` per `p` nanoseconds, the used capacity is counted in *drops* of 1/p cost unit.
+//! One nanosecond leaks `a` drops and one cost unit is `p` drops, so both are whole numbers and
+//! nothing is ever rounded. The state is the theoretical arrival time of GCRA (ITU-T I.371): the
+//! instant at which the level reaches zero, as whole nanoseconds and the remaining drops below one
+//! nanosecond.
+//!
+//! A request that waits takes its cost when it arrives, so the level rises above the capacity by the cost
+//! of waiting requests: *debt*. It never exceeds what leaks in the longest wait there is. Where a
+//! capacity shrinks below what was used, the level stays above it until that has leaked, for up to 250
+//! years.
+
+use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_PERIOD, MAX_REMEMBERED};
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+use crate::used::{Back, USED_ONE, Used};
+use crate::wide::{clamp, mul_div_ceil, product, times};
+
+mod narrow;
+
+/// Words of state: the nanoseconds and the drops of the arrival time.
+pub(crate) const WORDS: usize = 2;
+
+/// Divides by a positive number; the hardware's 64-bit division where the dividend allows it.
+pub(crate) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
+    if let Ok(small) = u64::try_from(dividend) {
+        let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
+        let rest = small.checked_rem(divisor).unwrap_or(0);
+        return (u128::from(quotient), rest);
+    }
+    let divisor = u128::from(divisor);
+    let quotient = dividend.checked_div(divisor).unwrap_or(u128::MAX);
+    let rest = dividend.checked_rem(divisor).unwrap_or(0);
+    (quotient, u64::try_from(rest).unwrap_or(u64::MAX))
+}
+
+pub(crate) fn div_ceil(dividend: u128, divisor: u64) -> u128 {
+    let (quotient, rest) = div_rem(dividend, divisor);
+    quotient.saturating_add(u128::from(rest > 0))
+}
+
+/// The time in which `capacity` leaks away, rounded up.
+pub(crate) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
+    Nanos::new(clamp(div_ceil(
+        times(capacity, rate.period().get()),
+        rate.amount().into(),
+    )))
+}
+
+/// Checks what all algorithms with a capacity and a rate have in common.
+pub(crate) fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
+    if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
+        return Err(BadNumbers::Capacity);
+    }
+    if rate.amount() > MAX_AMOUNT || rate.period() > MAX_PERIOD {
+        return Err(BadNumbers::Rate);
+    }
+    if drain_time(capacity, rate) > MAX_DRAIN {
+        return Err(BadNumbers::Drain);
+    }
+    Ok(())
+}
+
+/// When the level of a state reaches zero, rounded up to a nanosecond.
+pub(crate) fn tail(words: &[u64]) -> Nanos {
+    let [tat_ns, drops, ..] = words else {
+        return Nanos::new(words.first().copied().unwrap_or(0));
+    };
+    Nanos::new(tat_ns.saturating_add(u64::from(*drops > 0)))
+}
+
+/// Lowers a level that reaches zero later than at `end`.
+pub(crate) fn cut(words: &mut [u64], end: Nanos) {
+    if tail(words) > end
+        && let [tat_ns, drops] = words
+    {
+        (*tat_ns, *drops) = (end.get(), 0);
+    }
+}
+
+/// A level that falls at `rate`, in drops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    pub(crate) rate: Rate,
+    /// The highest that any request can have left.
+    pub(crate) most: u128,
+}
+
+impl Level {
+    fn amount(self) -> u64 {
+        self.rate.amount().into()
+    }
+
+    const fn period(self) -> u64 {
+        self.rate.period().get()
+    }
+
+    /// `cost` units in drops.
+    pub(crate) fn drops(self, cost: u64) -> u128 {
+        times(cost, self.period())
+    }
+
+    /// Drops in cost units, rounded down.
+    pub(crate) fn units(self, drops: u128) -> u64 {
+        clamp(div_rem(drops, self.period()).0)
+    }
+
+    /// The drops that leak in `span`.
+    pub(crate) fn leaks_in(self, span: Nanos) -> u128 {
+        times(span.get(), self.amount())
+    }
+
+    /// The time in which `drops` leak away, rounded up.
+    pub(crate) fn leak_time(self, drops: u128) -> Nanos {
+        Nanos::new(clamp(div_ceil(drops, self.amount())))
+    }
+
+    /// The level at `now`; whatever the words, never above what requests leave.
+    pub(crate) fn read(self, words: &[u64], now: Nanos) -> u128 {
+        let [tat_ns, drops] = words else { return 0 };
+        if *tat_ns < now.get() {
+            return 0;
+        }
+        let ahead = Nanos::new(*tat_ns).since(now);
+        self.leaks_in(ahead)
+            .saturating_add(u128::from(*drops))
+            .min(self.most)
+    }
+
+    pub(crate) fn write(self, words: &mut [u64], level: u128, now: Nanos) {
+        let (ahead, drops) = div_rem(level.min(self.most), self.amount());
+        if let [tat_ns, rest] = words {
+            *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
+            *rest = drops;
+        }
+    }
+
+    /// Gives back the part of a cost that has not leaked away; the level that it found leaks first. Above
+    /// `free` other requests may be waiting for it, and the instants promised to them leave no gaps that
+    /// could be filled: nothing then.
+    pub(crate) fn give_back(self, words: &mut [u64], back: &Back<'_>, free: u128) -> bool {
+        let level = self.read(words, back.last);
+        if level > free {
+            return false;
+        }
+        let found = self.read(back.before, back.ask.now);
+        let room = self.most.saturating_sub(found);
+        let taken = self.drops(back.ask.cost).min(room);
+        let leaked = self.leaks_in(back.last.since(back.ask.now));
+        let ahead = found.saturating_sub(self.drops(back.given));
+        let left = taken.saturating_sub(leaked.saturating_sub(ahead));
+        self.write(words, level.saturating_sub(left), back.last);
+        left.min(level) > 0
+    }
+
+    pub(crate) fn used(self, words: &[u64], now: Nanos) -> Used {
+        self.to_used(self.read(words, now))
+    }
+
+    pub(crate) fn to_used(self, drops: u128) -> Used {
+        div_ceil(drops.saturating_mul(USED_ONE), self.period())
+    }
+
+    pub(crate) fn resume(self, words: &mut [u64], used: Used, now: Nanos) {
+        let level = used
+            .saturating_mul(u128::from(self.period()))
+            .div_ceil(USED_ONE);
+        self.write(words, level, now);
+    }
+}
+
+/// A meter with `capacity` that leaks at `rate`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leak {
+    pub(crate) capacity: u64,
+    pub(crate) rate: Rate,
+}
+
+impl Leak {
+    pub(crate) fn full(self) -> u128 {
+        times(self.capacity, self.rate.period().get())
+    }
+
+    /// Its level: at most full, and what leaks while it is remembered.
+    pub(crate) fn level(self) -> Level {
+        let debt = times(MAX_REMEMBERED.get(), self.rate.amount().into());
+        Level {
+            rate: self.rate,
+            most: self.full().saturating_add(debt),
+        }
+    }
+
+    /// Decides. A request that does not fit yet is held if it fits within `max_wait`, or within its
+    /// own bound: its turn is reserved.
+    pub(crate) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
+        let narrow = self.decide_narrow(words, ask, max_wait);
+        narrow.unwrap_or_else(|| self.decide_wide(words, ask, max_wait))
+    }
+
+    /// The same for any numbers. Rarely needed, and large.
+    #[inline(never)]
+    fn decide_wide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let (level, full) = (self.level(), self.full());
+        let at = |drops: u128| {
+            let remaining = level.units(full.saturating_sub(drops));
+            Decision::admit(self.capacity, remaining, level.leak_time(drops))
+        };
+        let old = level.read(words, now);
+        if cost == 0 {
+            return at(old);
+        }
+        if cost > self.capacity {
+            return at(old).refused(None);
+        }
+        let new = old.saturating_add(level.drops(cost));
+        let wait = match new.saturating_sub(full) {
+            0 => Nanos::ZERO,
+            above => level.leak_time(above),
+        };
+        let longest = ask.longest_wait(max_wait);
+        if wait > longest {
+            return at(old).refused(Some(wait.since(longest)));
+        }
+        level.write(words, new, now);
+        at(new).after(wait)
+    }
+
+    /// The level of another leak continues to the drop: a [`Used`] would be rounded.
+    pub(crate) fn adopt(
+        self,
+        words: &mut [u64],
+        (before, was_full, old): (Self, Used, &[u64]),
+        own: Used,
+        (carry, now): (Carry, Nanos),
+    ) {
+        let level = self.level();
+        let (old_period, period) = (before.level().period().into(), level.period().into());
+        let drops = before.level().read(old, now);
+        let full = |used: Used, period: u128| product(used.div_ceil(USED_ONE), period);
+        let own = full(own, period);
+        let shared = full(was_full, old_period);
+        let used = if matches!(carry, Carry::Proportional | Carry::Stepped) && drops <= shared {
+            carry.apply(drops, shared, own)
+        } else {
+            let kept = mul_div_ceil(drops, period, old_period);
+            carry.apply(kept, full(was_full, period), own)
+        };
+        level.write(words, used, now);
+    }
+}

@@ -1,0 +1,143 @@
+//! The numbers of Loudou: algorithms, limits, buckets and decisions, as functions of their arguments.
+//!
+//! Time is passed in as [`Nanos`] and never read, and state is a few words that the caller keeps. So the
+//! same code decides in Envoy, in a replay and in the preview of an edit. Nothing panics: lints deny it,
+//! and arithmetic is checked or saturating. No decision uses a float: rates are ratios, and nothing is
+//! rounded but in favour of the limit.
+//!
+//! # One decision
+//!
+//! An algorithm with its numbers is a [`Limit`]. It decides on a cost at an instant, and the
+//! [`Decision`] has the verdict and the numbers that a client wants to know.
+//!
+//! ```
+//! use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
+//!
+//! // Fifteen at once, then one every two seconds.
+//! let funnel = Funnel::new(15, Rate::parse("30/m").unwrap()).unwrap();
+//! let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+//! let mut bucket = limits.start(Nanos::ZERO);
+//!
+//! let answer = limits.decide(&mut bucket, 15, Nanos::ZERO);
+//! assert_eq!(answer.verdict(), Verdict::Admit);
+//!
+//! let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(1));
+//! assert_eq!(answer.verdict(), Verdict::Refuse);
+//! let decision = answer.reported().unwrap();
+//! assert_eq!(decision.remaining, 0);
+//! assert_eq!(decision.retry_after, Some(Nanos::from_secs(1)));
+//! ```
+//!
+//! [`algorithm`] has all of them. [`Ask`] is a request with more than a cost and an instant: a wall
+//! clock, for limits with `align: clock`, and a longest wait.
+//!
+//! # One bucket
+//!
+//! A [`Bucket`] is the state of all limits that hold for one key. Each request passes all of them or
+//! takes from none; the answer reports the limit that matters most. Numbers can change under a live
+//! bucket: [`convert`](fn@convert) carries it over, so that no edit gives anything away.
+//!
+//! ```
+//! use loudou_limiter::algorithm::{Align, FixedWindow, Funnel};
+//! use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, convert};
+//!
+//! let day = Nanos::from_secs(86_400);
+//! let limits = |quota| {
+//!     let burst = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+//!     let daily = FixedWindow::new(quota, day, Align::First).unwrap();
+//!     Limits::new(vec![Limit::new("burst", burst), Limit::new("daily", daily)]).unwrap()
+//! };
+//! let (old, new) = (limits(6), limits(60));
+//! let mut bucket = old.start(Nanos::ZERO);
+//! old.decide(&mut bucket, 5, Nanos::ZERO);
+//!
+//! // The burst is over in two seconds, the quota of the day tomorrow.
+//! let answer = old.decide(&mut bucket, 2, Nanos::ZERO);
+//! assert_eq!(answer.reported_index(), 1);
+//! assert_eq!(answer.reported().unwrap().retry_after, Some(day));
+//!
+//! // A larger quota: five units are still used of both.
+//! let bucket = convert(&old, &new, Carry::Keep, &bucket, Clock::at(Nanos::ZERO));
+//! assert_eq!(new.used(&bucket, Nanos::ZERO), [5, 5]);
+//! ```
+//!
+//! A request that is abandoned gives back its cost ([`Taken`]), and a key that is refused too often can
+//! be banned ([`ban`]).
+//!
+//! # One limit across many processes
+//!
+//! A fleet holds one limit together through a central engine: [`lease`] has the state of a key in each
+//! process, its decisions, and what the engine computes.
+//!
+//! ```
+//! use loudou_limiter::lease::{Central, Held, Lease, LeaseSettings, LeaseVerdict, Phase, Terms};
+//! use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+//!
+//! let at = Nanos::from_millis;
+//! let funnel = Funnel::new(2, Rate::parse("1/m").unwrap()).unwrap();
+//! let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+//! let settings = LeaseSettings { lease: at(200), timeout: at(30), credit: 0 };
+//! let terms = Terms::of(&limits, &settings).unwrap();
+//!
+//! // Three processes, one request each: the engine has two units.
+//! let mut central = Central::default();
+//! let verdicts = [0; 3].map(|_| {
+//!     let mut lease = Lease::default();
+//!     let ask = lease.ask(&terms, Held { units: 1, least: 1 }, at(5)).unwrap();
+//!     let grant = central.grant(&terms, ask.demand, Nanos::from_secs(1_700_000_000));
+//!     lease.apply(&terms, &ask, &grant, at(6), 0);
+//!     lease.take(&terms, 1, at(6), Phase::Held, false)
+//! });
+//! assert_eq!(verdicts[1], LeaseVerdict::Admit);
+//! assert_eq!(verdicts[2], LeaseVerdict::Refuse { retry_after: Some(Nanos::from_secs(60)) });
+//! ```
+//!
+//! # One rule
+//!
+//! A rule chooses the requests that it limits, makes a key of each, and holds the limits, overrides and
+//! penalty for these keys. Rules, their file and their evaluation are the crate `loudou-rules`; buckets
+//! in bounded memory, shared by all workers, are `loudou-store`.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::std_instead_of_core,
+    clippy::std_instead_of_alloc
+)]
+
+extern crate alloc;
+
+pub mod algorithm;
+pub mod ask;
+pub mod ban;
+pub mod bounds;
+pub mod carry;
+pub mod convert;
+pub mod decimal;
+pub mod decision;
+pub mod hash;
+mod leak;
+pub mod lease;
+pub mod limit;
+mod meter;
+pub mod rate;
+pub mod taken;
+pub mod time;
+mod used;
+pub mod wide;
+
+pub use ask::{Ask, TellsMore};
+pub use ban::{Ban, Penalty};
+pub use bounds::BadNumbers;
+pub use carry::Carry;
+pub use convert::{Later, convert, full_later, partly_used};
+pub use decimal::Decimal;
+pub use decision::{Decision, Verdict};
+pub use hash::{HashSeed, fingerprint, mix};
+pub use limit::{
+    Bucket, BucketDecision, GIVEN, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Plan, Words,
+};
+pub use rate::{RATE_FORM, Rate};
+pub use taken::Taken;
+pub use time::{Clock, DURATION_FORM, Nanos};

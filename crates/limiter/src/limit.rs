@@ -1,0 +1,659 @@
+//! Limits: named algorithms, and the all-or-nothing set that one bucket holds.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use plan::Plan;
+pub(crate) use promises::is_queue;
+use serde::Serialize;
+use smallvec::SmallVec;
+
+use crate::algorithm::Algorithm;
+use crate::ask::Ask;
+use crate::decision::{Decision, Verdict};
+use crate::meter::Meter;
+use crate::time::{Clock, Nanos};
+use crate::used::USED_ONE;
+
+pub(crate) mod notes;
+mod plan;
+mod promises;
+mod surplus;
+
+/// The most limits in one rule.
+pub const MAX_LIMITS: usize = 8;
+/// The most state words in one bucket: a page of buckets stays small enough to be copied for each
+/// request.
+pub const MAX_BUCKET_WORDS: usize = 1024;
+
+/// State words; those of most buckets fit in without an allocation.
+pub type Words = SmallVec<[u64; 8]>;
+
+/// One algorithm with its numbers and a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    name: String,
+    #[serde(flatten)]
+    algorithm: Algorithm,
+}
+
+impl Limit {
+    /// A limit called `name`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(15, Rate::parse("30/m").unwrap()).unwrap();
+    /// let limit = Limit::new("burst", funnel);
+    /// assert_eq!(limit.name(), "burst");
+    /// assert_eq!(limit.algorithm().capacity(), 15);
+    /// ```
+    pub fn new(name: impl Into<String>, algorithm: impl Into<Algorithm>) -> Self {
+        Self {
+            name: name.into(),
+            algorithm: algorithm.into(),
+        }
+    }
+
+    /// Its name; unique in its rule.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its algorithm with the numbers.
+    pub const fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
+    }
+}
+
+/// The state of one bucket: when it was last touched, and the words of all its limits in order.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The latest instant at which it was touched. Decisions never see an earlier `now`.
+    pub last: Nanos,
+    /// The units given back by requests after which others took. It wraps around at
+    /// [`GIVEN`].
+    pub given: u64,
+    /// The instant until which requests wait: the last one of them passes then. After an edit, it may pass
+    /// earlier. The limits ensure by themselves that no later request passes before it.
+    pub line: Nanos,
+    /// Zeros at the end may be missing. After the words of all limits come those that do not fit into the
+    /// place of a limit whose capacity shrank: for each that can have such a surplus, their number and
+    /// these.
+    pub words: Words,
+}
+
+/// The largest number in [`Bucket::given`]: five bytes.
+pub const GIVEN: u64 = (1 << 40) - 1;
+
+impl Clone for Bucket {
+    /// Copies the words in one piece; the list's own `clone` takes them one by one.
+    fn clone(&self) -> Self {
+        Self {
+            words: Words::from_slice(&self.words),
+            ..*self
+        }
+    }
+}
+
+impl Bucket {
+    /// The words, in the order of the limits, without zeros at the end.
+    pub fn words(&self) -> &[u64] {
+        let zeros = self.words.iter().rev().take_while(|word| **word == 0);
+        let used = self.words.len().saturating_sub(zeros.count());
+        self.words.get(..used).unwrap_or(&[])
+    }
+}
+
+/// An operation on each limit: on its index, its meter and its words.
+type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
+
+/// One to [`MAX_LIMITS`] limits that share a bucket: each request passes all of them or takes from
+/// none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Limits {
+    list: Vec<Limit>,
+    #[serde(skip)]
+    facts: Facts,
+}
+
+impl Limits {
+    /// A set; `None` when it is empty, too large, has a name twice, or needs more than
+    /// [`MAX_BUCKET_WORDS`] of state.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::{Align, FixedWindow, Funnel}};
+    ///
+    /// let burst = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let daily = FixedWindow::new(1000, Nanos::from_secs(86_400), Align::First).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", burst), Limit::new("daily", daily)]).unwrap();
+    ///
+    /// // The burst does not take three, so nothing is taken of the day.
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let answer = limits.decide(&mut bucket, 3, Nanos::ZERO);
+    /// assert!(answer.is_refused());
+    /// assert_eq!(answer.reported_index(), 0);
+    /// assert_eq!(limits.used(&bucket, Nanos::ZERO), [0, 0]);
+    /// ```
+    pub fn new(limits: Vec<Limit>) -> Option<Self> {
+        let unique = limits.iter().enumerate().all(|(i, limit)| {
+            limits
+                .iter()
+                .take(i)
+                .all(|earlier| earlier.name != limit.name)
+        });
+        let fits = !limits.is_empty() && limits.len() <= MAX_LIMITS;
+        let facts = Facts::of(&limits);
+        let limits = Self {
+            list: limits,
+            facts,
+        };
+        (unique && fits && facts.words <= MAX_BUCKET_WORDS).then_some(limits)
+    }
+
+    /// The limits, in file order.
+    pub fn iter(&self) -> core::slice::Iter<'_, Limit> {
+        self.list.iter()
+    }
+
+    /// The most words that a bucket of these limits has.
+    pub const fn words(&self) -> usize {
+        self.facts.words
+    }
+
+    /// The most state that a bucket of these limits keeps, in bytes.
+    pub const fn state_bytes(&self) -> usize {
+        self.words().saturating_mul(size_of::<u64>())
+    }
+
+    /// Whether a request without a `max_wait` of its own may be held.
+    pub fn may_hold(&self) -> bool {
+        self.list.iter().any(|limit| limit.algorithm.may_hold())
+    }
+
+    /// Whether any limit needs [`Limits::release`] when a request that passed has ended.
+    pub const fn holds_until_end(&self) -> bool {
+        self.facts.holds_until_end
+    }
+
+    /// The time for which units that are taken until the end of requests stay taken if none of them ends,
+    /// by an answer of these limits; `None` when there are none.
+    pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
+        if !self.holds_until_end() {
+            return None;
+        }
+        let limits = self.iter().zip(answer.decisions());
+        let held = limits.filter(|(limit, _)| limit.algorithm.holds_until_end());
+        let held = held.map(|(_, decision)| decision.reset_after).max();
+        held.filter(|held| *held > Nanos::ZERO)
+    }
+
+    /// Whether any limit needs to know the wall clock.
+    pub fn reads_wall(&self) -> bool {
+        self.list.iter().any(|limit| limit.algorithm.reads_wall())
+    }
+
+    /// Whether forgetting a full bucket loses nothing.
+    pub const fn forgets_losslessly(&self) -> bool {
+        self.facts.forgets_losslessly
+    }
+
+    /// A bucket first touched at `now`, where the wall clock started together with the monotonic one.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("pace", funnel)]).unwrap();
+    /// let bucket = limits.start(Nanos::from_secs(7));
+    /// assert_eq!(bucket.last, Nanos::from_secs(7));
+    /// ```
+    pub fn start(&self, now: Nanos) -> Bucket {
+        self.start_at(Clock::at(now))
+    }
+
+    /// A bucket first touched at `clock`.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
+    /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate};
+    ///
+    /// // It starts with nothing, and is full at the end of the minute on the wall clock.
+    /// let tokens = TokenBucket::new(5, Rate::parse("5/m").unwrap(), Refill::Interval, 0).unwrap();
+    /// let tokens = tokens.aligned(Grid::Clock).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("minute", tokens)]).unwrap();
+    /// let clock = Clock { now: Nanos::ZERO, wall: Nanos::from_secs(50) };
+    /// let bucket = limits.start_at(clock);
+    /// assert_eq!(limits.peek(&bucket, 0, clock.now).reset_after(), Nanos::from_secs(10));
+    /// ```
+    pub fn start_at(&self, clock: Clock) -> Bucket {
+        let mut bucket = Bucket {
+            last: clock.now,
+            given: 0,
+            line: Nanos::ZERO,
+            words: Words::new(),
+        };
+        self.each(&mut bucket, &mut |_, meter, words| {
+            meter.start(words, clock);
+        });
+        bucket
+    }
+
+    /// Decides on `cost` at `now`; see [`Limits::answer`].
+    pub fn decide(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
+        self.answer(bucket, &Ask::new(cost, now))
+    }
+
+    /// Decides for all limits from the same state, and takes the cost from all of them or none. A refusal
+    /// changes only [`Bucket::last`] and the refusals that an algorithm notes, a cost of 0 nothing.
+    pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+        let ask = ask.not_before(bucket.last);
+        let mut answer = self.take(bucket, &ask);
+        if ask.tells(&answer) {
+            self.tell_more(&mut answer, &bucket.words, &ask);
+        }
+        answer
+    }
+
+    fn take(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+        let now = ask.now;
+        let mut after = bucket.clone();
+        after.last = now;
+        let settled = self.settle(&mut after, now).then(|| after.clone());
+        let answer = self.decide_each(&mut after, ask);
+        if answer.is_refused() {
+            bucket.last = now;
+            return self.keep_all(bucket, answer, ask);
+        }
+        if ask.cost > 0 {
+            let wait = answer.wait();
+            after.line = match wait {
+                Nanos::ZERO => wait,
+                _ => now.saturating_add(wait),
+            };
+            self.promise(
+                settled.as_ref().unwrap_or(bucket),
+                &mut after,
+                wait > Nanos::ZERO,
+            );
+            *bucket = after;
+        }
+        answer
+    }
+
+    /// Gives back `cost` of a request that has ended, to the limits that take it only until then.
+    /// `taken_at` is the [`BucketDecision::at`] of the decision that took it.
+    pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
+        let now = now.max(bucket.last);
+        bucket.last = now;
+        self.each(bucket, &mut |_, meter, words| {
+            meter.release(words, cost, taken_at, now);
+        });
+        self.release_noted(bucket, cost, taken_at, now);
+    }
+
+    /// The same as [`Limits::decide`] without touching the bucket.
+    pub fn peek(&self, bucket: &Bucket, cost: u64, now: Nanos) -> BucketDecision {
+        self.decide(&mut bucket.clone(), cost, now)
+    }
+
+    /// The units taken from each limit at `now`, rounded up; above the capacity where requests wait.
+    pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
+        let now = now.max(bucket.last);
+        let mut used = Vec::with_capacity(self.list.len());
+        self.each(&mut bucket.clone(), &mut |_, meter, words| {
+            let units = meter.used(words, now).div_ceil(USED_ONE);
+            used.push(u64::try_from(units).unwrap_or(u64::MAX));
+        });
+        used
+    }
+
+    fn decide_each(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+        let mut decisions = Decisions::new();
+        self.each(bucket, &mut |_, meter, words| {
+            decisions.push(meter.decide(words, ask));
+        });
+        BucketDecision::new(ask.now, decisions)
+    }
+
+    /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
+    /// Those that would have admitted took nothing.
+    fn keep_all(&self, bucket: &mut Bucket, refused: BucketDecision, ask: &Ask) -> BucketDecision {
+        // A request that only could not be held took nothing, and is no attempt above the limit.
+        let is_noted = !ask.is_hurried() && self.note_refusal(bucket, ask);
+        let by_all = |refused: &BucketDecision| refused.decisions().all(Decision::is_refused);
+        if !is_noted && by_all(&refused) {
+            return refused;
+        }
+        let mut settled = bucket.clone();
+        self.settle(&mut settled, ask.now);
+        let refused = if is_noted {
+            self.decide_each(&mut settled.clone(), ask)
+        } else {
+            refused
+        };
+        if by_all(&refused) {
+            return refused;
+        }
+        let look = Ask { cost: 0, ..*ask };
+        let unchanged = self.decide_each(&mut settled, &look);
+        let both = refused.decisions().zip(unchanged.decisions());
+        let decisions = both.map(|(refused, kept)| {
+            if refused.verdict == Verdict::Refuse {
+                *refused
+            } else {
+                *kept
+            }
+        });
+        let mut kept = BucketDecision::new(ask.now, decisions.collect());
+        kept.reported = refused.reported;
+        kept
+    }
+
+    fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
+        let mut is_noted = false;
+        self.each(bucket, &mut |_, meter, words| {
+            is_noted |= meter.note_refusal(words, ask);
+        });
+        is_noted
+    }
+
+    /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all
+    /// operations on limits.
+    pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
+        let own = self.words();
+        if bucket.words.len() > own {
+            return self.each_of_long(bucket, false, f);
+        }
+        bucket.words.resize(own, 0);
+        let mut rest = bucket.words.as_mut_slice();
+        for (index, limit) in self.list.iter().enumerate() {
+            let meter = limit.algorithm.meter();
+            let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
+                return;
+            };
+            f(index, meter, words);
+            rest = tail;
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Limits {
+    type Item = &'a Limit;
+    type IntoIter = core::slice::Iter<'a, Limit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Limits {
+    /// The same as [`Limits::answer`] for the words of a bucket in which nobody waits, with room for those of all
+    /// limits, and a request that costs something and is not before the bucket's last touch. `None` if some limit
+    /// would hold the request, or notes its refusal, or if some would admit and others refuse it: what is in
+    /// `words` is then of no use.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let (mut words, ask) = (bucket.words.clone(), Ask::new(2, Nanos::ZERO));
+    ///
+    /// for _ in 0..2 {
+    ///     let plainly = limits.answer_plainly(&mut words, &ask).unwrap();
+    ///     assert_eq!(plainly, limits.answer(&mut bucket, &ask));
+    ///     assert_eq!(words, bucket.words);
+    /// }
+    /// ```
+    pub fn answer_plainly(&self, words: &mut [u64], ask: &Ask) -> Option<BucketDecision> {
+        let mut decisions = Decisions::new();
+        let mut rest = &mut *words;
+        for limit in &self.list {
+            let meter = limit.algorithm.meter();
+            let (own, tail) = rest.split_at_mut_checked(meter.words())?;
+            let decision = meter.decide(own, ask);
+            let is_plain = match decision.verdict {
+                Verdict::Admit => true,
+                Verdict::Hold => false,
+                Verdict::Refuse => ask.is_hurried() || !meter.note_refusal(own, ask),
+            };
+            let differs = |first: &Decision| first.verdict != decision.verdict;
+            if !is_plain || decisions.first().is_some_and(differs) {
+                return None;
+            }
+            decisions.push(decision);
+            rest = tail;
+        }
+        let mut answer = BucketDecision::new(ask.now, decisions);
+        if ask.tells(&answer) {
+            self.tell_more(&mut answer, words, ask);
+        }
+        Some(answer)
+    }
+
+    /// Sets when the reported limit has more than is left: when one unit more would be admitted.
+    #[inline(never)]
+    fn tell_more(&self, answer: &mut BucketDecision, words: &[u64], ask: &Ask) {
+        let Some(decision) = answer.reported() else {
+            return;
+        };
+        // Where requests may wait, it is the time until this one might.
+        if let Some(after) = decision.retry_after
+            && decision.remaining.saturating_add(1) == ask.cost
+            && !self.may_hold()
+        {
+            answer.more_after = after;
+            return;
+        }
+        let more = Ask {
+            cost: decision.remaining.saturating_add(1),
+            max_wait: Some(Nanos::ZERO),
+            ..*ask
+        };
+        let mut bucket = Bucket {
+            last: ask.now,
+            given: 0,
+            line: Nanos::ZERO,
+            words: Words::from_slice(words),
+        };
+        let reported = answer.reported;
+        self.each(&mut bucket, &mut |index, meter, words| {
+            if index == reported {
+                let after = meter.decide(words, &more).retry_after;
+                answer.more_after = after.unwrap_or(Nanos::MAX);
+            }
+        });
+    }
+}
+
+/// Consequences of a set of limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Facts {
+    /// [`Limits::words`](Limits::words).
+    words: usize,
+    /// The number of queues, see [`is_queue`].
+    queues: usize,
+    /// [`Limits::holds_until_end`](Limits::holds_until_end).
+    holds_until_end: bool,
+    /// [`Limits::forgets_losslessly`](Limits::forgets_losslessly).
+    forgets_losslessly: bool,
+}
+
+impl Facts {
+    fn of(limits: &[Limit]) -> Self {
+        let meters = || limits.iter().map(|limit| limit.algorithm.meter());
+        Self {
+            words: meters().map(Meter::words).fold(0, usize::saturating_add),
+            queues: meters().filter(|meter| is_queue(*meter)).count(),
+            holds_until_end: meters().any(Meter::gives_back),
+            forgets_losslessly: meters().all(Meter::forgets_losslessly),
+        }
+    }
+}
+
+impl Limits {
+    /// Limits for one of `envoys` Envoys that each decide alone: capacities and rates divided by their
+    /// number, capacities rounded down but at least 1. `None` if some limit cannot be shared by a fleet.
+    ///
+    /// A bucket of these limits may have been written for another number of Envoys: the state of a level
+    /// is the time until it is empty, which the division leaves alone.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(20, Rate::parse("100/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let local = limits.divided(4).unwrap();
+    /// let burst = local.iter().next().unwrap().algorithm();
+    /// assert_eq!((burst.capacity(), burst.rate()), (5, Rate::parse("100/4s")));
+    /// ```
+    pub fn divided(&self, envoys: u32) -> Option<Self> {
+        let divided = self.list.iter().map(|limit| {
+            Some(Limit {
+                name: limit.name.clone(),
+                algorithm: limit.algorithm.divided(envoys.max(1))?,
+            })
+        });
+        Self::new(divided.collect::<Option<Vec<_>>>()?)
+    }
+}
+
+/// The decisions of limits, in their order. Most rules have one: an answer is copied often, so it is small.
+pub(crate) type Decisions = SmallVec<[Decision; 1]>;
+
+/// A bucket's answer: the verdict, and the decision of every limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketDecision {
+    at: Nanos,
+    decisions: Decisions,
+    reported: usize,
+    /// The verdict of the decisions: it is asked for some ten times for each request.
+    is_refused: bool,
+    wait: Nanos,
+    /// [`Nanos::MAX`] if it is not known: an answer is copied often.
+    more_after: Nanos,
+}
+
+impl BucketDecision {
+    /// The answer with these decisions.
+    pub(crate) fn new(at: Nanos, decisions: Decisions) -> Self {
+        let mut answer = Self {
+            at,
+            decisions,
+            reported: 0,
+            is_refused: false,
+            wait: Nanos::ZERO,
+            more_after: Nanos::MAX,
+        };
+        answer.sum_up();
+        answer
+    }
+
+    /// Makes the verdict, the wait and the reported limit those of the decisions.
+    fn sum_up(&mut self) {
+        let (mut is_refused, mut wait) = (false, Nanos::ZERO);
+        for decision in &self.decisions {
+            is_refused |= decision.is_refused();
+            wait = wait.max(decision.wait);
+        }
+        self.is_refused = is_refused;
+        self.wait = if is_refused { Nanos::ZERO } else { wait };
+        self.reported = match self.decisions.len() {
+            0 | 1 => 0,
+            _ => reported(&self.decisions),
+        };
+    }
+
+    /// The same, refused by every limit for an unknown time.
+    #[must_use]
+    pub fn refused(mut self) -> Self {
+        for decision in &mut self.decisions {
+            *decision = decision.refused(None);
+        }
+        self.sum_up();
+        self
+    }
+
+    /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
+    /// have admitted show their numbers as they stay: nothing was taken.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.decisions.iter()
+    }
+
+    /// The instant it was taken at, on the bucket's clock.
+    pub const fn at(&self) -> Nanos {
+        self.at
+    }
+
+    /// The index of the limit to report: the refusing one with the longest wait, else the one with
+    /// the smallest share left.
+    pub const fn reported_index(&self) -> usize {
+        self.reported
+    }
+
+    /// The reported limit's decision; `None` only for an empty set.
+    pub fn reported(&self) -> Option<&Decision> {
+        self.decisions.get(self.reported)
+    }
+
+    /// Whether any limit refused.
+    pub const fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// The outcome of the request: refused if any limit refuses, else held if any holds.
+    pub const fn verdict(&self) -> Verdict {
+        if self.is_refused {
+            Verdict::Refuse
+        } else if self.wait.is_zero() {
+            Verdict::Admit
+        } else {
+            Verdict::Hold
+        }
+    }
+
+    /// The time for which the request is held: the longest wait of the limits; zero when it is refused.
+    pub const fn wait(&self) -> Nanos {
+        self.wait
+    }
+
+    /// The time until the reported limit has more units than it has left now, if nobody takes any. `None` if it is full,
+    /// if that depends on the end of other requests (`concurrency`), and if the request did not ask for it.
+    pub fn more_after(&self) -> Option<Nanos> {
+        Some(self.more_after).filter(|after| *after < Nanos::MAX)
+    }
+
+    /// The time until every limit is full again.
+    pub fn reset_after(&self) -> Nanos {
+        self.decisions()
+            .map(|d| d.reset_after)
+            .max()
+            .unwrap_or(Nanos::ZERO)
+    }
+}
+
+/// The index of the limit to report.
+fn reported(decisions: &[Decision]) -> usize {
+    let mut best: Option<(usize, &Decision)> = None;
+    for (index, decision) in decisions.iter().enumerate() {
+        if best.is_none_or(|(_, other)| is_reported_before(decision, other)) {
+            best = Some((index, decision));
+        }
+    }
+    best.map_or(0, |(index, _)| index)
+}
+
+fn is_reported_before(a: &Decision, b: &Decision) -> bool {
+    match (a.is_refused(), b.is_refused()) {
+        // "Never" (no retry_after) is the longest wait.
+        (true, true) => {
+            let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
+            wait(a) > wait(b)
+        }
+        (false, false) => a.is_tighter_than(b),
+        (refused, _) => refused,
+    }
+}

@@ -1,0 +1,438 @@
+//! Promises: how many requests still wait for their instants, so that the places of those that left come
+//! back when nobody waits any more.
+//!
+//! A request that waits took its cost when it arrived, and an instant was promised to it; later requests
+//! have later ones. One that leaves from the middle cannot give back its place, because the instants of
+//! those behind it stay. But when all promises are resolved, because the requests passed or left, the
+//! queue consists of empty places only: then it goes back to where the last one that passed left it.
+//!
+//! A promise is known by its *mark*: the instant from which nothing remains of what the bucket took until
+//! then. Marks rise with each promise, unless a cost came back in between. Those that are not resolved are
+//! counted in two groups, up to a mark and above it. A group expires when its last mark has passed: then
+//! nothing it took is left, whether its requests passed or a worker died with them. So a lost promise delays
+//! the return, and never prevents it.
+//!
+//! The count follows the words of the limits, and only while a request may wait:
+//!
+//! ```text
+//! early u32, late u32 | start ns | middle ns | line ns | tail ns of each queue… | root
+//! ```
+//! The early promises have marks above `start` and up to `middle`, the late ones above that; those up to
+//! `start` are no longer counted. `line` is [`Bucket::line`] when the count began. A tail is when the level
+//! of a limit reaches zero, as the last request left it that passed, or that took before the count began.
+//! Code that does not know the count drops it, and nothing comes back.
+//!
+//! An edit converts the instants of a count as it converts the levels, and puts all promises into one group.
+//! The *root* is the caller's: since the edit, it tells which promises are in the count. Without an edit, it is
+//! zero and not stored.
+
+use super::notes::Notes;
+use super::{Bucket, Limits, MAX_BUCKET_WORDS, Words};
+use crate::leak;
+use crate::meter::Meter;
+use crate::taken::Taken;
+use crate::time::{Clock, Nanos};
+
+/// The words before the tails.
+const HEAD: usize = 4;
+/// The word behind them.
+const ROOT: usize = 1;
+
+/// The count of promises that are not resolved.
+#[derive(Debug)]
+struct Promises {
+    early: u32,
+    late: u32,
+    start: Nanos,
+    middle: Nanos,
+    line: Nanos,
+    tails: Words,
+    root: u64,
+}
+
+impl Promises {
+    /// Reads a count; zeros at its end may be missing.
+    fn read(words: &[u64], queues: usize) -> Self {
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        let half = |count: u64| u32::try_from(count & u64::from(u32::MAX)).unwrap_or(0);
+        Self {
+            early: half(word(0) >> 32),
+            late: half(word(0)),
+            start: Nanos::new(word(1)),
+            middle: Nanos::new(word(2)),
+            line: Nanos::new(word(3)),
+            tails: (0..queues)
+                .map(|at| word(HEAD.saturating_add(at)))
+                .collect(),
+            root: word(HEAD.saturating_add(queues)),
+        }
+    }
+
+    fn write(&self, words: &mut Words) {
+        words.push(u64::from(self.early) << 32 | u64::from(self.late));
+        words.extend([self.start, self.middle, self.line].map(Nanos::get));
+        words.extend_from_slice(&self.tails);
+        if self.root > 0 {
+            words.push(self.root);
+        }
+    }
+
+    const fn group(&mut self, mark: Nanos) -> &mut u32 {
+        if mark.get() <= self.middle.get() {
+            &mut self.early
+        } else {
+            &mut self.late
+        }
+    }
+
+    const fn is_over(&self) -> bool {
+        self.early == 0 && self.late == 0
+    }
+
+    /// Notes that a request passed that left the queues with these tails.
+    fn keep(&mut self, tails: &[u64]) {
+        for (kept, tail) in self.tails.iter_mut().zip(tails) {
+            *kept = (*kept).max(*tail);
+        }
+    }
+}
+
+/// Whether the requests that wait for a limit are a queue whose end can go back.
+pub(crate) fn is_queue(meter: &dyn Meter) -> bool {
+    meter.as_level().is_some() && meter.may_hold()
+}
+
+impl Limits {
+    const fn queues(&self) -> usize {
+        self.facts.queues
+    }
+
+    /// The most words of a count of promises.
+    pub const fn promise_words(&self) -> usize {
+        match self.queues() {
+            0 => 0,
+            queues => queues.saturating_add(HEAD).saturating_add(ROOT),
+        }
+    }
+
+    /// Where the count begins in `words`, which may be beyond the end of these.
+    fn own_end(&self, words: &[u64]) -> usize {
+        let end = self.surplus_end(words);
+        let behind = words.get(end..).unwrap_or(&[]);
+        end.saturating_add(Notes::length(behind))
+    }
+
+    /// The end of the limits' own words in `words`, which may be beyond the end of these.
+    pub(super) fn surplus_end(&self, words: &[u64]) -> usize {
+        let mut end = self.words();
+        for limit in &self.list {
+            if limit.algorithm.meter().most_surplus() > 0 {
+                let surplus = words
+                    .get(end)
+                    .map_or(0, |count| usize::try_from(*count).unwrap_or(0));
+                end = end.saturating_add(surplus).saturating_add(1);
+            }
+        }
+        end
+    }
+
+    fn promises(&self, bucket: &Bucket) -> Option<Promises> {
+        if bucket.words.len() <= self.words() {
+            return None;
+        }
+        let words = bucket.words.get(self.own_end(&bucket.words)..)?;
+        let queues = self.queues();
+        (!words.is_empty() && queues > 0).then(|| Promises::read(words, queues))
+    }
+
+    /// Replaces the count; without promises, the queues go back.
+    fn set_promises(&self, bucket: &mut Bucket, promises: &Promises) {
+        if promises.is_over() {
+            self.go_back(bucket, promises);
+            return self.forget_promises(bucket);
+        }
+        let end = self.own_end(&bucket.words);
+        if end
+            .saturating_add(HEAD)
+            .saturating_add(promises.tails.len())
+            .saturating_add(ROOT)
+            > MAX_BUCKET_WORDS
+        {
+            return;
+        }
+        bucket.words.resize(end, 0);
+        promises.write(&mut bucket.words);
+    }
+
+    fn forget_promises(&self, bucket: &mut Bucket) {
+        let end = self.own_end(&bucket.words);
+        bucket.words.truncate(end);
+    }
+
+    /// Calls `f` with the words of each queue.
+    fn each_queue(&self, bucket: &mut Bucket, f: &mut dyn FnMut(&mut [u64])) {
+        if bucket.words.len() < self.words() {
+            bucket.words.resize(self.words(), 0);
+        }
+        let mut rest = bucket.words.as_mut_slice();
+        for limit in &self.list {
+            let meter = limit.algorithm.meter();
+            let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
+                return;
+            };
+            if is_queue(meter) {
+                f(words);
+            }
+            rest = tail;
+        }
+    }
+
+    fn go_back(&self, bucket: &mut Bucket, promises: &Promises) {
+        let mut tails = promises.tails.iter();
+        self.each_queue(bucket, &mut |words| {
+            let tail = tails.next().copied().unwrap_or(u64::MAX);
+            leak::cut(words, Nanos::new(tail));
+        });
+        bucket.line = bucket.line.min(promises.line);
+    }
+
+    /// When the level of each queue reaches zero.
+    fn tails(&self, bucket: &Bucket) -> Words {
+        let mut tails = Words::new();
+        let mut at: usize = 0;
+        for limit in &self.list {
+            let meter = limit.algorithm.meter();
+            if is_queue(meter) {
+                let words = bucket.words.get(at..).unwrap_or(&[]);
+                tails.push(leak::tail(words).get());
+            }
+            at = at.saturating_add(meter.words());
+        }
+        tails
+    }
+
+    /// The mark of a promise that left `bucket`.
+    pub(crate) fn mark(&self, bucket: &Bucket) -> Nanos {
+        let tails = self.tails(bucket);
+        let last = tails.iter().copied().max().unwrap_or(0);
+        bucket.line.max(Nanos::new(last))
+    }
+
+    /// Forgets the promises that have expired at `now`; whether that changed `bucket`.
+    pub(crate) fn settle(&self, bucket: &mut Bucket, now: Nanos) -> bool {
+        let Some(promises) = self.promises(bucket) else {
+            return false;
+        };
+        if promises.middle > now {
+            return false;
+        }
+        let mark = self.mark(bucket);
+        if mark <= now {
+            self.forget_promises(bucket);
+            return true;
+        }
+        let settled = Promises {
+            early: promises.late,
+            late: 0,
+            start: promises.middle,
+            middle: mark,
+            ..promises
+        };
+        self.set_promises(bucket, &settled);
+        true
+    }
+
+    /// Counts a request that was admitted, and that waits if `waits`: it found `before` and left `after`.
+    pub(super) fn promise(&self, before: &Bucket, after: &mut Bucket, waits: bool) {
+        let counted = self.promises(after);
+        if !waits && counted.is_none() || self.queues() == 0 {
+            return;
+        }
+        let mut promises = counted.unwrap_or_else(|| {
+            let start = self.mark(before);
+            Promises {
+                early: 0,
+                late: 0,
+                start,
+                middle: start,
+                line: before.line,
+                tails: self.tails(before),
+                root: 0,
+            }
+        });
+        if waits {
+            let group = promises.group(self.mark(after));
+            *group = group.saturating_add(1);
+        } else {
+            promises.keep(&self.tails(after));
+        }
+        self.set_promises(after, &promises);
+    }
+
+    /// Notes that something came back to a bucket with this mark. Later promises may have lower marks than those
+    /// before: all of these become early ones, up to the old mark.
+    pub(crate) fn gather(&self, bucket: &mut Bucket, mark: Nanos) {
+        if let Some(promises) = self.promises(bucket)
+            && promises.late > 0
+        {
+            let gathered = Promises {
+                early: promises.early.saturating_add(promises.late),
+                late: 0,
+                middle: mark.max(promises.middle),
+                ..promises
+            };
+            self.set_promises(bucket, &gathered);
+        }
+    }
+
+    /// Resolves the promise of a request that left `after`: it passed, or it gave up. Returns whether no
+    /// promise is left, so that the queues went back.
+    pub(crate) fn resolve(&self, bucket: &mut Bucket, after: &Bucket, passed: bool) -> bool {
+        let Some(mut promises) = self.promises(bucket) else {
+            return false;
+        };
+        let mark = self.mark(after);
+        if mark <= promises.start {
+            return false;
+        }
+        if passed {
+            promises.keep(&self.tails(after));
+        }
+        let group = promises.group(mark);
+        *group = group.saturating_sub(1);
+        self.set_promises(bucket, &promises);
+        promises.is_over()
+    }
+
+    /// Continues in `converted`, a bucket of these limits, the count of the promises in `bucket`, which has
+    /// the limits `old`. `convert` converts buckets as it made `converted`.
+    pub(crate) fn continue_promises(
+        &self,
+        converted: &mut Bucket,
+        (old, bucket): (&Self, &Bucket),
+        convert: &dyn Fn(&Bucket) -> Bucket,
+    ) {
+        let mut before = bucket.clone();
+        old.settle(&mut before, converted.last);
+        let Some(promises) = old.promises(&before) else {
+            return;
+        };
+        if self.queues() == 0 {
+            return;
+        }
+        // The queues as they were at an instant of the count.
+        let at = |tails: &mut dyn Iterator<Item = u64>, line: Nanos| {
+            let mut was = before.clone();
+            old.forget_promises(&mut was);
+            was.line = line;
+            old.each_queue(&mut was, &mut |words| {
+                leak::cut(words, Nanos::new(tails.next().unwrap_or(u64::MAX)));
+            });
+            convert(&was)
+        };
+        let start = promises.start.get();
+        let start = at(&mut core::iter::repeat(start), promises.start);
+        let passed = at(&mut promises.tails.iter().copied(), promises.line);
+        let continued = Promises {
+            early: promises.early.saturating_add(promises.late),
+            late: 0,
+            start: self.mark(&start),
+            middle: self.mark(converted),
+            line: passed.line,
+            tails: self.tails(&passed),
+            root: promises.root,
+        };
+        self.set_promises(converted, &continued);
+    }
+
+    /// Whether the only limit is a queue in which requests have waited without a break since `then` or before. The count
+    /// of a bucket in which a request waits began before its start, and no decision since found the queue empty. Of
+    /// several limits, it does not tell which.
+    pub(crate) fn waited_since(&self, bucket: &Bucket, then: Nanos) -> bool {
+        let promises = self.promises(bucket).filter(|_| self.list.len() == 1);
+        promises.is_some_and(|promises| promises.start <= then)
+    }
+
+    /// The mark of the caller that the count in `bucket` has since an edit; 0 without one.
+    pub fn root(&self, bucket: &Bucket) -> u64 {
+        self.promises(bucket).map_or(0, |promises| promises.root)
+    }
+
+    /// Marks the count in `bucket`, if there is one without a mark.
+    pub fn set_root(&self, bucket: &mut Bucket, root: u64) {
+        if let Some(mut promises) = self.promises(bucket)
+            && promises.root == 0
+        {
+            promises.root = root;
+            self.set_promises(bucket, &promises);
+        }
+    }
+
+    /// The bucket after a reset at `clock`, if a request waits in it: new, but for the queues, so that those that come
+    /// later are behind those that wait.
+    ///
+    /// ```
+    /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let now = Nanos::from_millis(500);
+    /// limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert_eq!(limits.anew_behind(&bucket, Clock::at(now)), None, "nobody waits");
+    /// limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// let mut bucket = limits.anew_behind(&bucket, Clock::at(now)).unwrap();
+    /// assert_eq!(limits.decide(&mut bucket, 1, now).wait(), Nanos::from_millis(1_500));
+    /// ```
+    pub fn anew_behind(&self, bucket: &Bucket, clock: Clock) -> Option<Bucket> {
+        let clock = clock.moved_to(clock.now.max(bucket.last));
+        if bucket.line <= clock.now || self.queues() == 0 {
+            return None;
+        }
+        let mut anew = Bucket {
+            line: bucket.line,
+            given: bucket.given,
+            ..self.start_at(clock)
+        };
+        self.set_queue_words(&mut anew, &self.queue_words(bucket));
+        if let Some(promises) = self.promises(bucket) {
+            self.set_promises(&mut anew, &promises);
+        }
+        Some(anew)
+    }
+
+    fn set_queue_words(&self, bucket: &mut Bucket, words: &[u64]) {
+        let mut rest = words;
+        self.each_queue(bucket, &mut |words| {
+            if let Some((own, tail)) = rest.split_at_checked(words.len()) {
+                words.copy_from_slice(own);
+                rest = tail;
+            }
+        });
+    }
+
+    /// The words of all queues.
+    fn queue_words(&self, bucket: &Bucket) -> Words {
+        let mut words = Words::new();
+        self.each_queue(&mut bucket.clone(), &mut |queue| {
+            words.extend_from_slice(queue);
+        });
+        words
+    }
+
+    /// Gives back the place of a request that waits and leaves, and that left `after`, if it is the last one in
+    /// the queues; whether it is.
+    pub(crate) fn leave_last(&self, bucket: &mut Bucket, taken: &Taken, after: &Bucket) -> bool {
+        let before = taken.before();
+        let has_line = after.line > bucket.last && after.line == bucket.line;
+        // After an edit, the line is only as long as the levels say.
+        let waits = has_line || taken.ask().has_place;
+        let is_alone = waits && bucket.given == before.given && self.queues() > 0;
+        if !is_alone || self.queue_words(bucket) != self.queue_words(after) {
+            return false;
+        }
+        self.set_queue_words(bucket, &self.queue_words(before));
+        bucket.line = before.line;
+        true
+    }
+}

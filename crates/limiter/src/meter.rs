@@ -1,0 +1,135 @@
+//! The interface of an algorithm: numbers that decide over a few 64-bit words of state.
+
+use core::any::Any;
+
+use crate::ask::Ask;
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::leak::{Leak, Level};
+use crate::rate::Rate;
+use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+
+/// The operations of an algorithm on its state. `words` always has [`Meter::words`] elements, and
+/// `now` is never earlier than the instant of the previous call on the same state. Words that are all
+/// zero at the end of a state are not stored, so what is rare belongs there.
+pub(crate) trait Meter: Any {
+    /// The most that it admits at once, in cost units: `capacity` of every decision.
+    fn capacity(&self) -> u64;
+    /// The rate in the long run; `None` where time alone gives nothing back.
+    fn rate(&self) -> Option<Rate>;
+    /// The time in which a used-up bucket is full again, rounded up.
+    fn drain_time(&self) -> Nanos;
+    /// The largest cost that is ever admitted.
+    fn max_cost(&self) -> u64 {
+        self.capacity()
+    }
+    /// Whether a request without a `max_wait` of its own may be held.
+    fn may_hold(&self) -> bool {
+        self.longest_wait() > Nanos::ZERO
+    }
+    /// The longest time for which such a request is held.
+    fn longest_wait(&self) -> Nanos {
+        Nanos::ZERO
+    }
+    /// Whether the level falls steadily with time, so that it follows from the time until the bucket is
+    /// full.
+    fn drains(&self) -> bool {
+        false
+    }
+    /// Whether it reads [`Ask::wall`].
+    fn reads_wall(&self) -> bool {
+        false
+    }
+
+    /// The number of words of state that it keeps.
+    fn words(&self) -> usize;
+    /// Writes the state of a bucket first touched at `clock`.
+    fn start(&self, words: &mut [u64], clock: Clock);
+    /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
+    /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
+    /// changed the state, which a cost of 0 never does.
+    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
+        false
+    }
+    /// Whether what is taken is given back when the request ends.
+    fn gives_back(&self) -> bool {
+        false
+    }
+    /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
+    fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
+    /// Gives back the cost of a request that was abandoned, as far as no other request is better off for
+    /// it than if that one had never been made; whether that changed the state. It is not the last one
+    /// that took: for that one, the whole bucket is restored.
+    fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
+        false
+    }
+    /// Whether forgetting a full bucket loses nothing.
+    fn forgets_losslessly(&self) -> bool {
+        true
+    }
+
+    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
+    fn used(&self, words: &[u64], now: Nanos) -> Used;
+    /// The used capacity of a wholly used bucket: where the next one would be the first to wait.
+    fn full(&self) -> Used {
+        Used::from(self.capacity()).saturating_mul(USED_ONE)
+    }
+    /// Writes a state that has `used` taken at `clock`, rounded up. It is above [`Meter::full`] where the
+    /// capacity shrank below what was used; that is remembered for at least
+    /// [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
+    /// Continues at `clock` from `old`, a state of `from`, where more is known than the used capacity:
+    /// the times at which it was taken. False when [`Meter::resume`] does as well. `carry` is not
+    /// `reset`.
+    fn adopt(
+        &self,
+        _words: &mut [u64],
+        _from: &dyn Meter,
+        _old: &[u64],
+        _carry: Carry,
+        _clock: Clock,
+    ) -> bool {
+        false
+    }
+    /// The units that its state counts in whole numbers at `now`; `None` where the state is finer than that.
+    fn counted(&self, _words: &[u64], _now: Nanos) -> Option<u64> {
+        None
+    }
+    /// Replaces what [`Meter::counted`] counts by `count`, spread over the times at which it was taken as before.
+    fn recount(&self, _words: &mut [u64], _count: u64, _now: Nanos) {}
+    /// Its state as a level that [`leak`](crate::leak) writes, if it is one.
+    fn as_level(&self) -> Option<Level> {
+        None
+    }
+    /// Itself as a steady leak whose state is one, for another one to continue from.
+    fn as_leak(&self) -> Option<Leak> {
+        None
+    }
+    /// The most words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
+    /// used, where one word cannot hold all of it.
+    fn most_surplus(&self) -> usize {
+        0
+    }
+}
+
+/// `meter` as one of the algorithm `M`, if it is.
+pub(crate) fn same<M: Meter>(meter: &dyn Meter) -> Option<&M> {
+    let meter: &dyn Any = meter;
+    meter.downcast_ref()
+}
+
+/// Continues in `words` as `leak` from `old`, a state of `from`, if that is a steady leak, too.
+pub(crate) fn continue_leak(
+    (leak, full): (Leak, Used),
+    words: &mut [u64],
+    (from, old): (&dyn Meter, &[u64]),
+    (carry, clock): (Carry, Clock),
+) -> bool {
+    let Some(before) = from.as_leak() else {
+        return false;
+    };
+    leak.adopt(words, (before, from.full(), old), full, (carry, clock.now));
+    true
+}

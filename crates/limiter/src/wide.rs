@@ -1,0 +1,134 @@
+//! Products that do not fit into 64 bits, and those of 128 bits divided by a third number.
+
+/// `a·b/c` and whether something is left over; the largest number when it does not fit.
+fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
+    if let Some(product) = a.checked_mul(b) {
+        let quotient = product.checked_div(c).unwrap_or(u128::MAX);
+        return (
+            quotient,
+            product.checked_rem(c).is_some_and(|rest| rest > 0),
+        );
+    }
+    let (low, high) = a.carrying_mul(b, 0);
+    if high >= c {
+        return (u128::MAX, false);
+    }
+    // Long division, bit by bit: `rest` stays below `c`.
+    let (mut rest, mut quotient) = (high, 0_u128);
+    for bit in (0..u128::BITS).rev() {
+        let overflows = rest >> 127 == 1;
+        rest = rest << 1 | low.wrapping_shr(bit) & 1;
+        quotient <<= 1;
+        if overflows || rest >= c {
+            rest = rest.wrapping_sub(c);
+            quotient |= 1;
+        }
+    }
+    (quotient, rest > 0)
+}
+
+/// The whole product of two numbers.
+///
+/// Once in the filter: wasm has no product of 128 bits, so that each one is some 80 bytes of code.
+#[inline(never)]
+pub fn times(a: u64, b: u64) -> u128 {
+    // Where 64 bits hold the product, as mostly, that is one instruction.
+    if a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS {
+        return u128::from(a.wrapping_mul(b));
+    }
+    u128::from(a).saturating_mul(u128::from(b))
+}
+
+/// The product of two numbers that are wide themselves, or the largest; once in the filter, too.
+#[inline(never)]
+pub(crate) fn product(a: u128, b: u128) -> u128 {
+    a.saturating_mul(b)
+}
+
+/// A number, or the largest of 64 bits when it is above that.
+pub(crate) fn clamp(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+/// `a·b/c`, rounded down.
+pub(crate) fn mul_div(a: u128, b: u128, c: u128) -> u128 {
+    divide_product(a, b, c).0
+}
+
+/// `a·b/c`, rounded up.
+pub(crate) fn mul_div_ceil(a: u128, b: u128, c: u128) -> u128 {
+    let (quotient, rest) = divide_product(a, b, c);
+    quotient.saturating_add(rest.into())
+}
+
+/// `a·b/c`, rounded to the nearest whole number. So a factor and its inverse, one after the other, give back what is
+/// not finer than the smaller of both.
+pub(crate) fn mul_div_near(a: u128, b: u128, c: u128) -> u128 {
+    let (quotient, has_rest) = divide_product(a, b, c);
+    if !has_rest {
+        return quotient;
+    }
+    // The rest modulo 2^128 is the rest, because it is below `c`.
+    let rest = a.wrapping_mul(b).wrapping_sub(quotient.wrapping_mul(c));
+    quotient.saturating_add((rest >= c.saturating_sub(rest)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn products_are_whole_on_both_sides_of_64_bits() {
+        let ones = (0..=64).map(|bits| u64::MAX.checked_shr(64 - bits).unwrap_or(0));
+        let numbers: Vec<u64> = ones.flat_map(|ones| [ones, ones ^ ones >> 1]).collect();
+        for a in &numbers {
+            for b in &numbers {
+                assert_eq!(times(*a, *b), u128::from(*a) * u128::from(*b), "{a} * {b}");
+            }
+        }
+    }
+
+    /// Remainders by the other road: `a·b = q·c + r` modulo 2^128, with `r` below `c`.
+    #[test]
+    fn quotients_give_the_product_back() {
+        let numbers = [
+            1,
+            2,
+            3,
+            7,
+            0xffff_ffff,
+            1 << 64,
+            (1 << 64) + 1,
+            12_345_678_901_234_567_890_123_456_789,
+            1 << 127,
+            (1 << 127) + 12_345,
+            u128::MAX - 1,
+            u128::MAX,
+        ];
+        for a in numbers {
+            for b in numbers {
+                for c in numbers {
+                    let (low, high) = a.carrying_mul(b, 0);
+                    let quotient = mul_div(a, b, c);
+                    if high >= c {
+                        assert_eq!(quotient, u128::MAX, "{a} * {b} / {c}");
+                        assert_eq!(mul_div_ceil(a, b, c), u128::MAX);
+                        continue;
+                    }
+                    let rest = low.wrapping_sub(quotient.wrapping_mul(c));
+                    assert!(rest < c, "{a} * {b} / {c}");
+                    let (back_low, back_high) = quotient.carrying_mul(c, rest);
+                    assert_eq!((back_low, back_high), (low, high), "{a} * {b} / {c}");
+                    let ceil = quotient.saturating_add(u128::from(rest > 0));
+                    assert_eq!(mul_div_ceil(a, b, c), ceil);
+                }
+            }
+        }
+        assert_eq!(
+            (mul_div(5, 7, 0), mul_div_ceil(5, 7, 0)),
+            (u128::MAX, u128::MAX)
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! Asks and their answers.
+
+use loudou_limiter::lease::{Demand, Grant, Held, Lease, LeaseVerdict, Phase, Terms};
+use loudou_limiter::lease::{LeaseSettings, Shared};
+
+use crate::setup::rate;
+use crate::table::{answered, ask, at, granted, held, left, terms, wait};
+
+/// A thousand at once and a thousand a second: a lease of 200 ms is at most 200 units.
+fn fast() -> Terms {
+    let settings = LeaseSettings {
+        lease: at(200),
+        timeout: at(30),
+        credit: 0,
+    };
+    let limit = Shared::Leak {
+        capacity: 1_000,
+        rate: rate("1000/s"),
+    };
+    Terms::new(&[limit], &settings).expect("valid")
+}
+
+/// A lease of which `requests` of a cost were taken in each of the last two leases before 1 s.
+fn steady(terms: &Terms, requests: u64, cost: u64) -> Lease {
+    let mut lease = Lease::default();
+    for request in 0..2 * requests {
+        let now = at(600 + request * 400 / (2 * requests));
+        lease.take(terms, cost, now, Phase::First, false);
+    }
+    lease
+}
+
+fn beforehand(lease: &mut Lease, terms: &Terms) -> u64 {
+    let ask = lease.ask(terms, Held::default(), at(1_000));
+    ask.map_or(0, |ask| ask.demand.want)
+}
+
+#[test]
+fn there_is_nothing_to_ask_for() {
+    let mut lease = Lease::default();
+    assert!(!lease.is_due(&terms(0), at(0)));
+    assert_eq!(lease.ask(&terms(0), Held::default(), at(0)), None);
+    // Nobody refills a key that is denied.
+    let mut lease = steady(&fast(), 100, 1);
+    assert!(lease.is_due(&fast(), at(1_000)));
+    let ask = lease.ask(&fast(), held(1, 1), at(1_000)).expect("an ask");
+    lease.apply(&fast(), &ask, &wait(60), at(1_001), 0);
+    assert!(!lease.is_due(&fast(), at(1_060)));
+    assert!(lease.is_due(&fast(), at(1_061)));
+}
+
+/// Half of what was surely used: the number of requests less two standard deviations, each at its cost.
+#[test]
+fn a_lease_is_half_of_what_is_surely_used() {
+    for (requests, cost, want) in [(3, 1, 0), (4, 1, 0), (6, 1, 1), (16, 1, 4), (100, 1, 40)] {
+        let mut lease = steady(&fast(), requests, cost);
+        assert_eq!(
+            beforehand(&mut lease, &fast()),
+            want,
+            "{requests} of {cost}"
+        );
+    }
+    assert_eq!(beforehand(&mut steady(&fast(), 16, 10), &fast()), 40);
+    // Part of a cost is of no use.
+    assert_eq!(beforehand(&mut steady(&fast(), 5, 10), &fast()), 0);
+    assert_eq!(beforehand(&mut steady(&fast(), 50, 30), &fast()), 90);
+    // Half of what comes back during a lease, and a quarter of the capacity, are the most.
+    assert_eq!(beforehand(&mut steady(&fast(), 100, 5), &fast()), 100);
+    let small = Shared::Leak {
+        capacity: 100,
+        rate: rate("1000/s"),
+    };
+    let small = Terms::new(&[small], &fast().settings()).expect("valid");
+    assert_eq!(beforehand(&mut steady(&small, 100, 5), &small), 25);
+    // Less than one unit comes back during a lease.
+    assert_eq!(beforehand(&mut steady(&terms(0), 100, 1), &terms(0)), 0);
+}
+
+/// One lease of many requests is not enough, and two are not when they are over.
+#[test]
+fn only_steady_keys_are_leased_beforehand() {
+    let mut once = Lease::default();
+    for request in 0..100 {
+        once.take(&fast(), 1, at(800 + request), Phase::First, false);
+    }
+    assert_eq!(beforehand(&mut once, &fast()), 0);
+    // The smaller of the two counts.
+    let mut growing = Lease::default();
+    for millis in (600..800).step_by(20).chain(800..900) {
+        growing.take(&fast(), 1, at(millis), Phase::First, false);
+    }
+    assert_eq!(beforehand(&mut growing, &fast()), 2);
+    let lease = steady(&fast(), 100, 1);
+    assert!(lease.is_due(&fast(), at(1_199)) && !lease.is_due(&fast(), at(1_200)));
+    // Held requests that are decided anew were counted before.
+    let mut held = Lease::default();
+    for request in 0..200 {
+        held.take(&fast(), 1, at(600 + 2 * request), Phase::Held, false);
+    }
+    assert_eq!(beforehand(&mut held, &fast()), 0);
+}
+
+/// A worker asks for its requests at any time; the debt and the refill travel once.
+#[test]
+fn one_refill_is_under_way() {
+    let terms = terms(2);
+    let mut lease = Lease::default();
+    lease.take(&terms, 2, at(1_000), Phase::First, false);
+    let first = lease.ask(&terms, held(3, 1), at(1_000)).expect("an ask");
+    assert!(first.is_refill);
+    assert!(!lease.is_due(&terms, at(1_001)));
+    let second = lease.ask(&terms, held(4, 2), at(1_001)).expect("an ask");
+    let demand = Demand {
+        want: 4,
+        need: 2,
+        debt: 0,
+    };
+    assert_eq!((second.demand, second.is_refill), (demand, false));
+    assert_eq!(lease.ask(&terms, Held::default(), at(1_001)), None);
+    // The end of another ask changes nothing, that of the refill frees it.
+    lease.lost(&second);
+    assert!(!lease.is_due(&terms, at(1_002)));
+    lease.lost(&first);
+    assert!(lease.is_due(&terms, at(1_002)));
+    // One without any end counts as lost after two time-outs, and frees nothing that came later.
+    let stuck = lease.ask(&terms, Held::default(), at(1_010)).expect("debt");
+    assert!(!lease.is_due(&terms, at(1_069)) && lease.is_due(&terms, at(1_070)));
+    let next = lease.ask(&terms, Held::default(), at(1_070)).expect("debt");
+    assert!(lease.apply(&terms, &stuck, &granted(0), at(1_071), 0));
+    assert!(!lease.is_due(&terms, at(1_072)));
+    lease.lost(&next);
+    assert_eq!(lease.debt(), 2);
+}
+
+/// Tokens of a later answer do not prolong the life of earlier ones; the earlier ones go first.
+#[test]
+fn portions_keep_their_ends() {
+    let mut lease = Lease::default();
+    answered(&mut lease, 3, 1_000, &granted(3));
+    answered(&mut lease, 4, 1_100, &granted(4));
+    assert_eq!(lease.tokens(at(1_199)), 7);
+    assert_eq!((lease.tokens(at(1_200)), lease.tokens(at(1_300))), (4, 0));
+    assert_eq!(
+        lease.take(&terms(0), 4, at(1_150), Phase::First, false),
+        LeaseVerdict::Admit
+    );
+    assert_eq!((lease.tokens(at(1_199)), lease.tokens(at(1_200))), (3, 3));
+    assert_eq!(lease.idle_at(), at(1_300));
+}
+
+/// A third portion joins the one whose end is nearest, and both have the earlier end.
+#[test]
+fn a_third_portion_joins_another() {
+    // When each was sent, and what is left shortly before and at each of the ends.
+    for (sent, left) in [
+        ([1_000, 1_010, 1_100], [(1_200, 4), (1_300, 0)]),
+        ([1_000, 1_090, 1_100], [(1_200, 6), (1_290, 0)]),
+        ([1_100, 1_090, 1_000], [(1_200, 3), (1_290, 0)]),
+        ([1_100, 1_000, 1_010], [(1_200, 1), (1_300, 0)]),
+    ] {
+        let mut lease = Lease::default();
+        let asks = sent.map(|sent| ask(&mut lease, 4, sent));
+        for (ask, units) in asks.iter().zip([1, 2, 4]) {
+            lease.apply(&terms(0), ask, &granted(units), at(1_101), 0);
+        }
+        assert_eq!(lease.tokens(at(1_199)), 7, "{sent:?}");
+        for (end, tokens) in left {
+            assert_eq!(lease.tokens(at(end)), tokens, "{sent:?} at {end}");
+        }
+    }
+}
+
+#[test]
+fn tokens_end_with_their_window() {
+    let mut lease = Lease::default();
+    let short = Grant {
+        ends_in: at(50),
+        ..granted(2)
+    };
+    answered(&mut lease, 2, 1_000, &short);
+    assert_eq!((lease.tokens(at(1_049)), lease.tokens(at(1_050))), (2, 0));
+    // A window that lasts for longer than a lease does not prolong it.
+    let long = Grant {
+        ends_in: at(5_000),
+        ..granted(2)
+    };
+    answered(&mut lease, 2, 2_000, &long);
+    assert_eq!((lease.tokens(at(2_199)), lease.tokens(at(2_200))), (2, 0));
+    // Too late for any use.
+    let late = ask(&mut lease, 2, 3_000);
+    assert!(lease.apply(&terms(0), &late, &granted(2), at(3_200), 0));
+    assert_eq!(lease.tokens(at(3_200)), 0);
+}
+
+/// Of answers that overtake each other, the one whose ask was sent last counts.
+#[test]
+fn the_latest_news_counts() {
+    let mut lease = Lease::default();
+    let early = ask(&mut lease, 1, 1_000);
+    let late = ask(&mut lease, 1, 1_005);
+    let news = Grant {
+        left: left([7, 5]),
+        ..granted(1)
+    };
+    lease.apply(&terms(0), &late, &news, at(1_006), 0);
+    lease.apply(&terms(0), &early, &wait(5_000), at(1_007), 0);
+    assert_eq!(lease.denied_until(at(1_007)), None);
+    assert_eq!(
+        lease.seen().map(|seen| (seen.left, seen.at)),
+        Some((left([7]), at(1_005)))
+    );
+    // And in order: it denies, and later ends it.
+    answered(&mut lease, 1, 1_010, &wait(5_000));
+    assert!(lease.denied_until(at(1_011)).is_some());
+    answered(&mut lease, 1, 1_020, &granted(1));
+    assert_eq!(lease.denied_until(at(1_021)), None);
+}
+
+/// An engine that grants nothing and gives no reason is asked ever more rarely.
+#[test]
+fn unexplained_refusals_back_off() {
+    let mut lease = Lease::default();
+    let mut now = 1_000;
+    let mut waits = Vec::new();
+    for _ in 0..10 {
+        let ask = lease.ask(&fast(), held(1, 1), at(now)).expect("an ask");
+        lease.apply(&fast(), &ask, &granted(0), at(now), 0);
+        let until = lease.denied_until(at(now)).expect("denied");
+        waits.push(until.since(at(now)).get() / 1_000);
+        now += 1_000;
+    }
+    // A quarter of twice the time for one unit, and so on, up to a quarter of a lease.
+    assert_eq!(
+        waits,
+        [
+            500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 50_000, 50_000, 50_000
+        ]
+    );
+    let ask = lease.ask(&fast(), held(1, 1), at(now)).expect("an ask");
+    lease.apply(&fast(), &ask, &granted(1), at(now), 0);
+    assert_eq!(lease.denied_until(at(now)), None);
+}
+
+/// Damaged answers do no harm.
+#[test]
+fn an_answer_brings_at_most_what_was_asked_for() {
+    let mut lease = Lease::default();
+    let grant = Grant {
+        granted: u64::MAX,
+        charged: u64::MAX,
+        left: left([u64::MAX; 8]),
+        ..Grant::default()
+    };
+    answered(&mut lease, 3, 1_000, &grant);
+    assert_eq!((lease.tokens(at(1_001)), lease.debt()), (3, 0));
+}

@@ -1,0 +1,425 @@
+//! One server of the engine: a connection that all calls share, kept by a task of its own.
+//!
+//! The task connects, checks every half second that the server still answers, and connects again when it does
+//! not. Meanwhile calls are refused at once instead of waiting until their time is up: a server that hangs
+//! costs each Envoy one slow call, not all of them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use loudou_api::LeaseError;
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::{Instant, interval, timeout, timeout_at};
+
+use crate::engine::advice::advice;
+use crate::engine::connect::{Address, Target};
+use crate::engine::script::Script;
+use crate::engine::{Moved, PATIENCE};
+use crate::log::{Level, Log};
+use crate::metrics::Metrics;
+use crate::script::Call;
+
+/// The pause between two checks of a connection.
+const CHECK: Duration = Duration::from_millis(500);
+/// The pause between two checks of the server's policy for a full memory.
+const MEMORY: Duration = Duration::from_mins(1);
+/// The pause between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The current connection, with a number so that an error of an earlier one does not end it.
+#[derive(Default)]
+struct Current {
+    number: u64,
+    connection: Option<MultiplexedConnection>,
+    /// A call was not answered in time, and nothing has been answered since.
+    is_silent: bool,
+    /// Whether a first attempt to connect has ended.
+    is_tried: bool,
+    /// The codes of script errors that were logged as warnings.
+    refused: BTreeSet<String>,
+}
+
+/// Why a call has no reply.
+pub(super) enum Failure {
+    /// The error for the key.
+    Key(LeaseError),
+    /// Another node of the cluster has the key.
+    Moved(Moved),
+}
+
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Self {
+        Self::Key(error)
+    }
+}
+
+/// One server.
+pub(super) struct Node {
+    /// Its address in a cluster; `None` for the only server, whose target may lead to another each time.
+    address: Option<Address>,
+    current: Mutex<Current>,
+    /// Wakes the task: the connection is lost, or must be checked at once.
+    check: Notify,
+    metrics: Arc<Metrics>,
+    log: Log,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reached = self.is_reached();
+        f.debug_struct("Node")
+            .field("reached", &reached)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// A server that is not connected yet; [`Node::keep`] does that.
+    pub(super) fn new(address: Option<Address>, metrics: Arc<Metrics>, log: Log) -> Self {
+        Self {
+            address,
+            current: Mutex::default(),
+            check: Notify::new(),
+            metrics,
+            log,
+        }
+    }
+
+    /// Returns true if there is a connection.
+    pub(super) fn is_reached(&self) -> bool {
+        self.with(|current| current.connection.is_some())
+    }
+
+    /// Returns true if a first attempt to connect has ended.
+    pub(super) fn is_tried(&self) -> bool {
+        self.with(|current| current.is_tried)
+    }
+
+    /// Runs one command of an administrator's kind, in at most [`PATIENCE`].
+    pub(super) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
+        let none = || RedisError::from((ErrorKind::Io, "no connection"));
+        let connection = self.with(|current| current.connection.clone());
+        let mut connection = connection.ok_or_else(none)?;
+        in_time(run(&mut connection, command)).await
+    }
+
+    /// Runs a script until the deadline. A script that has run out of time may still run: the units that it
+    /// takes are lost, which is on the strict side.
+    pub(super) async fn call(
+        &self,
+        script: &Script,
+        call: &Call,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
+        let (number, is_silent, connection) = self.with(|current| {
+            let connection = current.connection.clone();
+            (current.number, current.is_silent, connection)
+        });
+        let mut connection = connection.ok_or(LeaseError::Unreachable)?;
+        if is_silent {
+            return Err(LeaseError::Timeout.into());
+        }
+        let run = self.evaluate(&mut connection, script, call, asking);
+        let Ok(reply) = timeout_at(deadline, run).await else {
+            // The task checks at once, and the reply to that check follows the one to this script.
+            self.with(|current| current.is_silent |= current.number == number);
+            self.check.notify_one();
+            return Err(LeaseError::Timeout.into());
+        };
+        match reply {
+            Ok(value) => {
+                self.has_answered(number);
+                Ok(value)
+            }
+            Err(error) => Err(self.failed(number, &error)),
+        }
+    }
+
+    async fn evaluate(
+        &self,
+        connection: &mut MultiplexedConnection,
+        script: &Script,
+        call: &Call,
+        asking: bool,
+    ) -> RedisResult<Value> {
+        if asking {
+            // Both in one: no other command of this connection may come in between.
+            let mut both = Pipeline::new();
+            both.cmd("ASKING").add_command(script.text(call));
+            let replies = connection.req_packed_commands(&both, 1, 1).await?;
+            return replies
+                .into_iter()
+                .next()
+                .unwrap_or(Value::Nil)
+                .extract_error();
+        }
+        match run(connection, &script.hash(call)).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.metrics.scripts_sent.add(1);
+                run(connection, &script.text(call)).await
+            }
+            result => result,
+        }
+    }
+
+    fn has_answered(&self, number: u64) {
+        self.with(|current| {
+            if current.number == number {
+                current.is_silent = false;
+            }
+        });
+    }
+
+    fn failed(&self, number: u64, error: &RedisError) -> Failure {
+        if error.is_io_error() || error.is_connection_dropped() {
+            self.lose(number, error);
+            return LeaseError::Unreachable.into();
+        }
+        self.has_answered(number);
+        let is_in_cluster = self.address.is_some();
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => {
+                self.lose(number, error);
+                return LeaseError::Unreachable.into();
+            }
+            ErrorKind::Server(
+                ServerErrorKind::ClusterDown
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::BusyLoading,
+            ) => {
+                self.log_error("the engine is not ready", error, Level::Debug);
+                return LeaseError::Unreachable.into();
+            }
+            ErrorKind::Server(kind @ (ServerErrorKind::Moved | ServerErrorKind::Ask))
+                if is_in_cluster =>
+            {
+                if let Some((host, port)) = error.redirect_node() {
+                    return Failure::Moved(Moved {
+                        address: self.beside(host, port),
+                        asking: kind == ServerErrorKind::Ask,
+                    });
+                }
+            }
+            _ => {}
+        }
+        let code = error.code().unwrap_or_default().to_owned();
+        let is_new = self.with(|current| current.refused.insert(code));
+        let level = if is_new { Level::Warn } else { Level::Debug };
+        self.log_error("the engine refused a script", error, level);
+        LeaseError::Refused.into()
+    }
+
+    /// The address that this node names; without a host it is on the node's own.
+    pub(super) fn beside(&self, host: &str, port: u16) -> Address {
+        let own = self.address.as_ref().filter(|_| host.is_empty());
+        let host = own.map_or_else(|| host.to_owned(), |own| own.host.clone());
+        Address { host, port }
+    }
+
+    /// Ends a connection, unless there is a newer one.
+    fn lose(&self, number: u64, error: &RedisError) {
+        let was = self.with(|current| {
+            let is_current = current.number == number;
+            is_current.then(|| current.connection.take()).flatten()
+        });
+        if was.is_some() {
+            self.log_error(self.message("lost"), error, Level::Warn);
+            self.check.notify_one();
+        }
+    }
+
+    fn message(&self, what: &str) -> &'static str {
+        match (self.address.is_some(), what) {
+            (false, "lost") => "engine lost",
+            (false, "reached") => "engine reached",
+            (false, _) => "engine not reached",
+            (true, "lost") => "a node of the engine is lost",
+            (true, "reached") => "a node of the engine is reached",
+            (true, _) => "a node of the engine is not reached",
+        }
+    }
+
+    fn log_error(&self, message: &str, error: &RedisError, level: Level) {
+        // The text of an error may have a part of a command in it; its kind and code have not.
+        let kind = format!("{:?}", error.kind());
+        let advice = advice(error, None);
+        let fields = json!({ "kind": kind, "code": error.code(), "advice": advice });
+        self.write(level, message, fields);
+    }
+
+    fn write(&self, level: Level, message: &str, mut fields: serde_json::Value) {
+        if let (Some(address), Some(fields)) = (&self.address, fields.as_object_mut()) {
+            fields.insert("node".to_owned(), json!(address.to_string()));
+        }
+        self.log.write(level, message, fields);
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Current) -> T) -> T {
+        work(&mut self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps a connection, forever.
+    pub(super) async fn keep(&self, target: Target) {
+        // The errors logged since the server was reached last.
+        let mut logged = Vec::new();
+        loop {
+            match timeout(PATIENCE, target.connect(self.address.as_ref())).await {
+                Ok(Ok(connection)) => {
+                    let number = self.with(|current| {
+                        current.number = current.number.saturating_add(1);
+                        current.connection = Some(connection.clone());
+                        current.is_silent = false;
+                        current.is_tried = true;
+                        current.refused.clear();
+                        current.number
+                    });
+                    self.metrics.engine_connects.add(1);
+                    self.write(Level::Info, self.message("reached"), json!({}));
+                    logged.clear();
+                    self.watch(number, connection).await;
+                }
+                failed => {
+                    self.with(|current| {
+                        current.connection = None;
+                        current.is_tried = true;
+                    });
+                    let fields = match failed {
+                        Ok(Err(error)) => target.explain(&error),
+                        _ => json!({ "kind": "no answer" }),
+                    };
+                    if !logged.contains(&fields) {
+                        self.write(Level::Warn, self.message("not reached"), fields.clone());
+                        logged.push(fields);
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Returns when the connection is lost.
+    async fn watch(&self, number: u64, mut connection: MultiplexedConnection) {
+        let ping = redis::cmd("PING");
+        let mut memory = interval(MEMORY);
+        loop {
+            tokio::select! {
+                _ = memory.tick() => {
+                    self.note_memory(&mut connection).await;
+                    continue;
+                }
+                () = self.check.notified() => {
+                    if self.with(|current| current.connection.is_none()) {
+                        return;
+                    }
+                }
+                () = tokio::time::sleep(CHECK) => {}
+            }
+            match in_time(run(&mut connection, &ping)).await {
+                Ok(_) => self.has_answered(number),
+                Err(error) => {
+                    self.lose(number, &error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Warns of a server that may evict leases; one that does not tell is taken for one that does not.
+    async fn note_memory(&self, connection: &mut MultiplexedConnection) {
+        let mut info = redis::cmd("INFO");
+        let reply = in_time(run(connection, info.arg("memory"))).await;
+        let policy = reply.ok().and_then(|reply| evicts_by(&reply));
+        let was = self.metrics.engine_evicts.get();
+        self.metrics.engine_evicts.set(policy.is_some().into());
+        if let (Some(policy), 0) = (policy, was) {
+            let advice = if policy == "volatile-ttl" {
+                "a bucket whose lease is evicted is full again, first those of the fastest rules: set \
+                 maxmemory-policy noeviction where the limits must hold"
+            } else {
+                "a bucket whose lease is evicted is full again: set maxmemory-policy noeviction"
+            };
+            let fields = json!({ "policy": policy, "advice": advice });
+            self.write(Level::Warn, "the engine may evict leases", fields);
+        }
+    }
+}
+
+pub(super) async fn run(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> RedisResult<Value> {
+    connection
+        .req_packed_command(command)
+        .await?
+        .extract_error()
+}
+
+/// Waits for at most [`PATIENCE`].
+pub(super) async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    let hung = || RedisError::from((ErrorKind::Io, "no answer"));
+    timeout(PATIENCE, work)
+        .await
+        .unwrap_or_else(|_| Err(hung()))
+}
+
+/// The policy by which a server of this reply to `INFO memory` may evict leases; `None` if none may. A cluster
+/// has a reply of each node.
+pub(crate) fn evicts_by(reply: &Value) -> Option<String> {
+    match reply {
+        Value::BulkString(bytes) => policy(&String::from_utf8_lossy(bytes)),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => policy(text),
+        Value::Array(nodes) => nodes.iter().find_map(evicts_by),
+        Value::Map(nodes) => nodes.iter().find_map(|(_, node)| evicts_by(node)),
+        _ => None,
+    }
+}
+
+/// Every lease has an end, so each policy but `noeviction` may evict some.
+fn policy(info: &str) -> Option<String> {
+    let field = |name: &str| {
+        let mut lines = info.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
+    let is_bounded = field("maxmemory").is_some_and(|bytes| bytes != "0");
+    let policy = field("maxmemory_policy").filter(|policy| *policy != "noeviction");
+    policy.filter(|_| is_bounded).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(bytes: u64, policy: &str) -> Value {
+        let text = format!(
+            "# Memory\r\nused_memory:1\r\nmaxmemory:{bytes}\r\nmaxmemory_human:1G\r\n\
+             maxmemory_policy:{policy}\r\n"
+        );
+        Value::BulkString(text.into_bytes())
+    }
+
+    #[test]
+    fn a_bound_and_a_policy_are_needed() {
+        assert_eq!(evicts_by(&node(0, "allkeys-lru")), None);
+        assert_eq!(evicts_by(&node(9, "noeviction")), None);
+        for policy in ["allkeys-lru", "volatile-ttl"] {
+            assert_eq!(evicts_by(&node(9, policy)).as_deref(), Some(policy));
+        }
+        assert_eq!(evicts_by(&Value::BulkString(Vec::new())), None);
+    }
+
+    #[test]
+    fn one_node_is_enough() {
+        let name = |text: &str| Value::BulkString(text.into());
+        let nodes = Value::Map(vec![
+            (name("a:1"), node(9, "noeviction")),
+            (name("b:1"), node(9, "allkeys-random")),
+        ]);
+        assert_eq!(evicts_by(&nodes).as_deref(), Some("allkeys-random"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::log::Level;
+
+/// Leases tokens of fleet-wide limits to Envoys, out of Redis or Valkey
+#[derive(Clone, Debug, Parser)]
+#[command(name = "loudou-relay", version)]
+pub struct Options {
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1:8095", env = "LOUDOU_RELAY_LISTEN")]
+    pub listen: SocketAddr,
+    /// URL of the engine: redis://, rediss:// (TLS) or unix://; with --cluster or --sentinel-master once for
+    /// each known node
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "redis://127.0.0.1:6379",
+        env = "LOUDOU_RELAY_ENGINE",
+        value_delimiter = ',',
+        hide_env_values = true
+    )]
+    pub engine: Vec<String>,
+    /// The engine is a cluster
+    #[arg(long, conflicts_with = "sentinel_master")]
+    pub cluster: bool,
+    /// The engine is the master of this name, and --engine names its sentinels
+    #[arg(long, value_name = "NAME")]
+    pub sentinel_master: Option<String>,
+    /// ACL user of the engine
+    #[arg(long, value_name = "NAME", requires = "engine_password_file")]
+    pub engine_user: Option<String>,
+    /// File with the password of the engine
+    #[arg(long, value_name = "FILE")]
+    pub engine_password_file: Option<PathBuf>,
+    /// File with the certificates (PEM) that sign the engine's, instead of the system's
+    #[arg(long, value_name = "FILE")]
+    pub engine_ca: Option<PathBuf>,
+    /// File with the relay's certificate (PEM) for the engine
+    #[arg(long, value_name = "FILE", requires = "engine_key")]
+    pub engine_cert: Option<PathBuf>,
+    /// File with the key of --engine-cert
+    #[arg(long, value_name = "FILE", requires = "engine_cert")]
+    pub engine_key: Option<PathBuf>,
+    /// File with the token that Envoys send (`authorization: Bearer TOKEN`); or the
+    /// variable `LOUDOU_RELAY_TOKEN`
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The token itself, which only the environment may give: all users see a command line
+    #[arg(skip)]
+    pub token: Option<String>,
+    /// File with the relay's certificate (PEM): Envoys connect with TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// File with the key of --tls-cert
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// File with the certificates (PEM) that sign those of Envoys: without one, a client is refused
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub client_ca: Option<PathBuf>,
+    /// Maximum time that a call waits for the engine, in milliseconds [default: half of the time that the
+    /// Envoy waits for the answer]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub timeout_ms: Option<u64>,
+    /// Most calls at a time; more are answered with 503
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub max_calls: u32,
+    /// Maximum connections at a time; a few more get one request each. With HTTP/2, all Envoys together open
+    /// Envoys × (workers + 1) to each relay
+    #[arg(long, value_name = "N", default_value_t = 8_192, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: u32,
+    /// Maximum connections at a time of one address that have not sent the token yet [default: a quarter of
+    /// --max-connections]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_peer_connections: Option<u32>,
+    /// Longest time for the calls that run at a stop, in seconds
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=3_600))]
+    pub drain_s: u64,
+    /// What is logged, as JSON on standard error
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: Level,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(arguments: &[&str]) -> String {
+        let all = ["loudou-relay"].iter().chain(arguments);
+        Options::try_parse_from(all)
+            .expect_err("refused")
+            .to_string()
+    }
+
+    #[test]
+    fn an_error_names_option_value_and_allowed_values() {
+        let message = refused(&["--timeout-ms", "0"]);
+        assert!(message.contains("'0' for '--timeout-ms"), "{message}");
+        assert!(message.contains("not in 1..=10000"), "{message}");
+        let message = refused(&["--log-level", "inf"]);
+        assert!(
+            message.contains("possible values: error, warn, info, debug"),
+            "{message}"
+        );
+        assert!(message.contains("'info'"), "{message}");
+        let message = refused(&["--listn", "1"]);
+        assert!(message.contains("'--listen'"), "{message}");
+        let message = refused(&["--cluster", "--sentinel-master", "m"]);
+        assert!(message.contains("cannot be used with"), "{message}");
+    }
+}

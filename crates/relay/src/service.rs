@@ -1,0 +1,273 @@
+//! HTTP: routes, the token, the bounds of a call, and answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue,
+    RETRY_AFTER,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use loudou_api::{LEASE_PATH, LeaseRequest, MAX_LEASE_BODY, RELAY_HEADER};
+use serde_json::json;
+use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use crate::call;
+use crate::connections::Seat;
+use crate::engine::Engine;
+use crate::log::{Level, Log};
+use crate::metrics::Metrics;
+
+/// An answer, whole.
+pub type Answer = Response<Full<Bytes>>;
+
+/// The relay's version, in every response.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The longest time for the body of a call.
+const BODY_TIME: Duration = Duration::from_secs(5);
+/// The header in which an Envoy tells how long it waits for the answer, in milliseconds.
+const PATIENCE_HEADER: &str = "x-envoy-expected-rq-timeout-ms";
+/// Half of `fleet.timeout`, for a caller that does not tell how long it waits.
+const USUAL_TIMEOUT: Duration = Duration::from_millis(15);
+/// Maximum for a caller that waits for longer.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// In seconds, for calls beyond the bound.
+const RETRY_S: &str = "1";
+
+/// The service that answers calls.
+#[derive(Debug)]
+pub struct Service {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// The log.
+    pub log: Log,
+    /// The token that calls must have, if any.
+    pub token: Option<String>,
+    /// Maximum time that a call waits for the engine; without it, half of the time that the caller waits.
+    pub timeout: Option<Duration>,
+    /// The calls that may run at a time.
+    pub max_calls: usize,
+    /// Those of them that do not run.
+    pub calls: Semaphore,
+}
+
+/// An error of a call: status, detail.
+type Refusal = (StatusCode, String);
+
+impl Service {
+    /// Answers a request.
+    pub async fn respond(&self, request: Request<Incoming>, seat: &Seat) -> Answer {
+        let _running = seat.begin();
+        let mut answer = self.route(request, seat).await;
+        if seat.is_reserve() {
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(CONNECTION, close);
+        }
+        let version = HeaderValue::from_static(VERSION);
+        answer.headers_mut().insert(RELAY_HEADER, version);
+        answer
+    }
+
+    async fn route(&self, request: Request<Incoming>, seat: &Seat) -> Answer {
+        let path = request.uri().path();
+        let (allowed, is_call) = match path {
+            LEASE_PATH => (Method::POST, true),
+            "/healthz" | "/metrics" => (Method::GET, false),
+            _ => {
+                let detail = format!("no such path; allowed: {LEASE_PATH}, /healthz, /metrics");
+                return problem(StatusCode::NOT_FOUND, &detail);
+            }
+        };
+        if *request.method() != allowed {
+            let detail = format!("allowed: {allowed}");
+            let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, &detail);
+            let allowed = HeaderValue::from_static(if is_call { "POST" } else { "GET" });
+            answer.headers_mut().insert(ALLOW, allowed);
+            return answer;
+        }
+        match path {
+            "/metrics" => {
+                let running = self
+                    .max_calls
+                    .saturating_sub(self.calls.available_permits());
+                let running = u64::try_from(running).unwrap_or(u64::MAX);
+                self.metrics.calls_running.set(running);
+                self.metrics.note_engine(&self.engine);
+                with_type("text/plain; version=0.0.4", self.metrics.text())
+            }
+            "/healthz" if self.engine.is_reached() => with_type("text/plain", "ok\n"),
+            "/healthz" => problem(StatusCode::SERVICE_UNAVAILABLE, "the engine is not reached"),
+            _ => self.lease(request, seat).await,
+        }
+    }
+
+    async fn lease(&self, request: Request<Incoming>, seat: &Seat) -> Answer {
+        let begin = Instant::now();
+        let answer = match self.answer(request, seat, begin).await {
+            Ok(answer) => {
+                self.metrics.calls_ok.add(1);
+                with_type("application/json", answer)
+            }
+            Err((status, detail)) => {
+                self.count(status);
+                let fields = json!({ "status": status.as_u16(), "detail": detail });
+                self.log.write(Level::Debug, "call refused", fields);
+                let mut answer = problem(status, &detail);
+                if status == StatusCode::SERVICE_UNAVAILABLE {
+                    let seconds = HeaderValue::from_static(RETRY_S);
+                    answer.headers_mut().insert(RETRY_AFTER, seconds);
+                }
+                answer
+            }
+        };
+        self.metrics.call_time.note(begin.elapsed());
+        answer
+    }
+
+    fn count(&self, status: StatusCode) {
+        let counter = match status {
+            StatusCode::UNAUTHORIZED => &self.metrics.calls_unauthorized,
+            StatusCode::PAYLOAD_TOO_LARGE => &self.metrics.calls_large,
+            StatusCode::REQUEST_TIMEOUT => &self.metrics.calls_slow,
+            StatusCode::SERVICE_UNAVAILABLE => &self.metrics.calls_overload,
+            _ => &self.metrics.calls_bad,
+        };
+        counter.add(1);
+    }
+
+    /// The body of the answer. Nothing is read of a call without the token, or beyond the bound.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        seat: &Seat,
+        begin: Instant,
+    ) -> Result<Vec<u8>, Refusal> {
+        if !seat.may_call() {
+            let detail = "as many connections are open as --max-connections allows";
+            return Err((StatusCode::SERVICE_UNAVAILABLE, detail.to_owned()));
+        }
+        self.check_token(&request)?;
+        seat.mark_known();
+        let Ok(_running) = self.calls.try_acquire() else {
+            let detail = "as many calls run as --max-calls allows";
+            return Err((StatusCode::SERVICE_UNAVAILABLE, detail.to_owned()));
+        };
+        let timeout = timeout_of(request.headers(), self.timeout);
+        let deadline = begin.checked_add(timeout).unwrap_or(begin);
+        let body = read(request).await?;
+        let request = LeaseRequest::read(&body)
+            .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+        let answer = call::answer(&self.engine, &self.metrics, &request, deadline).await;
+        if self.log.has(Level::Debug) {
+            let fields = json!({ "keys": answer.keys.len(), "changes": request.changes.len() });
+            self.log.write(Level::Debug, "call", fields);
+        }
+        serde_json::to_vec(&answer)
+            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    }
+
+    fn check_token(&self, request: &Request<Incoming>) -> Result<(), Refusal> {
+        let Some(token) = &self.token else {
+            return Ok(());
+        };
+        let sent = request
+            .headers()
+            .get(AUTHORIZATION)
+            .map(HeaderValue::as_bytes);
+        let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
+        // Of texts of different lengths it tells that in less time, and nothing else.
+        if sent.is_some_and(|sent| sent.ct_eq(token.as_bytes()).into()) {
+            return Ok(());
+        }
+        let detail = "allowed: `authorization: Bearer TOKEN` with the relay's token";
+        Err((StatusCode::UNAUTHORIZED, detail.to_owned()))
+    }
+}
+
+/// The time that a call waits for the engine: half of the time that the caller waits, because an answer that
+/// comes too late is lost with all that it grants. The other half is for the way and for a busy machine.
+fn timeout_of(headers: &HeaderMap, most: Option<Duration>) -> Duration {
+    let told = headers.get(PATIENCE_HEADER);
+    let told = told.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let half = told
+        .filter(|ms| *ms > 0)
+        .map(|ms| Duration::from_micros(ms.saturating_mul(500)).min(LONGEST_TIMEOUT));
+    match (half, most) {
+        (Some(half), Some(most)) => half.min(most),
+        (Some(time), None) | (None, Some(time)) => time,
+        (None, None) => USUAL_TIMEOUT,
+    }
+}
+
+async fn read(request: Request<Incoming>) -> Result<Bytes, Refusal> {
+    let large = || {
+        let detail = format!("allowed: a body of at most {MAX_LEASE_BODY} bytes");
+        (StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
+    let length = request.headers().get(CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > MAX_LEASE_BODY) {
+        return Err(large());
+    }
+    let body = Limited::new(request.into_body(), MAX_LEASE_BODY).collect();
+    match timeout(BODY_TIME, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(large()),
+        Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the body ends early".to_owned())),
+        Err(_) => {
+            let detail = format!("the body did not come within {} s", BODY_TIME.as_secs());
+            Err((StatusCode::REQUEST_TIMEOUT, detail))
+        }
+    }
+}
+
+fn with_type(kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    let kind = HeaderValue::from_static(kind);
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+fn problem(status: StatusCode, detail: &str) -> Answer {
+    let body = json!({
+        "type": "about:blank",
+        "title": status.canonical_reason().unwrap_or_default(),
+        "status": status.as_u16(),
+        "detail": detail,
+    });
+    let mut answer = with_type("application/problem+json", body.to_string());
+    *answer.status_mut() = status;
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_waits_for_half_of_the_callers_time() {
+        let of = |told: Option<&'static str>, most: Option<u64>| {
+            let mut headers = HeaderMap::new();
+            if let Some(told) = told {
+                headers.insert(PATIENCE_HEADER, HeaderValue::from_static(told));
+            }
+            timeout_of(&headers, most.map(Duration::from_millis)).as_micros()
+        };
+        assert_eq!(of(Some("30"), None), 15_000);
+        assert_eq!(of(Some("1"), None), 500);
+        assert_eq!(of(Some("1000"), Some(40)), 40_000);
+        assert_eq!(of(Some("30"), Some(40)), 15_000);
+        assert_eq!(of(None, Some(40)), 40_000);
+        for none in ["0", "-1", "x", ""] {
+            assert_eq!(of(Some(none), None), 15_000, "{none}");
+        }
+        assert_eq!(of(Some("18446744073709551615"), None), 10_000_000);
+    }
+}

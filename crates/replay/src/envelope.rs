@@ -1,0 +1,240 @@
+//! What a container's runtime puts around the lines of a log.
+//!
+//! `kubectl logs --prefix` writes `[pod/NAME/CONTAINER] ` before a line, and `--timestamps` a time; a CRI file has
+//! `TIME stdout F ` before it, with `P` for parts of a long line, and Docker's `json-file` has the line as a string in
+//! an object.
+
+use serde::Deserialize;
+
+use super::json::{self, JsonStr};
+use super::lines::MAX_LINE;
+
+/// Removes what surrounds lines, and joins the parts of long ones.
+#[derive(Debug, Default)]
+pub(crate) struct Envelope {
+    /// The parts of lines that have not ended: those of standard output and of standard error.
+    streams: [Vec<u8>; 2],
+    /// The last line that was joined.
+    line: Vec<u8>,
+    /// Whether a time before a line stays, because the line may begin with one.
+    keeps_times: bool,
+}
+
+/// A line without what surrounds it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unwrapped<'a> {
+    Line(&'a [u8]),
+    /// A part of a line that goes on.
+    Part,
+    /// Longer than [`MAX_LINE`] with all its parts.
+    TooLong,
+}
+
+#[derive(Deserialize)]
+struct DockerLine<'a> {
+    #[serde(borrow)]
+    log: JsonStr<'a>,
+    #[serde(borrow)]
+    stream: JsonStr<'a>,
+}
+
+impl Envelope {
+    /// Removes what is known; `keeps_times` for a log whose format the user has described.
+    pub(crate) fn new(keeps_times: bool) -> Self {
+        Self {
+            keeps_times,
+            ..Self::default()
+        }
+    }
+
+    /// The line within `line`.
+    pub(crate) fn unwrap<'a>(&'a mut self, line: &'a [u8]) -> Unwrapped<'a> {
+        if let Some((stream, log)) = docker(line) {
+            let log = log.bytes();
+            return match log.strip_suffix(b"\n") {
+                None => self.part(stream, &log),
+                Some(end) => self.joined(stream, end),
+            };
+        }
+        let line = without_prefix(line);
+        let Some(rest) = after_time(line) else {
+            return Unwrapped::Line(line);
+        };
+        match cri(rest) {
+            Some((stream, false, text)) => self.part(stream, text),
+            Some((stream, true, text)) if self.has_part(stream) => self.joined(stream, text),
+            Some((_, true, text)) => Unwrapped::Line(text),
+            None if self.keeps_times => Unwrapped::Line(line),
+            None => Unwrapped::Line(rest),
+        }
+    }
+
+    /// The parts of a line that the input ended in.
+    pub(crate) fn last(&mut self) -> Option<Vec<u8>> {
+        let parts = self.streams.iter_mut().find(|parts| !parts.is_empty())?;
+        Some(std::mem::take(parts)).filter(|parts| parts.len() <= MAX_LINE)
+    }
+
+    fn has_part(&self, stream: usize) -> bool {
+        let parts = self.streams.get(stream);
+        parts.is_some_and(|parts| !parts.is_empty())
+    }
+
+    fn part(&mut self, stream: usize, text: &[u8]) -> Unwrapped<'_> {
+        if let Some(parts) = self.streams.get_mut(stream) {
+            // One byte more than the longest line shows that it was too long.
+            let room = (MAX_LINE + 1).saturating_sub(parts.len());
+            parts.extend_from_slice(text.get(..room).unwrap_or(text));
+        }
+        Unwrapped::Part
+    }
+
+    /// The parts so far with the last one.
+    fn joined(&mut self, stream: usize, end: &[u8]) -> Unwrapped<'_> {
+        self.part(stream, end);
+        self.line.clear();
+        if let Some(parts) = self.streams.get_mut(stream) {
+            std::mem::swap(parts, &mut self.line);
+        }
+        if self.line.len() > MAX_LINE {
+            Unwrapped::TooLong
+        } else {
+            Unwrapped::Line(&self.line)
+        }
+    }
+}
+
+/// The stream and the text of a line of Docker's `json-file`; `None` if this is none.
+fn docker(line: &[u8]) -> Option<(usize, JsonStr<'_>)> {
+    if !line.starts_with(b"{\"log\":\"") {
+        return None;
+    }
+    let docker = json::read::<DockerLine<'_>>(line).ok()?;
+    Some((usize::from(*docker.stream.0 == *"stderr"), docker.log))
+}
+
+/// A line without the prefix of `kubectl logs --prefix`.
+fn without_prefix(line: &[u8]) -> &[u8] {
+    if !line.starts_with(b"[pod/") {
+        return line;
+    }
+    let end = memchr::memmem::find(line, b"] ");
+    end.and_then(|end| line.get(end + 2..)).unwrap_or(line)
+}
+
+/// The rest after a time like `2016-10-06T00:17:09.669794202Z `.
+fn after_time(line: &[u8]) -> Option<&[u8]> {
+    let [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] = line else {
+        return None;
+    };
+    let end = memchr::memchr(b' ', line)?;
+    let (time, rest) = line.split_at_checked(end)?;
+    let is_time = time.len() > 18 && time.get(10) == Some(&b'T');
+    rest.get(1..).filter(|_| is_time)
+}
+
+/// The stream of a CRI line, whether the line ends here, and its text.
+fn cri(rest: &[u8]) -> Option<(usize, bool, &[u8])> {
+    let (stream, rest) = match rest.split_at_checked(7)? {
+        (b"stdout ", rest) => (0, rest),
+        (b"stderr ", rest) => (1, rest),
+        _ => return None,
+    };
+    let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+    let (tags, text) = rest.split_at_checked(end)?;
+    let is_whole = match tags.first()? {
+        b'F' => true,
+        b'P' => false,
+        _ => return None,
+    };
+    Some((stream, is_whole, text.get(1..).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines within `text`; `None` for one that is too long.
+    fn unwrapped(text: &[u8]) -> Vec<Option<Vec<u8>>> {
+        let mut envelope = Envelope::default();
+        let mut out = Vec::new();
+        for line in text.split(|b| *b == b'\n') {
+            match envelope.unwrap(line) {
+                Unwrapped::Line(line) => out.push(Some(line.to_vec())),
+                Unwrapped::Part => {}
+                Unwrapped::TooLong => out.push(None),
+            }
+            assert!(
+                envelope
+                    .streams
+                    .iter()
+                    .all(|parts| parts.len() <= MAX_LINE + 1)
+            );
+        }
+        out.extend(envelope.last().map(Some));
+        out
+    }
+
+    #[test]
+    fn every_envelope() {
+        let line = br#"10.0.0.1 - - [x] "GET / HTTP/1.1" 200"#;
+        let with = |before: &str| [before.as_bytes(), line].concat();
+        for text in [
+            with(""),
+            with("[pod/web-5d/nginx] "),
+            with("2016-10-06T00:17:09.669794202Z "),
+            with("[pod/web-5d/nginx] 2016-10-06T00:17:09.669794202Z "),
+            with("2016-10-06T00:17:09.669794202Z stdout F "),
+            with("2016-10-06T02:17:09.669794202+02:00 stderr F "),
+            br#"{"log":"10.0.0.1 - - [x] \"GET / HTTP/1.1\" 200\n","stream":"stdout","time":"x"}"#
+                .to_vec(),
+        ] {
+            let shown = String::from_utf8_lossy(&text).into_owned();
+            assert_eq!(unwrapped(&text), [Some(line.to_vec())], "{shown}");
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_by_stream() {
+        let t = "2016-10-06T00:17:09.669794202Z";
+        let text = format!(
+            "{t} stdout P a\n{t} stderr P x\n{t} stdout F b\n{t} stderr F y\n{t} stdout P c"
+        );
+        let lines = ["ab", "xy", "c"].map(|line| Some(line.into()));
+        assert_eq!(unwrapped(text.as_bytes()), lines);
+        let docker = br#"{"log":"a","stream":"stdout"}
+{"log":"b\n","stream":"stdout"}"#;
+        assert_eq!(unwrapped(docker), [Some(b"ab".to_vec())]);
+    }
+
+    #[test]
+    fn a_time_stays_in_a_format_that_the_user_described() {
+        let line = b"2016-10-06T00:17:09.669794202Z 10.0.0.1 GET /";
+        let mut envelope = Envelope::new(true);
+        assert_eq!(envelope.unwrap(line), Unwrapped::Line(line));
+    }
+
+    #[test]
+    fn endless_parts_take_no_memory() {
+        let t = "2016-10-06T00:17:09.669794202Z stdout";
+        let part = format!("{t} P {}\n", "x".repeat(MAX_LINE / 2));
+        let text = format!("{}{t} F x\n{t} F y", part.repeat(9));
+        assert_eq!(unwrapped(text.as_bytes()), [None, Some(b"y".to_vec())]);
+    }
+
+    #[test]
+    fn lines_that_only_look_alike_stay() {
+        for line in [
+            "[pod/web",
+            "2016-10-06 00:17:09 x",
+            "2016-10-06T00:17:09.669794202Z",
+            r#"{"log":"x"}"#,
+            r#"{"log":1,"stream":"stdout"}"#,
+            "",
+            "nginx-1  | x",
+            "Oct 10 13:55:36 host nginx: x",
+        ] {
+            assert_eq!(unwrapped(line.as_bytes()), [Some(line.into())], "{line}");
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Text formats: columns with literals between them, compiled from NGINX's or Envoy's notation.
+//!
+//! NGINX and Apache escape quotes in a column, so a line is read from its start. Envoy does not: there, a request ends
+//! with its protocol, the columns after the user agent are read from the line's end, and the user agent is what remains.
+
+use columns::Columns;
+pub(crate) use envoy::envoy;
+use find::{end_of_request, find, find_unescaped, rfind_decisions, shared};
+pub(crate) use nginx::{built_in, nginx};
+
+use crate::record::{LoggedRequest, OtherLine, Unread};
+use crate::verdict::decisions_length;
+
+mod client;
+mod columns;
+mod envoy;
+mod find;
+mod nginx;
+
+/// The most columns of a format.
+const MOST_PIECES: usize = 64;
+/// The longest format, in bytes.
+const MAX_FORMAT: usize = 4_096;
+
+/// A column, and the literal after it.
+#[derive(Clone, Debug)]
+struct Piece {
+    field: Field,
+    /// Its name in the notation.
+    name: Box<str>,
+    /// Empty only after the last column, which then takes the rest of the line.
+    then: Box<[u8]>,
+}
+
+/// A part of a notation.
+#[derive(Clone, Debug)]
+enum Token {
+    Literal(Vec<u8>),
+    Column(Field, Box<str>),
+}
+
+/// The differences between the programs that write logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dialect {
+    /// Whether quotes and control characters in a column are escaped.
+    escapes: bool,
+    /// Whether the time is that of the request's end.
+    time_is_end: bool,
+}
+
+/// A format of text lines.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    lead: Box<[u8]>,
+    pieces: Vec<Piece>,
+    /// The column that takes what the others leave.
+    pivot: Option<usize>,
+    dialect: Dialect,
+}
+
+/// The place where a line departs from a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// The offset in the line.
+    pub(crate) at: usize,
+    /// The offset up to which the line has the format otherwise.
+    pub(crate) reach: usize,
+    why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// The line does not begin like the format.
+    Lead,
+    /// The literal after this column is missing.
+    After(usize),
+    /// The value of this column is not of its kind.
+    Value(usize),
+    /// The line goes on after the last column.
+    Longer,
+    /// The request's quotes enclose nothing.
+    NoRequest,
+    Connection,
+}
+
+impl Pattern {
+    /// Parses a format in NGINX's notation (`$remote_addr …`) or Envoy's (`%START_TIME% …`).
+    pub fn parse(format: &str) -> Result<Self, String> {
+        let format = format.strip_suffix("\\n").unwrap_or(format).trim_end();
+        if format.len() > MAX_FORMAT {
+            return Err(format!("longer than {MAX_FORMAT} bytes"));
+        }
+        let operator = |found: &[u8]| matches!(found, [b'%', b'A'..=b'Z', ..]);
+        let is_envoy = format.as_bytes().windows(2).any(operator);
+        let pattern = match (is_envoy, format.contains('$')) {
+            (true, _) => envoy(format)?,
+            (false, true) => nginx(format)?,
+            (false, false) => {
+                return Err(
+                    "expected NGINX's notation, like `$remote_addr [$time_local] \"$request\"`, \
+                    or Envoy's, like `[%START_TIME%] \"%REQ(:METHOD)% %REQ(:PATH)%\"`"
+                        .into(),
+                );
+            }
+        };
+        let has = |any: &[Field]| {
+            pattern
+                .pieces
+                .iter()
+                .any(|piece| any.contains(&piece.field))
+        };
+        if !has(&[Field::Time]) {
+            let time = if is_envoy {
+                "`%START_TIME%`"
+            } else {
+                "`$time_local`, `$time_iso8601` or `$msec`"
+            };
+            return Err(format!("the format has no time: expected {time}"));
+        }
+        if !has(&[Field::Request, Field::Method, Field::Path]) {
+            let request = if is_envoy {
+                "`%REQ(:PATH)%`"
+            } else {
+                "`$request` or `$request_uri`"
+            };
+            return Err(format!("the format has no request: expected {request}"));
+        }
+        Ok(pattern)
+    }
+
+    fn new(tokens: Vec<Token>, dialect: Dialect) -> Result<Self, String> {
+        let mut pattern = Self {
+            lead: Box::default(),
+            pieces: Vec::new(),
+            pivot: None,
+            dialect,
+        };
+        for token in fused(tokens) {
+            match (token, pattern.pieces.last_mut()) {
+                (Token::Literal(text), None) => pattern.lead = text.into(),
+                (Token::Literal(text), Some(piece)) => piece.then = text.into(),
+                (Token::Column(_, name), Some(last)) if last.then.is_empty() => {
+                    let before = &last.name;
+                    return Err(format!("nothing separates {before} from {name}"));
+                }
+                (Token::Column(field, name), _) => pattern.pieces.push(Piece {
+                    field,
+                    name,
+                    then: Box::default(),
+                }),
+            }
+        }
+        if pattern.pieces.len() > MOST_PIECES {
+            return Err(format!("more than {MOST_PIECES} columns"));
+        }
+        let agent = |piece: &Piece| piece.field == Field::Header("user-agent".into());
+        if !dialect.escapes {
+            pattern.pivot = pattern.pieces.iter().position(agent);
+        }
+        Ok(pattern)
+    }
+
+    /// Parses a line. `is_known` says that other lines or the user have shown this format.
+    pub(crate) fn read<'a>(
+        &'a self,
+        line: &'a [u8],
+        is_known: bool,
+    ) -> Result<LoggedRequest<'a>, Misfit> {
+        let misfit = |at, why| Misfit { at, reach: at, why };
+        let mut rest = line
+            .strip_prefix(&*self.lead)
+            .ok_or_else(|| misfit(shared(line, &self.lead), Why::Lead))?;
+        let offset = |rest: &[u8]| line.len() - rest.len();
+        let mut columns = Columns::new(self.dialect, is_known);
+        let forward = self.pivot.unwrap_or(self.pieces.len());
+        let (mut garbled, mut doubtful) = (None, None);
+        for (index, piece) in self.pieces.iter().enumerate().take(forward) {
+            let found = self.end_of(index, rest);
+            let end = found.ok_or_else(|| misfit(offset(rest), Why::After(index)))?;
+            let (value, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+            if let Err(wrong) = columns.set(piece, value) {
+                let wrong = misfit(offset(rest), wrong.at(index));
+                let kept = match piece.field {
+                    Field::Request if !wrong.is_other() => &mut garbled,
+                    Field::Client | Field::Ident | Field::User => &mut doubtful,
+                    _ => return Err(wrong),
+                };
+                kept.get_or_insert(wrong);
+            }
+            rest = tail.get(piece.then.len()..).unwrap_or_default();
+        }
+        match self.pivot {
+            Some(pivot) => self.backward(pivot, offset(rest), rest, &mut columns)?,
+            None if !rest.is_empty() => return Err(misfit(offset(rest), Why::Longer)),
+            None => {}
+        }
+        if let Some(wrong) = doubtful {
+            let reach = line.len();
+            return Err(Misfit { reach, ..wrong });
+        }
+        match garbled {
+            None => Ok(columns.request()),
+            // A TLS handshake on a plain-text port, for example: the server did not take it for a request either.
+            Some(wrong) if columns.is_client_error() => Err(Misfit {
+                why: Why::NoRequest,
+                ..wrong
+            }),
+            Some(wrong) => Err(wrong),
+        }
+    }
+
+    /// The length of the column `index` at the start of `rest`.
+    fn end_of(&self, index: usize, rest: &[u8]) -> Option<usize> {
+        let piece = self.pieces.get(index)?;
+        if piece.then.is_empty() {
+            return Some(rest.len());
+        }
+        if piece.field == Field::Decisions
+            && let Some(end) = decisions_length(rest)
+            && rest.get(end..)?.starts_with(&piece.then)
+        {
+            return Some(end);
+        }
+        let next = self.pieces.get(index + 1);
+        match next {
+            // The user before a time may contain anything, except for what ends a time.
+            Some(time) if time.field == Field::Time && !time.then.is_empty() => {
+                let end = find(rest, &time.then)?;
+                memchr::memmem::rfind(rest.get(..end)?, &piece.then)
+            }
+            // A host may be an IPv6 address, so its port is after the last colon.
+            Some(port) if port.field == Field::Port => {
+                let end = find(rest, &port.then)?;
+                memchr::memmem::rfind(rest.get(..end)?, &piece.then)
+            }
+            _ if self.dialect.escapes && piece.then.starts_with(b"\"") => {
+                find_unescaped(rest, &piece.then)
+            }
+            // A path may have quotes, which Envoy does not escape.
+            _ if piece.field == Field::Request => end_of_request(rest, &piece.then),
+            _ => find(rest, &piece.then),
+        }
+    }
+
+    /// Reads the columns from `pivot` on, from the line's end to its front. `rest` begins at `from`.
+    fn backward<'a>(
+        &'a self,
+        pivot: usize,
+        from: usize,
+        rest: &'a [u8],
+        columns: &mut Columns<'a>,
+    ) -> Result<(), Misfit> {
+        let misfit = |at: usize, why: Why| Misfit { at, reach: at, why };
+        let missing = |index: usize| misfit(from, Why::After(index));
+        let last = self.pieces.len() - 1;
+        let then = |index: usize| self.pieces.get(index).map_or(&[][..], |piece| &piece.then);
+        let mut rest = rest.strip_suffix(then(last)).ok_or_else(|| missing(last))?;
+        for index in (pivot..=last).rev() {
+            let Some(piece) = self.pieces.get(index) else {
+                continue;
+            };
+            let value = if index == pivot {
+                rest
+            } else {
+                let before = then(index - 1);
+                let found = match piece.field {
+                    Field::Decisions => rfind_decisions(rest, before),
+                    _ => memchr::memmem::rfind(rest, before),
+                };
+                let found = found.ok_or_else(|| missing(index - 1))?;
+                let value = rest.get(found + before.len()..).unwrap_or_default();
+                rest = rest.get(..found).unwrap_or_default();
+                value
+            };
+            let set = columns.set(piece, value);
+            set.map_err(|wrong| misfit(from + rest.len(), wrong.at(index)))?;
+        }
+        Ok(())
+    }
+
+    /// The reason why a line does not have this format.
+    pub(crate) fn unread(&self, misfit: Misfit) -> Unread {
+        let quoted = |text: &[u8]| format!("`{}`", String::from_utf8_lossy(text));
+        let piece = |index: usize| self.pieces.get(index);
+        let mut untimed = false;
+        let message = match misfit.why {
+            Why::NoRequest => return Unread::Other(OtherLine::NoRequest),
+            Why::Connection => return Unread::Other(OtherLine::Connection),
+            Why::Lead => format!("expected {}", quoted(&self.lead)),
+            Why::Longer => "expected the end of the line".to_owned(),
+            Why::After(index) => {
+                let Some(piece) = piece(index) else {
+                    return Unread::bad("too few columns");
+                };
+                format!("expected {} after {}", quoted(&piece.then), piece.name)
+            }
+            Why::Value(index) => match piece(index).map(|piece| &piece.field) {
+                Some(Field::Time) => {
+                    untimed = true;
+                    "expected a time like 10/Oct/2000:13:55:36 -0700, 2016-04-15T20:17:00.310Z or \
+                     1460751420.310"
+                        .to_owned()
+                }
+                Some(Field::Request) => "the request is not `METHOD PATH PROTOCOL`".to_owned(),
+                Some(Field::Client | Field::KnownClient | Field::ClientAddress) => {
+                    "expected the client's address".to_owned()
+                }
+                Some(Field::Source) => {
+                    let name = piece(index).map_or("", |piece| &piece.name);
+                    format!("expected an address in {name}")
+                }
+                Some(Field::Ident) => "expected `-` after the client's address".to_owned(),
+                Some(Field::User) => {
+                    "expected a user; this leaves open which column is the client".to_owned()
+                }
+                Some(Field::VirtualHost) => "expected the name of a virtual host".to_owned(),
+                _ => format!(
+                    "expected digits in {}",
+                    piece(index).map_or("", |p| &p.name)
+                ),
+            },
+        };
+        Unread::Bad {
+            message: format!("column {}: {message}", misfit.at + 1),
+            at: misfit.at,
+            untimed,
+        }
+    }
+}
+
+impl Misfit {
+    /// Whether the line has the format, but is no request.
+    pub(crate) const fn is_other(self) -> bool {
+        matches!(self.why, Why::NoRequest | Why::Connection)
+    }
+}
+
+/// Joins a method, a path and a protocol to a request: of the three, only the path may contain spaces.
+fn fused(tokens: Vec<Token>) -> Vec<Token> {
+    let is_space = |token: &Token| matches!(token, Token::Literal(text) if *text == *b" ");
+    let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        if let (
+            [
+                ..,
+                Token::Column(Field::Method, _),
+                first,
+                Token::Column(Field::Path, name),
+                second,
+            ],
+            Token::Column(Field::Other, protocol),
+        ) = (out.as_slice(), &token)
+            && is_space(first)
+            && is_space(second)
+            && protocol.to_ascii_uppercase().contains("PROTOCOL")
+        {
+            let name = name.clone();
+            out.truncate(out.len() - 4);
+            out.push(Token::Column(Field::Request, name));
+            continue;
+        }
+        out.push(token);
+    }
+    out
+}
+
+/// The meaning of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Time,
+    /// `METHOD PATH PROTOCOL`.
+    Request,
+    Method,
+    Path,
+    Query,
+    Host,
+    /// The address of the client, with or without a port.
+    Source,
+    /// The same in a built-in format, which shows whether it is one: an address, or the name of a host, or `-`.
+    Client,
+    /// The same, and never `-`: what a virtual host with a port is followed by.
+    KnownClient,
+    /// An address, which a virtual host without a port is followed by.
+    ClientAddress,
+    /// What identd says of the client: `-`, or else one word.
+    Ident,
+    /// The client's user, which may be anything after an address and `-`.
+    User,
+    /// A virtual host without a port: no address, unless the log is known to have one.
+    VirtualHost,
+    Route,
+    Status,
+    /// The time from the request's start to its end, in these units; several columns add up.
+    Duration(Unit),
+    /// The bytes of the request's body.
+    Received,
+    Header(Box<str>),
+    Cookie(Box<str>),
+    /// The cause of the answer.
+    Cause,
+    /// The filter's decisions, which may contain spaces and commas.
+    Decisions,
+    /// The port after a host.
+    Port,
+    /// A number of bytes, or `-`.
+    Digits,
+    Other,
+}
+
+/// The unit of a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Milliseconds,
+    Seconds,
+}
+
+#[cfg(test)]
+mod tests;

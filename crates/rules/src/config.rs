@@ -1,0 +1,378 @@
+//! The rule file: from a JSON tree to valid rules, or to *all* of its problems.
+//!
+//! Reading continues after a problem. A [`Problem`] names the place, the value, the allowed values and
+//! a suggestion; a caller that has the text adds line and column from the place.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use loudou_limiter::Limits;
+use loudou_store::MAX_BUCKETS;
+use serde_json::Value;
+
+use crate::rule::{Rule, RuleFile, StoreSettings, Version};
+
+mod admin;
+mod answers;
+mod cost;
+mod edit;
+mod fields;
+mod fleet;
+mod grammar;
+mod json;
+mod keys;
+mod limits;
+mod matches;
+mod mode;
+mod named;
+mod overrides;
+mod problem;
+mod reader;
+mod rules;
+mod sample;
+mod scale;
+mod schema;
+mod spoken;
+mod suggest;
+mod warnings;
+mod when;
+mod written;
+
+pub use admin::{Access, AdminSettings, EmbeddedAdmin, Token, is_admin, parse_admin};
+pub use edit::{FIELDS as EDIT_FIELDS, RuleEdit, misfits, parse_edit, parse_override};
+pub use fields::fields_markdown;
+pub use fleet::unshared;
+pub use grammar::{Doc, Field, Form, List, Names, Object, Text};
+pub use json::{JsonError, parse_json};
+#[cfg(feature = "words")]
+pub use limits::phrase;
+pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
+pub use mode::MODE_NAMES;
+pub use overrides::{MAX_OVERRIDES, is_key};
+pub use problem::{Path, Problem, Severity, Step};
+pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
+pub use scale::scaled;
+pub use schema::schema;
+pub use spoken::{spoken, spoken_value};
+pub use suggest::nearest;
+pub use warnings::impossible_key;
+pub use warnings::patterns::worst_ns;
+pub use warnings::{advice, preflight_advice};
+pub use written::written;
+
+use grammar::object;
+use reader::{Cursor, Report};
+use rules::Around;
+
+/// The most rules in a file.
+pub const MAX_RULES: usize = 256;
+/// The largest rule file, in bytes.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// The most problems that are reported; a file with more has one cause.
+const MAX_PROBLEMS: usize = 100;
+
+/// A rule file.
+const RULE_FILE: Object = object!([
+    Field::required("version", Form::Only(1), "The version of this format."),
+    Field::optional(
+        "store",
+        Form::Defined("store"),
+        "",
+        "The store that holds the buckets."
+    ),
+    Field::optional(
+        "fleet",
+        Form::Defined("fleet"),
+        "",
+        "The fleet of Envoys that share the buckets of rules with `scope: fleet`.",
+    ),
+    Field::optional(
+        "admin",
+        Form::Defined("embedded_admin"),
+        "no admin API here",
+        "The admin API, answered by this plugin itself: where there can be no listener for it.",
+    ),
+    Field::optional(
+        "defaults",
+        Form::Defined("defaults"),
+        "",
+        "Default values for fields of rules.",
+    ),
+    Field::required(
+        "rules",
+        Form::List(&List {
+            fewest: 0,
+            most: MAX_RULES,
+            item: Field::value(Form::Defined("rule"), ""),
+        }),
+        "The rules, in evaluation order; every matching rule has to admit the request.",
+    ),
+]);
+const BUCKETS: Field = Field::optional(
+    "buckets",
+    Form::Integer(64, MAX_BUCKETS),
+    "65536",
+    "The maximum number of live buckets; it determines the memory. Fixed when Envoy starts.",
+);
+const HELD: Field = Field::optional(
+    "requests",
+    Form::Integer(0, 65_536),
+    "65536",
+    "The most requests that a worker holds at once; beyond it, they are refused instead.",
+);
+const MEMORY: Field = Field::optional(
+    "memory_mib",
+    Form::Integer(1, 65_536),
+    "64",
+    "The most memory that held requests may take in a worker, in MiB.",
+);
+const BODY: Field = Field::optional(
+    "body_kib",
+    Form::Integer(0, 1_048_576),
+    "1024",
+    "The most of a body that Envoy buffers while its request is held, in KiB: its `per_connection_buffer_limit_bytes`.",
+);
+/// The field `store.waiting`.
+const WAITING: Object = object!([HELD, MEMORY, BODY]);
+/// The field `store`.
+const STORE: Object = object!([
+    BUCKETS,
+    Field::optional(
+        "namespace",
+        Form::Text(Text::like("^[a-z0-9_-]{1,12}$", 0)),
+        "loudou",
+        "The prefix of all keys in Envoy's shared data and of all metrics. A namespace has one rule set.",
+    ),
+    Field::optional(
+        "waiting",
+        Form::Defined("waiting"),
+        "",
+        "The bounds on held requests, of each worker.",
+    ),
+]);
+
+/// The outcome of reading: the file if it has no errors, and all problems, warnings included.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The rules, when there was no error.
+    pub file: Option<RuleFile>,
+    /// The admin API that the data role answers itself, likewise.
+    pub admin: Option<EmbeddedAdmin>,
+    /// Errors and warnings, in the order of the document; the fields of an object in the order of its
+    /// map.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads a rule file.
+pub fn parse(document: &Value) -> Parsed {
+    let mut report = Report::default();
+    let file = file(&Cursor::root(document), &mut report);
+    let (file, admin) = file.unzip();
+    finish(file, admin.flatten(), report)
+}
+
+/// Reads one rule, without defaults: the form in which rules are exported.
+pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
+    let mut report = Report::default();
+    // The file that the rule is from has a fleet if the rule needs one.
+    let around = Around {
+        defaults: None,
+        has_fleet: true,
+    };
+    let rule = rules::rule(&Cursor::root(document), around, &mut report);
+    report.unless_invalid(rule)
+}
+
+/// Reads a list of limits alone.
+pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
+    let mut report = Report::default();
+    let limits = limits::limits(&Cursor::root(document), &mut report);
+    report.unless_invalid(limits)
+}
+
+/// Reads the `store` part of a plugin configuration that has no rules.
+pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
+    let mut report = Report::default();
+    let settings = store(Some(&Cursor::root(document)), &mut report);
+    report.unless_invalid(Some(settings))
+}
+
+fn finish(file: Option<RuleFile>, admin: Option<EmbeddedAdmin>, report: Report) -> Parsed {
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in report.problems {
+        // A problem in the defaults is found once per rule.
+        if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    let valid = problems
+        .iter()
+        .all(|problem| problem.severity == Severity::Warning);
+    Parsed {
+        file: file.filter(|_| valid),
+        admin: admin.filter(|_| valid),
+        problems,
+    }
+}
+
+fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<(RuleFile, Option<EmbeddedAdmin>)> {
+    let fields = cursor.object(RULE_FILE.names, report)?;
+    if let Some(version) = fields.need("version", "1", report) {
+        version.integer(1, 1, report);
+    }
+    let store = store(fields.get("store").as_ref(), report);
+    let admin = fields.get("admin");
+    let admin = admin.and_then(|admin| admin::embedded(&admin, &store, report));
+    let fleet = fields.get("fleet");
+    let settings = fleet.and_then(|fleet| fleet::settings(&fleet, report));
+    let defaults = fields.get("defaults");
+    let defaults = defaults
+        .as_ref()
+        .and_then(|defaults| defaults.object(rules::DEFAULTS.names, report));
+    let around = Around {
+        defaults: defaults.as_ref(),
+        has_fleet: fleet.is_some(),
+    };
+    if defaults.is_some() {
+        rules::check_defaults(around, report);
+    }
+    let list = fields.need("rules", "a list of rules", report)?;
+    let rules = list.list(report)?;
+    if rules.len() > MAX_RULES {
+        let message = format!("{} rules are too many", rules.len());
+        let allowed = format!("at most {MAX_RULES}");
+        report.error(&list.with(&Value::Null), &message, &allowed);
+        return None;
+    }
+    let rules = all_rules(&rules, around, report);
+    let file = RuleFile {
+        version: Version,
+        store,
+        fleet: settings,
+        rules,
+    };
+    Some((file, admin))
+}
+
+fn all_rules(cursors: &[Cursor<'_, '_>], around: Around<'_, '_>, report: &mut Report) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
+    let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
+    for cursor in cursors {
+        let rule = rules::rule(cursor, around, report);
+        let defaults = around.defaults.and_then(|fields| fields.get("overrides"));
+        let own = cursor.value.get("overrides");
+        if let (Some(defaults), Some(own)) = (defaults, own) {
+            let at = cursor.path().field("overrides");
+            if let Some(warning) = warnings::dropped_bans(defaults.value, own, at) {
+                report.add(warning);
+            }
+        }
+        // The name of an invalid rule is taken, too.
+        if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
+            if names.contains(&name) {
+                let at = cursor.path().field("name");
+                let message = "duplicate rule name";
+                report.add(Problem::error(at, &Value::from(name), message));
+                continue;
+            }
+            names.push(name);
+        }
+        let Some(rule) = rule else { continue };
+        if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
+            // One in 2^32 per pair: the store tells rules apart by a 32-bit tag of the name.
+            let message = format!(
+                "this name has the same tag as `{}`; choose another",
+                other.name
+            );
+            let name = Value::from(rule.name.as_str());
+            report.add(Problem::error(cursor.path().field("name"), &name, message));
+        }
+        rules.push(rule);
+    }
+    check_shadows(cursors, &names, report);
+    rules
+}
+
+/// Checks that the field `shadows` names another rule of the file.
+fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report) {
+    for cursor in cursors {
+        let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
+        let Some(shadows) = text("shadows") else {
+            continue;
+        };
+        let this = text("name");
+        if names.contains(&shadows) && this != Some(shadows) {
+            continue;
+        }
+        let others: Vec<&str> = names.iter().copied().filter(|n| this != Some(*n)).collect();
+        let at = cursor.path().field("shadows");
+        let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
+        let near = nearest(shadows, &others);
+        report.add(problem.allowed("the name of another rule").suggest(near));
+    }
+}
+
+fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings {
+    let mut settings = StoreSettings::default();
+    let Some(fields) = cursor.and_then(|store| store.object(STORE.names, report)) else {
+        return settings;
+    };
+    if let Some(buckets) = fields.get(BUCKETS.name) {
+        let buckets = buckets.integer_of(BUCKETS, report);
+        settings.buckets = buckets.unwrap_or(settings.buckets);
+    }
+    if let Some(namespace) = fields.get("namespace") {
+        let name = name(&namespace, NameKind::Namespace, report);
+        settings.namespace = name.unwrap_or(settings.namespace);
+    }
+    if let Some(waiting) = fields.get("waiting")
+        && let Some(bounds) = waiting.object(WAITING.names, report)
+    {
+        let mut read = |field: Field, bound: &mut u32| {
+            let number = bounds.get(field.name);
+            let number = number.and_then(|number| number.integer_of(field, report));
+            *bound = number.unwrap_or(*bound);
+        };
+        read(HELD, &mut settings.waiting.requests);
+        read(MEMORY, &mut settings.waiting.memory_mib);
+        read(BODY, &mut settings.waiting.body_kib);
+    }
+    settings
+}
+
+/// The kinds of names; they differ in length and in the allowed characters.
+#[derive(Clone, Copy)]
+enum NameKind {
+    Rule,
+    Limit,
+    Namespace,
+}
+
+impl NameKind {
+    const fn form(self) -> (usize, bool, &'static str) {
+        match self {
+            Self::Rule => (63, false, "1 to 63 of a-z, 0-9 and -"),
+            Self::Limit => (63, true, "1 to 63 of a-z, 0-9, - and _"),
+            Self::Namespace => (12, true, "1 to 12 of a-z, 0-9, - and _"),
+        }
+    }
+}
+
+fn name(cursor: &Cursor<'_, '_>, kind: NameKind, report: &mut Report) -> Option<String> {
+    let (longest, underscore, form) = kind.form();
+    let fits = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-') || (underscore && c == '_');
+    let name = cursor.value.as_str().unwrap_or("");
+    if name.is_empty() || name.len() > longest || !name.chars().all(fits) {
+        let meant: String = name
+            .to_ascii_lowercase()
+            .chars()
+            .map(|c| if fits(c) { c } else { '-' })
+            .collect();
+        let suggestion = Some(meant.as_str()).filter(|m| !m.is_empty() && m.len() <= longest);
+        let problem = cursor.wrong("invalid name");
+        report.add(problem.allowed(form).suggest(suggestion));
+        return None;
+    }
+    Some(name.to_string())
+}

@@ -1,0 +1,403 @@
+//! Reading a JSON tree field by field. Reading continues after a problem, so that all are found.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use loudou_limiter::Decimal;
+use serde_json::{Map, Value};
+
+use super::grammar::{Field, Form, alias_of, decimal_form, written_as};
+use super::problem::{Path, Problem, Severity, Step};
+use super::suggest::nearest;
+use crate::joined::joined;
+
+/// A value and its place: the parent value, and so on. The place becomes a [`Path`] only if the value
+/// has a problem.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a, 'c> {
+    pub(crate) value: &'a Value,
+    within: Option<(&'c Self, Position<'a>)>,
+}
+
+/// The position of a value in its parent.
+#[derive(Clone, Copy, Debug)]
+enum Position<'a> {
+    Field(&'a str),
+    Index(usize),
+}
+
+/// The number of problems up to which unknown fields get a suggestion.
+const SUGGESTED: usize = 256;
+
+/// Collects problems.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Report {
+    pub(crate) fn add(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    pub(crate) fn error(&mut self, at: &Cursor<'_, '_>, message: &str, allowed: &str) {
+        self.add(at.wrong(message).allowed(allowed));
+    }
+
+    /// The value that was read, unless it has errors. Warnings do not reject it.
+    pub(crate) fn unless_invalid<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
+        let wrong = |problem: &Problem| problem.severity == Severity::Error;
+        match read {
+            Some(read) if !self.problems.iter().any(wrong) => Ok(read),
+            _ => Err(self.problems),
+        }
+    }
+}
+
+/// An object whose field names are known to be allowed ones.
+#[derive(Debug)]
+pub(crate) struct Fields<'a, 'c> {
+    map: &'a Map<String, Value>,
+    of: &'c Cursor<'a, 'c>,
+}
+
+impl<'a, 'c> Cursor<'a, 'c> {
+    pub(crate) const fn root(value: &'a Value) -> Self {
+        Self {
+            value,
+            within: None,
+        }
+    }
+
+    const fn inside(&'c self, place: Position<'a>, value: &'a Value) -> Self {
+        Self {
+            value,
+            within: Some((self, place)),
+        }
+    }
+
+    /// Another value at the same place.
+    pub(crate) const fn with(&self, value: &'a Value) -> Self {
+        Self { value, ..*self }
+    }
+
+    /// The place in the document.
+    pub(crate) fn path(&self) -> Path {
+        let mut steps = Vec::new();
+        let mut at = self;
+        while let Some((parent, place)) = at.within {
+            steps.push(match place {
+                Position::Field(name) => Step::Field(name.to_string()),
+                Position::Index(index) => Step::Index(index),
+            });
+            at = parent;
+        }
+        steps.reverse();
+        Path::from(steps)
+    }
+
+    /// A problem with the value.
+    pub(crate) fn wrong(&self, message: &str) -> Problem {
+        Problem::error(self.path(), self.value, message)
+    }
+
+    /// A problem with the field's name.
+    pub(crate) fn wrong_name(&self, message: &str) -> Problem {
+        Problem {
+            at_name: true,
+            ..self.with(&Value::Null).wrong(message)
+        }
+    }
+
+    /// Reports a value of the wrong type.
+    fn misplaced(&self, what: &str, allowed: &str, report: &mut Report) {
+        let message = format!("{} instead of {what}", kind(self.value));
+        report.error(self, &message, allowed);
+    }
+
+    /// Opens an object, and reports every field that is not one of `allowed`.
+    pub(crate) fn object(
+        &'c self,
+        allowed: &[&str],
+        report: &mut Report,
+    ) -> Option<Fields<'a, 'c>> {
+        let Some(map) = self.value.as_object() else {
+            let allowed = format!("an object with {}", joined(allowed, ", "));
+            self.misplaced("an object", &allowed, report);
+            return None;
+        };
+        for (name, value) in map {
+            if !allowed.contains(&name.as_str()) {
+                let field = self.inside(Position::Field(name), value);
+                if let Some(canonical) = written_as(name).filter(|name| allowed.contains(name)) {
+                    field.check_alias(map.get(canonical), canonical, report);
+                    continue;
+                }
+                // What is far too much gets no suggestions, each of which takes time.
+                if report.problems.len() >= SUGGESTED {
+                    report.add(field.wrong_name("unknown field"));
+                    continue;
+                }
+                let problem = field.wrong("unknown field");
+                let problem = problem
+                    .allowed(joined(allowed, ", "))
+                    .suggest(nearest(name, allowed));
+                report.add(Problem {
+                    at_name: true,
+                    ..problem
+                });
+            }
+        }
+        Some(Fields { map, of: self })
+    }
+
+    /// Reports a field that is given under both of its names.
+    fn check_alias(&self, canonical: Option<&Value>, name: &str, report: &mut Report) {
+        if !self.value.is_null() && canonical.is_some_and(|value| !value.is_null()) {
+            let message = format!("alias of `{name}`, which is also given");
+            report.add(
+                self.wrong_name(&message)
+                    .allowed("only one of the two names"),
+            );
+        }
+    }
+
+    /// The fields of an object with arbitrary names: `form`.
+    pub(crate) fn members(&'c self, form: &str, report: &mut Report) -> Vec<(&'a str, Self)> {
+        let Some(map) = self.value.as_object() else {
+            self.misplaced("an object", form, report);
+            return Vec::new();
+        };
+        let member = |(name, value): (&'a String, &'a Value)| {
+            let place = Position::Field(name);
+            (name.as_str(), self.inside(place, value))
+        };
+        map.iter().map(member).collect()
+    }
+
+    /// The elements of a list.
+    pub(crate) fn list(&'c self, report: &mut Report) -> Option<Vec<Self>> {
+        let Some(list) = self.value.as_array() else {
+            self.misplaced("a list", "a list", report);
+            return None;
+        };
+        let at = |(index, value)| self.inside(Position::Index(index), value);
+        Some(list.iter().enumerate().map(at).collect())
+    }
+
+    /// A text that is not empty and not longer than `longest` bytes.
+    pub(crate) fn text(&self, longest: usize, report: &mut Report) -> Option<&'a str> {
+        let allowed = format!("a text of 1 to {longest} bytes");
+        match self.value.as_str() {
+            Some("") => report.error(self, "empty", &allowed),
+            Some(text) if text.len() > longest => report.error(self, "too long", &allowed),
+            Some(text) => return Some(text),
+            None => self.misplaced("a text", &allowed, report),
+        }
+        None
+    }
+
+    /// A whole number from `least` to `most`. Envoy passes numbers of a Struct as doubles, so
+    /// `15.0` is 15.
+    pub(crate) fn integer(&self, least: u32, most: u32, report: &mut Report) -> Option<u32> {
+        let number = self.value.as_u64().or_else(|| whole(self.value));
+        let number = number
+            .and_then(|n| u32::try_from(n).ok())
+            .filter(|n| (least..=most).contains(n));
+        if number.is_none() {
+            report.error(
+                self,
+                self.no_number(),
+                &format!("a whole number from {least} to {most}"),
+            );
+        }
+        number
+    }
+
+    /// The problem of a value that is no number, or none within its bounds.
+    fn no_number(&self) -> &'static str {
+        if self.value.is_number() {
+            "out of range"
+        } else {
+            "not a number"
+        }
+    }
+
+    /// A number of at most three decimals, from `least` to `most`.
+    pub(crate) fn decimal(
+        &self,
+        least: Decimal,
+        most: Decimal,
+        report: &mut Report,
+    ) -> Option<Decimal> {
+        let number = self.value.as_number().map(ToString::to_string);
+        let decimal = number.as_deref().and_then(Decimal::parse);
+        let fits = decimal.filter(|decimal| (least..=most).contains(decimal));
+        if fits.is_none() {
+            report.error(self, self.no_number(), &decimal_form(least, most));
+        }
+        fits
+    }
+
+    /// A whole number within the bounds of a field.
+    #[expect(
+        clippy::inline_always,
+        reason = "only the field's bounds remain in the code"
+    )]
+    #[inline(always)]
+    pub(crate) fn integer_of(&self, field: Field, report: &mut Report) -> Option<u32> {
+        match field.form {
+            Form::Integer(least, most) => self.integer(least, most, report),
+            _ => None,
+        }
+    }
+
+    /// A number within the bounds of a field.
+    #[expect(
+        clippy::inline_always,
+        reason = "only the field's bounds remain in the code"
+    )]
+    #[inline(always)]
+    pub(crate) fn decimal_of(&self, field: Field, report: &mut Report) -> Option<Decimal> {
+        match field.form {
+            Form::Decimal(least, most) => self.decimal(least, most, report),
+            _ => None,
+        }
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn boolean(&self, report: &mut Report) -> Option<bool> {
+        let boolean = self.value.as_bool();
+        if boolean.is_none() {
+            self.misplaced("true or false", "true, false", report);
+        }
+        boolean
+    }
+
+    /// The meaning of one of these words.
+    pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)], report: &mut Report) -> Option<T> {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let place = self.which(&names, report)?;
+        words.get(place).map(|(_, meaning)| *meaning)
+    }
+
+    /// The position of the word in the list. Envoy reads YAML's bare `off` as false.
+    fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
+        let found = match self.value {
+            Value::Bool(false) => Some("off"),
+            value => value.as_str(),
+        };
+        let place = names.iter().position(|name| found == Some(name));
+        if place.is_none() {
+            let problem = self.wrong("unknown value").allowed(joined(names, ", "));
+            report.add(problem.suggest(found.and_then(|found| nearest(found, names))));
+        }
+        place
+    }
+}
+
+impl<'a, 'c> Fields<'a, 'c> {
+    /// The field `name`, if it is present under this name or its alias. JSON's null counts as absent.
+    pub(crate) fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
+        self.named(name).or_else(|| self.named(alias_of(name)?))
+    }
+
+    fn named(&self, name: &str) -> Option<Cursor<'a, 'c>> {
+        let (name, value) = self.map.get_key_value(name)?;
+        let field = self.of.inside(Position::Field(name), value);
+        (!value.is_null()).then_some(field)
+    }
+
+    /// The field `name`; its absence is reported.
+    pub(crate) fn need(
+        &self,
+        name: &str,
+        form: &str,
+        report: &mut Report,
+    ) -> Option<Cursor<'a, 'c>> {
+        let field = self.get(name);
+        if field.is_none() {
+            report.add(self.missing(name, form));
+        }
+        field
+    }
+
+    fn missing(&self, name: &str, form: &str) -> Problem {
+        let message = format!("`{name}` is missing");
+        self.of.with(&Value::Null).wrong(&message).allowed(form)
+    }
+
+    /// The only one of the fields `names` that is present; none or several are reported.
+    pub(crate) fn one_of(
+        &self,
+        names: &[&'static str],
+        report: &mut Report,
+    ) -> Option<(&'static str, Cursor<'a, 'c>)> {
+        let mut found = names
+            .iter()
+            .filter_map(|name| Some((*name, self.get(name)?)));
+        let (first, second) = (found.next(), found.next());
+        if first.is_some() && second.is_none() {
+            return first;
+        }
+        let message = if first.is_none() {
+            "none of the fields is given"
+        } else {
+            "more than one of the fields is given"
+        };
+        let allowed = format!("exactly one of {}", joined(names, ", "));
+        report.error(&self.of.with(&Value::Null), message, &allowed);
+        None
+    }
+}
+
+/// Reads a list of at most `most` elements.
+pub(super) fn several<T>(
+    cursor: &Cursor<'_, '_>,
+    most: usize,
+    report: &mut Report,
+    read: impl Fn(&Cursor<'_, '_>, &mut Report) -> Option<T>,
+) -> Vec<T> {
+    let mut read_ones = Vec::new();
+    each(cursor, most, report, &mut |cursor, report| {
+        read_ones.extend(read(cursor, report));
+    });
+    read_ones
+}
+
+/// The part of [`several`] that does not depend on the type, so that the code has one copy of it.
+fn each(
+    cursor: &Cursor<'_, '_>,
+    most: usize,
+    report: &mut Report,
+    read: &mut dyn FnMut(&Cursor<'_, '_>, &mut Report),
+) {
+    let Some(cursors) = cursor.list(report) else {
+        return;
+    };
+    if cursors.len() > most {
+        report.error(cursor, "the list is too long", &format!("at most {most}"));
+        return;
+    }
+    for cursor in &cursors {
+        read(cursor, report);
+    }
+}
+
+/// A double without a fraction, as a whole number.
+fn whole(value: &Value) -> Option<u64> {
+    let text = format!("{}", value.as_number()?);
+    text.strip_suffix(".0")?.parse().ok()
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

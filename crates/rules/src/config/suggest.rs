@@ -1,0 +1,66 @@
+//! "Did you mean": the nearest of the allowed names.
+
+use alloc::vec::Vec;
+
+/// The maximum length: longer texts are not typing errors of a name, and the work is quadratic.
+const LONGEST: usize = 64;
+
+/// The allowed name within two edits of `text` (one for names of up to three letters), if any.
+pub fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
+    if text.len() > LONGEST {
+        return None;
+    }
+    let within = if text.len() <= 3 { 1 } else { 2 };
+    // Most names are ruled out by their length, which costs nothing.
+    let length = text.chars().count();
+    allowed
+        .iter()
+        .filter(|name| name.chars().count().abs_diff(length) <= within)
+        .map(|name| (distance(text, name), *name))
+        .filter(|(distance, _)| *distance <= within)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Levenshtein's distance, in characters and ignoring ASCII case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().map(|c| c.to_ascii_lowercase()).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().map(|c| c.to_ascii_lowercase()).enumerate() {
+        let mut diagonal = i;
+        let mut left = i.saturating_add(1);
+        if let Some(first) = row.first_mut() {
+            *first = left;
+        }
+        for (y, cell) in b.iter().zip(row.iter_mut().skip(1)) {
+            let substituted = diagonal.saturating_add(usize::from(x != *y));
+            diagonal = *cell;
+            left = substituted
+                .min(left.saturating_add(1))
+                .min(cell.saturating_add(1));
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_slips_and_nothing_else() {
+        assert_eq!(nearest("prefx", &["exact", "prefix"]), Some("prefix"));
+        assert_eq!(nearest("Funnel", &["funnel"]), Some("funnel"));
+        assert_eq!(nearest("algorihtm", &["algorithm"]), Some("algorithm"));
+        assert_eq!(nearest("leaky", &["funnel", "token_bucket"]), None);
+        assert_eq!(nearest("", &["a"]), Some("a"));
+    }
+
+    #[test]
+    fn counts_edits() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", "abc"), 0);
+    }
+}

@@ -1,0 +1,525 @@
+//! A rule set against one request.
+//!
+//! Rules are evaluated in file order and every matching one must admit. When one refuses, the cost taken
+//! by earlier rules is given back, and later rules are skipped.
+//!
+//! A rule in shadow mode behaves as if it were the only one: it never affects the verdict, a refusal of
+//! another rule gives nothing back to it, and it is evaluated even after a rule that refused or stops.
+//!
+//! An enforced rule with `stop` ends the evaluation of the requests that it matches, whatever its
+//! verdict: later enforced rules do not apply to them.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use loudou_limiter::ban::Ban;
+use loudou_limiter::{Ask, BucketDecision, Clock, Limits, Nanos, Verdict};
+use loudou_store::{
+    Attempt, BucketId, Charge, GaveUp, Give, Leased, LiveRule, Receipt, SharedData, StoreStats,
+    Table, Why,
+};
+
+use crate::active_rule::{ActiveRule, Grant};
+use crate::fleet::FleetView;
+use crate::patience::{NotHeld, patience};
+use crate::request::Request;
+use crate::rule::key::Key;
+use crate::rule::{Mode, OnError, OnOutage, Price, Reach, Rule};
+use crate::rule_set::RuleSet;
+
+/// The outcome of one rule for a request.
+#[derive(Clone, Debug)]
+pub struct RuleOutcome {
+    /// The index of the rule in its set.
+    pub rule: usize,
+    /// The rule as it was evaluated.
+    pub active: Arc<ActiveRule>,
+    /// The key of the request; `None` if a part is missing.
+    pub key: Option<String>,
+    /// The address of the key's bucket.
+    pub id: Option<BucketId>,
+    /// The rule's verdict.
+    pub answer: Answer,
+    /// The price, if the bucket was evaluated.
+    pub price: Option<Price>,
+    /// For giving the cost back; `None` if nothing was taken, or it was already given back.
+    pub receipt: Option<Receipt>,
+    /// The effect on the lease, if all Envoys share the limits.
+    pub leased: Option<Leased>,
+    /// The part of this Envoy in the limits, if that decided.
+    part: Option<Box<Limits>>,
+    /// The longest time for which the request could have been held, if it has to wait.
+    pub patience: Nanos,
+    /// The request would have had to wait, and was refused for this reason instead.
+    pub not_held: Option<NotHeld>,
+    /// The rule admitted the request, but a later enforced rule refused it: this answer does not count.
+    pub overruled: bool,
+}
+
+impl RuleOutcome {
+    /// A rule that does not apply.
+    const fn new(rule: usize, active: Arc<ActiveRule>) -> Self {
+        Self {
+            rule,
+            active,
+            key: None,
+            id: None,
+            answer: Answer::Skipped,
+            price: None,
+            receipt: None,
+            leased: None,
+            part: None,
+            patience: Nanos::MAX,
+            not_held: None,
+            overruled: false,
+        }
+    }
+
+    /// Evaluates the bucket of the request's key.
+    fn charge(
+        &mut self,
+        key: String,
+        (table, store): (&Table, &mut dyn SharedData),
+        request: &mut dyn Request,
+        clock: Clock,
+        stats: &mut StoreStats,
+    ) {
+        let active = &*self.active;
+        let price = price(active.rule(), request);
+        let id = table.id(active.tag(), &key);
+        let ask = Ask {
+            cost: price.cost,
+            now: clock.now,
+            wall: clock.wall,
+            max_wait: request.max_wait(),
+            patience: Nanos::MAX,
+            tells_more: active.rule().respond.ratelimit_headers.tells_more(),
+            has_place: false,
+        };
+        (self.answer, self.receipt) = match active.grant(&key) {
+            Grant::Limits(limits) => {
+                let fleet = request.fleet();
+                let terms = fleet.and_then(|fleet| fleet.terms(active.rule(), limits));
+                let mut take = active.take_of(limits, &key, ask);
+                take.lease = fleet
+                    .zip(terms.as_ref())
+                    .map(|(fleet, terms)| fleet.by(terms));
+                let attempt = Attempt::at(table, id, take);
+                let held = (&mut self.not_held, &mut self.patience);
+                let charge = take_patiently(attempt, store, request, held, stats);
+                self.leased = charge.as_ref().ok().and_then(|charge| charge.leased);
+                if let (Some(fleet), true) = (fleet, self.leased.is_some_and(Leased::is_local)) {
+                    self.part = fleet.part(limits).map(Box::new);
+                }
+                Answer::of(charge, fleet)
+            }
+            Grant::Unlimited => (unlimited(table, store, id, ask.now), None),
+            Grant::Banned => (Answer::Banned(Ban::ENDLESS), None),
+        };
+        self.key = Some(key);
+        self.id = Some(id);
+        self.price = Some(price);
+    }
+
+    /// See [`Outcome::is_plain`].
+    fn is_plain(&self) -> bool {
+        match &self.answer {
+            Answer::Decided(decision) => {
+                decision.verdict() == Verdict::Admit
+                    && self.leased.is_none()
+                    && !self.limits().holds_until_end()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the rule can refuse the request.
+    pub fn is_enforced(&self) -> bool {
+        self.active.rule().mode == Mode::Enforce
+    }
+
+    /// Whether the request would be refused if the rule were enforced.
+    pub fn refuses(&self) -> bool {
+        self.answer.refuses(self.active.rule().on_error)
+    }
+
+    /// Whether the request has to wait for the lease of its key.
+    pub fn waits_for_lease(&self) -> bool {
+        self.is_enforced() && self.leased.is_some_and(Leased::waits)
+    }
+
+    /// The limits that decided: those of the key, or the part of this Envoy in them; without a key, the rule's.
+    pub fn limits(&self) -> &Limits {
+        match &self.part {
+            Some(part) => part,
+            None => self.active.limits_for(self.key.as_deref()),
+        }
+    }
+}
+
+/// The outcome of a rule set for a request.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Every rule that was evaluated, in order.
+    pub rules: Vec<RuleOutcome>,
+    /// The index, in `rules`, of the rule that refused the request.
+    pub refused_by: Option<usize>,
+    /// The index of the rule, in its set, after which no enforced one was evaluated.
+    pub stopped_by: Option<usize>,
+    /// Whether the last of the rules has no answer until the lease of its key is asked for. Nothing was taken
+    /// then, and the request has to be evaluated anew.
+    pub is_pending: bool,
+}
+
+impl Outcome {
+    /// Whether the request is refused.
+    pub const fn is_refused(&self) -> bool {
+        self.refused_by.is_some()
+    }
+
+    /// The verdict of the rule that refused the request.
+    pub fn refusal(&self) -> Option<&RuleOutcome> {
+        self.rules.get(self.refused_by?)
+    }
+
+    /// The decision about the request, without rules in shadow mode.
+    pub fn verdict(&self) -> Verdict {
+        if self.is_refused() {
+            Verdict::Refuse
+        } else if self.wait() > Nanos::ZERO {
+            Verdict::Hold
+        } else {
+            Verdict::Admit
+        }
+    }
+
+    /// The instant at which an admitted request may pass, if it has to wait: the latest instant of the
+    /// enforced rules. It is on the clock of their buckets, which another worker may have
+    /// advanced beyond this one's `now`.
+    pub fn due(&self) -> Option<Nanos> {
+        let held = self
+            .enforced()
+            .filter(|decision| decision.wait() > Nanos::ZERO);
+        held.map(|decision| decision.at().saturating_add(decision.wait()))
+            .max()
+            .filter(|_| !self.is_refused())
+    }
+
+    /// The decisions of the rules that are enforced.
+    fn enforced(&self) -> impl Iterator<Item = &BucketDecision> {
+        self.rules
+            .iter()
+            .filter_map(|outcome| match &outcome.answer {
+                Answer::Decided(decision) if outcome.is_enforced() => Some(decision),
+                _ => None,
+            })
+    }
+
+    /// Whether every rule admits the request at once, from a bucket that nobody shares with other Envoys, and
+    /// keeps what it took: nothing follows but to count it.
+    pub fn is_plain(&self) -> bool {
+        self.rules.iter().all(RuleOutcome::is_plain)
+    }
+
+    /// Gives the cost back to all rules: the request is evaluated anew when the lease of the last one is there.
+    fn put_off(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
+        self.is_pending = true;
+        for one in &mut self.rules {
+            if let (Some(key), Some(receipt)) = (&one.key, one.receipt.take()) {
+                give(&one.active.give(key, &receipt, Why::Refused, clock));
+            }
+        }
+    }
+
+    /// Adds the outcome of a rule, in the order of the rules; its place.
+    fn add(&mut self, one: RuleOutcome) -> usize {
+        let last = self.rules.last();
+        if last.is_none_or(|last| last.rule < one.rule) {
+            self.rules.push(one);
+            return self.rules.len().saturating_sub(1);
+        }
+        // Rules in shadow mode may be evaluated after later ones.
+        let place = self.rules.partition_point(|other| other.rule < one.rule);
+        self.refused_by = self
+            .refused_by
+            .map(|by| by.saturating_add((place <= by).into()));
+        self.rules.insert(place, one);
+        place
+    }
+
+    /// Gives the cost back to earlier enforced rules after the last rule refused.
+    fn overrule(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
+        let Some((_, before)) = self.rules.split_last_mut() else {
+            return;
+        };
+        self.refused_by = Some(before.len());
+        for rule_outcome in before {
+            if !rule_outcome.is_enforced() {
+                continue;
+            }
+            rule_outcome.overruled = !matches!(rule_outcome.answer, Answer::Skipped);
+            if let (Some(key), Some(receipt)) = (&rule_outcome.key, rule_outcome.receipt.take()) {
+                give(&rule_outcome.active.give(key, &receipt, Why::Refused, clock));
+            }
+        }
+    }
+
+    /// How long the request is held: the longest wait of the rules that are enforced; zero when it
+    /// is refused.
+    pub fn wait(&self) -> Nanos {
+        if self.is_refused() {
+            return Nanos::ZERO;
+        }
+        let waits = self.enforced().map(BucketDecision::wait);
+        waits.max().unwrap_or(Nanos::ZERO)
+    }
+}
+
+/// Evaluates `rules` for `request`, and takes its cost from every bucket if all of them admit it.
+pub fn evaluate(
+    rules: &RuleSet,
+    table: &Table,
+    store: &mut dyn SharedData,
+    request: &mut dyn Request,
+    clock: Clock,
+    stats: &mut StoreStats,
+) -> Outcome {
+    let outcome = Outcome {
+        // Most requests match one rule; without this there would be room for four.
+        rules: Vec::with_capacity(1),
+        refused_by: None,
+        stopped_by: None,
+        is_pending: false,
+    };
+    let candidates = rules.candidates(request);
+    let next = |from: usize| candidates.as_ref().map_or(from, |those| those.next(from));
+    // A request that waits for a lease is evaluated anew, and a refusal in shadow mode is noted for good. So
+    // those rules are evaluated when no other makes it wait; they depend on no other.
+    let puts_off = request.fleet().is_some();
+    let mut run = Run {
+        outcome,
+        table,
+        store,
+        request,
+        clock,
+        stats,
+    };
+    let mut is_left = false;
+    let mut index = next(0);
+    while let Some(active) = rules.get(index) {
+        match active.rule().mode {
+            Mode::Off => {}
+            Mode::Shadow if puts_off => is_left = true,
+            Mode::Shadow | Mode::Enforce => run.evaluate(index, active),
+        }
+        if run.outcome.is_pending {
+            return run.outcome;
+        }
+        index = next(index.saturating_add(1));
+    }
+    index = if is_left { next(0) } else { rules.len() };
+    while let Some(active) = rules.get(index) {
+        if active.rule().mode == Mode::Shadow {
+            run.evaluate(index, active);
+        }
+        index = next(index.saturating_add(1));
+    }
+    run.outcome
+}
+
+/// Decides and takes. A request that would have to wait is only asked then whether it may, and for how long;
+/// `not_held` is the reason if it may not.
+fn take_patiently(
+    mut attempt: Attempt<'_>,
+    store: &mut dyn SharedData,
+    request: &mut dyn Request,
+    (not_held, most): (&mut Option<NotHeld>, &mut Nanos),
+    stats: &mut StoreStats,
+) -> Result<Charge, GaveUp> {
+    let (mut asked, mut may_wait) = (None, None);
+    loop {
+        attempt.read(store)?;
+        let wait = attempt.wait();
+        if attempt.waits_for_lease() {
+            // It waits no longer than a call takes, whatever its deadline is.
+            if !*may_wait.get_or_insert_with(|| request.may_wait()) {
+                *not_held = Some(NotHeld::Full);
+                attempt.shorten(Nanos::ZERO);
+                attempt.read(store)?;
+            }
+        } else if wait > Nanos::ZERO {
+            let (patience, reason) = *asked.get_or_insert_with(|| patience(request));
+            *most = patience;
+            if wait > patience {
+                *not_held = Some(reason);
+                attempt.shorten(patience);
+                attempt.read(store)?;
+            }
+        }
+        if let Some(outcome) = attempt.write(store, stats) {
+            // Another worker may have made room since.
+            let took = |charge: &Charge| charge.receipt.is_some();
+            if outcome.as_ref().map_or(true, took) {
+                *not_held = None;
+            }
+            return outcome;
+        }
+    }
+}
+
+/// The answer for a key without limits, which an operator may still have banned.
+fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos) -> Answer {
+    match table.ban_of(store, id, now) {
+        Err(gave_up) => Answer::GaveUp(gave_up),
+        Ok(ban) => ban.map_or(Answer::Unlimited, Answer::Banned),
+    }
+}
+
+/// The price of a request under a rule, unless the request has a fixed cost.
+pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
+    let is_invalid = false;
+    match request.cost() {
+        Some(cost) => Price { cost, is_invalid },
+        None => rule.cost.price(request),
+    }
+}
+
+/// The verdict of one rule.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The bucket decided; in shadow mode a refusal is only counted.
+    Decided(BucketDecision),
+    /// The key is banned.
+    Banned(Ban),
+    /// The key has no limits.
+    Unlimited,
+    /// The request has no key, and the rule does not apply.
+    Skipped,
+    /// The request has no key, and is refused because of that.
+    KeyMissing,
+    /// A value is longer than the rule's match tests, and the request is refused because of that.
+    ValueTooLong,
+    /// The request has several values of its key, and is refused because of that.
+    KeyAmbiguous,
+    /// The engine of the fleet cannot be asked, and requests are refused as long as that lasts.
+    Outage,
+    /// The store failed; the rule's `on_error` applies.
+    GaveUp(GaveUp),
+}
+
+impl Answer {
+    /// The refusal of a request that gets no bucket.
+    fn without_key(reach: Reach) -> Self {
+        match reach {
+            Reach::Refuse => Self::ValueTooLong,
+            Reach::Yes | Reach::No => Self::KeyMissing,
+        }
+    }
+
+    fn of(charge: Result<Charge, GaveUp>, fleet: Option<FleetView>) -> (Self, Option<Receipt>) {
+        let charge = match charge {
+            Ok(charge) => charge,
+            Err(gave_up) => return (Self::GaveUp(gave_up), None),
+        };
+        let is_local = charge.leased.is_some_and(Leased::is_local);
+        match (fleet.map(|fleet| fleet.on_outage), charge.answer) {
+            (Some(OnOutage::Refuse), Ok(_)) if is_local => (Self::Outage, None),
+            (Some(OnOutage::Admit), Ok(_)) if is_local => (Self::Unlimited, None),
+            (_, answer) => {
+                let answer = answer.map_or_else(Self::Banned, Self::Decided);
+                (answer, charge.receipt)
+            }
+        }
+    }
+
+    /// Whether the request would be refused if the rule were enforced.
+    pub fn refuses(&self, on_error: OnError) -> bool {
+        match self {
+            Self::Decided(decision) => decision.is_refused(),
+            Self::Skipped | Self::Unlimited => false,
+            Self::KeyMissing
+            | Self::KeyAmbiguous
+            | Self::ValueTooLong
+            | Self::Outage
+            | Self::Banned(_) => true,
+            Self::GaveUp(_) => on_error == OnError::Refuse,
+        }
+    }
+}
+
+/// An evaluation in progress.
+struct Run<'a> {
+    outcome: Outcome,
+    table: &'a Table,
+    store: &'a mut dyn SharedData,
+    request: &'a mut dyn Request,
+    clock: Clock,
+    stats: &'a mut StoreStats,
+}
+
+impl Run<'_> {
+    /// Evaluates a rule that may match, unless an enforced one before it refused or stopped.
+    fn evaluate(&mut self, index: usize, active: &Arc<ActiveRule>) {
+        let rule = active.rule();
+        let is_enforced = rule.mode == Mode::Enforce;
+        if is_enforced && self.outcome.stopped_by.is_some() {
+            return;
+        }
+        let mut reach = Reach::Yes;
+        if !active.matches_all() {
+            reach = rule.reach(self.request);
+            if reach == Reach::No {
+                return;
+            }
+            if !active.applies(self.table, self.store, self.request, self.clock.now) {
+                return;
+            }
+        }
+        let key = match reach {
+            Reach::Refuse => Key::Refuse,
+            Reach::Yes | Reach::No => rule.key_of(self.request),
+        };
+        let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
+        if !is_enforced || !self.outcome.is_refused() {
+            let place = self
+                .outcome
+                .add(RuleOutcome::new(index, Arc::clone(active)));
+            self.decide(place, reach, key);
+        }
+        if stops {
+            self.outcome.stopped_by = Some(index);
+        }
+    }
+
+    /// Decides on the key at one of the rules of the outcome, in its place: an outcome is large to move.
+    fn decide(&mut self, place: usize, reach: Reach, key: Key) {
+        let Some(one) = self.outcome.rules.get_mut(place) else {
+            return;
+        };
+        match key {
+            Key::Skip => {}
+            Key::Refuse => one.answer = Answer::without_key(reach),
+            Key::Ambiguous => one.answer = Answer::KeyAmbiguous,
+            Key::Bucket(key) => {
+                let of: (_, &mut dyn SharedData) = (self.table, &mut *self.store);
+                one.charge(key, of, self.request, self.clock, self.stats);
+            }
+        }
+        let refuses = one.is_enforced() && one.refuses();
+        let waits = one.waits_for_lease();
+        if !refuses && !waits {
+            return;
+        }
+        let mut give = |give: &Give<'_>| {
+            // Lost returns are counted.
+            let _lost = self.table.give(self.store, give, self.stats);
+        };
+        if waits {
+            self.outcome.put_off(&mut give, self.clock);
+        } else if refuses {
+            self.outcome.overrule(&mut give, self.clock);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The outcome that a rule set would have for a request, with reasons, rule by rule. Nothing is taken.
+//!
+//! The verdict is that of [`evaluate`] itself, over an [`Overlay`] of the store. Further details (the
+//! failing part of a match, the state of the bucket) are read afterwards.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::ban::Ban;
+use loudou_limiter::{Ask, Clock, Decision, Limits, TellsMore};
+use loudou_store::overlay::Overlay;
+use loudou_store::page::Slot;
+use loudou_store::{LiveRule, Outage, SharedData, StoreStats, Table};
+
+use crate::active_rule::{ActiveRule, Grant};
+use crate::evaluate::{Answer, Outcome, evaluate, price};
+use crate::level::Level;
+use crate::patience::patience;
+use crate::request::Request;
+use crate::rule::key::{Key, NoKey};
+use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
+use crate::rule_set::RuleSet;
+
+/// The outcome that a rule set would have for a request.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The outcome of [`evaluate`]. Its receipts are invalid, because nothing was taken.
+    pub outcome: Outcome,
+    /// One for each rule of the set, in its order.
+    pub rules: Vec<RuleExplained>,
+}
+
+/// The explanation of one rule for a request.
+#[derive(Clone, Debug)]
+pub struct RuleExplained {
+    /// The part of the match because of which the rule does not apply; `None` if it applies.
+    pub failing: Option<Failing>,
+    /// The part of the match whose value is too long to tell, if the rule applies nevertheless.
+    pub too_long: Option<Failing>,
+    /// The fate of the rule.
+    pub standing: Standing,
+    /// The first part of the key that the request lacks.
+    pub missing: Option<Missing>,
+    /// The first part of the key that the request has several times.
+    pub repeated: Option<Repeated>,
+    /// The key of a matching request, if it has one.
+    pub key: Option<String>,
+    /// The price of the request, if it has a key.
+    pub price: Option<Price>,
+    /// The grant for that key.
+    pub allowance: Allowance,
+    /// The bucket of that key; `None` if it cannot be read, or if no limits apply.
+    pub bucket: Option<BucketExplained>,
+}
+
+/// A rule's grant for a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allowance {
+    /// As far as the limits admit.
+    #[default]
+    Limits,
+    /// Every request is admitted.
+    Unlimited,
+    /// No request is admitted while this ban lasts.
+    Banned(Ban),
+}
+
+/// The fate of a rule in an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The rule is evaluated; its answer has this index in [`Outcome::rules`].
+    Asked(usize),
+    /// The rule is off.
+    Off,
+    /// The rule does not match.
+    NotFor,
+    /// The rule matches, but its `when` does not apply now: the upstream does not fail.
+    NotNow,
+    /// The rule is enforced, and the earlier rule with this index stops the evaluation.
+    BehindStop(usize),
+    /// The earlier rule with this index has refused.
+    BehindRefusal(usize),
+}
+
+/// A bucket before a request, and its answer to the request.
+#[derive(Clone, Debug)]
+pub struct BucketExplained {
+    /// In the order of the limits.
+    pub limits: Vec<LimitExplained>,
+    /// The index of the limit that refuses or is closest to refusing.
+    pub reported: usize,
+    /// The limits that decide: those of the key, or the part of this Envoy in them.
+    pub of: Limits,
+    /// Who decides in place of a lease; `None` for the lease, and where no lease ever does.
+    pub outage: Option<Outage>,
+}
+
+/// A limit before a request, and its answer to the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitExplained {
+    /// The used capacity now, in cost units, rounded up.
+    pub used: u64,
+    /// The current state.
+    pub now: Decision,
+    /// The answer to the request; for a skipped rule, the answer that it would give.
+    pub answer: Decision,
+}
+
+/// Explains the outcome that `rules` would have for `request`.
+pub fn explain(
+    rules: &RuleSet,
+    table: &Table,
+    store: &mut dyn SharedData,
+    request: &mut dyn Request,
+    clock: Clock,
+) -> Explanation {
+    let mut overlay = Overlay::new(store);
+    let mut stats = StoreStats::default();
+    let outcome = evaluate(rules, table, &mut overlay, request, clock, &mut stats);
+    overlay.undo();
+    let mut look = Look {
+        table,
+        store: &mut overlay,
+        request,
+        clock,
+        outcome: &outcome,
+    };
+    let explained = rules.iter().enumerate();
+    let explained = explained.map(|(index, active)| look.rule(index, active));
+    Explanation {
+        rules: explained.collect(),
+        outcome,
+    }
+}
+
+/// The input of an explanation.
+struct Look<'a, 'b> {
+    table: &'a Table,
+    store: &'a mut Overlay<'b>,
+    request: &'a mut dyn Request,
+    clock: Clock,
+    outcome: &'a Outcome,
+}
+
+impl Look<'_, '_> {
+    fn rule(&mut self, index: usize, active: &ActiveRule) -> RuleExplained {
+        let rule = active.rule();
+        let part = rule.matches.explain(self.request);
+        let reach = rule.reach(self.request);
+        let (too_long, failing) = match reach {
+            Reach::No => (None, part),
+            Reach::Yes | Reach::Refuse => (part, None),
+        };
+        let standing = self.standing(index, active, failing.is_some());
+        let mut explained = RuleExplained {
+            failing,
+            too_long,
+            standing,
+            missing: None,
+            repeated: None,
+            key: None,
+            price: None,
+            allowance: Allowance::Limits,
+            bucket: None,
+        };
+        if reach != Reach::Yes {
+            return explained;
+        }
+        if let Err(NoKey::Missing(missing)) = rule.find_key(self.request) {
+            explained.missing = Some(rule.missing(missing));
+        }
+        explained.repeated = rule.repeated(self.request);
+        if let Key::Bucket(key) = rule.key_of(self.request) {
+            let price = price(rule, self.request);
+            let id = self.table.id(active.tag(), &key);
+            let read = self.table.look(self.store, id).ok();
+            let slot = read.as_ref().and_then(Option::as_ref);
+            explained.allowance = self.allowance(active, &key, slot, standing);
+            if let (Some(_), Grant::Limits(_)) = (&read, active.grant(&key)) {
+                explained.bucket = Some(self.bucket(active, &key, slot, price, standing));
+            }
+            explained.price = Some(price);
+            explained.key = Some(key);
+        }
+        explained
+    }
+
+    fn applies(&mut self, active: &ActiveRule) -> bool {
+        active.applies(self.table, self.store, self.request, self.clock.now)
+    }
+
+    fn standing(&mut self, index: usize, active: &ActiveRule, is_for_others: bool) -> Standing {
+        let evaluated = self.outcome.rules.iter();
+        if let Some(place) = evaluated.clone().position(|outcome| outcome.rule == index) {
+            return Standing::Asked(place);
+        }
+        let stopped_by = self.outcome.stopped_by.filter(|by| *by < index);
+        let refused_by = self.outcome.refusal().map(|outcome| outcome.rule);
+        match (active.rule().mode, stopped_by, refused_by) {
+            (Mode::Off, ..) => Standing::Off,
+            _ if is_for_others => Standing::NotFor,
+            _ if !self.applies(active) => Standing::NotNow,
+            (_, Some(by), _) => Standing::BehindStop(by),
+            (_, None, Some(by)) => Standing::BehindRefusal(by),
+            // `evaluate` skips a rule for no other reason.
+            (_, None, None) => Standing::NotNow,
+        }
+    }
+
+    /// The grant of the evaluation, or else the grant that the rule would give.
+    fn allowance(
+        &self,
+        active: &ActiveRule,
+        key: &str,
+        slot: Option<&Slot>,
+        standing: Standing,
+    ) -> Allowance {
+        let now = self.clock.now;
+        let ban = || {
+            let slot = slot?;
+            slot.conduct.ban(now.max(slot.bucket.last))
+        };
+        match (self.heard(standing), active.grant(key)) {
+            (Some(Answer::Banned(ban)), _) => Allowance::Banned(*ban),
+            (Some(Answer::Unlimited), _) => Allowance::Unlimited,
+            (Some(_), _) => Allowance::Limits,
+            (None, Grant::Banned) => Allowance::Banned(Ban::ENDLESS),
+            (None, grant) => match (ban(), grant) {
+                (Some(ban), _) => Allowance::Banned(ban),
+                (None, Grant::Unlimited) => Allowance::Unlimited,
+                (None, _) => Allowance::Limits,
+            },
+        }
+    }
+
+    /// The bucket as it is, with its answer of the evaluation, or else the answer that it would give.
+    fn bucket(
+        &mut self,
+        active: &ActiveRule,
+        key: &str,
+        slot: Option<&Slot>,
+        price: Price,
+        standing: Standing,
+    ) -> BucketExplained {
+        let Clock { now, wall } = self.clock;
+        let fleet = self.request.fleet();
+        let level = Level::of(active, key, slot, self.clock, fleet);
+        let ask = Ask {
+            cost: price.cost,
+            now,
+            wall,
+            max_wait: self.request.max_wait(),
+            patience: patience(self.request).0,
+            tells_more: TellsMore::Never,
+            has_place: false,
+        };
+        let state = level.answer(&Ask { cost: 0, ..ask });
+        let answer = match self.heard(standing) {
+            Some(Answer::Decided(decision)) => decision.clone(),
+            _ => level.answer(&ask),
+        };
+        let used = level.used(&state, now).into_iter();
+        let limits = used.zip(state.decisions().zip(answer.decisions()));
+        let limits = limits.map(|(used, (now, answer))| LimitExplained {
+            used,
+            now: *now,
+            answer: *answer,
+        });
+        BucketExplained {
+            limits: limits.collect(),
+            reported: answer.reported_index(),
+            outage: level.outage(),
+            of: level.limits().clone(),
+        }
+    }
+
+    /// The answer of an evaluated rule.
+    fn heard(&self, standing: Standing) -> Option<&Answer> {
+        let Standing::Asked(place) = standing else {
+            return None;
+        };
+        Some(&self.outcome.rules.get(place)?.answer)
+    }
+}

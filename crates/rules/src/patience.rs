@@ -1,0 +1,137 @@
+//! How long a request can be held: shorter than the time that its client waits for an answer.
+//!
+//! The deadline is that of `grpc-timeout`, or the time that an Envoy in front expects the request to take,
+//! whichever is sooner. A client may send both; they can only shorten a wait, and malformed values are
+//! ignored.
+
+use loudou_limiter::Nanos;
+
+use crate::request::Request;
+
+/// The longest timeout that gRPC can express has eight digits.
+const GRPC_DIGITS: usize = 8;
+/// Milliseconds with more digits than this are later than any wait.
+const MS_DIGITS: usize = 18;
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+const EXPECTED_MS: &str = "x-envoy-expected-rq-timeout-ms";
+
+/// The reason for refusing a request that would have had to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHeld {
+    /// Its deadline would come first.
+    Deadline,
+    /// The worker holds as many requests as it may.
+    Full,
+}
+
+impl NotHeld {
+    /// The name in answers and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Full => "waiting_full",
+        }
+    }
+}
+
+/// The longest time for which a request can be held, and the reason for refusing it if it would be longer.
+pub(crate) fn patience(request: &mut dyn Request) -> (Nanos, NotHeld) {
+    if !request.may_wait() {
+        return (Nanos::ZERO, NotHeld::Full);
+    }
+    let grpc = request.header(GRPC_TIMEOUT).and_then(|text| grpc(&text));
+    let expected = request.header(EXPECTED_MS).and_then(|text| expected(&text));
+    let deadline = grpc.into_iter().chain(expected).min();
+    let deadline = deadline.map(|deadline| deadline.since(request.waited()));
+    // A wait that ends at the deadline is too long.
+    let patience = deadline.map_or(Nanos::MAX, |deadline| deadline.since(Nanos::new(1)));
+    (patience, NotHeld::Deadline)
+}
+
+/// A `TimeoutValue` and `TimeoutUnit` of gRPC over HTTP/2: `100m` is 100 milliseconds.
+fn grpc(text: &[u8]) -> Option<Nanos> {
+    let (unit, digits) = text.split_last()?;
+    let unit: u64 = match unit {
+        b'H' => 3_600_000_000_000,
+        b'M' => 60_000_000_000,
+        b'S' => 1_000_000_000,
+        b'm' => 1_000_000,
+        b'u' => 1_000,
+        b'n' => 1,
+        _ => return None,
+    };
+    number(digits, GRPC_DIGITS).map(|count| Nanos::new(count.saturating_mul(unit)))
+}
+
+/// Whole milliseconds; Envoy sends 0 where there is no timeout.
+fn expected(text: &[u8]) -> Option<Nanos> {
+    number(text, MS_DIGITS)
+        .filter(|ms| *ms > 0)
+        .map(Nanos::from_millis)
+}
+
+fn number(digits: &[u8], longest: usize) -> Option<u64> {
+    let fits = !digits.is_empty() && digits.len() <= longest;
+    let is_number = fits && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| {
+        digits.iter().fold(0_u64, |number, digit| {
+            let digit = u64::from(digit.saturating_sub(b'0'));
+            number.saturating_mul(10).saturating_add(digit)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_of_grpc() {
+        let times: [(&[u8], u64); 8] = [
+            (b"100m", 100_000_000),
+            (b"2S", 2_000_000_000),
+            (b"1H", 3_600_000_000_000),
+            (b"3M", 180_000_000_000),
+            (b"7u", 7_000),
+            (b"9n", 9),
+            (b"0m", 0),
+            (b"99999999H", u64::MAX),
+        ];
+        for (text, nanos) in times {
+            assert_eq!(grpc(text), Some(Nanos::new(nanos)), "{text:?}");
+        }
+        let wrong: [&[u8]; 11] = [
+            b"",
+            b"m",
+            b"100",
+            b"-1m",
+            b"+1m",
+            b"1 m",
+            b"1s",
+            b"1.5S",
+            b"123456789m",
+            b"\xffm",
+            b"1mm",
+        ];
+        for text in wrong {
+            assert_eq!(grpc(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn timeouts_of_envoy() {
+        assert_eq!(expected(b"15000"), Some(Nanos::from_secs(15)));
+        assert_eq!(expected(b"999999999999999999"), Some(Nanos::MAX));
+        for text in [
+            &b""[..],
+            b"0",
+            b"-5",
+            b"15s",
+            b"1e3",
+            b" 7",
+            b"9999999999999999999",
+        ] {
+            assert_eq!(expected(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The values of a request that rules read. In the filter they come from Envoy; a [`Sample`] is a log line
+//! of a replay, or a request to explain.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Deref;
+
+use crate::fleet::FleetView;
+use crate::joined::joined;
+use loudou_limiter::Nanos;
+
+/// One request. Every value is as the client or the network sent it: any bytes, of any length up to
+/// the host's own bounds.
+pub trait Request {
+    /// The method.
+    fn method(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The path, with its query if it has one.
+    fn path(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The line of the header `name` (lower case) that counts: see [`first_filled`].
+    fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
+    /// Calls `see` for each line of the header `name`, in the order of the request.
+    fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
+        if let Some(line) = self.header(name) {
+            see(&line);
+        }
+    }
+    /// The trusted client address, without the port.
+    fn source(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The name of the route.
+    fn route(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The identity in the client's certificate: its first URI, else its first DNS name.
+    fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+    /// A text in the dynamic metadata that earlier filters have set: the namespace, then the
+    /// keys below it.
+    fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+    /// The upstream that the request goes to: the name of Envoy's cluster.
+    fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// A fixed cost that takes precedence over the rule's; `None` for the rule's cost.
+    fn cost(&mut self) -> Option<u64> {
+        None
+    }
+    /// Whether the request may be held; asked only when a rule would hold it.
+    fn may_wait(&mut self) -> bool {
+        true
+    }
+    /// For how long the request has waited already, where it is decided again.
+    fn waited(&self) -> Nanos {
+        Nanos::ZERO
+    }
+    /// A maximum wait that takes precedence over the limit's; `None` for the limit's.
+    fn max_wait(&mut self) -> Option<Nanos> {
+        None
+    }
+    /// The state of the fleet; `None` where rules that many Envoys share are decided by one bucket.
+    fn fleet(&mut self) -> Option<FleetView> {
+        None
+    }
+}
+
+/// Borrowed bytes of a request, or their unescaped form.
+pub type Text<'a> = Cow<'a, [u8]>;
+
+/// A request outside of a host: a line of a log, or an invented one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// The method.
+    pub method: Option<Text<'a>>,
+    /// The path, with its query if it has one.
+    pub path: Option<Text<'a>>,
+    /// The host, with its port if it has one.
+    pub host: Option<Text<'a>>,
+    /// The trusted client address, without the port.
+    pub source: Option<Text<'a>>,
+    /// The name of the route.
+    pub route: Option<Text<'a>>,
+    /// The upstream that the request goes to.
+    pub cluster: Option<Text<'a>>,
+    /// The identity in the client's certificate.
+    pub client_cert: Option<Text<'a>>,
+    /// In order, one for each line; names in any case.
+    pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
+    /// Whether `_` stands for `-` in the names of headers.
+    pub underscores: bool,
+    /// By its path, with dots between the steps.
+    pub metadata: Vec<(String, Text<'a>)>,
+    /// A fixed cost that takes precedence over the rule's.
+    pub cost: Option<u64>,
+    /// A maximum wait that takes precedence over the limit's.
+    pub max_wait: Option<Nanos>,
+    /// The state of the fleet; `None` where rules that many Envoys share are decided by one bucket.
+    pub fleet: Option<FleetView>,
+}
+
+fn borrowed<'a>(text: Option<&'a Text<'_>>) -> Option<Text<'a>> {
+    text.map(|text| Cow::Borrowed(&**text))
+}
+
+impl Request for Sample<'_> {
+    fn method(&mut self) -> Option<Text<'_>> {
+        borrowed(self.method.as_ref())
+    }
+
+    fn path(&mut self) -> Option<Text<'_>> {
+        borrowed(self.path.as_ref())
+    }
+
+    fn header(&mut self, name: &str) -> Option<Text<'_>> {
+        match name {
+            ":method" => self.method(),
+            ":path" => self.path(),
+            ":authority" | "host" => borrowed(self.host.as_ref()),
+            _ => {
+                let headers = self.headers.iter();
+                let lines = headers.filter(|(own, _)| is_same(own, name, self.underscores));
+                first_filled(lines.map(|(_, line)| &**line)).map(Cow::Borrowed)
+            }
+        }
+    }
+
+    fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
+        if matches!(name, ":method" | ":path" | ":authority" | "host") {
+            if let Some(line) = self.header(name) {
+                see(&line);
+            }
+            return;
+        }
+        for (own, line) in &self.headers {
+            if is_same(own, name, self.underscores) {
+                see(line);
+            }
+        }
+    }
+
+    fn source(&mut self) -> Option<Text<'_>> {
+        borrowed(self.source.as_ref())
+    }
+
+    fn route(&mut self) -> Option<Text<'_>> {
+        borrowed(self.route.as_ref())
+    }
+
+    fn cluster(&mut self) -> Option<Text<'_>> {
+        borrowed(self.cluster.as_ref())
+    }
+
+    fn client_cert(&mut self) -> Option<Text<'_>> {
+        borrowed(self.client_cert.as_ref())
+    }
+
+    fn metadata(&mut self, path: &[String]) -> Option<Text<'_>> {
+        if self.metadata.is_empty() {
+            return None;
+        }
+        let path = joined(path, ".");
+        let found = self.metadata.iter().find(|(own, _)| *own == path);
+        found.map(|(_, value)| Cow::Borrowed(&**value))
+    }
+
+    fn cost(&mut self) -> Option<u64> {
+        self.cost
+    }
+
+    fn max_wait(&mut self) -> Option<Nanos> {
+        self.max_wait
+    }
+
+    fn fleet(&mut self) -> Option<FleetView> {
+        self.fleet
+    }
+}
+
+/// The value that counts of several with one name: the first one that is not empty. If all are empty, the
+/// value is present and empty, which a key treats as missing.
+pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>) -> Option<T> {
+    let mut empty = None;
+    for value in values {
+        if !value.is_empty() {
+            return Some(value);
+        }
+        empty = empty.or(Some(value));
+    }
+    empty
+}
+
+/// Whether a sample writes the header `name` (in lower case) as `own`.
+fn is_same(own: &str, name: &str, underscores: bool) -> bool {
+    let plain = |byte: u8| match byte {
+        b'_' if underscores => b'-',
+        _ => byte.to_ascii_lowercase(),
+    };
+    own.len() == name.len() && own.bytes().map(plain).eq(name.bytes())
+}
+
+/// The path without its query and fragment.
+pub(crate) fn without_query(path: &[u8]) -> &[u8] {
+    path.split(|b| *b == b'?' || *b == b'#')
+        .next()
+        .unwrap_or(path)
+}
+
+/// `example.com:80` without the port. An IPv6 address keeps its brackets.
+pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
+    let colon = authority.iter().rposition(|b| *b == b':');
+    let parts = colon.and_then(|at| authority.split_at_checked(at));
+    match parts {
+        // The colons of an IPv6 address are in brackets.
+        Some((host, port)) if !port.contains(&b']') => host,
+        _ => authority,
+    }
+}
+
+/// `example.com.` without the dot of the root.
+pub(crate) fn without_root(host: &[u8]) -> &[u8] {
+    match host.strip_suffix(b".") {
+        Some(rest) if !rest.is_empty() => rest,
+        _ => host,
+    }
+}
+
+/// The address in `1.2.3.4:567` or `[::1]:567`; an address without a port stays unchanged.
+pub fn bare_address(address: &[u8]) -> &[u8] {
+    if let Some(inner) = address.strip_prefix(b"[") {
+        return inner.split(|b| *b == b']').next().unwrap_or(inner);
+    }
+    let host = without_port(address);
+    // More than one colon belongs to an IPv6 address.
+    if host.contains(&b':') { address } else { host }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_without_ports() {
+        assert_eq!(bare_address(b"1.2.3.4:567"), b"1.2.3.4");
+        assert_eq!(bare_address(b"1.2.3.4"), b"1.2.3.4");
+        assert_eq!(bare_address(b"[2001:db8::1]:0"), b"2001:db8::1");
+        assert_eq!(bare_address(b"2001:db8::1"), b"2001:db8::1");
+        assert_eq!(bare_address(b"pipe"), b"pipe");
+        assert_eq!(bare_address(b""), b"");
+    }
+
+    #[test]
+    fn names_of_headers() {
+        assert!(is_same("X-User-Id", "x-user-id", false));
+        assert!(!is_same("x_user_id", "x-user-id", false));
+        assert!(is_same("x_user_id", "x-user-id", true));
+        assert!(!is_same("x_user_ids", "x-user-id", true));
+    }
+
+    #[test]
+    fn metadata_is_found_by_its_whole_path() {
+        let text = |text: &'static str| Cow::Borrowed(text.as_bytes());
+        let mut sample = Sample {
+            metadata: Vec::from([(String::from("ns.a.plan"), text("free"))]),
+            ..Sample::default()
+        };
+        let path =
+            |steps: &[&str]| -> Vec<String> { steps.iter().map(|s| String::from(*s)).collect() };
+        assert_eq!(
+            sample.metadata(&path(&["ns.a", "plan"])),
+            Some(text("free"))
+        );
+        assert_eq!(
+            sample.metadata(&path(&["ns", "a", "plan"])),
+            Some(text("free"))
+        );
+        assert_eq!(sample.metadata(&path(&["ns.a"])), None);
+        assert_eq!(sample.metadata(&path(&["ns.a", "plans"])), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! The straight way beside the other one: the same requests get the same answers and receipts, and leave the same
+//! bytes.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use loudou_limiter::Decimal;
+use loudou_limiter::algorithm::{
+    Algorithm, Align, Concurrency, FixedWindow, Funnel, LeakyQueue, Refill, SlidingCounter,
+    SlidingLog, TokenBucket,
+};
+use loudou_limiter::{Ask, Bucket, Clock, Limit, Limits, Nanos, Penalty, Rate, Taken};
+use proptest::prelude::*;
+
+use super::*;
+use crate::attempt::GaveUp;
+use crate::attempt::StoreStats;
+use crate::attempt::Take;
+use crate::memory::MemoryStore;
+use crate::page::FLAG_KEEPS_GAIN;
+use crate::rule::LiveRule;
+use crate::shared_data::SharedData;
+use crate::table::Table;
+
+/// A rule whose edits change nothing but its version.
+#[derive(Debug)]
+struct Fixed {
+    limits: Limits,
+    penalty: Option<Penalty>,
+    version: Cell<u32>,
+}
+
+impl LiveRule for Fixed {
+    fn tag(&self) -> u32 {
+        7
+    }
+
+    fn version(&self) -> u32 {
+        self.version.get()
+    }
+
+    fn age(&self, version: u32) -> Age {
+        match version.cmp(&self.version()) {
+            core::cmp::Ordering::Less => Age::Older,
+            core::cmp::Ordering::Equal => Age::Current,
+            core::cmp::Ordering::Greater => Age::Newer,
+        }
+    }
+
+    fn limits_of(&self, _: &str) -> &Limits {
+        &self.limits
+    }
+
+    fn bring_forward(&self, _: (&str, &Limits), _: (&Bucket, u32), _: Clock) -> Option<Bucket> {
+        None
+    }
+
+    fn bring_taken_forward(&self, _: (&str, &Limits), _: (&Taken, u32), _: Clock) -> Option<Taken> {
+        None
+    }
+
+    fn penalty(&self) -> Option<&Penalty> {
+        self.penalty.as_ref()
+    }
+}
+
+fn algorithm() -> impl Strategy<Value = Algorithm> {
+    let rate = (1_u32..4, 1_u64..4)
+        .prop_map(|(amount, seconds)| Rate::new(amount, Nanos::from_secs(seconds)).expect("valid"));
+    (0..10, 1_u64..6, rate).prop_map(|(kind, capacity, rate)| {
+        let second = Nanos::from_secs(1);
+        match kind {
+            0 | 1 => Funnel::new(capacity, rate).expect("valid").into(),
+            2 => {
+                let funnel = Funnel::new(capacity, rate).expect("valid");
+                funnel.waiting(second).expect("valid").into()
+            }
+            3 => TokenBucket::new(capacity, rate, Refill::Greedy, capacity)
+                .expect("valid")
+                .into(),
+            4 => TokenBucket::new(capacity, rate, Refill::Interval, 0)
+                .expect("valid")
+                .into(),
+            5 => FixedWindow::new(capacity, second, Align::Clock)
+                .expect("valid")
+                .into(),
+            6 => SlidingLog::new(capacity, second, capacity % 2 == 0)
+                .expect("valid")
+                .into(),
+            7 => SlidingCounter::new(capacity, second).expect("valid").into(),
+            8 => LeakyQueue::new(capacity, rate).expect("valid").into(),
+            _ => Concurrency::new(capacity, second).expect("valid").into(),
+        }
+    })
+}
+
+fn rule() -> impl Strategy<Value = Fixed> {
+    let limits = prop::collection::vec(algorithm(), 1..4).prop_map(|all| {
+        let names = ["a", "b", "c"].into_iter();
+        let limits = names.zip(all).map(|(name, one)| Limit::new(name, one));
+        Limits::new(limits.collect()).expect("valid")
+    });
+    let penalty = prop::option::weighted(0.2, Just(()));
+    (limits, penalty).prop_map(|(limits, penalty)| Fixed {
+        limits,
+        penalty: penalty.map(|()| Penalty {
+            after: 3,
+            within: Nanos::from_secs(2),
+            ban: Nanos::from_secs(1),
+            factor: Decimal::from_thousandths(1_000),
+            max: Nanos::from_secs(4),
+        }),
+        version: Cell::new(1),
+    })
+}
+
+/// What happens before a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// The rule is edited.
+    Edit,
+    /// Another worker is ahead of the one that decides.
+    Ahead,
+    /// The slot is one of a bucket that has other limits.
+    Flag,
+    /// Units were given back to the bucket.
+    Given,
+}
+
+/// A request, as long after the one before as it says, and what happens before.
+fn ask() -> impl Strategy<Value = (Ask, Before)> {
+    let after_ms = prop_oneof![3 => 0_u64..50, 1 => 0_u64..3_000];
+    let patience = prop_oneof![6 => Just(Nanos::MAX), 1 => Just(Nanos::ZERO)];
+    let before = prop_oneof![
+        12 => Just(Before::Nothing),
+        1 => Just(Before::Edit),
+        2 => Just(Before::Ahead),
+        1 => Just(Before::Flag),
+        1 => Just(Before::Given),
+    ];
+    (0_u64..4, after_ms, patience, before).prop_map(|(cost, after_ms, patience, before)| {
+        let ask = Ask::new(cost, Nanos::from_millis(after_ms)).within(patience);
+        (ask, before)
+    })
+}
+
+/// One step on a store, on the straight way where that is possible, or never on it; what came of it, whether it was
+/// decided in place, and the bytes of the page.
+fn step(
+    (table, store): (&Table, &mut MemoryStore),
+    rule: &Fixed,
+    ask: Ask,
+    (straight, before): (bool, Before),
+) -> (Result<alloc::string::String, GaveUp>, bool, Vec<u8>) {
+    let take = Take {
+        rule,
+        limits: &rule.limits,
+        key: "key",
+        ask,
+        lease: None,
+    };
+    let mut attempt = Attempt::new(table, take);
+    let read = attempt.page.read(store, &attempt.page_key);
+    attempt.expected = read.expect("memory");
+    if let Some((index, mut slot)) = attempt.page.find(attempt.id.fingerprint) {
+        match before {
+            Before::Flag => slot.flags ^= FLAG_KEEPS_GAIN,
+            Before::Given => slot.bucket.given ^= 3,
+            Before::Nothing | Before::Edit | Before::Ahead => {}
+        }
+        attempt.page.replace(index, &slot);
+    }
+    let in_place = if straight {
+        attempt.plan_straight()
+    } else {
+        None
+    };
+    let was_in_place = in_place.is_some();
+    let planned = in_place.map_or_else(|| attempt.plan(), Ok);
+    let charge = planned.and_then(|planned| {
+        attempt.planned = Some(planned);
+        let done = attempt.write(store, &mut StoreStats::default());
+        done.expect("no other worker")
+    });
+    let page_key = attempt.page_key.clone();
+    let mut bytes = Vec::new();
+    store.get(&page_key, &mut bytes).expect("memory");
+    (
+        charge.map(|charge| alloc::format!("{charge:?}")),
+        was_in_place,
+        bytes,
+    )
+}
+
+proptest! {
+    #[test]
+    fn it_decides_as_the_other_way(rule in rule(), asks in prop::collection::vec(ask(), 1..40)) {
+        let mut stores = [MemoryStore::new(), MemoryStore::new()];
+        let mut now = Nanos::from_secs(1_000);
+        for (mut ask, before) in asks {
+            let at = match before {
+                Before::Ahead => now.since(ask.now),
+                _ => now.saturating_add(ask.now),
+            };
+            now = now.max(at);
+            (ask.now, ask.wall) = (at, at.saturating_add(Nanos::from_secs(77)));
+            if before == Before::Edit {
+                rule.version.set(rule.version().saturating_add(1));
+            }
+            let mut found = stores.iter_mut().zip([true, false]).map(|(store, straight)| {
+                let table = Table::open(store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
+                step((&table, store), &rule, ask, (straight, before))
+            });
+            let (one, other) = (found.next().expect("two"), found.next().expect("two"));
+            prop_assert_eq!(one.0, other.0);
+            prop_assert_eq!(one.2, other.2);
+        }
+    }
+}
+
+/// Most requests of usual rules are decided in place: nothing else makes them fast.
+#[test]
+fn admissions_and_refusals_are_decided_in_place() {
+    let rate = Rate::new(1, Nanos::from_secs(1)).expect("valid");
+    let funnel = |capacity| Funnel::new(capacity, rate).expect("valid");
+    let window = FixedWindow::new(9, Nanos::from_secs(9), Align::First).expect("valid");
+    for limits in [
+        vec![Limit::new("a", funnel(5))],
+        vec![Limit::new("a", funnel(5)), Limit::new("b", window)],
+    ] {
+        let rule = Fixed {
+            limits: Limits::new(limits).expect("valid"),
+            penalty: None,
+            version: Cell::new(1),
+        };
+        let mut store = MemoryStore::new();
+        let table = Table::open(&mut store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
+        let ask = Ask::new(1, Nanos::from_secs(1_000));
+        let mut in_place =
+            (0..7).map(|_| step((&table, &mut store), &rule, ask, (true, Before::Nothing)).1);
+        assert_eq!(in_place.next(), Some(false), "the bucket is new");
+        let refused_by_one = rule.limits.iter().len() > 1;
+        assert!(in_place.by_ref().take(4).all(|in_place| in_place));
+        assert!(in_place.all(|in_place| in_place != refused_by_one));
+    }
+}

@@ -1,0 +1,184 @@
+//! The health of an upstream: the share of errors among its latest responses, and the switch that
+//! [`When`] derives from it.
+//!
+//! The window is cut into slots that start at multiples of their length on the clock, so it covers
+//! between nine tenths and all of its length. The switch is updated with each response and at each
+//! start of a slot, the only instants at which the share changes: so all readers of the same counts see
+//! the same state, whether or not it was read in between.
+
+use alloc::vec::Vec;
+
+use loudou_limiter::Nanos;
+
+use crate::upstreams::When;
+
+/// The number of slots.
+const SLOTS: usize = 10;
+/// The same as a `u64`.
+const SLOTS_U64: u64 = 10;
+const VERSION: u8 = 1;
+/// The encoded size of a [`Health`], in bytes.
+pub const HEALTH_BYTES: usize = 2 + 3 * size_of::<u64>() + SLOTS * size_of::<u64>();
+
+/// The numbers of responses and of errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// All responses.
+    pub responses: u32,
+    /// Errors among them.
+    pub errors: u32,
+}
+
+impl Count {
+    /// Compares the share of errors with `share` (`Greater`: above it), without a division.
+    fn compare(self, share: loudou_limiter::Decimal) -> core::cmp::Ordering {
+        let errors = u64::from(self.errors).saturating_mul(1_000);
+        let share = u64::from(share.thousandths());
+        errors.cmp(&u64::from(self.responses).saturating_mul(share))
+    }
+}
+
+/// The health of one upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The length of a slot; never zero.
+    slot: Nanos,
+    /// The number of the newest slot.
+    newest: u64,
+    /// A ring, indexed by the number of the slot.
+    counts: [Count; SLOTS],
+    fails: bool,
+    since: Nanos,
+}
+
+impl Health {
+    /// A new upstream, first seen at `now`.
+    pub fn new(when: &When, now: Nanos) -> Self {
+        let slot = Nanos::new((when.within.get() / SLOTS_U64).max(1));
+        Self {
+            slot,
+            newest: number(now, slot),
+            counts: [Count::default(); SLOTS],
+            fails: false,
+            since: now,
+        }
+    }
+
+    /// Whether the upstream fails, so that the rule applies.
+    pub const fn fails(&self) -> bool {
+        self.fails
+    }
+
+    /// The instant of the latest change of that state.
+    pub const fn since(&self) -> Nanos {
+        self.since
+    }
+
+    /// The counts in the window.
+    pub fn count(&self) -> Count {
+        let mut sum = Count::default();
+        for count in &self.counts {
+            sum.responses = sum.responses.saturating_add(count.responses);
+            sum.errors = sum.errors.saturating_add(count.errors);
+        }
+        sum
+    }
+
+    /// Advances the window to `now`. A clock that goes back has no effect.
+    pub fn advance(&mut self, when: &When, now: Nanos) {
+        let current = number(now, self.slot);
+        // After a longer time the window is empty.
+        for _ in 0..SLOTS {
+            if self.newest >= current {
+                return;
+            }
+            self.newest = self.newest.saturating_add(1);
+            if let Some(count) = self.newest_count() {
+                *count = Count::default();
+            }
+            self.switch(when, self.start());
+        }
+        self.newest = self.newest.max(current);
+    }
+
+    /// Counts a response.
+    pub fn respond(&mut self, when: &When, is_error: bool, now: Nanos) {
+        self.advance(when, now);
+        if let Some(count) = self.newest_count() {
+            count.responses = count.responses.saturating_add(1);
+            count.errors = count.errors.saturating_add(is_error.into());
+        }
+        self.switch(when, now.max(self.start()));
+    }
+
+    /// Whether the window is empty at `now`.
+    pub fn is_stale(&self, now: Nanos) -> bool {
+        number(now, self.slot) >= self.newest.saturating_add(SLOTS_U64)
+    }
+
+    fn switch(&mut self, when: &When, at: Nanos) {
+        let count = self.count();
+        let fails = if self.fails {
+            count.responses > 0 && count.compare(when.until_under).is_ge()
+        } else {
+            count.responses >= when.least && count.compare(when.over).is_gt()
+        };
+        if fails != self.fails {
+            (self.fails, self.since) = (fails, at);
+        }
+    }
+
+    /// When the newest slot started.
+    const fn start(&self) -> Nanos {
+        Nanos::new(self.newest.saturating_mul(self.slot.get()))
+    }
+
+    fn newest_count(&mut self) -> Option<&mut Count> {
+        let index = usize::try_from(self.newest % SLOTS_U64).ok()?;
+        self.counts.get_mut(index)
+    }
+
+    /// Appends the encoded bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[VERSION, self.fails.into()]);
+        for number in [self.slot.get(), self.newest, self.since.get()] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for count in &self.counts {
+            out.extend_from_slice(&count.responses.to_le_bytes());
+            out.extend_from_slice(&count.errors.to_le_bytes());
+        }
+    }
+
+    /// Reads the output of [`Health::encode`], and returns the remaining bytes; `None` if it is invalid.
+    pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let ([VERSION, fails], mut rest) = bytes.split_first_chunk()? else {
+            return None;
+        };
+        let mut next = || {
+            let (number, tail) = rest.split_first_chunk::<8>()?;
+            rest = tail;
+            Some(u64::from_le_bytes(*number))
+        };
+        let (slot, newest, since) = (next()?, next()?, next()?);
+        let mut counts = [Count::default(); SLOTS];
+        for count in &mut counts {
+            let both = next()?;
+            count.responses = u32::try_from(both & u64::from(u32::MAX)).ok()?;
+            count.errors = u32::try_from(both >> 32).ok()?;
+        }
+        let health = Self {
+            slot: Nanos::new(slot),
+            newest,
+            counts,
+            fails: *fails == 1,
+            since: Nanos::new(since),
+        };
+        (slot > 0 && *fails <= 1).then_some((health, rest))
+    }
+}
+
+/// The number of the slot that `now` is in.
+fn number(now: Nanos, slot: Nanos) -> u64 {
+    now.get().checked_div(slot.get()).unwrap_or(0)
+}

@@ -1,0 +1,271 @@
+//! A page as it is stored. One slot is read and written in place; the others are only
+//! skipped, which takes a fraction of the time of reading and writing them all.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use loudou_limiter::lease::MAX_LATER_LIMITS;
+use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
+
+use super::plain::{FLAGS_AT, LAST_AT, WORDS_AT};
+use super::{
+    Bytes, Evicted, FLAG_LATER, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, PlainSlot,
+    SLOT_HEAD, SLOTS, Slot, SlotHead, Standing, UnknownPage, later_bytes, optional_bytes, victim,
+};
+use crate::attempt::GaveUp;
+use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
+
+/// The offsets of a page's number of slots, and of its origins.
+const COUNT_AT: usize = 3;
+const ORIGINS_AT: usize = 4;
+/// The size of a word, in bytes.
+const WORD: usize = 8;
+
+/// The bytes of a well-formed page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageBytes {
+    bytes: Vec<u8>,
+    /// The offset of each slot; all other entries are the end of the page.
+    starts: [usize; SLOTS],
+    count: usize,
+}
+
+impl PageBytes {
+    /// Reads the page at `key`, which has no slots if it is missing; returns its version.
+    pub(crate) fn read(&mut self, store: &mut dyn SharedData, key: &[u8]) -> Result<Cas, GaveUp> {
+        if let Some(cas) = store.get(key, &mut self.bytes)? {
+            self.check().map_err(|_unknown| GaveUp::UnknownPage)?;
+            Ok(cas)
+        } else {
+            self.clear();
+            Ok(CAS_ABSENT)
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Makes it a page without slots.
+    fn clear(&mut self) {
+        Page::default().encode(&mut self.bytes);
+        self.count = 0;
+    }
+
+    /// Finds the slots, as strictly as [`Page::decode`].
+    fn check(&mut self) -> Result<(), UnknownPage> {
+        let mut reader = Bytes(&self.bytes);
+        let (count, _origins) = reader.page_head()?;
+        self.count = usize::from(count);
+        let mut at = PAGE_HEAD;
+        for start in self.starts.iter_mut().take(self.count) {
+            *start = at;
+            at = end_of_slot(&self.bytes, at).ok_or(UnknownPage)?;
+        }
+        if at == self.bytes.len() {
+            Ok(())
+        } else {
+            Err(UnknownPage)
+        }
+    }
+
+    /// [`Page::origins`].
+    pub(crate) fn origins(&self) -> u32 {
+        let origins = self.bytes.get(ORIGINS_AT..);
+        let origins = origins.and_then(|origins| origins.first_chunk());
+        origins.map_or(0, |origins| u32::from_le_bytes(*origins))
+    }
+
+    /// Counts one more state that begins in this page; its number.
+    pub(crate) fn new_origin(&mut self) -> u32 {
+        let origin = self.origins().wrapping_add(1);
+        self.set_origins(origin);
+        origin
+    }
+
+    /// Writes [`Page::origins`].
+    pub(crate) fn set_origins(&mut self, origins: u32) {
+        let place = self.bytes.get_mut(ORIGINS_AT..);
+        if let Some(place) = place.and_then(|place| place.first_chunk_mut()) {
+            *place = origins.to_le_bytes();
+        }
+    }
+
+    /// The index and the slot of a bucket.
+    pub(crate) fn find(&self, fingerprint: u64) -> Option<(usize, Slot)> {
+        let index = self.index_of(fingerprint)?;
+        let slot = self.bytes.get(self.range(index))?;
+        Some((index, Bytes(slot).slot().ok()?))
+    }
+
+    /// The slot of a bucket, to change in place, if it is a plain one.
+    pub(crate) fn find_plain(&mut self, fingerprint: u64) -> Option<PlainSlot<'_>> {
+        let range = self.range(self.index_of(fingerprint)?);
+        PlainSlot::of(self.bytes.get_mut(range)?)
+    }
+
+    fn index_of(&self, fingerprint: u64) -> Option<usize> {
+        let own = fingerprint.to_le_bytes();
+        let mut starts = self.starts.iter().take(self.count);
+        starts.position(|start| {
+            let slot = self.bytes.get(*start..);
+            slot.and_then(|slot| slot.first_chunk()) == Some(&own)
+        })
+    }
+
+    /// Whether there is no slot.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The heads of the slots.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = SlotHead> + '_ {
+        (0..self.count).filter_map(|index| {
+            let slot = self.bytes.get(self.range(index))?;
+            SlotHead::read(slot).ok()
+        })
+    }
+
+    /// The same as [`Page::make_room`].
+    pub(crate) fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
+        if self.count < SLOTS {
+            return Ok(Evicted::Nothing);
+        }
+        let standings = (0..self.count).filter_map(|index| {
+            let slot = self.bytes.get(self.range(index))?;
+            Standing::read(slot).ok()
+        });
+        let (index, evicted) = victim(standings, rule_tag, now).ok_or(PageFull)?;
+        self.remove(index);
+        Ok(evicted)
+    }
+
+    /// Removes a slot; the last one takes its place.
+    pub(crate) fn remove(&mut self, index: usize) {
+        let last = self.range(self.count.saturating_sub(1));
+        let moved = self.bytes.split_off(last.start.min(self.bytes.len()));
+        if index.saturating_add(1) < self.count {
+            self.splice(self.range(index), &moved);
+        }
+        self.set_count(self.count.saturating_sub(1));
+    }
+
+    /// Appends a slot if there is room.
+    pub(crate) fn push(&mut self, slot: &Slot) {
+        let index = self.count;
+        if let Some(start) = self.starts.get_mut(index) {
+            *start = self.bytes.len();
+        }
+        slot.encode(&mut self.bytes);
+        self.set_count(index.saturating_add(1));
+    }
+
+    /// Writes a slot in the place of the one at `index`.
+    pub(crate) fn replace(&mut self, index: usize, slot: &Slot) {
+        let end = self.bytes.len();
+        slot.encode(&mut self.bytes);
+        let range = self.range_until(index, end);
+        if self.bytes.len().saturating_sub(end) == range.len() {
+            self.bytes.copy_within(end.., range.start);
+            self.bytes.truncate(end);
+        } else {
+            let slot = self.bytes.split_off(end);
+            self.splice(range, &slot);
+        }
+    }
+
+    /// Replaces the slot at `range` with `slot`; later slots move.
+    fn splice(&mut self, range: Range<usize>, slot: &[u8]) {
+        let (start, old) = (range.start, range.len());
+        let behind = self.bytes.split_off(range.end.min(self.bytes.len()));
+        self.bytes.truncate(start);
+        self.bytes.extend_from_slice(slot);
+        self.bytes.extend_from_slice(&behind);
+        for other in self.starts.iter_mut().filter(|other| **other > start) {
+            *other = other.saturating_sub(old).saturating_add(slot.len());
+        }
+    }
+
+    fn set_count(&mut self, count: usize) {
+        self.count = count.min(SLOTS);
+        if let Some(byte) = self.bytes.get_mut(COUNT_AT) {
+            *byte = u8::try_from(count).unwrap_or(MAX_COUNT).min(MAX_COUNT);
+        }
+    }
+
+    fn range(&self, index: usize) -> Range<usize> {
+        self.range_until(index, self.bytes.len())
+    }
+
+    fn range_until(&self, index: usize, end: usize) -> Range<usize> {
+        let start = self.starts.get(index).copied().unwrap_or(end);
+        let next = index.saturating_add(1);
+        let next = self.starts.get(next).filter(|_| next < self.count);
+        start..next.copied().unwrap_or(end)
+    }
+}
+
+/// The end of a well-formed slot that begins at `start`.
+fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
+    let fixed = bytes.get(start..)?.get(..SLOT_HEAD)?;
+    let words = u16::from_le_bytes(*fixed.get(WORDS_AT..)?.first_chunk()?);
+    let words = usize::from(words);
+    let flags = *fixed.get(FLAGS_AT)?;
+    // In most slots, the words follow the head directly.
+    let words_at = if flags & FLAGS_IN_BYTES == 0 {
+        SLOT_HEAD
+    } else {
+        let [given, conduct, held, line, lease] = optional_bytes(flags);
+        let conduct_at = SLOT_HEAD.saturating_add(given);
+        let held_at = conduct_at.saturating_add(conduct);
+        let line_at = held_at.saturating_add(held);
+        let lease_at = line_at.saturating_add(line);
+        let slot = bytes.get(start..)?;
+        let later_at = lease_at.saturating_add(lease);
+        let end = if flags & FLAG_LATER == 0 {
+            later_at
+        } else {
+            end_of_later(slot, later_at).filter(|_| lease > 0)?
+        };
+        let parts = [
+            slot.get(SLOT_HEAD..conduct_at)?,
+            slot.get(conduct_at..held_at)?,
+            slot.get(held_at..line_at)?,
+            slot.get(lease_at..end)?,
+        ];
+        for optional in parts {
+            if !optional.is_empty() && optional.iter().all(|byte| *byte == 0) {
+                return None;
+            }
+        }
+        let number = |at: usize| {
+            slot.get(at..)?
+                .first_chunk()
+                .copied()
+                .map(u64::from_le_bytes)
+        };
+        if line > 0 && number(line_at)? <= number(LAST_AT)? {
+            return None;
+        }
+        end
+    };
+    let end = start
+        .saturating_add(words_at)
+        .saturating_add(words.saturating_mul(WORD));
+    let slot = bytes.get(start..end)?;
+    let last = slot.last_chunk::<WORD>()?;
+    let is_trimmed = words == 0 || *last != [0; WORD];
+    (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(end)
+}
+
+/// The end of the well-formed units left at the later limits of a lease.
+fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
+    let count = usize::from(*slot.get(start)?);
+    let end = start.saturating_add(later_bytes(count));
+    let last = slot.get(start..end)?.last_chunk::<4>()?;
+    let fits = (1..=MAX_LATER_LIMITS).contains(&count);
+    (fits && *last != [0; 4]).then_some(end)
+}
+
+#[cfg(test)]
+mod tests;

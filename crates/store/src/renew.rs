@@ -1,0 +1,77 @@
+//! Slots that begin, that begin anew, and that come to a new version of their rule.
+
+use loudou_limiter::ban::Conduct;
+use loudou_limiter::{Clock, Limits};
+
+use crate::attempt::root_of;
+use crate::page::{FLAG_KEEPS_GAIN, Slot, Tick, gain_flag};
+use crate::rule::LiveRule;
+use crate::table::BucketId;
+
+impl Slot {
+    /// A bucket of a rule that nobody has used yet.
+    pub(crate) fn new(
+        (rule, limits): (&dyn LiveRule, &Limits),
+        id: BucketId,
+        origin: u32,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            fingerprint: id.fingerprint,
+            rule_tag: id.rule_tag,
+            version: rule.version(),
+            idle_at_ms: 0,
+            held_until_ms: 0,
+            admitted: 0,
+            refused: 0,
+            refused_at: Tick::default(),
+            flags: gain_flag(limits),
+            origin,
+            conduct: Conduct::default(),
+            lease: None,
+            bucket: limits.start_at(clock),
+        }
+    }
+
+    /// The same in place of this one, which has the places of requests that wait; `None` if nobody waits.
+    pub(crate) fn anew_behind(
+        &self,
+        rule: &dyn LiveRule,
+        key: &str,
+        (id, origin): (BucketId, u32),
+        clock: Clock,
+    ) -> Option<Self> {
+        let limits = rule.limits_of(key);
+        let mut anew = Self::new((rule, limits), id, origin, clock);
+        anew.bucket = limits.anew_behind(&rule.bucket_of(key, self, clock), clock)?;
+        limits.set_root(&mut anew.bucket, root_of(self.origin));
+        anew.note(limits, &limits.peek(&anew.bucket, 0, clock.now));
+        Some(anew)
+    }
+
+    /// Brings a slot of an earlier version to the one in force; returns whether its state was converted, which
+    /// then begins at `origin`. What its lease holds was granted under the earlier numbers.
+    pub(crate) fn bring_forward(
+        &mut self,
+        rule: &dyn LiveRule,
+        (key, limits): (&str, &Limits),
+        origin: u32,
+        clock: Clock,
+    ) -> bool {
+        let brought = rule.bring_forward((key, limits), (&self.bucket, self.version), clock);
+        self.version = rule.version();
+        let Some(bucket) = brought else { return false };
+        self.bucket = bucket;
+        // Those that wait keep their promises.
+        limits.set_root(&mut self.bucket, root_of(self.origin));
+        self.origin = origin;
+        self.flags = self.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
+        // A ban may keep the limits from answering.
+        self.note(limits, &limits.peek(&self.bucket, 0, clock.now));
+        if let Some(lease) = &mut self.lease {
+            lease.after_edit();
+        }
+        self.note_lease(clock.now, false);
+        true
+    }
+}

@@ -1,0 +1,254 @@
+//! The health of the upstreams, as all workers see it: one value for each [`When`] and cluster.
+//!
+//! Nothing can be deleted, so the number of places is fixed: [`PLACES`], four for each cluster that is
+//! [`PROMISED`] one. A value may be in any of 20 places, each drawn by a hash of its own, and the
+//! search ends at the first that was never written. A new value takes the place of one that no longer
+//! counts. A cluster without a place is not counted.
+//!
+//! With n of the places taken, a cluster finds none with a probability of (n / 4096)^20. For the last of
+//! 1 024 that is 9·10⁻¹³, and for any of them at most Σ (n / 4096)^20 over n < 1024, less than
+//! 4096 · (1/4)^21 / 21 = 5·10⁻¹¹. The first place is the right one for most: 1.15 reads each.
+
+use alloc::vec::Vec;
+
+use loudou_limiter::hash::{mix, tag};
+use loudou_limiter::{Decimal, Nanos};
+use serde::Serialize;
+
+use crate::attempt::StoreStats;
+use crate::health::{HEALTH_BYTES, Health};
+use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
+use crate::table::{StoreKey, Table};
+
+/// The number of values that always find a place: one for each [`When`] and cluster.
+pub const PROMISED: usize = 1_024;
+/// The number of places.
+pub const PLACES: usize = 4 * PROMISED;
+/// The last of them; its bits are those of a place.
+const LAST: u32 = 4_095;
+/// The number of places that a value may use.
+const TRIES: u64 = 20;
+/// The prefix of their keys. The prefix `u` belongs to 1 024 places with another search.
+const KIND: u8 = b'U';
+/// The maximum length of a stored name, in bytes: it is only displayed.
+const MAX_NAME: usize = 128;
+/// The size of a value without its health and its name, in bytes.
+const HEAD: usize = size_of::<u32>() + size_of::<u64>();
+
+/// The size of a value of a cluster with a name of this many bytes.
+pub const fn bytes(name: usize) -> usize {
+    let name = if name < MAX_NAME { name } else { MAX_NAME };
+    name.saturating_add(HEALTH_BYTES).saturating_add(HEAD)
+}
+
+/// A value: the health of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// The tag of its [`When`].
+    pub when: u32,
+    /// The beginning of the cluster's name; any bytes.
+    pub cluster: Vec<u8>,
+    /// The health.
+    pub health: Health,
+    fingerprint: u64,
+}
+
+/// A place that has a value, or may get one.
+struct Found {
+    key: StoreKey,
+    expected: Cas,
+    health: Option<Health>,
+}
+
+/// The subject of a value.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    tag: u32,
+    cluster: &'a [u8],
+    fingerprint: u64,
+    /// The seed of its places.
+    draw: u64,
+}
+
+impl<'a> Subject<'a> {
+    fn new(table: &Table, when: &When, cluster: &'a [u8]) -> Self {
+        let tag = when.tag();
+        let mut hasher = table.seed().hasher();
+        hasher.write(&tag.to_le_bytes());
+        hasher.write(cluster);
+        let (fingerprint, draw) = hasher.finish();
+        Self {
+            tag,
+            cluster,
+            fingerprint,
+            draw,
+        }
+    }
+
+    /// The place of step `step` of the search.
+    fn place(&self, step: u64) -> u32 {
+        let place = mix(self.draw.wrapping_add(step)) & u64::from(LAST);
+        u32::try_from(place).unwrap_or(0)
+    }
+
+    fn is(&self, upstream: &Upstream) -> bool {
+        upstream.fingerprint == self.fingerprint && upstream.when == self.tag
+    }
+}
+
+impl Table {
+    /// Whether an upstream fails, by `when`. An unknown upstream does not.
+    pub fn fails(
+        &self,
+        store: &mut dyn SharedData,
+        when: &When,
+        cluster: &[u8],
+        now: Nanos,
+    ) -> Result<bool, StoreFailed> {
+        let subject = Subject::new(self, when, cluster);
+        let found = self.find_upstream(store, &subject, now)?;
+        let Some(mut health) = found.and_then(|found| found.health) else {
+            return Ok(false);
+        };
+        health.advance(when, now);
+        Ok(health.fails())
+    }
+
+    /// Counts a response of an upstream. Returns its health if it started or stopped failing.
+    pub fn respond(
+        &self,
+        store: &mut dyn SharedData,
+        when: &When,
+        cluster: &[u8],
+        is_error: bool,
+        now: Nanos,
+        stats: &mut StoreStats,
+    ) -> Option<Health> {
+        let subject = Subject::new(self, when, cluster);
+        let mut bytes = Vec::new();
+        for _ in 0..=MAX_RETRIES {
+            let Ok(Some(found)) = self.find_upstream(store, &subject, now) else {
+                break;
+            };
+            let mut health = found.health.unwrap_or_else(|| Health::new(when, now));
+            let before = (health.fails(), health.since());
+            health.respond(when, is_error, now);
+            encode(&subject, &health, &mut bytes);
+            match store.set(&found.key, &bytes, found.expected) {
+                Ok(Written::Done) => {
+                    let turned = (health.fails(), health.since()) != before;
+                    return turned.then_some(health);
+                }
+                Ok(Written::Conflict) => stats.cas_retries = stats.cas_retries.saturating_add(1),
+                Err(StoreFailed) => break,
+            }
+        }
+        stats.lost_responses = stats.lost_responses.saturating_add(1);
+        None
+    }
+
+    /// Every upstream that was seen, in the order of their names.
+    pub fn upstreams(&self, store: &mut dyn SharedData) -> Result<Vec<Upstream>, StoreFailed> {
+        let mut seen: Vec<Upstream> = Vec::new();
+        let mut bytes = Vec::new();
+        for place in 0..=LAST {
+            if store.get(&self.key(KIND, place), &mut bytes)?.is_some() {
+                let Some(upstream) = decode(&bytes) else {
+                    continue;
+                };
+                // There are few, and a sort would take a large part of the module.
+                let at = seen.partition_point(|other| other.cluster < upstream.cluster);
+                seen.insert(at, upstream);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// The value of `subject`, or else a place for it.
+    fn find_upstream(
+        &self,
+        store: &mut dyn SharedData,
+        subject: &Subject<'_>,
+        now: Nanos,
+    ) -> Result<Option<Found>, StoreFailed> {
+        let mut free = None;
+        let mut bytes = Vec::new();
+        for step in 0..TRIES {
+            let key = self.key(KIND, subject.place(step));
+            let Some(expected) = store.get(&key, &mut bytes)? else {
+                return Ok(free.or(Some(Found {
+                    key,
+                    expected: CAS_ABSENT,
+                    health: None,
+                })));
+            };
+            // An unreadable value belongs to another version, and stays.
+            let Some(there) = decode(&bytes) else {
+                continue;
+            };
+            let is_it = subject.is(&there);
+            if is_it || (free.is_none() && there.health.is_stale(now)) {
+                let health = Some(there.health).filter(|_| is_it);
+                let found = Found {
+                    key,
+                    expected,
+                    health,
+                };
+                if is_it {
+                    return Ok(Some(found));
+                }
+                free = Some(found);
+            }
+        }
+        Ok(free)
+    }
+}
+
+fn encode(subject: &Subject<'_>, health: &Health, out: &mut Vec<u8>) {
+    out.clear();
+    health.encode(out);
+    out.extend_from_slice(&subject.tag.to_le_bytes());
+    out.extend_from_slice(&subject.fingerprint.to_le_bytes());
+    out.extend(subject.cluster.iter().take(MAX_NAME));
+}
+
+fn decode(bytes: &[u8]) -> Option<Upstream> {
+    let (health, rest) = Health::decode(bytes)?;
+    let (when, rest) = rest.split_first_chunk()?;
+    let (fingerprint, cluster) = rest.split_first_chunk()?;
+    Some(Upstream {
+        when: u32::from_le_bytes(*when),
+        cluster: cluster.to_vec(),
+        health,
+        fingerprint: u64::from_le_bytes(*fingerprint),
+    })
+}
+
+/// A rule that applies only while too large a share of an upstream's responses are errors. One switch
+/// for each upstream, and with two thresholds, so that it does not flutter at one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct When {
+    /// The rule starts to apply when the share of errors is above this.
+    #[serde(rename = "upstream_error_rate_over")]
+    pub over: Decimal,
+    /// The rule stops applying when the share is below this; at most `over`.
+    pub until_under: Decimal,
+    /// The period in which responses are counted.
+    pub within: Nanos,
+    /// The minimum number of responses in this period for the rule to start to apply.
+    pub least: u32,
+}
+
+impl When {
+    /// A number that distinguishes the counts of this condition from those of others. Rules with equal
+    /// conditions share their counts.
+    pub fn tag(&self) -> u32 {
+        let numbers = [
+            self.over.thousandths().into(),
+            self.until_under.thousandths().into(),
+            self.least.into(),
+            self.within.get(),
+        ];
+        tag(numbers.map(u64::to_le_bytes).as_flattened())
+    }
+}

@@ -1,0 +1,145 @@
+//! Requests that arrive before this Envoy knows the changes of its fleet: they wait for the first answer about
+//! them. Otherwise a key that was banned at another Envoy would pass until that answer, at each start.
+
+use loudou_limiter::Nanos;
+
+use super::{Carried, Fleet, MAX_FLIGHTS, Pulse, Ready, YOUNG};
+use crate::data::Active;
+use crate::host::Host;
+use crate::waiting::Ticket;
+
+/// The requests of one worker that wait for the changes. It waits once: until the changes are known and in
+/// force, or until the time-out of the first request is over.
+#[derive(Debug, Default)]
+pub(super) struct Early {
+    /// True once requests are decided at once.
+    is_over: bool,
+    /// True once all changes were received; some may not be in force yet.
+    has_heard: bool,
+    /// The end of the wait; zero before the first request.
+    until: Nanos,
+    /// The earliest time of the next call.
+    next_call: Nanos,
+    requests: Vec<Ticket>,
+}
+
+impl Early {
+    /// Ends the wait. Returns the requests to decide anew.
+    pub(super) fn end(&mut self) -> Vec<Ready> {
+        self.is_over = true;
+        let requests = std::mem::take(&mut self.requests);
+        requests.into_iter().map(Ready::early).collect()
+    }
+
+    /// Notes a call that asks for the changes.
+    pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
+        // As for keys: where one of two relays hangs, the other one may answer.
+        let young = Nanos::new(timeout.get().div_euclid(YOUNG));
+        self.next_call = now.saturating_add(young);
+    }
+
+    /// The time of the next work for the timer.
+    pub(super) fn due(&self) -> Option<Nanos> {
+        if self.requests.is_empty() {
+            return None;
+        }
+        if self.is_over || self.has_heard {
+            return Some(Nanos::ZERO);
+        }
+        Some(self.next_call.min(self.until))
+    }
+}
+
+impl Fleet {
+    /// Asks for the changes, unless this Envoy knows them already. Called before the first decision.
+    pub(crate) fn start(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+        if self.knows_changes(host, now) {
+            return self.early.end();
+        }
+        self.beat(host, active, now)
+    }
+
+    /// Until when a request waits for the changes before it is decided. `None` if it does not.
+    pub(crate) fn awaits_changes(&mut self, host: &dyn Host, now: Nanos) -> Option<Nanos> {
+        if self.early.is_over {
+            return None;
+        }
+        if self.early.until.is_zero() {
+            self.early.until = now.saturating_add(self.settings.timeout);
+        }
+        let is_over = now >= self.early.until || self.breaker.is_open();
+        if is_over || self.knows_changes(host, now) {
+            // The timer decides on the requests that have waited.
+            self.early.is_over = true;
+            return None;
+        }
+        Some(self.early.until)
+    }
+
+    /// A request waits for the changes.
+    pub(crate) fn hold_early(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        request: Ticket,
+        now: Nanos,
+    ) -> Vec<Ready> {
+        self.metrics.held(host);
+        self.early.requests.push(request);
+        let mut flights = self.flights.iter();
+        if flights.any(|flight| matches!(flight.carries, Carried::Changes(_))) {
+            return Vec::new();
+        }
+        self.ask_early(host, active, now)
+    }
+
+    /// The timer's work for requests that wait for the changes.
+    pub(super) fn tick_early(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        now: Nanos,
+    ) -> Vec<Ready> {
+        if self.early.requests.is_empty() {
+            return Vec::new();
+        }
+        let is_over = self.early.is_over || now >= self.early.until || self.breaker.is_open();
+        if is_over || self.knows_changes(host, now) {
+            return self.early.end();
+        }
+        if self.early.has_heard {
+            let is_current = active.apply_due(host, now);
+            return self.heard_all(host, is_current, now);
+        }
+        self.ask_early(host, active, now)
+    }
+
+    /// All changes were received; `is_current` if they are in force, too. Returns the requests to decide anew.
+    pub(super) fn heard_all(
+        &mut self,
+        host: &dyn Host,
+        is_current: bool,
+        now: Nanos,
+    ) -> Vec<Ready> {
+        self.early.has_heard = true;
+        if !is_current {
+            return Vec::new();
+        }
+        super::pulse::is_current_at(host, &self.namespace, now);
+        self.early.end()
+    }
+
+    fn ask_early(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+        let is_early = now < self.early.next_call || self.flights.len() >= MAX_FLIGHTS;
+        if is_early || !self.breaker.may_call(now) {
+            return Vec::new();
+        }
+        self.beat(host, active, now)
+    }
+
+    /// Returns true if a worker of this Envoy has received all changes lately, and put them in force.
+    fn knows_changes(&self, host: &dyn Host, now: Nanos) -> bool {
+        let pulse = Pulse::find(host, &self.namespace);
+        pulse.is_some_and(|pulse| pulse.is_current(now))
+    }
+}

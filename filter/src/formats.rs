@@ -1,0 +1,80 @@
+//! The formats of the values that outlive a build: the versions that this build writes, and those that it reads.
+//!
+//! | value | key | version | reads |
+//! | --- | --- | --- | --- |
+//! | record of the rules | `rules` | [`RECORD`] | the same, with optional parts of a later build |
+//! | pages of buckets | version and number | [`loudou_store::page::KIND`] | the same |
+//! | events | `tail` | [`EVENTS`] | the same; the segments have none |
+//! | ends of bans | `banends` | [`BAN_ENDS`] | the same |
+//! | changes that travel | `changes` | [`CHANGES`] | the same |
+//!
+//! No version has changed since the first release, so there are no readers of earlier ones. A build that changes
+//! one takes another key, reads the earlier value there where its own is missing, and names both here. A value of
+//! another version under the key of this build breaks that rule. This build does not replace it, because the build
+//! that wrote it may still be at work; the status names it.
+
+use crate::bytes::take_number;
+use crate::host::Host;
+
+/// The version of the record.
+pub(crate) const RECORD: u8 = 4;
+/// The bytes with which a record begins, before its version.
+pub(crate) const RECORD_NAME: [u8; 7] = *b"loudou:";
+/// The version of the list of events.
+pub(crate) const EVENTS: u64 = 1;
+/// The version of the ends of bans.
+pub(crate) const BAN_ENDS: u64 = 1;
+/// The version of the changes that travel in a fleet.
+pub(crate) const CHANGES: u64 = 1;
+
+/// Values that begin with their version: the key, what they are, the version, and what is missing without them.
+const NUMBERED: [(&str, &str, u64, &str); 3] = [
+    ("tail", "events", EVENTS, "events are in Envoy's log only"),
+    (
+        "banends",
+        "ends of bans",
+        BAN_ENDS,
+        "bans end in time, without an event",
+    ),
+    (
+        "changes",
+        "changes of the fleet",
+        CHANGES,
+        "changes stay at this Envoy",
+    ),
+];
+
+/// Whether a value begins with another version than `version`.
+pub(crate) fn is_other(mut value: &[u8], version: u64) -> bool {
+    take_number(&mut value).is_some_and(|found| found != version)
+}
+
+/// The warnings about values that another build wrote in a version that this one does not read.
+pub(crate) fn warnings(host: &dyn Host, share: &str) -> Vec<String> {
+    let value = |name: &str| {
+        let mut bytes = Vec::new();
+        let found = host.shared_get([share, ":", name].concat().as_bytes(), &mut bytes);
+        found.ok().flatten().map(|_cas| bytes)
+    };
+    let mut all = Vec::new();
+    let record = value("rules");
+    let found = record.and_then(|record| record.strip_prefix(&RECORD_NAME)?.first().copied());
+    if let Some(found) = found.filter(|found| *found != RECORD) {
+        let missing =
+            "edits and overrides do not apply on workers of this version, and are not shown";
+        all.push(warning("rules", (found.into(), RECORD.into()), missing));
+    }
+    for (name, what, version, missing) in NUMBERED {
+        let found = value(name).and_then(|value| take_number(&mut value.as_slice()));
+        let other = found.filter(|found| *found != version);
+        all.extend(other.map(|found| warning(what, (found, version), missing)));
+    }
+    all
+}
+
+fn warning(what: &str, (found, version): (u64, u64), missing: &str) -> String {
+    format!(
+        "another version of Loudou wrote the {what} in format {found}; this one reads format {version}, and leaves \
+         them as they are: {missing}. Load one version in all listeners, or restart Envoy"
+    )
+}

@@ -1,0 +1,157 @@
+//! How late the timer of a worker may have been.
+//!
+//! A request is due at an instant, and passes when the timer of its worker fires after that: never early, but late on
+//! a busy machine. A connection to each worker, beside the limiter, shows how late that may be. Its requests are answered
+//! one after the other, each in a turn of the worker's event loop of its own, and each turn fires all timers that were
+//! due when it began.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::book::Book;
+use super::timeline::At;
+use crate::clock::eventually;
+use crate::config::PULSE;
+use crate::envoy::Envoy;
+use crate::http::{Http, Request};
+
+/// The time between two pulses of a worker.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A timer fires after a whole number of milliseconds, and is set anew in whole milliseconds if that was too early.
+const TIMER: u64 = 2_000_000;
+const START: Duration = Duration::from_secs(20);
+
+/// A request that was answered.
+#[derive(Debug, Clone, Copy)]
+struct Pulse {
+    sent: At,
+    answered: At,
+}
+
+/// The pulses of each worker.
+#[derive(Debug)]
+pub struct Pulses(Vec<Mutex<Vec<Pulse>>>);
+
+impl Pulses {
+    /// No pulses of this many workers.
+    pub fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| Mutex::default()).collect())
+    }
+
+    /// The earliest instant at which a request was due that a timer let pass at `went`, whichever worker's it was.
+    ///
+    /// The turn of the last pulse before that may be the same one. The turn of the pulse before began after that pulse
+    /// was sent, and fired everything that was due by then.
+    pub fn due_from(&self, went: At) -> At {
+        let of = |pulses: &[Pulse]| {
+            let answered = pulses.partition_point(|pulse| pulse.answered <= went);
+            let before = answered.checked_sub(2).and_then(|place| pulses.get(place));
+            before.map_or(0, |pulse| pulse.sent)
+        };
+        let earliest = self.each(of).min().unwrap_or(0);
+        earliest.saturating_sub(TIMER)
+    }
+
+    /// The latest instant at which a request was decided that came at `came`: in the same turn, which ended before a
+    /// pulse was answered that was sent later.
+    pub fn decided_until(&self, came: At) -> At {
+        let of = |pulses: &[Pulse]| {
+            let sent = pulses.partition_point(|pulse| pulse.sent < came);
+            pulses.get(sent).map_or(At::MAX, |pulse| pulse.answered)
+        };
+        self.each(of).max().unwrap_or(At::MAX)
+    }
+
+    /// The longest time between two answers of each worker.
+    pub fn longest(&self) -> At {
+        let gap = |two: &[Pulse]| match two {
+            [one, next] => next.answered.saturating_sub(one.answered),
+            _ => 0,
+        };
+        let of = |pulses: &[Pulse]| pulses.windows(2).map(gap).max().unwrap_or(0);
+        self.each(of).max().unwrap_or(0)
+    }
+
+    fn each<'a>(&'a self, of: impl Fn(&[Pulse]) -> At + 'a) -> impl Iterator<Item = At> + 'a {
+        self.0.iter().map(move |pulses| {
+            let pulses = pulses.lock().unwrap_or_else(PoisonError::into_inner);
+            of(&pulses)
+        })
+    }
+
+    fn add(&self, worker: usize, pulse: Pulse) {
+        if let Some(pulses) = self.0.get(worker) {
+            let mut pulses = pulses.lock().unwrap_or_else(PoisonError::into_inner);
+            pulses.push(pulse);
+        }
+    }
+}
+
+/// A connection to each worker.
+pub fn open(envoy: &Envoy, workers: usize) -> Result<Vec<Http>> {
+    let address = envoy.listener(PULSE)?.context("no listener for pulses")?;
+    let mut all: Vec<Http> = (0..workers).map(|_| Http::new(address)).collect();
+    for http in &mut all {
+        http.get("/")?;
+    }
+    let active = format!(r"^listener\.{PULSE}\.worker_\d+\.downstream_cx_active$");
+    eventually(START, "a connection to each worker", || {
+        let stats = envoy.stats(&active)?;
+        ensure!(stats.len() == workers, "{stats:?}");
+        Ok(stats.values().all(|count| *count == 1).then_some(()))
+    })?;
+    Ok(all)
+}
+
+/// Sends pulses to a worker until `stop` is closed.
+pub fn run(book: &Book, worker: usize, mut http: Http, stop: &Receiver<()>) {
+    let request = Request::get("/");
+    while matches!(stop.recv_timeout(PAUSE), Err(RecvTimeoutError::Timeout)) {
+        let sent = book.now();
+        // Without an answer there is no pulse, and requests may have been later.
+        if http
+            .send_once(&request)
+            .is_ok_and(|answer| answer.is_some())
+        {
+            let answered = book.now();
+            book.pulses.add(worker, Pulse { sent, answered });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pulses(of: [&[[At; 2]]; 2]) -> Pulses {
+        let all = Pulses::new(2);
+        for (worker, pulses) in of.iter().enumerate() {
+            for [sent, answered] in *pulses {
+                let (sent, answered) = (sent * TIMER, answered * TIMER);
+                all.add(worker, Pulse { sent, answered });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_slower_worker_counts() {
+        let all = pulses([
+            &[[10, 11], [20, 21], [30, 31], [40, 41]],
+            &[[12, 13], [14, 15], [16, 35]],
+        ]);
+        let due_from = |went: At| all.due_from(went * TIMER) / TIMER;
+        assert_eq!(due_from(50), 13, "a stall until 35");
+        assert_eq!(due_from(34), 11, "within the stall");
+        assert_eq!(due_from(31), 11);
+        assert_eq!(due_from(15), 0, "the first worker has no two pulses yet");
+        let decided_until = |came: At| all.decided_until(came * TIMER) / TIMER;
+        assert_eq!(decided_until(13), 21);
+        assert_eq!(decided_until(15), 35);
+        assert_eq!(all.decided_until(20 * TIMER), At::MAX);
+        assert_eq!(all.longest() / TIMER, 20);
+    }
+}

@@ -1,0 +1,158 @@
+//! Another build of the filter in the running Envoys of a fleet, under load: the limit holds across builds, and no
+//! unit that was leased is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use loudou_tests::{
+    Config, Envoy, Http, Operator, RELEASED_GIT, Relay, Request, TempDir, Update, Valkey,
+    eventually, released_wasm, wasm_path,
+};
+use serde_json::{Value, json};
+
+/// Longer than any worker takes to learn of an update.
+const SOON: Duration = Duration::from_mins(1);
+/// What each key may use in all.
+const CAPACITY: u64 = 300;
+/// The keys under load.
+const BUSY: usize = 4;
+
+/// Whether a request of a user passes.
+fn passes(http: &mut Http, user: &str) -> Result<bool> {
+    match http
+        .send(&Request::get("/").header("x-user-id", user))?
+        .status
+    {
+        200 => Ok(true),
+        429 => Ok(false),
+        other => bail!("{other} for {user}"),
+    }
+}
+
+/// Clients of an Envoy, until they are told to stop. Some keep their connections, which the earlier build serves.
+fn load(
+    envoy: &Envoy,
+    client: usize,
+    stop: &AtomicBool,
+    admitted: &[AtomicU64; BUSY],
+) -> Result<()> {
+    let key = client % BUSY;
+    let admitted = admitted.get(key).context("a counter")?;
+    let (mut http, mut sent) = (envoy.data(), 0_u32);
+    while !stop.load(Ordering::Relaxed) {
+        admitted.fetch_add(
+            passes(&mut http, &format!("busy-{key}"))?.into(),
+            Ordering::Relaxed,
+        );
+        // Keys that were never seen, so that there are always leases on their way.
+        passes(&mut http, &format!("new-{client}-{sent}"))?;
+        sent += 1;
+        if client >= BUSY && sent.is_multiple_of(7) {
+            http = envoy.data();
+        }
+    }
+    Ok(())
+}
+
+fn build(envoy: &Envoy) -> Result<Value> {
+    let status = Operator::viewer(envoy).get("/v1/status")?;
+    Ok(status.get("git").context("no commit")?.clone())
+}
+
+/// Pushes another module to the Envoys, one after the other.
+fn swap(envoys: &[Envoy], config: &Config) -> Result<()> {
+    for envoy in envoys {
+        let before = build(envoy)?;
+        ensure!(envoy.push(config)? == Update::Accepted);
+        eventually(SOON, "the other build to answer", || {
+            Ok((build(envoy)? != before).then_some(()))
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn another_build_keeps_leases_and_limits() -> Result<()> {
+    let dir = TempDir::new("fleet-upgrade")?;
+    let valkey = Valkey::start()?;
+    let relay = Relay::start_with(&valkey, &["--timeout-ms", "900"])?;
+    let rules = json!([{
+        "name": "per-user", "scope": "fleet", "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": CAPACITY, "rate": "1/d" }],
+    }]);
+    let settings = json!({ "credit": 0, "timeout": "1s", "lease": "10s" });
+    let config = Config::new(rules)
+        .fleet(&settings, relay.address())
+        .drain_s(3_600);
+    let (old, new) = (released_wasm(&dir)?, wasm_path()?);
+    let start = || Envoy::start(&config.clone().wasm(&old));
+    let envoys = [start()?, start()?];
+    let (stop, admitted) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; BUSY]);
+    thread::scope(|scope| -> Result<()> {
+        let clients = envoys
+            .iter()
+            .flat_map(|envoy| (0..2 * BUSY).map(move |client| (envoy, client)));
+        let (stop, admitted) = (&stop, &admitted);
+        let clients =
+            clients.map(|(envoy, client)| scope.spawn(move || load(envoy, client, stop, admitted)));
+        let clients: Vec<_> = clients.collect();
+        let work = || {
+            for (step, module) in [("new", &new), ("old again", &old), ("new again", &new)] {
+                // What is used of a key before the swap stays used, also over connections that drain.
+                let mut kept: Vec<Http> = envoys.iter().map(Envoy::data).collect();
+                let mut used = 0;
+                for _ in 0..20 {
+                    for http in &mut kept {
+                        used += u64::from(passes(http, step)?);
+                    }
+                }
+                ensure!(used == 40, "{used} of 40 before {step}");
+                swap(&envoys, &config.clone().wasm(module))?;
+                kept.extend(envoys.iter().map(Envoy::data));
+                for turn in 0..CAPACITY {
+                    let turn = usize::try_from(turn)? % kept.len();
+                    used += u64::from(passes(&mut kept[turn], step)?);
+                }
+                ensure!(used == CAPACITY, "{used} of {CAPACITY} {step}");
+            }
+            Ok(())
+        };
+        let outcome = work();
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            client
+                .join()
+                .map_err(|_panic| anyhow!("a client panicked"))??;
+        }
+        outcome
+    })?;
+    // Each key was admitted what it may, whichever build decided: no unit was given twice, and none was lost.
+    for (key, admitted) in admitted.iter().enumerate() {
+        let mut all = admitted.load(Ordering::Relaxed);
+        for envoy in &envoys {
+            let mut http = envoy.data();
+            while passes(&mut http, &format!("busy-{key}"))? {
+                all += 1;
+            }
+        }
+        ensure!(all == CAPACITY, "{all} of {CAPACITY} for busy-{key}");
+    }
+    for envoy in envoys {
+        let log = envoy.log()?;
+        let builds = |git: &str| log.matches(&format!("({git}): data role")).count();
+        ensure!(
+            builds(RELEASED_GIT) > 0 && log.matches(": data role").count() > builds(RELEASED_GIT)
+        );
+        let count = |what: &str| envoy.counter(&format!("wasmcustom.loudou.{what}"));
+        println!(
+            "{} calls failed of {}",
+            count("fleet.failed")?,
+            count("fleet.calls")?
+        );
+        ensure!(count("fleet.local")? == 0, "decided without the engine");
+        envoy.stop()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Arguments and variables that are typed in another form, or wrong: what is understood, and what the error says.
+
+use clap::CommandFactory as _;
+use loudou_api::BanAnswer;
+
+use super::canned::{self, ok};
+use super::*;
+use crate::cli::{Cli, parsed_by};
+
+/// The error of a wrong argument, and its exit code.
+fn wrong(line: &str) -> (u8, String) {
+    let ran = Loudou::answers(vec![ok(&canned::rule())]).run(line);
+    assert_eq!(ran.out, "", "{line}");
+    (ran.code, ran.err)
+}
+
+#[test]
+fn a_time_that_is_none_says_what_was_meant() {
+    for (typed, says) in [
+        ("--for -5m", "negative; did you mean `5m`?"),
+        ("--for=-5m", "negative; did you mean `5m`?"),
+        ("--for 30", "has no unit; did you mean `30s` or `30m`?"),
+        ("--for 0s", "must be longer than 0"),
+        ("--for 0", "must be longer than 0"),
+        ("--for 999999999d", "too long; at most 213503d"),
+        ("--for 1.5h", "write a whole number and a unit: "),
+        ("--timeout -1s", "negative; did you mean `1s`?"),
+    ] {
+        let (code, err) = wrong(&format!("ban r k {typed}"));
+        assert!(code == 2 && err.contains(says), "{typed}: {err}");
+        assert!(!err.contains("use '-- "), "{typed}: {err}");
+    }
+}
+
+/// The words of Rust's standard library are for programmers.
+#[test]
+fn a_number_that_is_none_says_what_is_allowed() {
+    for (line, says) in [
+        (
+            "set per-user --capacity -1",
+            "a number cannot be negative here",
+        ),
+        ("set per-user --capacity 6x", "not a whole number"),
+        (
+            "set per-user --limit burst --capacity 99999999999 --yes",
+            "a whole number from 1 to",
+        ),
+        (
+            "set per-user --limit burst capacity=-1 --yes",
+            "a whole number from 1 to",
+        ),
+        ("buckets --limit x", "not a whole number"),
+        ("buckets --limit -3", "a number cannot be negative here"),
+        ("buckets --limit 99999999999999999999999", "too large"),
+        ("explain --cost x", "not a whole number"),
+        ("replay --config a --keys x", "not a whole number"),
+        ("replay --config a --keys 0", "at least 1"),
+    ] {
+        let (code, err) = wrong(line);
+        assert!(code == 2 && err.contains(says), "{line}: {err}");
+        for rust in ["invalid digit", "too large to fit", "use '-- "] {
+            assert!(!err.contains(rust), "{line}: {err}");
+        }
+    }
+}
+
+#[test]
+fn an_override_that_is_none_is_wrong_usage() {
+    for (typed, says) in [
+        ("scale=x", "\"x\": not a number"),
+        ("scale=0", "0: out of range"),
+        ("scale=-1", "-1: out of range"),
+    ] {
+        let (code, err) = wrong(&format!("override per-user alice {typed}"));
+        assert!(code == 2 && err.contains(says), "{typed}: {code}: {err}");
+    }
+}
+
+/// A variable of the environment is no argument that was typed.
+#[test]
+fn usage_shows_no_option_that_only_the_environment_gives() {
+    // This variable is set wherever cargo runs a test.
+    let from_env = |arg: clap::Arg| arg.env("CARGO_MANIFEST_DIR");
+    let command = Cli::command().mut_arg("url", from_env);
+    for line in ["ban R", "check", "replay --format squid", "set"] {
+        let args = std::iter::once("loudou").chain(line.split(' '));
+        let args: Vec<OsString> = args.map(OsString::from).collect();
+        let error = parsed_by(&command, &args).expect_err(line).to_string();
+        assert!(!error.contains("--url"), "{line}: {error}");
+    }
+}
+
+/// The filter writes keys in ASCII, and people type them as they are.
+#[test]
+fn a_key_in_another_script_is_sent_as_the_filter_writes_it() {
+    let answer = || ok(&BanAnswer::default());
+    for (line, answers, request) in [
+        (
+            "get r 漢字",
+            vec![canned::not_found()],
+            "GET /v1/buckets/r/%25E6%25BC%25A2%25E5%25AD%2597",
+        ),
+        (
+            "ban r José:x",
+            vec![answer()],
+            "POST /v1/buckets/r/Jos%25C3%25A9%3Ax/ban",
+        ),
+        (
+            "unban r José",
+            vec![answer()],
+            "POST /v1/buckets/r/Jos%25C3%25A9/unban",
+        ),
+        (
+            "reset r José",
+            vec![canned::not_found()],
+            "POST /v1/buckets/r/Jos%25C3%25A9/reset",
+        ),
+        (
+            "get r Jos%C3%A9",
+            vec![canned::not_found()],
+            "GET /v1/buckets/r/Jos%25C3%25A9",
+        ),
+        (
+            "buckets --key 字",
+            vec![ok(&canned::buckets())],
+            "GET /v1/buckets?key=%25E5%25AD%2597",
+        ),
+    ] {
+        let ran = Loudou::answers(answers).run(line);
+        assert!(
+            ran.lines()[0].starts_with(request),
+            "{line}: {:?}",
+            ran.lines()
+        );
+    }
+    let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(false))];
+    let ran = Loudou::answers(answers).run("override per-user José* unlimited");
+    let request = "PUT /v1/overrides/per-user/Jos%25C3%25A9%2A ";
+    assert!(ran.lines()[1].starts_with(request), "{:?}", ran.lines());
+}
+
+/// Nothing is found where a text is taken for a pattern.
+#[test]
+fn an_empty_list_says_how_keys_are_searched() {
+    let none = || {
+        let page = loudou_api::BucketsPage {
+            buckets: Vec::new(),
+            ..canned::buckets()
+        };
+        Loudou::answers(vec![ok(&page)])
+    };
+    let ran = none().run("buckets --key bob|dave");
+    let says = "no key contains `bob|dave`: --key takes a part of a key, not a pattern";
+    assert!(ran.code == 0 && ran.err.contains(says), "{}", ran.seen());
+    assert_eq!(
+        none().run("buckets --key bob").err,
+        "no key contains `bob`\n"
+    );
+    assert_eq!(none().run("buckets").err, "");
+}
+
+fn at(term: &str, locale: &str, line: &str) -> Ran {
+    let some = |text: &str| {
+        Some(text)
+            .filter(|text| !text.is_empty())
+            .map(OsString::from)
+    };
+    let answers = if line.starts_with("buckets") {
+        vec![ok(&canned::buckets())]
+    } else {
+        vec![ok(&canned::top(0))]
+    };
+    let loudou = Loudou {
+        answers,
+        terminal: Some(70),
+        env: Env {
+            no_color: Some("1".into()),
+            term: some(term),
+            locale: some(locale),
+            ..Env::default()
+        },
+        ..Loudou::default()
+    };
+    loudou.run(line)
+}
+
+#[test]
+fn ascii_where_the_terminal_or_the_locale_has_no_more() {
+    for (term, locale, is_ascii) in [
+        ("xterm-256color", "", false),
+        ("xterm-256color", "en_US.UTF-8", false),
+        ("screen", "C.utf8", false),
+        ("linux", "en_US.UTF-8", true),
+        ("xterm", "C", true),
+        ("xterm", "POSIX", true),
+        ("xterm", "de_DE.ISO-8859-1", true),
+    ] {
+        let ran = at(term, locale, "buckets");
+        assert_eq!(
+            ran.out.is_ascii(),
+            is_ascii,
+            "{term} {locale}: {}",
+            ran.seen()
+        );
+    }
+}
+
+/// A terminal that cannot move its cursor.
+#[test]
+fn a_dumb_terminal_gets_the_table() {
+    for line in ["top", "top --interval 1s", "top --watch"] {
+        let ran = at("dumb", "", line);
+        assert!(
+            ran.out.contains("RULE") && !ran.out.contains('\u{1b}'),
+            "{line}: {}",
+            ran.seen()
+        );
+    }
+    assert_eq!(at("dumb", "", "top").code, 0);
+}
+
+#[test]
+fn the_address_without_the_version() {
+    let fake = Fake::new(vec![canned::not_found()]);
+    let ran = Loudou::default().run(&format!("--url {}/v1 status", fake.url));
+    assert!(
+        ran.code == 2 && ran.err.contains("ends with /v1; leave it out"),
+        "{}",
+        ran.seen()
+    );
+    let fake = Fake::new(vec![canned::not_found()]);
+    let ran = Loudou::default().run(&format!("--url {}/v1/ status", fake.url));
+    assert!(ran.err.contains("leave it out"), "{}", ran.seen());
+}
