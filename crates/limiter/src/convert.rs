@@ -130,11 +130,7 @@ fn convert_levels(
         if let (Some((_, permits)), Some(Algorithm::Concurrency(limit))) = (back, limit) {
             notes::adopt(limit, words, &permits, clock);
         } else if let Some(level) = level.filter(|level| forgets && level.flight().is_none()) {
-            let waiting = units(
-                level
-                    .used
-                    .saturating_sub(level.full.saturating_add(ROUNDED)),
-            );
+            let waiting = units(level.used.saturating_sub(level.full));
             if waiting > 0 {
                 let waiting = Used::from(waiting).saturating_mul(USED_ONE);
                 let used = meter.used(words, clock.now).saturating_add(waiting);

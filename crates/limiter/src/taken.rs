@@ -68,7 +68,8 @@ impl Taken {
     }
 
     /// The same for a request that waits, after an edit at `clock` made `new` of the limits `old`, as [`convert`]
-    /// converts the bucket. Its place in a level is the part below its own cost.
+    /// converts the bucket. Its place in a level or in a count is the part
+    /// below its own cost, so that a request that waits behind it stays behind it.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken};
@@ -110,6 +111,11 @@ impl Taken {
             if let Some(level) = meter.as_level() {
                 let found = level.read(words, now).saturating_sub(level.drops(ask.cost));
                 level.write(own, found, now);
+            } else if let Some(count) = meter.counted(words, now) {
+                own.iter_mut()
+                    .zip(words)
+                    .for_each(|(own, word)| *own = *word);
+                meter.recount(own, count.saturating_sub(ask.cost), now);
             }
         });
         after.line = new.line_of(&after);

@@ -1,6 +1,7 @@
 //! Requests that wait pass before those that come later, whatever is edited meanwhile, and an edit delays
 //! no request that the new numbers let pass sooner.
 
+use loudou_limiter::bounds::MAX_WAIT;
 use loudou_limiter::{Ask, Carry, Clock, Nanos, Plan, Taken, convert};
 use proptest::prelude::*;
 
@@ -20,7 +21,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     let wait = prop::option::of(prop_oneof![
         0..=60_u64,
         0..=5_000_000_000_u64,
-        Just(u64::MAX)
+        Just(MAX_WAIT.get())
     ]);
     let step = prop_oneof![
         1 => edit.prop_map(|(limits, carry)| Step::Edit(limits, carry)),

@@ -390,3 +390,22 @@ proptest! {
         prop_assert!(due == heard || after + 1 >= slots, "{after} after it, not {slots}");
     }
 }
+
+/// One that waits for less than a thousandth of its place is due now, and the next one is a whole place behind it.
+#[test]
+fn a_reset_in_the_last_nanosecond_of_a_place() -> Result<(), TestCaseError> {
+    let numbers = |amount, period| Numbers {
+        amount,
+        period,
+        max_wait: None,
+    };
+    let mut world = World::new(0, numbers(3, 4_886));
+    for now in [0, 1_280, 1_539, 3_257] {
+        world.pass_due(now);
+        world.come(now, 1);
+    }
+    world.edit((3_257, 3_257), numbers(1, 3), Carry::Reset)?;
+    let due: Vec<u64> = world.waiting.iter().map(|one| one.due.get()).collect();
+    prop_assert_eq!(due, [3_257, 3_260]);
+    Ok(())
+}
