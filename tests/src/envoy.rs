@@ -316,7 +316,11 @@ impl Envoy {
     )]
     fn report(&self) {
         let log = self.log().unwrap_or_else(|error| format!("{error:#}"));
-        let lines: Vec<&str> = log.lines().collect();
+        // Envoy lists all that it was built with, on pages that would hide the rest.
+        let lines = log
+            .lines()
+            .filter(|line| !line.contains("[info][main] [source/server/server.cc:"));
+        let lines: Vec<&str> = lines.collect();
         let tail = lines
             .get(lines.len().saturating_sub(LOG_TAIL)..)
             .unwrap_or_default();
