@@ -170,6 +170,9 @@ impl Fleet {
             let (pulse, is_due) = pulse::look(host, &self.namespace, &self.settings, now);
             self.learn(pulse);
             self.is_silent = pulse.is_silent(self.heard_at);
+            if !is_open {
+                self.note_answers_to_others(host, active, pulse, now);
+            }
             is_turn |= is_due && !is_open;
         }
         if is_turn {

@@ -10,6 +10,9 @@ use crate::host::Host;
 
 /// The answers in a row without the engine after which it counts as gone.
 const EMPTY: u32 = 3;
+/// For this long a worker has had no answer of its own when it takes an answer to another one as its own. A worker
+/// whose keys are on a node that is lost makes calls, and stays counted.
+const IDLE: Nanos = Nanos::from_secs(1);
 
 impl Fleet {
     /// This worker is gone: whether it asks is nobody's concern any more.
@@ -59,6 +62,20 @@ impl Fleet {
         if is_last && pulse::turns(host, &self.namespace, false) {
             let detail = "the relay and its engine answer again";
             active.report(host, (EventKind::FleetUp, detail), now);
+        }
+    }
+
+    /// A worker that has made no call for a while takes the others' word that the engine answers again: without
+    /// requests it may never have a turn to call.
+    pub(super) fn note_answers_to_others(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        pulse: Pulse,
+        now: Nanos,
+    ) {
+        if self.is_alone.get() && pulse.answered_at.since(self.heard_at) >= IDLE {
+            self.note_success(host, active, pulse.is_down(), now);
         }
     }
 

@@ -96,6 +96,11 @@ impl Pulse {
         !answered_at.is_zero() && self.called_at.since(answered_at) >= SILENCE
     }
 
+    /// Whether an event says that the engine does not answer.
+    pub(super) const fn is_down(self) -> bool {
+        self.is_down > 0
+    }
+
     /// The state of the fleet for a request that is not made: it never waits, and asks for nothing.
     pub(crate) fn view(self) -> FleetView {
         FleetView {

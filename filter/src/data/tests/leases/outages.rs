@@ -217,6 +217,43 @@ fn a_worker_that_dies_well_leaves_the_gauge() {
     assert_eq!(host.metric("loudou.fleet.down"), 0);
 }
 
+/// It has no request and no turn to call, because the other worker is always a little earlier.
+#[test]
+fn an_idle_worker_hears_from_another_that_the_engine_is_back() {
+    let host = host_that_knows();
+    let [mut other, mut plane] = told_to_another(&host);
+    for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
+        arrive(&host, &mut plane, stream, user);
+        let mut call = host.calls.borrow().len() - 1;
+        let lost = LeaseAnswer {
+            keys: vec![KeyAnswer::Failed(LeaseError::Unreachable)],
+            ..LeaseAnswer::default()
+        };
+        end(&host, &mut plane, &mut call, Some(&lost));
+    }
+    assert_eq!(host.metric("loudou.fleet.down"), 1);
+    let begun = host.now();
+    while host.metric("loudou.fleet.down") > 0 {
+        host.pass(Nanos::from_millis(100));
+        let mut call = host.calls.borrow().len();
+        let _again = other.tick(&host);
+        if host.calls.borrow().len() > call {
+            let answer = LeaseAnswer {
+                envoys: 2,
+                ..LeaseAnswer::default()
+            };
+            end(&host, &mut other, &mut call, Some(&answer));
+        }
+        let calls = host.calls.borrow().len();
+        let _again = plane.tick(&host);
+        assert_eq!(host.calls.borrow().len(), calls, "it is the other's turn");
+        let waited = host.now().since(begun);
+        assert!(waited < Nanos::from_secs(2), "it still counts as alone");
+    }
+    let logs = host.logs.borrow();
+    assert!(logs.iter().any(|line| line.contains("fleet_up")));
+}
+
 /// Two workers of two Envoys. The engine has answered the first of them that it knows both; the second has
 /// made no call since.
 fn told_to_another(host: &FakeHost) -> [DataPlane; 2] {
