@@ -108,7 +108,9 @@ impl Taken {
             let own = core::mem::take(&mut rest).split_at_mut_checked(meter.words());
             let Some((own, next)) = own else { return };
             rest = next;
-            if let Some(level) = meter.as_level() {
+            if own == words {
+                // It took nothing here: the limit is new to it, or forgot what it took.
+            } else if let Some(level) = meter.as_level() {
                 let found = level.read(words, now).saturating_sub(level.drops(ask.cost));
                 level.write(own, found, now);
             } else if let Some(count) = meter.counted(words, now) {
@@ -136,6 +138,11 @@ impl Taken {
 
     pub(crate) const fn before(&self) -> &Bucket {
         &self.before
+    }
+
+    /// The words of the bucket as the request left it, once an edit has converted it.
+    pub(crate) fn after_words(&self) -> &[u64] {
+        self.after.as_ref().map_or(&[], |after| &after.words)
     }
 
     pub(crate) const fn ask(&self) -> &Ask {

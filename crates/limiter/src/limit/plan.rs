@@ -32,9 +32,12 @@ impl Limits {
         }
         let ask = taken.ask();
         let (mut latest, mut is_too_long, mut is_refused) = (Nanos::ZERO, false, false);
+        let mut rest = taken.after_words();
         self.each(&mut taken.before().clone(), &mut |index, meter, words| {
+            let (after, next) = rest.split_at_checked(meter.words()).unwrap_or_default();
+            rest = next;
             // Any other limit admitted the request before it began to wait, or is new to it.
-            if !self.held_by(old, index) {
+            if !self.held_by(old, index) || words == after {
                 return;
             }
             let decision = meter.decide(words, ask);
