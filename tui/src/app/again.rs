@@ -58,7 +58,8 @@ pub(crate) fn banner(state: &State) -> Option<String> {
     let counts = counts(lost.items());
     if counts.is_empty() {
         let is_new = state.now.since(restarted_at) < SHOWN;
-        let text = format!("RESTARTED at {at}, buckets begin anew; nothing else is gone");
+        let text =
+            format!("RESTARTED at {at}, buckets and penalties begin anew; no change is gone");
         return is_new.then_some(text);
     }
     let offer = if state.locked().is_some() {

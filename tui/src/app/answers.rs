@@ -146,6 +146,7 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
         let by = match &current.edit {
             Some(edit) => edit.by.as_str(),
             None if current.instance != edit.seen.instance => "a restart of Envoy",
+            None if current.base == edit.seen.base => "the end of its edit",
             None => "a new configuration",
         };
         let why = format!("{} was changed since, by {by}", edit.rule);

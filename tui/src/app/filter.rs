@@ -284,6 +284,9 @@ fn comparison(text: &str) -> Result<Option<Test>, String> {
     let op = OPS
         .iter()
         .find_map(|(sign, op)| Some((*op, rest.strip_prefix(sign)?)));
+    // As other searches write it. Rules and keys may contain colons, and so mean themselves.
+    let of_state = || Some((Op::Is, rest.strip_prefix(':').filter(|_| word == "state")?));
+    let op = op.or_else(of_state);
     let (false, Some((op, value))) = (word.is_empty(), op) else {
         return Ok(None);
     };

@@ -7,6 +7,7 @@ use loudou_api::EventSource;
 use super::complete;
 use super::context::Context;
 use crate::live::gone;
+use crate::text::date;
 
 mod follow;
 mod merged;
@@ -66,7 +67,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     let EventNumber { instance, seq } = &args.after;
     let events = client.events_of(args.of, instance, *seq)?;
     if is_other(&events, instance) {
-        let started = gone(std::iter::empty(), events.started_unix_ms);
+        // A number alone may be a mistake as well as one of an earlier process.
+        let started = if instance.is_empty() {
+            let at = date(events.started_unix_ms);
+            format!("Envoy, started at {at}, has counted no event {seq} yet")
+        } else {
+            gone(std::iter::empty(), events.started_unix_ms)
+        };
         context.note(&format!("{started}: all its events follow"))?;
     }
     show(context, &events, true)?;

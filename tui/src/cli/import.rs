@@ -36,7 +36,7 @@ pub(crate) struct ImportArgs {
     /// Show what would be applied, without changing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask for confirmation
+    /// Do not ask for confirmation. Without a terminal on standard input, as in scripts, nothing is asked
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

@@ -218,7 +218,7 @@ pub(crate) struct AskArgs {
     )]
     #[arg(value_parser = reason, allow_hyphen_values = true)]
     pub(crate) reason: String,
-    /// Do not ask for confirmation
+    /// Do not ask for confirmation. Without a terminal on standard input, as in scripts, nothing is asked
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

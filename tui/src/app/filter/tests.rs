@@ -48,6 +48,8 @@ fn rows_pass_or_not() {
         ("rule != replies", false),
         ("key = alice:/reply", true),
         ("state = refusing and retry > 2s", true),
+        ("state:refusing", true),
+        ("state:banned", false),
         ("state = refusing and retry > 3", false),
         ("!state = refusing", false),
         ("remaining = 3 and capacity = 15", true),

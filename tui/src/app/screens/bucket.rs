@@ -285,9 +285,12 @@ fn limit(
         theme.plain,
     );
     let (left, capacity) = (amount(remaining(view, age)), amount(view.capacity));
-    let more = amount(view.used.saturating_sub(view.capacity));
+    // The request whose turn it is in a queue takes none of its places.
+    let is_queue = view.algorithm == "leaky_queue";
+    let over = (view.used.saturating_sub(view.capacity)).saturating_sub(is_queue.into());
+    let more = amount(over);
     let mut parts = vec![("capacity ", theme.dim), (capacity.as_str(), theme.plain)];
-    if view.used > view.capacity {
+    if over > 0 {
         // Only for held requests or debts; then nothing remains.
         parts.extend([("  over by ", theme.dim), (more.as_str(), theme.warn)]);
     } else {

@@ -149,8 +149,12 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// For a rule that shadows another: its share of refusals beside that of the other.
+/// For a rule that shadows another: its share of refusals beside that of the other. One that is enforced meanwhile
+/// refuses by itself.
 fn compared(rule: &RuleView, totals: &RuleTotals, data: &Data) -> String {
+    if !is_shadow(totals) {
+        return String::new();
+    }
     let other = rule.rule.get("shadows").and_then(Value::as_str);
     let mut rules = data.rules.rules.iter();
     let Some(other) = other.and_then(|other| rules.find(|rule| rule.name == other)) else {

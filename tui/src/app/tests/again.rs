@@ -291,7 +291,7 @@ fn a_restart_without_losses_is_shown_for_a_while() {
     restart(&mut after);
     after.rules = None;
     poll(&mut state, after);
-    let shown = "RESTARTED at 14:03:06Z, buckets begin anew; nothing else is gone";
+    let shown = "RESTARTED at 14:03:06Z, buckets and penalties begin anew; no change is gone";
     assert_eq!(banner(&state).as_deref(), Some(shown));
     let later = state.now.saturating_add(Nanos::from_secs(61));
     crate::app::update::update(&mut state, Msg::Tick, later);

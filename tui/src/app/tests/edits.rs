@@ -265,6 +265,7 @@ fn a_question_does_not_open_under_the_users_fingers() {
     type_keys(&mut state, "/");
     let mut theirs = rules()[0].clone();
     theirs.generation = 20;
+    theirs.base = json!({ "name": "reply-per-user", "limits": [] });
     send(&mut state, Msg::Changed(undo, Err(stale(theirs))));
     assert!(type_keys(&mut state, "y<ret>").is_empty());
     let told = messages(&state);
@@ -277,6 +278,23 @@ fn a_question_does_not_open_under_the_users_fingers() {
     assert!(pending.question.contains("changed since"), "{pending:?}");
     let again = sending_of(type_keys(&mut state, "y"));
     assert_eq!(edit_of(&again).seen.generation, 20);
+}
+
+/// Nothing but the edit went: a colleague dropped it, or it ended.
+#[test]
+fn an_undo_of_an_edit_that_a_colleague_dropped_says_so() {
+    let mut state = state(SIZE, 3);
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
+    answer(&mut state, sending);
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
+    let mut theirs = rules()[0].clone();
+    theirs.generation = 20;
+    send(&mut state, Msg::Changed(undo, Err(stale(theirs))));
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("no question")
+    };
+    let said = format!("{pending:?}");
+    assert!(said.contains("by the end of its edit"), "{said}");
 }
 
 #[test]

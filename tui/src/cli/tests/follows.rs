@@ -73,6 +73,12 @@ fn a_restart_since_the_last_event_is_reported() {
         "Envoy restarted at 2026-11-21 14:03:07Z: all its events follow\n"
     );
     assert_eq!(Loudou::default().run("events --after x").code, 2);
+    // A number of no process may be a mistake.
+    let ran = Loudou::answers(vec![ok(&after)]).run("events --after 120");
+    assert_eq!(
+        ran.err,
+        "Envoy, started at 2026-11-21 14:03:07Z, has counted no event 120 yet: all its events follow\n"
+    );
 }
 
 /// A long list comes in pages, and a follower of one source reads the others for what is in force.

@@ -82,3 +82,18 @@ fn old_totals_are_dim() {
         assert!(has(&state, warn), "{size:?}");
     }
 }
+
+/// What a rule would refuse is the share of the requests that came while it was in shadow mode.
+#[test]
+fn an_enforced_rule_is_not_compared_with_the_one_that_it_shadowed() {
+    let size = (120, 40);
+    let mut state = banned(size, 3);
+    type_keys(&mut state, "3");
+    let compared = |state: &State| text(state, size).contains("%, reply-per-user ");
+    assert!(compared(&state));
+    let data = state.data.as_mut().expect("read");
+    for rule in &mut data.status.rules {
+        rule.mode = "enforce".to_owned();
+    }
+    assert!(!compared(&state));
+}
