@@ -156,9 +156,15 @@ impl Book {
         Some(Arc::clone(&lock(&slot.key)))
     }
 
-    /// The keys of a rule that are in use.
-    pub fn keys(&self, rule: usize) -> impl Iterator<Item = Arc<Key>> {
-        (0..SLOTS).filter_map(move |slot| self.key(rule, slot))
+    /// The keys of a rule: those in its slots, and those that lost their slots and have requests on their way.
+    pub fn keys(&self, rule: usize) -> Vec<Arc<Key>> {
+        let slots = (0..SLOTS).filter_map(|slot| self.key(rule, slot));
+        // No slot is locked while `retired` is: a key moves from one to the other with both locked.
+        let mut keys: Vec<Arc<Key>> = slots.collect();
+        let retired = lock(&self.retired);
+        keys.extend(retired.iter().filter(|key| key.rule == rule).cloned());
+        drop(retired);
+        keys
     }
 
     /// The key in a slot, unless it rests.

@@ -241,7 +241,8 @@ impl<'a> Driver<'a> {
             let mut patterns = patterns.into_iter().flatten();
             patterns.any(|own| own.get("key").is_some_and(|pattern| pattern == key))
         };
-        for key in self.book.keys(rule).filter(|key| !is_kept(&key.name)) {
+        let keys = self.book.keys(rule).into_iter();
+        for key in keys.filter(|key| !is_kept(&key.name)) {
             keys::end(&key, sent, answered, false);
         }
     }
