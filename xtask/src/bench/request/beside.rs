@@ -103,19 +103,22 @@ pub(super) fn starts(count: usize, modules: &Modules) -> Result<Value> {
     let of = |row: &&Row| row.name == EMPTY || row.name.ends_with("one rule, admitted");
     let shown: Vec<&Row> = rows.iter().filter(of).collect();
     let mut longer = vec![(Vec::new(), Vec::new()); shown.len()];
+    let mut base_cpu_ms = Vec::new();
     for _ in 0..count {
         let base = Start::of(std::slice::from_ref(&none), modules)?;
+        base_cpu_ms.push(base.cpu_ms);
         for (row, (ms, cpu_ms)) in shown.iter().zip(&mut longer) {
             let start = Start::of(&[none.clone(), Row::clone(row)], modules)?;
             ms.push(start.ms - base.ms);
-            cpu_ms.push(start.cpu_ms - base.cpu_ms);
+            cpu_ms.push(start.cpu_ms);
         }
     }
+    let base_cpu_ms = least(base_cpu_ms);
     println!(
-        "\n| filter | ms longer until Envoy serves | ms of processor time, the least |\n| --- | ---: | ---: |"
+        "\n| filter | ms longer until Envoy serves | ms more of processor time |\n| --- | ---: | ---: |"
     );
     let found = shown.iter().zip(longer).map(|(row, (ms, cpu_ms))| {
-        let (ms, cpu_ms) = (median(ms), least(cpu_ms));
+        let (ms, cpu_ms) = (median(ms), least(cpu_ms) - base_cpu_ms);
         println!("| {} | {ms:.0} | {cpu_ms:.0} |", row.name);
         json!({ "requests": row.name, "start_ms": ms, "start_cpu_ms": cpu_ms })
     });
@@ -140,7 +143,8 @@ impl Start {
     }
 }
 
-/// The least of these: what others on the machine add to processor time is never less than nothing.
+/// The smallest number. Other programs on the machine only ever add processor time to a start, so the smallest of
+/// several is the best estimate; of differences of two starts it would be too small.
 fn least(numbers: Vec<f64>) -> f64 {
     numbers.into_iter().min_by(f64::total_cmp).unwrap_or(0.0)
 }
