@@ -155,7 +155,7 @@ fn values_that_no_envoy_knows_are_offered() -> Result<()> {
     std::fs::write(folder.path().join("rules.yaml"), "")?;
     let nowhere = free_address()?;
     let begun = folder.path().join("ru").display().to_string();
-    for option in ["check", "import", "top --play", "--targets", "--tls-ca"] {
+    for option in ["check", "import", "--targets", "--tls-ca"] {
         let found = offered(&nowhere, &format!("loudou {option} {begun}"))?;
         ensure!(
             found == [format!("{begun}les.yaml"), format!("{begun}les/")],

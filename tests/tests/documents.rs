@@ -1,7 +1,6 @@
 //! The rules, numbers and commands of the documents: a number in the text is what a replay counts, and commands run.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -383,13 +382,11 @@ fn is_elsewhere(command: &str) -> bool {
     let other = [
         "--follow",
         "--watch",
-        "--play",
         "--fleet",
         "--targets",
         "10.0.0.",
         "@edge",
         "relay",
-        "record",
         "completions",
         "man",
         "replay",
@@ -548,60 +545,6 @@ fn await_rules(running: &Running) -> Result<()> {
         let answer = api.send(&Request::get("/v1/rules").token("ops"))?;
         Ok((answer.status == 200).then_some(()))
     })
-}
-
-/// A recording of the recipe has what the page says, under the names of its last recipe.
-#[test]
-fn recipes_of_recordings_run() -> Result<()> {
-    let running = Example::read("quickstart")?.start()?;
-    await_rules(&running)?;
-    let dir = TempDir::new("recordings")?;
-    let file = dir.path().join("incident.jsonl.gz");
-    let mut shell = Shell::new()?;
-    let url = format!("http://{}", running.envoy.admin_address());
-    shell.export("LOUDOU_URL", &url);
-    shell.export("LOUDOU_TOKEN", "ops");
-    let text = page("docs/recordings.md")?;
-    let recorders = recipes(&text, "--for 1h");
-    ensure!(recorders.len() == 1, "{recorders:?}");
-    for recipe in recorders {
-        let step = Step {
-            line: 0,
-            command: recipe.replace("--for 1h", "--for 5s"),
-            expected: vec!["…".to_owned()],
-        };
-        shell.run(&step, |command| {
-            command.replace("incident.jsonl.gz", &file.display().to_string())
-        })?;
-    }
-    let mut lines = String::new();
-    flate2::read::MultiGzDecoder::new(fs::File::open(&file)?).read_to_string(&mut lines)?;
-    let lines = lines.lines().map(serde_json::from_str);
-    let lines: Vec<Value> = lines.collect::<Result<_, _>>()?;
-    let head = lines.first().context("no line")?;
-    ensure!(head.get("loudou_recording") == Some(&json!(1)), "{head}");
-    let last = lines.last().context("no line")?;
-    ensure!(last.get("end") == Some(&json!("done")), "{last}");
-    // `jq` is not on every machine: its expression is of these names.
-    let [jq] = &recipes(&text, "jq -r")[..] else {
-        panic!("one recipe");
-    };
-    ensure!(
-        jq.contains("[.unix_ms, (.snapshot.status.rules | map(.refused) | add)]"),
-        "{jq}"
-    );
-    let snapshots = lines.iter().filter(|line| line.get("snapshot").is_some());
-    let mut count = 0;
-    for line in snapshots {
-        ensure!(line.get("unix_ms").is_some_and(Value::is_u64), "{line}");
-        let rules = line.pointer("/snapshot/status/rules");
-        let rules = rules.and_then(Value::as_array).context("no rules")?;
-        let refused = |rule: &Value| rule.get("refused").is_some_and(Value::is_u64);
-        ensure!(!rules.is_empty() && rules.iter().all(refused), "{line}");
-        count += 1;
-    }
-    ensure!(count > 0, "no snapshot");
-    running.envoy.stop()
 }
 
 /// The rule of the README in the quickstart's Envoy, and every command of both pages on it.

@@ -39,7 +39,6 @@ pub(crate) mod mouse;
 pub(crate) mod msg;
 pub(crate) mod of_key;
 pub(crate) mod palette;
-pub(crate) mod play;
 pub(crate) mod polls;
 pub(crate) mod press;
 pub(crate) mod previewed;

@@ -37,9 +37,7 @@ mod on_key;
 mod options;
 mod outcome;
 mod overrides;
-mod play;
 mod printed;
-mod record;
 mod relay;
 mod replay;
 mod report;
@@ -118,8 +116,6 @@ enum Command {
     Check(check::CheckArgs),
     /// Run a rule file over recorded traffic and report how it would have decided
     Replay(replay::ReplayArgs),
-    /// Record what the live screen shows into a file, for `top --play`
-    Record(record::RecordArgs),
     /// Show filter and store health
     Status(status::StatusArgs),
     /// List the rules, or show one
@@ -260,7 +256,6 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
     }
     let asks_envoys = match &cli.command {
         Some(Command::Explain(args)) => args.asks_envoy(),
-        Some(Command::Top(args)) => args.play.is_none(),
         _ => true,
     };
     if asks_envoys {
@@ -307,7 +302,6 @@ fn command(cli: &Cli, typed: &str, at: Option<&Client>, io: &mut Io<'_>) -> Resu
     match &cli.command {
         None => return top::run(context, None),
         Some(Command::Top(args)) => return top::run(context, Some(args)),
-        Some(Command::Record(args)) => record::run(context, args)?,
         Some(Command::Check(args)) => return check::run(context, args),
         Some(Command::Replay(args)) => return replay::run(context, args),
         Some(Command::Status(args)) => status::run(context, args)?,

@@ -1,10 +1,10 @@
-//! The only clocks of the terminal app: time since it started, monotonic, and for recordings the wall clock.
+//! The only clock of the terminal app: the time since it started, monotonic.
 //!
 //! It paces polls and drawing and says how old data are. Levels and waits are the server's business:
 //! they come with the server's own `now_ns`, to which this clock only ever adds an age.
 
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use loudou_limiter::Nanos;
 
@@ -20,14 +20,6 @@ pub(crate) fn pause(time: Nanos) {
         let (_sender, nothing) = channel::<()>();
         let _timeout = nothing.recv_timeout(Duration::from_nanos(time.get()));
     }
-}
-
-/// The wall clock, in milliseconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "this is the one clock module")]
-pub(crate) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let ms = since.map_or(0, |since| since.as_millis());
-    u64::try_from(ms).unwrap_or(u64::MAX)
 }
 
 impl Clock {

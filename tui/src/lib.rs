@@ -19,7 +19,6 @@ mod num;
 mod preview;
 pub mod runtime;
 mod short_names;
-mod tape;
 mod term;
 pub mod text;
 mod typed_request;

@@ -19,38 +19,31 @@
 //! environment, that thread panics after it has started.
 
 use std::env;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use hands::Hands;
-use inbox::{Inbound, MESSAGES, spawn, spawn_input, spawn_signals};
+use inbox::{Inbound, MESSAGES, spawn_input, spawn_signals};
 use loudou_limiter::Nanos;
-use player::Player;
 
 use crate::app::columns::Column;
 use crate::app::effects::Effect;
 use crate::app::history::History;
 use crate::app::keymap::Keymap;
 use crate::app::msg::Msg;
-use crate::app::play::{Control, Play};
 use crate::app::state::{Exit, Settings, State};
 use crate::app::watched::Watched;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::draw::spots::Spots;
 use crate::draw::theme::Look;
-use crate::tape::Tape;
 use crate::term::{self, Terminal};
 use crate::ui::{Theme, view};
 
-#[cfg(feature = "fuzz")]
-pub mod fuzzing;
 mod hands;
 mod inbox;
-mod player;
 mod poller;
-pub(crate) mod record;
 
 /// The most messages drained before the screen is drawn.
 const BATCH: usize = 1024;
@@ -126,61 +119,9 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
         clock,
         hands,
         inbox,
-        player: None,
         spots: Spots::default(),
     };
     screen.show(&messages, &appearance.look)
-}
-
-/// Plays a recording on the screen, until the user quits.
-pub(crate) fn play(tape: Tape, appearance: &Appearance) -> anyhow::Result<()> {
-    let clock = Clock::start();
-    let (messages, inbox) = sync_channel(MESSAGES);
-    term::install_panic_hook();
-    let envoys = tape.head.urls.len();
-    let states = tape.head.urls.iter().map(|url| {
-        let settings = Settings {
-            url: url.clone(),
-            is_usual: false,
-            read_only: true,
-            interval: Nanos::new(tape.head.interval_ns),
-            keymap: appearance.keymap.clone(),
-        };
-        let mut state = State::new(settings, Terminal::size());
-        state.table.columns.clone_from(&appearance.columns);
-        state.history = History::of_one(envoys);
-        state
-    });
-    let mut watched = Watched::new(states.collect());
-    let times = tape.marks.first().zip(tape.marks.last());
-    let (first, last) = times.context("the recording is empty")?;
-    let begin = (player::at(first), first.stamp.unix_ms);
-    let play = Play::new(begin.0, player::at(last), begin.1, clock.now());
-    watched.play(&play);
-    let (to_player, orders) = channel();
-    let player = Player {
-        tape,
-        clock,
-        orders,
-        screen: messages.clone(),
-        play: play.clone(),
-        next: 0,
-    };
-    spawn("player", &messages, move || player.run())?;
-    let screen = Screen {
-        watched,
-        clock,
-        hands: Vec::new(),
-        inbox,
-        spots: Spots::default(),
-        player: Some(Playing {
-            at: begin.0,
-            sought: play.rewinds,
-            play,
-            orders: to_player,
-        }),
-    };
-    screen.show(&messages, &appearance.look).map(drop)
 }
 
 fn nanos(duration: Duration) -> Nanos {
@@ -193,30 +134,8 @@ struct Screen {
     clock: Clock,
     hands: Vec<Hands>,
     inbox: Receiver<Inbound>,
-    player: Option<Playing>,
     /// Where clicks act, in the last frame.
     spots: Spots,
-}
-
-/// A recording in place of live Envoys.
-struct Playing {
-    play: Play,
-    orders: Sender<Play>,
-    /// The time of the last answer.
-    at: Nanos,
-    /// How often it has gone back and was there.
-    sought: u64,
-}
-
-impl Playing {
-    /// The time of the recording. While it goes back, that of the answers that are read again.
-    fn now(&self, now: Nanos) -> Nanos {
-        if self.sought == self.play.rewinds {
-            self.play.at(now)
-        } else {
-            self.at
-        }
-    }
 }
 
 impl Screen {
@@ -241,7 +160,7 @@ impl Screen {
     fn run(&mut self, terminal: &mut Terminal, theme: &Theme) -> anyhow::Result<Exit> {
         let mut drawn: Option<Nanos> = None;
         let mut dirty = true;
-        self.step(Inbound::Live(None, Msg::Tick), terminal)?;
+        self.step(Inbound::shown(Msg::Tick), terminal)?;
         loop {
             let now = self.clock.now();
             let frame_due = drawn.map_or(now, |drawn| drawn.saturating_add(FRAME));
@@ -261,9 +180,9 @@ impl Screen {
             };
             let first = match self.inbox.recv_timeout(Duration::from_nanos(wait.get())) {
                 Ok(msg) => msg,
-                Err(RecvTimeoutError::Timeout) => Inbound::Live(None, Msg::Tick),
+                Err(RecvTimeoutError::Timeout) => Inbound::shown(Msg::Tick),
                 Err(RecvTimeoutError::Disconnected) => {
-                    Inbound::Live(None, Msg::Fatal("all threads ended".to_owned()))
+                    Inbound::shown(Msg::Fatal("all threads ended".to_owned()))
                 }
             };
             self.step(first, terminal)?;
@@ -282,70 +201,21 @@ impl Screen {
 
     /// Applies one message and starts its effects.
     fn step(&mut self, inbound: Inbound, terminal: &mut Terminal) -> anyhow::Result<()> {
-        let Some((about, mut msg)) = self.received(inbound) else {
-            return Ok(());
-        };
+        let Inbound { about, mut msg } = inbound;
         if let Msg::Mouse(mouse) = &mut msg {
             mouse.spot = self.spots.at(mouse.x, mouse.y);
         }
-        for (number, effect) in self.watched.update(about, msg, self.now()) {
+        for (number, effect) in self.watched.update(about, msg, self.clock.now()) {
             match effect {
                 Effect::Suspend => terminal.suspend().context("cannot suspend")?,
                 Effect::Copy(text) => terminal
                     .copy(&text)
                     .context("cannot write to the terminal")?,
                 Effect::Resume => terminal.resume().context("cannot take the terminal back")?,
-                Effect::Play(control) => self.control(control),
                 effect => self.start(number, effect),
             }
         }
         Ok(())
-    }
-
-    /// The time of the app: that of the recording, if one is played.
-    fn now(&self) -> Nanos {
-        let now = self.clock.now();
-        let playing = self.player.as_ref();
-        playing.map_or(now, |playing| playing.now(now))
-    }
-
-    /// The message for the app. A recording's place is noted first.
-    fn received(&mut self, inbound: Inbound) -> Option<(Option<usize>, Msg)> {
-        let now = self.clock.now();
-        let Some(playing) = &mut self.player else {
-            return match inbound {
-                Inbound::Live(about, msg) => Some((about, msg)),
-                Inbound::Played(..) | Inbound::Sought(_) | Inbound::Ended(_) => None,
-            };
-        };
-        playing.play.now = now;
-        let msg = match inbound {
-            Inbound::Live(about, msg) => (about, msg),
-            Inbound::Played(at, about, msg) => {
-                playing.at = at;
-                (about, msg)
-            }
-            Inbound::Sought(rewinds) => {
-                playing.sought = rewinds;
-                (None, Msg::Tick)
-            }
-            Inbound::Ended(why) => {
-                playing.play.ended(why, now);
-                (None, Msg::Tick)
-            }
-        };
-        self.watched.play(&playing.play);
-        Some(msg)
-    }
-
-    fn control(&mut self, control: Control) {
-        let now = self.clock.now();
-        if let Some(playing) = &mut self.player {
-            playing.play.control(control, now);
-            // A thread that ended reports that itself.
-            drop(playing.orders.send(playing.play.clone()));
-            self.watched.play(&playing.play);
-        }
     }
 
     fn start(&mut self, number: usize, effect: Effect) {
@@ -353,7 +223,7 @@ impl Screen {
         let hands = self.hands.get(number);
         if !hands.is_some_and(|hands| hands.start_effect(effect)) {
             // `Busy` requests no effects of its own, so this does not recurse.
-            let now = self.now();
+            let now = self.clock.now();
             let effects = self.watched.update(Some(number), Msg::Busy(goal), now);
             drop(effects);
         }

@@ -6,7 +6,6 @@ mod files;
 mod leases;
 mod logs;
 mod patterns;
-mod recordings;
 mod requests;
 mod shared;
 mod world;
@@ -82,7 +81,6 @@ pub const ALL: &[Target] = &[
     requests::REQUEST,
     patterns::PATTERN,
     logs::LOG,
-    recordings::RECORDING,
     config_files::CONFIG_FILE,
 ];
 

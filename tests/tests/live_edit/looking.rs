@@ -1,10 +1,10 @@
 //! The config file and the mouse in a terminal.
 
 use std::fs::{self, Permissions};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::paths::workspace_root;
 use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, TempDir, Terminal, loudou_in_terminal};
 use serde_json::json;
 
@@ -103,10 +103,9 @@ fn colours_are_those_of_the_terminal() -> Result<()> {
 /// Terminals count cells from 1, and what is pasted can be anything.
 #[test]
 fn a_click_at_zero_is_no_panic() -> Result<()> {
-    let file = workspace_root().join("tui/src/ui/tests/demo.jsonl.gz");
+    let silent = TcpListener::bind("127.0.0.1:0")?;
     let mut command = loudou_in_terminal()?;
-    command.args(["top", "--play"]);
-    command.arg(file);
+    command.args(["--url", &format!("http://{}", silent.local_addr()?)]);
     let mut terminal = Terminal::run(command)?;
     terminal.shows("3 Rules")?;
     for input in [

@@ -13,7 +13,6 @@ mod demo;
 mod explaining;
 mod leaving;
 mod looking;
-mod recording;
 mod restarts;
 mod several;
 mod spread;

@@ -14,7 +14,6 @@ use super::layout::table_height;
 use super::line::Line;
 use super::motion::is_motion;
 use super::of_key::KeyForm;
-use super::play::Control;
 use super::previewed;
 use super::question::Pending;
 use super::rows::BucketName;
@@ -48,9 +47,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Show(screen) => screens::view(screen).enter(state),
         Command::NextScreen => state.screen = screens::turn(state.screen, 1),
         Command::PreviousScreen => state.screen = screens::turn(state.screen, -1),
-        Command::Freeze if state.play.is_some() => effects.push(Effect::Play(Control::Pause)),
         Command::Freeze => freeze(state),
-        Command::Play(control) => effects.push(Effect::Play(control)),
         Command::Poll => {
             state.link.hurry(state.now);
             state.toast(false, "refreshing");

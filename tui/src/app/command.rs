@@ -1,6 +1,5 @@
 //! Commands, and the keys that are bound to them.
 
-use super::play::Control;
 use super::press::{Code, Press};
 use super::screen::{BROWSE, Places, Screen};
 use crate::change::Start;
@@ -47,8 +46,6 @@ pub(crate) enum Command {
     NextTarget,
     /// Mark the selected line, or take its mark away.
     Mark,
-    /// Do something with the recording that is played.
-    Play(Control),
     /// Charts over a longer time.
     Longer,
     /// Charts over a shorter time.

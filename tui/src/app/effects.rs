@@ -3,7 +3,6 @@
 use loudou_api::{BanView, BucketState};
 use serde_json::Value;
 
-use super::play::Control;
 use super::rows::BucketName;
 use crate::change::{Change, Undo};
 use crate::live::Item;
@@ -23,8 +22,6 @@ pub(crate) enum Effect {
     Again(Vec<Item>),
     /// Ask for the decision on this request.
     Explain(Box<Value>),
-    /// Do something with the recording that is played.
-    Play(Control),
     /// Copy a text to the terminal's clipboard.
     Copy(String),
     /// Give the terminal back until the shell continues the process.
@@ -42,7 +39,6 @@ impl Effect {
             Self::ReadRule(_)
             | Self::Again(_)
             | Self::Explain(_)
-            | Self::Play(_)
             | Self::Copy(_)
             | Self::Suspend
             | Self::Resume => Goal::Other,

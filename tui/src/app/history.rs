@@ -98,21 +98,6 @@ impl History {
         self.evicted.restart();
     }
 
-    /// Drops what came after `read_at`: a recording goes back. What comes next belongs to any process.
-    pub(crate) fn forget_after(&mut self, read_at: Nanos) {
-        let Some((place_ns, came)) = self.axis.last else {
-            return;
-        };
-        let place_ns = place_ns.saturating_sub(came.since(read_at).get());
-        self.axis.last = Some((place_ns, read_at));
-        self.axis.is_new_process = true;
-        let tracks = self.buckets.values_mut().chain(self.rules.values_mut());
-        for track in tracks.chain([&mut self.total]) {
-            track.forget_after(place_ns);
-        }
-        self.evicted.forget_after(place_ns);
-    }
-
     /// Adds the totals of a status that came at `read_at`. Rules that are gone are dropped.
     pub(crate) fn note_rules(&mut self, status: &Status, read_at: Nanos, patience_ns: u64) {
         let at_ns = self.axis.answered(status.now_ns, read_at);

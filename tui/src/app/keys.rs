@@ -13,7 +13,7 @@ use super::screen::{
     FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
 use super::screens::{self, SCREENS};
-use super::state::{Mode, RECORDED, State};
+use super::state::{Mode, State};
 use crate::change::Start;
 use crate::live::is_lost;
 
@@ -85,10 +85,9 @@ pub(crate) fn words() -> Vec<&'static str> {
     words.into_iter().collect()
 }
 
-/// Whether a line is listed: those of recordings only while one is played, and the answer for all only where it can be.
+/// Whether a line is listed: the answer for all only where it can be.
 pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
     match binding.command {
-        Command::Play(_) => state.play.is_some(),
         Command::YesAll => state.targets.len() > 1 && of_one(state).is_none(),
         _ => true,
     }
@@ -131,10 +130,6 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let of_one = of_one(state).filter(|_| command == Command::YesAll);
             let alone = is_alone.then_some("one Envoy is watched; repeat --url to watch more");
             alone.or(of_one).map(ToOwned::to_owned)
-        }
-        Command::Poll | Command::Explain if state.play.is_some() => Some(RECORDED.to_owned()),
-        Command::Play(_) if state.play.is_none() => {
-            Some("no recording is played; loudou top --play FILE plays one".to_owned())
         }
         Command::Edit => locked.or_else(|| unread_rule(state)),
         Command::Drop => locked

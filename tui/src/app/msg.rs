@@ -1,7 +1,6 @@
 //! The messages to the app: input, answers, signals and the passing of time.
 
 use loudou_api::{BucketView, Event, ExplainAnswer, ProblemAnswer, RuleView, Rules, Status};
-use serde::{Deserialize, Serialize};
 
 use loudou_limiter::Nanos;
 
@@ -28,8 +27,6 @@ pub(crate) enum Msg {
     Tick,
     /// A poll ended.
     Polled(Result<Box<Snapshot>, Failure>),
-    /// A recording goes back: forget what comes later than the time of this message.
-    Rewind,
     /// A rule was read for a form that is open or about to be.
     RuleRead(String, Result<Box<RuleView>, Failure>),
     /// A change was answered.
@@ -50,15 +47,13 @@ pub(crate) enum Msg {
     Fatal(String),
 }
 
-/// Everything one poll read. Recordings have its fields by their names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Everything one poll read.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) status: Status,
     /// How long the call for the status took; 0 if that is unknown.
-    #[serde(rename = "took_ns", default, with = "as_ns")]
     pub(crate) took: Nanos,
     /// The age of the status when the last call of the poll was answered; 0 if that is unknown.
-    #[serde(rename = "status_age_ns", default, with = "as_ns")]
     pub(crate) status_age: Nanos,
     /// The buckets that were read, each with the server's clock then.
     pub(crate) buckets: Vec<(u64, BucketView)>,
@@ -75,21 +70,6 @@ pub(crate) struct Snapshot {
     pub(crate) last_seq: u64,
     /// The number of events that were dropped before they were read.
     pub(crate) events_lost: u64,
-}
-
-/// A time as a number of nanoseconds.
-mod as_ns {
-    use loudou_limiter::Nanos;
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-    pub(super) fn serialize<S: Serializer>(time: &Nanos, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(time.get())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
-        u64::deserialize(from).map(Nanos::new)
-    }
 }
 
 /// The failure of a request.

@@ -18,7 +18,6 @@ use super::link::Link;
 use super::merged::{Keys, Summed};
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
-use super::play::Play;
 use super::polls::Polls;
 use super::question::Pending;
 use super::rows::{BucketName, Row};
@@ -32,9 +31,6 @@ use crate::typed_request::TypedRequest;
 
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
-
-/// Why nothing can be done to what is shown while a recording is played.
-pub(crate) const RECORDED: &str = "this is a recording";
 
 /// The message while a change is being sent.
 pub(crate) const SENDING: &str = "sending";
@@ -176,8 +172,6 @@ pub(crate) struct State {
     /// The selected line of screens that are plain lists.
     pub(crate) selected: BTreeMap<Screen, usize>,
     pub(crate) frozen: Option<Frozen>,
-    /// The recording that is played in place of a live Envoy.
-    pub(crate) play: Option<Play>,
     pub(crate) toasts: Vec<Toast>,
     /// The user's changes that can be undone, newest last.
     pub(crate) undos: Vec<Undoable>,
@@ -307,9 +301,6 @@ impl State {
 
     /// The reason why nothing may be changed, if any.
     pub(crate) fn locked(&self) -> Option<&'static str> {
-        if self.play.is_some() {
-            return Some(RECORDED);
-        }
         if self.settings.read_only {
             return Some("read-only: started with --read-only");
         }
@@ -368,21 +359,6 @@ impl State {
         rates.reduce(Rates::plus)
     }
 
-    /// The time that messages are shown by: that of the user, also while a recording is played.
-    pub(crate) fn instant(&self) -> Nanos {
-        self.play.as_ref().map_or(self.now, |play| play.now)
-    }
-
-    /// A recording goes back to `now`. What the user has chosen stays.
-    pub(crate) fn rewind(&mut self, now: Nanos) {
-        self.history.forget_after(now);
-        (self.data, self.ledger) = (None, Ledger::default());
-        (self.restarted_at, self.offers) = (None, false);
-        (self.link, self.polls) = (Link::default(), Polls::default());
-        self.changed = None;
-        self.now = now;
-    }
-
     /// Shows a message for a few seconds. The same text is never shown twice at once.
     pub(crate) fn toast(&mut self, is_bad: bool, text: impl Into<String>) {
         const SHOWN: Nanos = Nanos::from_secs(6);
@@ -395,7 +371,7 @@ impl State {
         self.toasts.push(Toast {
             text,
             is_bad,
-            until: self.instant().saturating_add(SHOWN),
+            until: self.now.saturating_add(SHOWN),
             is_hint: false,
         });
     }

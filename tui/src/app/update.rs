@@ -48,7 +48,6 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
             state.keys.table.stay(height);
         }
         Msg::Tick => {}
-        Msg::Rewind => state.rewind(now),
         Msg::Polled(result) => polled(state, result),
         Msg::RuleRead(rule, result) => answers::rule_read(state, &rule, result),
         Msg::Changed(sending, result) => answers::changed(state, *sending, result),
@@ -62,17 +61,17 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Resumed => effects.push(Effect::Resume),
         Msg::Fatal(text) => fatal(state, text),
     }
-    let (now, instant) = (state.now, state.instant());
+    let now = state.now;
     // A message is shown after a question or the palette, which may have no room beside it.
     if asking::is_open(&state.mode) || matches!(state.mode, Mode::Palette(..)) {
-        let until = instant.saturating_add(AFTER_QUESTION);
+        let until = now.saturating_add(AFTER_QUESTION);
         for toast in &mut state.toasts {
             toast.until = toast.until.max(until);
         }
     }
-    state.toasts.retain(|toast| toast.until > instant);
+    state.toasts.retain(|toast| toast.until > now);
     state.changed.take_if(|(_, until)| *until <= now);
-    if state.exit.is_none() && state.play.is_none() && state.link.start(now) {
+    if state.exit.is_none() && state.link.start(now) {
         effects.push(Effect::Poll(feed::request(state)));
         state.searches_anew = false;
     }
@@ -83,7 +82,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
 pub(crate) fn tick_after(state: &State) -> Nanos {
     let moving = screens::shown(state).about().moves && state.frozen.is_none() && !state.is_stale();
     let tick = Nanos::from_millis(if moving { 80 } else { 250 });
-    if state.link.in_flight.is_some() || state.play.is_some() {
+    if state.link.in_flight.is_some() {
         return tick;
     }
     tick.min(state.link.due.since(state.now))

@@ -11,7 +11,6 @@ use super::broadcast::Broadcast;
 use super::effects::{Effect, Goal, Sending};
 use super::findings::{Weight, of_one};
 use super::msg::Msg;
-use super::play::Play;
 use super::rows::BucketName;
 use super::screen::Screen;
 use super::state::{Exit, Mode, State};
@@ -327,13 +326,6 @@ impl Watched {
         let lines = self.broadcasts.iter().rev().map(Broadcast::lines);
         if let Some(state) = self.states.get_mut(self.at) {
             state.broadcasts = lines.collect();
-        }
-    }
-
-    /// All states are of a recording that is played so.
-    pub(crate) fn play(&mut self, play: &Play) {
-        for state in &mut self.states {
-            state.play = Some(play.clone());
         }
     }
 

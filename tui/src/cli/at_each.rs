@@ -47,9 +47,8 @@ impl Command {
             | Self::Unban(_)
             | Self::Override(_) => true,
             Self::Explain(args) => args.asks_envoy(),
-            // Top and record ask several at once; the others write one file, or ask nobody.
+            // Top asks several at once; the others write one file, or ask nobody.
             Self::Top(_)
-            | Self::Record(_)
             | Self::Check(_)
             | Self::Replay(_)
             | Self::Export(_)

@@ -107,7 +107,7 @@ pub(crate) struct Global {
     #[arg(skip)]
     pub(crate) config: Config,
 
-    /// Time limit of each call [default: 5s; of a poll of top or record, 1s or its interval]
+    /// Time limit of each call [default: 5s; of a poll of top, 1s or its interval]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Connection")]
     #[arg(value_parser = span, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Nanos>,

@@ -13,9 +13,10 @@ use super::target::{self, Address};
 use super::world::{Io, Usage};
 use crate::client::Client;
 use crate::config::NamedTarget;
-use crate::tape::MAX_ENVOYS;
 use crate::text::escape;
 
+/// The most Envoys that a screen watches: each has two threads.
+const MAX_ENVOYS: usize = 64;
 /// The most Envoys that a file or a command may name.
 const MOST: usize = 4096;
 /// What editors of Windows write before the first line.

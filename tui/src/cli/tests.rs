@@ -30,7 +30,6 @@ mod leases;
 mod live;
 mod manifests;
 mod of_keys;
-mod recordings;
 mod replays;
 mod reports;
 mod suggests;

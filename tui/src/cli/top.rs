@@ -2,7 +2,6 @@
 //! that were refused or admitted most recently.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -13,7 +12,6 @@ use super::complete;
 use super::context::{Context, TIMEOUT, duration};
 use super::options::{Format, URL, span};
 use super::outcome::Outcome;
-use super::play;
 use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::target;
 use super::targets::watched;
@@ -33,7 +31,6 @@ const EXAMPLES: &str = "\
 Examples:
   loudou top
   loudou --url http://10.0.0.7:9911 top --interval 250ms
-  loudou top --play incident.jsonl.gz             a recording of loudou record
   loudou top --by refused --limit 10              most refused keys, without the screen
   loudou top --by refused --watch                 the same, again and again
   loudou top --targets envoys.txt --by refused    sums over several Envoys, with a column for each
@@ -56,18 +53,11 @@ pub(crate) struct TopArgs {
     /// Maximum number of keys to list [default: 20]
     #[arg(long, value_name = "N", value_parser = top_limit)]
     pub(crate) limit: Option<usize>,
-    /// Play a recording of `loudou record` on the screen, in place of live Envoys
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "rule", "limit", "watch", "targets", "targets_from"])]
-    pub(super) play: Option<PathBuf>,
     #[command(flatten)]
     watch: WatchArgs,
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<Outcome> {
-    if let Some(file) = args.and_then(|args| args.play.as_deref()) {
-        play::run(context, file)?;
-        return Ok(Outcome::Done);
-    }
     let query = TopQuery {
         rule: args.and_then(|args| args.rule.clone()),
         by: args.and_then(|args| args.by),

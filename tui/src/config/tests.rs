@@ -36,7 +36,7 @@ calm = ["cyan", "27", "#000080"]
 freeze = "p"
 page-down = ["C-f", "PgDn"]
 reset = []
-faster = "L"
+longer = "L"
 "##;
 
 fn problems(text: &str) -> Vec<String> {
@@ -70,7 +70,7 @@ fn a_whole_file_is_read() {
     };
     assert_eq!(keys("freeze"), [Press::char('p')]);
     assert_eq!(keys("reset"), []);
-    assert_eq!(keys("faster"), [Press::char('L')]);
+    assert_eq!(keys("longer"), [Press::char('L')]);
     assert_eq!(keys("quit"), [Press::char('q')]);
 }
 

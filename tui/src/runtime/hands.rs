@@ -97,7 +97,6 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
         // Not for this thread.
         Effect::Poll(_)
         | Effect::ChangeAll(_)
-        | Effect::Play(_)
         | Effect::Copy(_)
         | Effect::Suspend
         | Effect::Resume => None,

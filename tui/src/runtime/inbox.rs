@@ -5,7 +5,6 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use anyhow::Context as _;
-use loudou_limiter::Nanos;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
@@ -15,20 +14,21 @@ use crate::term;
 /// The most messages queued for the screen; senders block beyond that.
 pub(super) const MESSAGES: usize = 256;
 
-/// The signals that a screen handles, and those that end a command without one.
+/// The signals that a screen handles.
 pub(super) const OF_SCREEN: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT];
-pub(super) const OF_END: [i32; 3] = [SIGTERM, SIGHUP, SIGINT];
 
-/// What reaches the screen.
-pub(super) enum Inbound {
-    /// A message, and the number of the Envoy that it is about; none for the one that is shown.
-    Live(Option<usize>, Msg),
-    /// The same out of a recording, at this time of it.
-    Played(Nanos, Option<usize>, Msg),
-    /// The recording has gone back so often, and is there now.
-    Sought(u64),
-    /// The recording has ended, for this reason.
-    Ended(String),
+/// A message to the screen.
+pub(super) struct Inbound {
+    /// The number of the Envoy that it is about; none for the one that is shown.
+    pub(super) about: Option<usize>,
+    pub(super) msg: Msg,
+}
+
+impl Inbound {
+    /// A message about the Envoy that is shown.
+    pub(super) const fn shown(msg: Msg) -> Self {
+        Self { about: None, msg }
+    }
 }
 
 /// The way to the screen of one thread.
@@ -47,7 +47,8 @@ impl Outbox {
 
     /// Sends a message; false if the screen is gone.
     pub(super) fn send(&self, msg: Msg) -> bool {
-        self.to.send(Inbound::Live(self.about, msg)).is_ok()
+        let about = self.about;
+        self.to.send(Inbound { about, msg }).is_ok()
     }
 }
 

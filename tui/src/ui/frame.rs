@@ -2,7 +2,7 @@
 
 use super::totals;
 use crate::app::again;
-use crate::app::command::{ALWAYS, Binding, Command};
+use crate::app::command::{ALWAYS, Binding};
 use crate::app::findings::of_filter;
 use crate::app::form::Stage;
 use crate::app::keys;
@@ -16,9 +16,6 @@ use crate::draw::words::{whole_seconds, width};
 use crate::short_names::without_scheme;
 use crate::text::humanise;
 use ratatui::style::Style;
-
-/// From this width on, a recording's time has its date.
-const WIDE: u16 = 100;
 
 /// The least cells of an address that does not fit.
 const LEAST: u16 = 12;
@@ -95,7 +92,7 @@ fn place(state: &State, connection: &str, (room, theme): (u16, &Theme)) -> Strin
         format!("{short}{connection} {url}"),
         format!("{short}{connection} {address}"),
     ];
-    let is_good = state.link.up == Some(true) && !state.is_stale() && state.play.is_none();
+    let is_good = state.link.up == Some(true) && !state.is_stale();
     let mark = connection.split(' ').next().unwrap_or_default();
     if is_good {
         forms.push(format!("{short}{mark} {address}"));
@@ -121,16 +118,6 @@ fn tab(state: &State, about: &About) -> String {
 
 fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
     let theme = pen.theme;
-    if let Some(play) = &state.play {
-        let date = play.date(state.now);
-        let time = date.rsplit(' ').next().unwrap_or_default();
-        let date = if pen.width() < WIDE { time } else { &date };
-        return if play.is_still() {
-            (format!("{} {date}", theme.pick('■', '#')), theme.warn)
-        } else {
-            (format!("{} {date}", theme.pick('▶', '>')), theme.name)
-        };
-    }
     let up = theme.pick('●', '*');
     let down = theme.pick('○', 'o');
     let age = humanise(whole_seconds(state.age().get()));
@@ -214,15 +201,6 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
     } else {
         pen.text(1, 0, &screens::shown(state).status(state), theme.dim);
     }
-    played(pen, state);
-}
-
-/// Draws how the recording is played, at the right end of the status line.
-fn played(pen: &mut Pen<'_>, state: &State) {
-    let Some(play) = &state.play else { return };
-    let text = format!(" {} ", play.words(state.now));
-    let style = pen.theme.banner;
-    pen.right(0, 0, pen.width(), &text, style);
 }
 
 /// The warning on the home screen; the Events screen shows all.
@@ -275,13 +253,8 @@ fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) -> u16 {
         None => (theme.key, theme.plain),
         Some(_) => (theme.dim, theme.dim),
     };
-    let short = if state.play.is_some() && binding.command == Command::Freeze {
-        "pause"
-    } else {
-        binding.short
-    };
     let end = pen.text(x, 0, &keymap.shown(binding), key_style);
-    let end = pen.text(end.saturating_add(1), 0, short, style);
+    let end = pen.text(end.saturating_add(1), 0, binding.short, style);
     if let Some(press) = keymap.of(binding).first() {
         pen.spot(x, 0, end.saturating_sub(x), Spot::Key(*press));
     }

@@ -20,7 +20,6 @@ pub(crate) mod look;
 mod more;
 mod overlays;
 mod questions;
-mod recorded;
 
 pub(crate) use drawn::{draw, draw_with_spots, text};
 
@@ -125,6 +124,18 @@ fn restarted() {
             let terminal = draw(&state, &Theme::new(false, false), size);
             insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
         }
+    }
+}
+
+/// The pictures of the documents, with their colours; `cargo xtask pictures` draws them from these snapshots.
+#[test]
+fn pictures() {
+    let size = (80, 24);
+    for (name, keys) in [("buckets", "j"), ("bucket", "<ret>"), ("rules", "3")] {
+        let mut state = state(size, 60);
+        type_keys(&mut state, keys);
+        let terminal = draw(&state, &Theme::new(true, false), size);
+        insta::assert_snapshot!(format!("picture_{name}"), styles(&terminal));
     }
 }
 

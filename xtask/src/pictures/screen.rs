@@ -1,4 +1,4 @@
-//! Pictures of the terminal's screens, drawn from styled snapshots: of the tests that play a recording of the demo.
+//! Pictures of the terminal's screens, drawn from styled snapshots.
 //!
 //! A snapshot has one line for each run of cells of equal style: `ROW:COLUMN FOREGROUND on BACKGROUND
 //! MODIFIERS TEXT`. Blocks and lines are drawn as shapes, so that they join whatever the viewer's font is.
@@ -36,8 +36,7 @@ struct Run<'a> {
 
 /// The picture of a screen.
 pub(super) fn picture(name: &str, title: &str) -> Result<String> {
-    let path =
-        format!("tui/src/ui/tests/snapshots/loudou__ui__tests__recorded__{name}_styles.snap");
+    let path = format!("tui/src/ui/snapshots/loudou__ui__tests__picture_{name}.snap");
     let text = fs::read_to_string(workspace_root().join(&path)).with_context(|| path.clone())?;
     draw(&text, title).with_context(|| path)
 }

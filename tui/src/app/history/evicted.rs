@@ -42,11 +42,6 @@ impl Evicted {
         }
     }
 
-    /// Drops what came later than `at_ns`.
-    pub(super) fn forget_after(&mut self, at_ns: u64) {
-        self.totals.retain(|(at, _)| *at <= at_ns);
-    }
-
     /// A new process: the number begins again.
     pub(super) fn restart(&mut self) {
         self.totals.clear();
@@ -80,20 +75,5 @@ mod tests {
         assert_eq!((counts[50], counts[51], counts[100]), (0, 3, 60));
         assert_eq!((counts[180], counts[189], counts[190]), (30, 3, 0));
         assert!(evicted.totals.len() <= 122, "{}", evicted.totals.len());
-    }
-
-    /// A restart, and a recording that goes back, forget.
-    #[test]
-    fn what_came_later_is_forgotten() {
-        let mut evicted = Evicted::default();
-        for at in 0..10 {
-            evicted.note(at, at * S);
-        }
-        evicted.forget_after(4 * S);
-        let recent = evicted.recent().expect("four");
-        assert_eq!((recent.count, recent.within_ns), (4, 4 * S));
-        assert!((recent.rate() - 1.0).abs() < 1e-9);
-        evicted.note(2, 20 * S);
-        assert_eq!(evicted.recent(), None);
     }
 }

@@ -96,18 +96,4 @@ impl Counts {
             shadow: self.shadow.saturating_add(other.shadow),
         }
     }
-
-    /// The share of these counts that falls on `part` of `whole`.
-    pub(super) fn part(&self, part: u64, whole: u64) -> Self {
-        let share = |count: u64| {
-            let scaled = u128::from(count).saturating_mul(part.min(whole).into());
-            let share = scaled.checked_div(whole.into()).unwrap_or(0);
-            u64::try_from(share).unwrap_or(count)
-        };
-        Self {
-            admitted: share(self.admitted),
-            refused: share(self.refused),
-            shadow: share(self.shadow),
-        }
-    }
 }

@@ -52,18 +52,6 @@ impl Sample {
         per_second(&self.counts, self.len_ns())
     }
 
-    /// The part of it before `at_ns`, as if its requests had come evenly.
-    fn until(self, at_ns: u64) -> Self {
-        let to_ns = self.to_ns.min(at_ns);
-        let part = to_ns.saturating_sub(self.from_ns);
-        let counts = self.counts.part(part, self.len_ns());
-        Self {
-            to_ns,
-            counts,
-            ..self
-        }
-    }
-
     /// The sum of two samples of the same time.
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
@@ -144,17 +132,6 @@ impl Track {
     /// After a restart, counters begin again.
     pub(super) const fn restart(&mut self) {
         self.counts = None;
-    }
-
-    /// Drops what came later than `at_ns`. The next answer has nothing to be compared with.
-    pub(super) fn forget_after(&mut self, at_ns: u64) {
-        while let Some(last) = self.samples.pop_back() {
-            if last.from_ns < at_ns {
-                self.samples.push_back(last.until(at_ns));
-                break;
-            }
-        }
-        (self.counts, self.at_ns) = (None, self.at_ns.min(at_ns));
     }
 
     /// The rates over the last ten seconds; `None` before there were two polls that are far enough apart. A sample that

@@ -2,7 +2,6 @@
 
 use crate::app::command::Command as C;
 use crate::app::command::{ALWAYS, Binding, bind, c, ctrl, k};
-use crate::app::play::Control;
 use crate::app::press::Code::{
     BackTab, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up,
 };
@@ -35,7 +34,7 @@ pub(super) const OPEN_AND_EDIT: &[Binding] = &[
 /// The remaining shared commands. The tabs of the screens follow them.
 #[rustfmt::skip]
 pub(super) const ACT: &[Binding] = &[
-    bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze or resume the screen; pause a recording")),
+    bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze or resume the screen")),
     bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 9, "reset", "restore the initial state of the bucket")),
     bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban or unban the key")),
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "override the limits of the key")),
@@ -117,13 +116,6 @@ pub(super) const REST: &[Binding] = &[
     bind((C::No, &[k(Esc)], FORM_SENDING, 1, "close", "close; a message will show the result")),
     bind((C::Yes, &[k(Enter)], FORM_CONFLICT, 1, "merge", "keep your changes, take the rest from theirs")),
     bind((C::No, &[k(Esc)], FORM_CONFLICT, 2, "back", "back to the form")),
-    // While a recording is played.
-    bind((C::Play(Control::Back(10)), &[k(Left)], BROWSE, 4, "back", "go back 10s in the recording that is played")),
-    bind((C::Play(Control::Ahead(10)), &[k(Right)], BROWSE, 4, "ahead", "go ahead 10s in it")),
-    bind((C::Play(Control::Back(60)), &[c('{')], BROWSE, 0, "back-minute", "go back a minute in it")),
-    bind((C::Play(Control::Ahead(60)), &[c('}')], BROWSE, 0, "ahead-minute", "go ahead a minute in it")),
-    bind((C::Play(Control::Slower), &[c('[')], BROWSE, 4, "slower", "play it slower, down to a quarter of real time")),
-    bind((C::Play(Control::Faster), &[c(']')], BROWSE, 4, "faster", "play it faster, up to 60 times real time")),
     // Everywhere.
     bind((C::Suspend, &[ctrl('z')], ALL, 0, "suspend", "suspend loudou and return to the shell")),
     bind((C::Quit, &[ctrl('c')], ALL, 0, "quit", "quit loudou from anywhere")),

@@ -86,11 +86,7 @@ pub(super) fn answer(effect: Effect, luck: u8) -> Msg {
         Effect::Again(_) => Msg::Again(Err(failure())),
         Effect::Explain(_) if luck.is_multiple_of(2) => Msg::Explained(Err(failure())),
         Effect::Explain(_) => Msg::Explained(Ok(Box::new(explained()))),
-        Effect::ChangeAll(_)
-        | Effect::Suspend
-        | Effect::Resume
-        | Effect::Play(_)
-        | Effect::Copy(_) => Msg::Resumed,
+        Effect::ChangeAll(_) | Effect::Suspend | Effect::Resume | Effect::Copy(_) => Msg::Resumed,
     }
 }
 

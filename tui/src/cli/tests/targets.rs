@@ -145,18 +145,6 @@ fn commands_without_envoys_are_unaffected() {
         let ran = Loudou::default().run(&format!("{targets} {line}"));
         assert_eq!(ran.code, 0, "{line}: {}", ran.seen());
     }
-    for line in [
-        format!("{targets} top --play {rules}"),
-        format!("top {targets} --play {rules}"),
-    ] {
-        let ran = Loudou::default().run(&line);
-        assert_eq!(ran.code, 2, "{line}: {}", ran.seen());
-        assert!(
-            ran.err.contains("cannot be used with"),
-            "{line}: {}",
-            ran.err
-        );
-    }
     assert!(!fs::exists(runs).expect("a folder"));
 }
 
