@@ -27,7 +27,6 @@ pub(crate) mod findings;
 pub(crate) mod form;
 pub(crate) mod history;
 pub(crate) mod ingest;
-pub(crate) mod keymap;
 pub(crate) mod keys;
 pub(crate) mod layout;
 pub(crate) mod line;

@@ -9,15 +9,7 @@
 //!
 //! [screen]
 //! interval = "500ms"
-//! theme = "mine"
-//! columns = ["key", "level", "refused"]
-//!
-//! [themes.mine]
-//! base = "light"
-//! bad = "bold #c00000"
-//!
-//! [keys]
-//! freeze = "p"
+//! theme = "light"
 //! ```
 
 use std::collections::BTreeMap;
@@ -25,17 +17,13 @@ use std::path::PathBuf;
 
 use loudou_limiter::Nanos;
 
-use crate::app::columns::Column;
-use crate::app::keymap::Keymap;
-use crate::draw::theme::Scheme;
+use crate::draw::theme::Base;
 
-mod keys;
 mod reader;
 mod screen;
 mod targets;
 
 pub(crate) use reader::Located;
-pub(crate) use screen::{scheme, theme_names};
 
 use reader::{Node, Reader};
 
@@ -52,15 +40,9 @@ pub(crate) struct Config {
     pub(crate) targets: BTreeMap<String, NamedTarget>,
     /// The time between two updates of the screen without `--interval`.
     pub(crate) interval: Option<Nanos>,
-    /// The name of the theme.
-    pub(crate) theme: Option<String>,
+    pub(crate) theme: Option<Base>,
     /// Whether to draw with ASCII only.
     pub(crate) ascii: bool,
-    /// The columns of the Buckets table; `None` for the usual ones.
-    pub(crate) columns: Option<Vec<Column>>,
-    /// The themes of the user.
-    pub(crate) themes: BTreeMap<String, Scheme>,
-    pub(crate) keymap: Keymap,
 }
 
 /// One or more Envoys that are reached alike. Paths are as written.
@@ -99,15 +81,7 @@ impl Config {
 }
 
 fn whole(reader: &mut Reader<'_>, root: &Node<'_>) -> Config {
-    let names = [
-        "url",
-        "timeout",
-        "read_only",
-        "targets",
-        "screen",
-        "themes",
-        "keys",
-    ];
+    let names = ["url", "timeout", "read_only", "targets", "screen"];
     let mut fields = reader.fields(root, &names);
     let mut config = Config::default();
     if let Some(node) = fields.remove("timeout") {
@@ -122,14 +96,8 @@ fn whole(reader: &mut Reader<'_>, root: &Node<'_>) -> Config {
     if let Some(node) = fields.remove("url") {
         config.url = targets::urls(reader, &node, Some(&config.targets));
     }
-    if let Some(node) = fields.remove("themes") {
-        config.themes = screen::themes(reader, &node);
-    }
     if let Some(node) = fields.remove("screen") {
         screen::read(reader, &node, &mut config);
-    }
-    if let Some(node) = fields.remove("keys") {
-        config.keymap = keys::read(reader, &node);
     }
     config
 }

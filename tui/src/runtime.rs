@@ -27,10 +27,8 @@ use hands::Hands;
 use inbox::{Inbound, MESSAGES, spawn_input, spawn_signals};
 use loudou_limiter::Nanos;
 
-use crate::app::columns::Column;
 use crate::app::effects::Effect;
 use crate::app::history::History;
-use crate::app::keymap::Keymap;
 use crate::app::msg::Msg;
 use crate::app::state::{Exit, Settings, State};
 use crate::app::watched::Watched;
@@ -57,21 +55,10 @@ pub struct Options {
     pub targets: Vec<Clients>,
     /// Whether to refuse all changes.
     pub read_only: bool,
-    /// How the screen looks, and its keys.
-    pub(crate) appearance: Appearance,
-    /// The poll interval.
-    pub interval: Duration,
-}
-
-/// How the screen looks, and its keys.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Appearance {
     /// Colours and glyphs.
     pub(crate) look: Look,
-    /// The keys that the user chose.
-    pub(crate) keymap: Keymap,
-    /// The columns of the Buckets table; `None` for the usual ones.
-    pub(crate) columns: Option<Vec<Column>>,
+    /// The poll interval.
+    pub interval: Duration,
 }
 
 /// The clients of one admin listener.
@@ -91,7 +78,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     let Options {
         targets,
         read_only,
-        appearance,
+        look,
         interval,
     } = options;
     let clock = Clock::start();
@@ -106,10 +93,8 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
             is_usual: clients.is_usual,
             read_only,
             interval: nanos(interval),
-            keymap: appearance.keymap.clone(),
         };
         let mut state = State::new(settings, Terminal::size());
-        state.table.columns.clone_from(&appearance.columns);
         state.history = History::of_one(envoys);
         states.push(state);
         hands.push(Hands::start(clients, clock, &messages, number)?);
@@ -121,7 +106,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
         inbox,
         spots: Spots::default(),
     };
-    screen.show(&messages, &appearance.look)
+    screen.show(&messages, &look)
 }
 
 fn nanos(duration: Duration) -> Nanos {

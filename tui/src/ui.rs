@@ -86,7 +86,6 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
         // Questions are drawn above.
         Mode::Browse | Mode::Filter(..) | Mode::Confirm(_) => {}
         Mode::Sort(at) => palette::sort_menu(pen, state, *at),
-        Mode::Columns(menu) => palette::columns_menu(pen, menu),
         Mode::Help(top) => help::draw(pen, state, *top),
         Mode::Palette(line, at) => return Some(palette::draw(pen, state, line, *at)),
         Mode::Edit(form) => form::draw(pen, state, form),

@@ -65,8 +65,7 @@ pub(crate) fn banner(state: &State) -> Option<String> {
     let offer = if state.locked().is_some() {
         String::new()
     } else {
-        let key = state.settings.keymap.said("again", "a");
-        format!(" - {key}: apply again")
+        " - a: apply again".to_owned()
     };
     state
         .offers
@@ -160,10 +159,9 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        let key = state.settings.keymap.said("again", "a");
         state.toast(
             true,
-            format!("still gone: {gone}; {first}{more}; press {key} to try again"),
+            format!("still gone: {gone}; {first}{more}; press a to try again"),
         );
     }
 }

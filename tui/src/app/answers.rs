@@ -71,7 +71,7 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     } else {
         let undo = sending.change.undo(&answer);
         let text = match undo {
-            Some(_) => format!("{text}; {} undoes", state.settings.keymap.said("undo", "u")),
+            Some(_) => format!("{text}; u undoes"),
             None => text,
         };
         undoing::made(state, sending, undo);
@@ -190,8 +190,7 @@ fn ask_again(
         state.mode = Mode::Confirm(pending);
     } else {
         state.unasked = Some(pending);
-        let key = state.settings.keymap.said("undo", "u");
-        state.toast(true, format!("not undone: {why}; {key} asks again"));
+        state.toast(true, format!("not undone: {why}; u asks again"));
     }
 }
 

@@ -194,9 +194,8 @@ impl Broadcast {
         // This was decided on the rule with its changes. Made on what is left, it would be reported as done, although
         // the Envoys differ.
         if let Some(gone) = again::gone_since(state, self.begun, Some(&name)) {
-            let key = state.settings.keymap.said("again", "a");
             let why = format!(
-                "restarted, {key} applies again what it lost, then repeat this: {gone} of {name}"
+                "restarted, a applies again what it lost, then repeat this: {gone} of {name}"
             );
             self.set(number, Delivery::Failed(why));
             return None;

@@ -109,15 +109,14 @@ fn freeze(state: &mut State) {
 }
 
 /// Opens Rules where no rule is selected.
-fn choose_rule(state: &mut State, key: (&str, &str)) {
+fn choose_rule(state: &mut State, key: &str) {
     screens::view(Screen::Rules).enter(state);
-    let key = state.settings.keymap.said(key.0, key.1);
     state.hint(format!("select a rule, then press {key}"));
 }
 
 fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     let Some(rule) = screens::target_rule(state) else {
-        return choose_rule(state, ("edit", "e"));
+        return choose_rule(state, "e");
     };
     let Some(view) = state.rule_named(&rule).cloned() else {
         return;
@@ -134,7 +133,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
 /// Asks whether to drop the edit of the current rule.
 fn drop_edit(state: &mut State) {
     let Some(rule) = screens::target_rule(state) else {
-        return choose_rule(state, ("drop", "D"));
+        return choose_rule(state, "D");
     };
     let Some(view) = state.rule_named(&rule) else {
         return;

@@ -8,7 +8,6 @@ use super::rows::Row;
 use crate::meaning::Standing;
 use crate::num::whole;
 
-pub(crate) mod menu;
 mod placing;
 
 pub(crate) use placing::{Placed, Wishes, place};
@@ -45,29 +44,6 @@ impl Column {
         Self::Retry,
         Self::Seen,
     ];
-
-    /// All columns in their usual order, with their names in the config file and in menus.
-    pub(crate) const ALL: [(&'static str, Self); 12] = [
-        ("state", Self::State),
-        ("rule", Self::Rule),
-        ("key", Self::Key),
-        ("limit", Self::Limit),
-        ("level", Self::Level),
-        ("remaining", Self::Left),
-        ("leased", Self::Leased),
-        ("admitted", Self::Admitted),
-        ("refused", Self::Refused),
-        ("history", Self::History),
-        ("retry", Self::Retry),
-        ("seen", Self::Seen),
-    ];
-
-    /// The name in the config file.
-    pub(crate) fn word(self) -> &'static str {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(_, column)| *column == self)
-            .map_or("", |(word, _)| word)
-    }
 
     /// The name in the header.
     pub(crate) const fn title(self, width: u16) -> &'static str {

@@ -27,16 +27,6 @@ pub(crate) enum Command {
     Open,
     Filter,
     SortMenu,
-    /// Open the menu of columns.
-    Columns,
-    /// Show or hide the selected column.
-    Toggle,
-    /// Move the selected column up.
-    Raise,
-    /// Move the selected column down.
-    Lower,
-    /// Return to the usual columns.
-    Usual,
     SortLeft,
     SortRight,
     Invert,
@@ -92,6 +82,16 @@ pub(crate) struct Binding {
     pub(crate) help: &'static str,
     /// Its rank in the footer, lowest first; 0 if it is not shown there.
     pub(crate) rank: u8,
+}
+
+impl Binding {
+    /// Its first key, as the screen shows it; empty if it has none.
+    pub(crate) fn shown(&self) -> String {
+        self.keys
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    }
 }
 
 /// Command, keys, places, rank, and the words of footer and help.

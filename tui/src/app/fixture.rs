@@ -29,7 +29,6 @@ pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
         is_usual: true,
         read_only: false,
         interval: Nanos::from_secs(1),
-        ..Settings::default()
     };
     let mut state = State::new(settings, size);
     update(&mut state, Msg::Tick, Nanos::ZERO);

@@ -1,15 +1,12 @@
 //! The key table: every key with its command, its places, and its texts in footer, help and palette.
 
-use std::collections::BTreeSet;
-
 use super::again;
 use super::command::{Binding, Command};
 use super::explain;
 use super::form::Stage;
-use super::keymap::{Keymap, word};
 use super::press::Press;
 use super::screen::{
-    BROWSE, COLUMNS, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM, FORM_CONFIRM, FORM_CONFLICT,
+    BROWSE, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM, FORM_CONFIRM, FORM_CONFLICT,
     FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
 use super::screens::{self, SCREENS};
@@ -37,7 +34,6 @@ pub(crate) fn place(state: &State) -> Places {
         Mode::Browse => state.screen.place(),
         Mode::Filter(..) => FILTER,
         Mode::Sort(_) => SORT,
-        Mode::Columns(_) => COLUMNS,
         Mode::Help(_) => HELP,
         Mode::Palette(..) => PALETTE,
         Mode::Confirm(_) => CONFIRM,
@@ -57,32 +53,10 @@ pub(crate) fn place(state: &State) -> Places {
 }
 
 /// The command of `press` in `place`.
-pub(crate) fn find(keymap: &Keymap, place: Places, press: Press) -> Option<Command> {
+pub(crate) fn find(place: Places, press: Press) -> Option<Command> {
     let mut works = all().filter(|b| b.places & place != 0);
-    let found = works.find(|b| keymap.of(b).contains(&press));
+    let found = works.find(|b| b.keys.contains(&press));
     found.map(|b| b.command)
-}
-
-/// The keys that two commands have in one place, each with their words.
-pub(crate) fn clashes(keymap: &Keymap) -> Vec<(Press, &'static str, &'static str)> {
-    let mut clashes = Vec::new();
-    let mut before: Vec<(Press, &Binding)> = Vec::new();
-    for binding in all() {
-        for press in keymap.of(binding) {
-            let same = before
-                .iter()
-                .filter(|(other, at)| other == press && at.places & binding.places != 0);
-            clashes.extend(same.map(|(_, other)| (*press, other.short, binding.short)));
-            before.push((*press, binding));
-        }
-    }
-    clashes
-}
-
-/// The words of the commands whose keys can be chosen.
-pub(crate) fn words() -> Vec<&'static str> {
-    let words: BTreeSet<&'static str> = all().filter_map(word).collect();
-    words.into_iter().collect()
 }
 
 /// Whether a line is listed: the answer for all only where it can be.
@@ -94,9 +68,9 @@ pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
 }
 
 /// The line of a key that works on another screen.
-pub(crate) fn elsewhere(keymap: &Keymap, press: Press) -> Option<&'static Binding> {
+pub(crate) fn elsewhere(press: Press) -> Option<&'static Binding> {
     let mut works = all().filter(|b| b.places & BROWSE != 0);
-    works.find(|b| keymap.of(b).contains(&press))
+    works.find(|b| b.keys.contains(&press))
 }
 
 /// Why the question on the screen is about one Envoy alone, if it is.
@@ -189,9 +163,8 @@ fn unedited_rule(state: &State) -> Option<String> {
 fn prefix(state: &State) -> Option<String> {
     let id = screens::target(state)?;
     let start = id.key.strip_suffix('*')?;
-    let ban = state.settings.keymap.said("ban", "b");
     Some(format!(
-        "an override of {} would be one of all keys that begin with {start:?}; {ban} bans this key alone",
+        "an override of {} would be one of all keys that begin with {start:?}; b bans this key alone",
         id.key
     ))
 }
@@ -209,46 +182,24 @@ mod tests {
 
     #[test]
     fn no_key_means_two_things_in_one_place() {
-        assert_eq!(clashes(&Keymap::default()), []);
-    }
-
-    #[test]
-    fn a_key_that_is_chosen_twice_has_two_names() {
-        let mut keymap = Keymap::default();
-        keymap.choose("freeze", vec![Press::char('r')]);
-        assert_eq!(clashes(&keymap), [(Press::char('r'), "freeze", "refresh")]);
-        keymap.choose("refresh", vec![Press::char('W')]);
-        assert_eq!(clashes(&keymap), []);
-        // The sort menu has the motions of lists.
-        keymap.choose("down", vec![Press::char('s')]);
-        assert!(!clashes(&keymap).is_empty());
-    }
-
-    #[test]
-    fn every_word_is_one_of_one_command() {
-        let mut seen: Vec<(&str, Command)> = Vec::new();
+        let mut before: Vec<(Press, &Binding)> = Vec::new();
         for binding in all() {
-            let Some(word) = word(binding) else { continue };
-            assert!(
-                word.chars().all(|c| c.is_ascii_lowercase() || c == '-'),
-                "{word}"
-            );
-            let same = seen.iter().filter(|(other, _)| *other == word);
-            assert!(
-                same.clone().all(|(_, command)| *command == binding.command),
-                "{word}"
-            );
-            seen.push((word, binding.command));
+            for press in binding.keys {
+                let same = |(other, at): &(Press, &Binding)| {
+                    other == press && at.places & binding.places != 0
+                };
+                let clash = before.iter().find(|other| same(other));
+                assert!(clash.is_none(), "{binding:?} and {clash:?}");
+                before.push((*press, binding));
+            }
         }
     }
 
     #[test]
     fn every_place_has_a_way_back() {
         for bit in 0..Places::BITS {
-            assert!(
-                find(&Keymap::default(), 1 << bit, Press::plain(Code::Esc)).is_some(),
-                "place {bit}"
-            );
+            let esc = Press::plain(Code::Esc);
+            assert!(find(1 << bit, esc).is_some(), "place {bit}");
         }
     }
 }

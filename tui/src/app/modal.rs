@@ -2,7 +2,6 @@
 
 use super::asking;
 use super::browse;
-use super::columns::menu::ColumnMenu;
 use super::columns::{Column, Sort};
 use super::command::Command;
 use super::effects::{Effect, Sending};
@@ -37,7 +36,6 @@ pub(crate) fn pressed(
             Mode::OfKey(form) => form.command(url),
             Mode::Edit(form) => form.command(url),
             Mode::Explain(explain) => explain.command(url),
-            Mode::Columns(menu) => Some(menu.line()),
             _ => None,
         };
         return browse::copy(state, line, effects);
@@ -52,7 +50,6 @@ pub(crate) fn pressed(
         Mode::Browse | Mode::Event(_) => {}
         Mode::Filter(line, before) => filter(state, line, before, press, command),
         Mode::Sort(at) => sort_menu(state, at, command),
-        Mode::Columns(menu) => columns_menu(state, menu, command),
         Mode::Help(top) => help(state, top, command),
         Mode::Palette(line, at) => palette(state, line, at, press, command, effects),
         Mode::Confirm(pending) => confirm(state, pending, command, effects),
@@ -117,25 +114,6 @@ fn sort_menu(state: &mut State, at: usize, command: Option<Command>) {
         Some(motion) => state.mode = Mode::Sort(moved(at, columns.len(), 5, motion)),
         None => state.mode = Mode::Sort(at),
     }
-}
-
-/// Every change shows at once.
-fn columns_menu(state: &mut State, mut menu: ColumnMenu, command: Option<Command>) {
-    match command {
-        Some(Command::No) => return,
-        Some(Command::Toggle) => {
-            if let Err(why) = menu.toggle() {
-                state.toast(true, why);
-            }
-        }
-        Some(Command::Raise) => menu.shift(-1),
-        Some(Command::Lower) => menu.shift(1),
-        Some(Command::Usual) => menu = ColumnMenu::new(None),
-        Some(motion) => menu.at = moved(menu.at, menu.all.len(), 5, motion),
-        None => {}
-    }
-    state.table.columns = menu.chosen();
-    state.mode = Mode::Columns(menu);
 }
 
 fn help(state: &mut State, top: usize, command: Option<Command>) {
@@ -240,8 +218,7 @@ fn confirm(
         },
         Some(_) if matches!(pending.action, Action::Again(_)) => {
             state.offers = false;
-            let key = state.settings.keymap.said("again", "a");
-            state.toast(false, format!("not applied; press {key} to be asked again"));
+            state.toast(false, "not applied; press a to be asked again");
         }
         Some(_) => {}
         None => state.mode = Mode::Confirm(pending),

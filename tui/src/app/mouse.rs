@@ -44,10 +44,6 @@ fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
             *selected = at;
             run(state, Command::Yes, effects);
         }
-        (Mode::Columns(menu), Spot::Line(at)) => {
-            menu.at = at;
-            run(state, Command::Toggle, effects);
-        }
         (Mode::Edit(form), Spot::Field(at) | Spot::Choice(at, _))
             if form.stage == Stage::Editing =>
         {
@@ -93,7 +89,7 @@ fn wheel(state: &mut State, motion: Command, effects: &mut Vec<Effect>) {
         Mode::Edit(form) if form.stage == Stage::Editing => run(state, field, effects),
         Mode::OfKey(_) => run(state, field, effects),
         Mode::Explain(_) if keys::place(state) == EXPLAINED => run(state, motion, effects),
-        Mode::Sort(_) | Mode::Columns(_) | Mode::Palette(..) | Mode::Confirm(_) | Mode::Edit(_) => {
+        Mode::Sort(_) | Mode::Palette(..) | Mode::Confirm(_) | Mode::Edit(_) => {
             run(state, motion, effects);
         }
         Mode::Filter(..) | Mode::Explain(_) | Mode::Event(_) => {}

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::screen::Screen;
-use crate::text::is_unsafe;
 
 /// A key without its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,27 +23,6 @@ pub(crate) enum Code {
     End,
     PageUp,
     PageDown,
-}
-
-impl Code {
-    /// The keys with a name of several letters.
-    const NAMED: [Self; 15] = [
-        Self::Char(' '),
-        Self::Enter,
-        Self::Esc,
-        Self::Tab,
-        Self::BackTab,
-        Self::Backspace,
-        Self::Delete,
-        Self::Up,
-        Self::Down,
-        Self::Left,
-        Self::Right,
-        Self::Home,
-        Self::End,
-        Self::PageUp,
-        Self::PageDown,
-    ];
 }
 
 /// One key press.
@@ -73,22 +51,6 @@ impl Press {
     /// A character.
     pub(crate) const fn char(c: char) -> Self {
         Self::plain(Code::Char(c))
-    }
-
-    /// The key with a name as on the screen.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        if let Some(c) = name.strip_prefix("C-").filter(|rest| rest.len() == 1) {
-            let c = c.chars().next()?;
-            // Terminals send Backspace, Tab and Enter for these.
-            return (c.is_ascii_lowercase() && !"hijm".contains(c)).then(|| Self::ctrl(c));
-        }
-        let mut chars = name.chars();
-        if let (Some(c), None) = (chars.next(), chars.next()) {
-            let is_visible = !is_unsafe(c) && !c.is_whitespace();
-            return is_visible.then(|| Self::char(c));
-        }
-        let mut named = Code::NAMED.into_iter().map(Self::plain);
-        named.find(|press| press.to_string() == name)
     }
 }
 
@@ -198,19 +160,6 @@ fn by_name(name: &str) -> Option<Press> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_on_the_screen_are_read() {
-        for code in Code::NAMED {
-            let press = Press::plain(code);
-            assert_eq!(Press::named(&press.to_string()), Some(press));
-        }
-        assert_eq!(Press::named("C-d"), Some(Press::ctrl('d')));
-        assert_eq!(Press::named("é"), Some(Press::char('é')));
-        for wrong in ["", " ", "\u{1b}", "C-i", "C-D", "C-", "enter", "ab"] {
-            assert_eq!(Press::named(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn key_strings_name_keys() {

@@ -35,11 +35,10 @@ pub(crate) const KEY_FORM: Places = 1 << 9;
 pub(crate) const EXPLAIN: Places = 1 << 10;
 pub(crate) const EXPLAINED: Places = 1 << 11;
 pub(crate) const EVENT: Places = 1 << 12;
-pub(crate) const COLUMNS: Places = 1 << 13;
 /// All screens, while no dialog is open.
 pub(crate) const BROWSE: Places = Places::MAX << FIRST_SCREEN;
 /// The place of the first screen.
-const FIRST_SCREEN: u32 = 14;
+const FIRST_SCREEN: u32 = 13;
 /// Screens on which a bucket can be selected.
 pub(crate) const A_BUCKET: Places = Screen::Buckets.place() | Screen::Bucket.place();
 /// Screens on which a rule can be selected.

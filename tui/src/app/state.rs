@@ -6,13 +6,11 @@ use std::sync::Arc;
 use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
 use loudou_limiter::Nanos;
 
-use super::columns::menu::ColumnMenu;
 use super::delivery::Delivery;
 use super::effects::Undoable;
 use super::explain::Explain;
 use super::form::Form;
 use super::history::{History, Rates, Scale, Track};
-use super::keymap::Keymap;
 use super::line::Line;
 use super::link::Link;
 use super::merged::{Keys, Summed};
@@ -46,8 +44,6 @@ pub(crate) struct Settings {
     pub(crate) read_only: bool,
     /// The poll interval.
     pub(crate) interval: Nanos,
-    /// The keys that the user chose.
-    pub(crate) keymap: Keymap,
 }
 
 impl Settings {
@@ -67,8 +63,6 @@ pub(crate) enum Mode {
     Filter(Line, String),
     /// The sort menu, with the selected row.
     Sort(usize),
-    /// The menu of columns.
-    Columns(ColumnMenu),
     /// The keys of this screen, with the first line shown.
     Help(usize),
     /// The command palette, with the selected row.

@@ -1,6 +1,6 @@
 //! A table of buckets: its rows in order, and the part of them that is on screen.
 
-use super::columns::{Column, Sort};
+use super::columns::Sort;
 use super::command::Command;
 use super::filter::Filter;
 use super::motion::moved;
@@ -9,8 +9,6 @@ use super::rows::{BucketName, Row};
 /// Its sort, filter and selection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    /// The columns that the user chose; `None` for the usual ones.
-    pub(crate) columns: Option<Vec<Column>>,
     pub(crate) sort: Sort,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,

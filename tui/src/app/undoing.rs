@@ -114,12 +114,11 @@ fn open(state: &mut State, mut question: Question, change: Change, broadcast: Op
 /// Drops the last change, of which nothing can be undone, and says so.
 fn drop_last(state: &mut State, text: String) {
     state.undos.pop();
-    let key = state.settings.keymap.said("undo", "u");
     let text = match state.undos.last().map(Undoable::of) {
         None => text,
         Some((rule, of_key)) => {
             let of = of_key.unwrap_or(rule);
-            format!("{text}; {key} again: the change of {of} before it")
+            format!("{text}; u again: the change of {of} before it")
         }
     };
     state.toast(false, text);

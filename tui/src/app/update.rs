@@ -133,7 +133,7 @@ fn busy(state: &mut State, goal: Goal) {
 fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
     state.toasts.retain(|toast| !toast.is_hint);
     let place = keys::place(state);
-    let command = keys::find(&state.settings.keymap, place, press);
+    let command = keys::find(place, press);
     let is_drawn = state.size.0 >= LEAST.0 && state.size.1 >= LEAST.1;
     match command {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
@@ -143,7 +143,7 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
         _ if place & BROWSE == 0 => modal::pressed(state, press, command, effects),
         Some(command) => browse::run(state, command, effects),
         None => {
-            if let Some(binding) = keys::elsewhere(&state.settings.keymap, press) {
+            if let Some(binding) = keys::elsewhere(press) {
                 let names = screens::names(binding.places);
                 state.hint(format!(
                     "{press} ({}) works only on: {names}",

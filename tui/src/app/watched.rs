@@ -128,7 +128,6 @@ impl Watched {
             self.select(bucket);
         }
         self.ask_again();
-        self.share_columns();
         match changed {
             Changed::One => self.note_target(number),
             // Ages are shown only there.

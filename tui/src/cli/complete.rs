@@ -23,7 +23,7 @@ use super::target;
 use super::targets;
 use super::world::Env;
 use crate::client::{Client, TopQuery};
-use crate::config::{Config, theme_names};
+use crate::config::Config;
 
 /// Set by the scripts, to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
@@ -58,16 +58,8 @@ fn with_values(loudou: Command) -> Command {
     let names: Vec<String> = names.collect();
     let pages =
         ArgValueCandidates::new(move || names.iter().map(CompletionCandidate::new).collect());
-    let themes = ArgValueCandidates::new(|| {
-        let themes = Line::read().config().themes;
-        theme_names(&themes)
-            .iter()
-            .map(CompletionCandidate::new)
-            .collect()
-    });
     loudou
         .mut_arg("url", |url| url.add(named()))
-        .mut_arg("theme", |theme| theme.add(themes))
         .mut_subcommand("man", |man| man.mut_arg("command", |page| page.add(pages)))
 }
 

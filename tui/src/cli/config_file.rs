@@ -3,16 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use loudou_rules::config::nearest;
 
 use super::options::{Global, URL};
 use super::target;
 use super::world::{Env, Style, Usage};
-use crate::config::{Config, NamedTarget, scheme, theme_names};
+use crate::config::{Config, NamedTarget};
+use crate::draw::theme::Look;
 use crate::draw::theme::color::Depth;
-use crate::draw::theme::{Look, Scheme};
-use crate::runtime::Appearance;
-use crate::text::{escape, meant};
+use crate::text::escape;
 
 /// The most problems that are shown.
 const MOST: usize = 64;
@@ -111,39 +109,16 @@ fn locate(target: &mut NamedTarget, folder: &Path, env: &Env) {
 }
 
 /// How the screen looks: options and environment before the file.
-pub(super) fn appearance(
-    config: &Config,
-    global: &Global,
-    env: &Env,
-    style: Style,
-) -> Result<Appearance> {
-    let theme = global.theme.as_ref().or(config.theme.as_ref());
-    let scheme = match theme {
-        None => Scheme::default(),
-        Some(name) => scheme(name, &config.themes).ok_or_else(|| {
-            let names = theme_names(&config.themes);
-            Usage(format!(
-                "no theme {}; allowed: {}{}",
-                escape(name),
-                escape(&names.join(", ")),
-                meant(nearest(name, &names))
-            ))
-        })?,
-    };
-    let look = Look {
+pub(super) fn look(config: &Config, global: &Global, env: &Env, style: Style) -> Look {
+    Look {
         depth: if style.color {
             Depth::of_terminal(env.term.as_deref(), env.color_term.as_deref())
         } else {
             Depth::Plain
         },
         ascii: style.ascii || config.ascii,
-        scheme,
-    };
-    Ok(Appearance {
-        look,
-        keymap: config.keymap.clone(),
-        columns: config.columns.clone(),
-    })
+        base: global.theme.or(config.theme).unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::options::{AskArgs, Format, Global, Output};
 use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
 use crate::client::Client;
-use crate::runtime::Appearance;
+use crate::draw::theme::Look;
 
 /// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
@@ -83,9 +83,9 @@ impl<'a, 'io> Context<'a, 'io> {
     }
 
     /// How the screen looks.
-    pub(super) fn appearance(&self) -> Result<Appearance> {
+    pub(super) fn look(&self) -> Look {
         let config = &self.global.config;
-        config_file::appearance(config, self.global, &self.io.env, self.style)
+        config_file::look(config, self.global, &self.io.env, self.style)
     }
 
     /// Prints a note on standard error, beside the data.

@@ -9,6 +9,7 @@ use clap::{Arg, Args, Command, ValueEnum};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
 use crate::config::{Config, NamedTarget};
+use crate::draw::theme::Base;
 use crate::text::as_key;
 
 /// A command in which some variables count as not set.
@@ -138,10 +139,10 @@ pub(crate) struct Global {
     #[arg(help = "When to use colours; NO_COLOR and TERM=dumb also disable them")]
     pub(crate) color: ColorWhen,
 
-    /// Theme of the screen: dark, light, or one of the config file [default: dark]
+    /// Theme of the screen [default: dark]
     #[arg(long, global = true, env = "LOUDOU_THEME", hide_env_values = true)]
-    #[arg(value_name = "NAME", help_heading = "Output")]
-    pub(crate) theme: Option<String>,
+    #[arg(value_enum, value_name = "NAME", help_heading = "Output")]
+    pub(crate) theme: Option<Base>,
 
     /// Draw with ASCII characters only
     #[arg(long, global = true, help_heading = "Output")]

@@ -89,11 +89,11 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
             changing: context.client_at(&address, TIMEOUT)?,
         });
     }
-    let appearance = context.appearance()?;
+    let look = context.look();
     let unfinished = runtime::run(runtime::Options {
         targets,
         read_only: context.global.read_only,
-        appearance,
+        look,
         interval: duration(interval),
     })?;
     for line in &unfinished {

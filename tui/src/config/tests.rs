@@ -1,11 +1,10 @@
 //! Config files, right and wrong.
 
 use super::*;
-use crate::app::press::Press;
 use crate::client::BAD_TOKEN;
-use crate::draw::theme::{Base, Fill, Role};
+use crate::draw::theme::Base;
 
-const WHOLE: &str = r##"
+const WHOLE: &str = r#"
 url = "@edge"
 
 [targets.edge]
@@ -22,22 +21,9 @@ token = "secret"
 
 [screen]
 interval = "500ms"
-theme = "mine"
+theme = "light"
 ascii = true
-columns = ["key", "remaining", "seen"]
-
-[themes.mine]
-base = "light"
-bad = "bold #c00000"
-row = "on bright-white"
-calm = ["cyan", "27", "#000080"]
-
-[keys]
-freeze = "p"
-page-down = ["C-f", "PgDn"]
-reset = []
-longer = "L"
-"##;
+"#;
 
 fn problems(text: &str) -> Vec<String> {
     let problems = Config::read(text).expect_err(text);
@@ -55,36 +41,20 @@ fn a_whole_file_is_read() {
     assert!(config.has_token() && config.directs_tokens());
     assert!(config.ascii);
     assert_eq!(config.interval, Some(Nanos::from_millis(500)));
-    let columns = [Column::Key, Column::Left, Column::Seen];
-    assert_eq!(config.columns.as_deref(), Some(&columns[..]));
-    let mine = scheme(config.theme.as_deref().expect("a theme"), &config.themes);
-    let mine = mine.expect("known");
-    assert_eq!(mine.base, Base::Light);
-    let roles: Vec<Role> = mine.styles.iter().map(|(role, _)| *role).collect();
-    assert_eq!(roles, [Role::Bad, Role::Row]);
-    assert_eq!((mine.water[0].0, mine.water[0].1.len()), (Fill::Calm, 3));
-    let keys = |word| {
-        let mut all = crate::app::keys::all();
-        let binding = all.find(|binding| binding.short == word).expect(word);
-        config.keymap.of(binding).to_vec()
-    };
-    assert_eq!(keys("freeze"), [Press::char('p')]);
-    assert_eq!(keys("reset"), []);
-    assert_eq!(keys("longer"), [Press::char('L')]);
-    assert_eq!(keys("quit"), [Press::char('q')]);
+    assert_eq!(config.theme, Some(Base::Light));
 }
 
 #[test]
 fn an_empty_file_changes_nothing() {
     let config = Config::read("# nothing\n").expect("valid");
-    assert!(config.url.is_empty() && config.targets.is_empty() && config.columns.is_none());
+    assert!(config.url.is_empty() && config.targets.is_empty());
     assert!(!config.has_token() && !config.directs_tokens());
 }
 
 /// Every problem has its place, its value, what is allowed, and a suggestion where there is one.
 #[test]
 fn all_problems_are_found_at_once() {
-    let text = r##"
+    let text = r#"
 url = ["@egde", "localhost:9911"]
 colour = "red"
 
@@ -98,50 +68,9 @@ tls_cert = "c"
 [screen]
 theme = "ligth"
 ascii = "yes"
-columns = ["refsued", "level", "level"]
-
-[themes.dark]
-bad = "rde"
-good = "#12"
-calm = ["default", "300"]
-[themes.mine]
-base = "drak"
-baad = "red"
-
-[keys]
-freze = "p"
-undo = "ctrl-u"
-help = ["h", "h"]
-freeze = "r"
-"##;
+colums = ["level"]
+"#;
     insta::assert_snapshot!(problems(text).join("\n"));
-}
-
-#[test]
-fn a_key_is_the_key_of_one_command() {
-    let [problem] = &problems("[keys]\nfreeze = [\"p\", \"r\"]\n")[..] else {
-        panic!("one problem");
-    };
-    assert_eq!(
-        problem,
-        "2:10: keys.freeze: [\"p\", \"r\"]: r is the key of both `freeze` and `refresh`; \
-         allowed: another key, or another one for the other command"
-    );
-    // Either end of a swap alone would be a clash.
-    assert!(Config::read("[keys]\nfreeze = \"r\"\nrefresh = \"space\"\n").is_ok());
-    // Keys of dialogs stay.
-    let down = problems("[keys]\ndown = \"q\"\n");
-    assert!(
-        down.iter().any(|problem| problem.contains("`close`")),
-        "{down:?}"
-    );
-    assert!(problems("[keys]\nfreeze = \"C-c\"\n")[0].contains("`quit`"));
-    // A character that nobody sees names no key in the footer, and may turn the text beside it round.
-    for unseen in ["\\u202e", "\\u200b", "\\u001b"] {
-        let unseen = problems(&format!("[keys]\nfreeze = \"{unseen}\"\n"));
-        assert!(unseen[0].contains("no such key"), "{unseen:?}");
-    }
-    assert!(problems("[keys]\nfreeze = \"Esc\"\n")[0].contains("`back`"));
 }
 
 #[test]

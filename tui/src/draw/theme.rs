@@ -2,10 +2,11 @@
 //!
 //! Colour is never the only sign: the selection is reversed, states have a glyph or a word, refused
 //! drops have a separate shape. Without colour only bold, dim and reversed remain; in ASCII every glyph
-//! has a plain substitute. A user's theme changes roles of a built-in one.
+//! has a plain substitute.
 
 use std::borrow::Cow;
 
+use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::meaning::Standing;
@@ -16,28 +17,18 @@ mod palette;
 
 use color::Depth;
 
-/// A built-in theme.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A theme, for a dark or a light background.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Base {
-    /// For a dark background.
     #[default]
     Dark,
-    /// For a light background.
     Light,
 }
 
 impl Base {
-    /// The built-in themes with their names.
+    /// The themes with their names.
     pub(crate) const ALL: [(&'static str, Self); 2] =
         [("dark", Self::Dark), ("light", Self::Light)];
-}
-
-/// A built-in theme, and the roles that the user changed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Scheme {
-    pub(crate) base: Base,
-    pub(crate) styles: Vec<(Role, Style)>,
-    pub(crate) water: Vec<(Fill, Vec<Color>)>,
 }
 
 /// How the screen is to look: colours of the terminal, glyphs, theme.
@@ -45,24 +36,7 @@ pub(crate) struct Scheme {
 pub(crate) struct Look {
     pub(crate) depth: Depth,
     pub(crate) ascii: bool,
-    pub(crate) scheme: Scheme,
-}
-
-/// The fill of a bucket, as far as colours show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
-    Calm,
-    High,
-    Full,
-}
-
-impl Fill {
-    /// All with their names.
-    pub(crate) const ALL: [(&'static str, Self); 3] = [
-        ("calm", Self::Calm),
-        ("high", Self::High),
-        ("full", Self::Full),
-    ];
+    pub(crate) base: Base,
 }
 
 /// The colours of water by fill, from the surface down.
@@ -71,24 +45,6 @@ struct Water {
     calm: Vec<Color>,
     high: Vec<Color>,
     full: Vec<Color>,
-}
-
-impl Water {
-    const fn of(&self, fill: Fill) -> &Vec<Color> {
-        match fill {
-            Fill::Calm => &self.calm,
-            Fill::High => &self.high,
-            Fill::Full => &self.full,
-        }
-    }
-
-    const fn of_mut(&mut self, fill: Fill) -> &mut Vec<Color> {
-        match fill {
-            Fill::Calm => &mut self.calm,
-            Fill::High => &mut self.high,
-            Fill::Full => &mut self.full,
-        }
-    }
 }
 
 /// The roles of colours, and the allowed glyphs.
@@ -122,98 +78,17 @@ pub(crate) struct Theme {
     water: Water,
 }
 
-/// A role that a user's theme can change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Dim,
-    Strong,
-    Name,
-    Head,
-    Key,
-    Good,
-    Warn,
-    Bad,
-    Shadow,
-    Selected,
-    Row,
-    RowText,
-    Changed,
-    Banner,
-    Alarm,
-    Field,
-    Stale,
-    Wall,
-    Track,
-}
-
-impl Role {
-    /// All with their names.
-    pub(crate) const ALL: [(&'static str, Self); 19] = [
-        ("dim", Self::Dim),
-        ("strong", Self::Strong),
-        ("name", Self::Name),
-        ("head", Self::Head),
-        ("key", Self::Key),
-        ("good", Self::Good),
-        ("warn", Self::Warn),
-        ("bad", Self::Bad),
-        ("shadow", Self::Shadow),
-        ("selected", Self::Selected),
-        ("row", Self::Row),
-        ("row_text", Self::RowText),
-        ("changed", Self::Changed),
-        ("banner", Self::Banner),
-        ("alarm", Self::Alarm),
-        ("field", Self::Field),
-        ("stale", Self::Stale),
-        ("wall", Self::Wall),
-        ("track", Self::Track),
-    ];
-}
-
 impl Theme {
     /// The theme of a look.
     pub(crate) fn of(look: &Look) -> Self {
         let plain = Self::uncoloured(look.ascii);
-        let mut theme = match (look.depth, look.scheme.base) {
+        match (look.depth, look.base) {
             // A theme has nothing to say without colours.
-            (Depth::Plain, _) => return plain,
+            (Depth::Plain, _) => plain,
             (Depth::Sixteen, Base::Dark) => palette::dark_16(&plain),
             (Depth::Sixteen, Base::Light) => palette::light_16(&plain),
             (_, Base::Dark) => palette::dark(&plain),
             (_, Base::Light) => palette::light(&plain),
-        };
-        for (role, style) in &look.scheme.styles {
-            *theme.slot(*role) = look.depth.reduced(*style);
-        }
-        for (fill, colors) in &look.scheme.water {
-            let colors = colors.iter().map(|color| look.depth.nearest(*color));
-            *theme.water.of_mut(*fill) = colors.collect();
-        }
-        theme
-    }
-
-    const fn slot(&mut self, role: Role) -> &mut Style {
-        match role {
-            Role::Dim => &mut self.dim,
-            Role::Strong => &mut self.strong,
-            Role::Name => &mut self.name,
-            Role::Head => &mut self.head,
-            Role::Key => &mut self.key,
-            Role::Good => &mut self.good,
-            Role::Warn => &mut self.warn,
-            Role::Bad => &mut self.bad,
-            Role::Shadow => &mut self.shadow,
-            Role::Selected => &mut self.selected,
-            Role::Row => &mut self.row,
-            Role::RowText => &mut self.row_text,
-            Role::Changed => &mut self.changed,
-            Role::Banner => &mut self.banner,
-            Role::Alarm => &mut self.alarm,
-            Role::Field => &mut self.field,
-            Role::Stale => &mut self.stale,
-            Role::Wall => &mut self.wall,
-            Role::Track => &mut self.track,
         }
     }
 
@@ -256,20 +131,19 @@ impl Theme {
         Self::of(&Look {
             depth,
             ascii,
-            scheme: Scheme::default(),
+            base: Base::Dark,
         })
     }
 
     /// The colour of water at the fill `level` and the `depth` below the surface, both from 0 to 1.
     pub(crate) fn water(&self, level: f64, depth: f64) -> Style {
-        let fill = if level >= 0.95 {
-            Fill::Full
+        let inks = if level >= 0.95 {
+            &self.water.full
         } else if level >= 0.75 {
-            Fill::High
+            &self.water.high
         } else {
-            Fill::Calm
+            &self.water.calm
         };
-        let inks = self.water.of(fill);
         let deepest = cells(inks.len().saturating_sub(1));
         let at = usize::from(share(depth, deepest));
         match inks.get(at).or_else(|| inks.last()) {
@@ -320,55 +194,23 @@ impl Theme {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_users_theme_changes_roles_of_a_built_in_one() {
-        let red = Style::new().fg(Color::Rgb(255, 0, 0));
-        let scheme = Scheme {
-            base: Base::Light,
-            styles: vec![(Role::Good, red)],
-            water: vec![(Fill::Full, vec![Color::Rgb(0, 0, 0)])],
-        };
-        let theme = |depth| {
-            Theme::of(&Look {
-                depth,
-                ascii: false,
-                scheme: scheme.clone(),
-            })
-        };
-        let light = Theme::of(&Look {
-            depth: Depth::Rgb,
-            scheme: Scheme {
-                base: Base::Light,
-                ..Scheme::default()
-            },
-            ..Look::default()
-        });
-        assert_eq!(theme(Depth::Rgb).good, red);
-        assert_eq!(theme(Depth::Rgb).bad, light.bad);
-        let full = theme(Depth::Rgb).water(1.0, 0.5);
-        assert_eq!(full.fg, Some(Color::Rgb(0, 0, 0)));
-        assert_eq!(theme(Depth::Sixteen).good.fg, Some(Color::Indexed(9)));
-        assert_eq!(theme(Depth::Plain).good, Style::new());
-    }
-
     /// Nothing of a theme for 16 colours needs more of them.
     #[test]
     fn sixteen_colours_are_enough() {
         for (_, base) in Base::ALL {
-            let mut theme = Theme::of(&Look {
+            let theme = Theme::of(&Look {
                 depth: Depth::Sixteen,
                 ascii: false,
-                scheme: Scheme {
-                    base,
-                    ..Scheme::default()
-                },
+                base,
             });
-            let water = Fill::ALL.map(|(_, fill)| theme.water.of(fill).clone());
-            let styles = Role::ALL.map(|(_, role)| *theme.slot(role));
-            let inks = styles.iter().flat_map(|style| [style.fg, style.bg]);
-            for color in inks.flatten().chain(water.into_iter().flatten()) {
-                assert!(matches!(color, Color::Indexed(0..16)), "{base:?}: {color}");
-            }
+            let colors = format!("{theme:?}");
+            let indexed = colors.split("Indexed(").skip(1);
+            let indexed: Vec<u8> = indexed
+                .filter_map(|rest| rest.split(')').next()?.parse().ok())
+                .collect();
+            assert!(indexed.len() > 15, "{colors}");
+            assert!(indexed.iter().all(|n| *n < 16), "{base:?}: {colors}");
+            assert!(!colors.contains("Rgb("), "{colors}");
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let tabs: Vec<_> = SCREENS
         .iter()
         .filter(|view| several || !view.about().screen.is_of_several())
-        .map(|view| (tab(state, view.about()), view.about().screen))
+        .map(|view| (tab(view.about()), view.about().screen))
         .collect();
     let wide: u16 = tabs
         .iter()
@@ -111,8 +111,8 @@ fn place(state: &State, connection: &str, (room, theme): (u16, &Theme)) -> Strin
 }
 
 /// The key and the name of a screen.
-fn tab(state: &State, about: &About) -> String {
-    let key = state.settings.keymap.shown(&about.tab);
+fn tab(about: &About) -> String {
+    let key = about.tab.shown();
     format!("{key} {}", about.title).trim_start().to_owned()
 }
 
@@ -184,10 +184,7 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
         pen.text(
             0,
             0,
-            &format!(
-                " FROZEN for {age} - {} resumes ",
-                state.settings.keymap.said("freeze", "space")
-            ),
+            &format!(" FROZEN for {age} - space resumes "),
             theme.banner,
         );
     } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
@@ -213,14 +210,13 @@ fn first_warning(state: &State) -> Option<&String> {
 pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let place = keys::place(state);
-    let keymap = &state.settings.keymap;
     let mut here: Vec<&Binding> = keys::all()
         .filter(|b| b.places & place != 0 && b.rank > 0 && keys::is_listed(state, b))
-        .filter(|b| !keymap.of(b).is_empty())
+        .filter(|b| !b.keys.is_empty())
         .collect();
     here.sort_by_key(|binding| binding.rank);
     let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == ALWAYS);
-    let wide = |binding: &Binding| hint_width(state, binding);
+    let wide = |binding: &Binding| hint_width(binding);
     let ends = always.iter().map(|binding| wide(binding)).sum();
     let right = pen.width().saturating_sub(ends);
     let mut x = right.saturating_add(1);
@@ -241,21 +237,20 @@ pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
 }
 
 /// The width of a key, its word and the gap after it.
-fn hint_width(state: &State, binding: &Binding) -> u16 {
-    let key = width(&state.settings.keymap.shown(binding));
+fn hint_width(binding: &Binding) -> u16 {
+    let key = width(&binding.shown());
     key.saturating_add(width(binding.short)).saturating_add(3)
 }
 
 fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) -> u16 {
     let theme = pen.theme;
-    let keymap = &state.settings.keymap;
     let (key_style, style) = match keys::obstacle(state, binding.command) {
         None => (theme.key, theme.plain),
         Some(_) => (theme.dim, theme.dim),
     };
-    let end = pen.text(x, 0, &keymap.shown(binding), key_style);
+    let end = pen.text(x, 0, &binding.shown(), key_style);
     let end = pen.text(end.saturating_add(1), 0, binding.short, style);
-    if let Some(press) = keymap.of(binding).first() {
+    if let Some(press) = binding.keys.first() {
         pen.spot(x, 0, end.saturating_sub(x), Spot::Key(*press));
     }
     end.saturating_add(2)

@@ -12,7 +12,6 @@ use crate::num::cells;
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, top: usize) {
     let theme = pen.theme;
     let place = state.screen.place();
-    let keymap = &state.settings.keymap;
     let here = keys::all().filter(|b| b.places & place != 0 && keys::is_listed(state, b));
     let here: Vec<&Binding> = here.collect();
     let title = format!("keys on {}", screens::shown(state).about().title);
@@ -22,7 +21,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, top: usize) {
     let last = here.len().saturating_sub(usize::from(pen.height()));
     for (binding, y) in here.iter().skip(top.min(last)).zip(0..pen.height()) {
         let obstacle = keys::obstacle(state, binding.command);
-        let names: Vec<String> = keymap.of(binding).iter().map(ToString::to_string).collect();
+        let names: Vec<String> = binding.keys.iter().map(ToString::to_string).collect();
         let (key, style) = match obstacle {
             None => (theme.key, theme.plain),
             Some(_) => (theme.dim, theme.dim),

@@ -1,9 +1,8 @@
-//! Menus: the command palette, the sort menu, the menu of columns.
+//! Menus: the command palette, the sort menu.
 
 use ratatui::layout::Rect;
 
 use crate::app::columns::Column;
-use crate::app::columns::menu::ColumnMenu;
 use crate::app::keys;
 use crate::app::line::Line;
 use crate::app::palette::{Found, search};
@@ -41,7 +40,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) -> 
         let (applies, key) = match found {
             Found::Command(binding) => (
                 binding.places & under != 0 && keys::obstacle(state, binding.command).is_none(),
-                state.settings.keymap.shown(binding),
+                binding.shown(),
             ),
             Found::Buckets(_) | Found::Watch(..) => (true, String::new()),
         };
@@ -80,27 +79,6 @@ pub(crate) fn sort_menu(pen: &mut Pen<'_>, state: &State, at: usize) {
         pen.right(15, y, 8, order, theme.dim);
         pen.spot(0, y, pen.width(), Spot::Line(index));
         if index == at {
-            pen.select_line(y);
-        }
-    }
-}
-
-/// Draws the menu of columns: those that are shown have a mark.
-pub(crate) fn columns_menu(pen: &mut Pen<'_>, menu: &ColumnMenu) {
-    let theme = pen.theme;
-    let height = cells(menu.all.len()).saturating_add(2);
-    let mut pen = panel::open(pen, "columns", 22, height);
-    let first = panel::first_line(menu.all.len(), pen.height(), menu.at);
-    let lines = menu.all.iter().enumerate().skip(first);
-    for ((index, (column, is_shown)), y) in lines.zip(0..pen.height()) {
-        let (mark, style) = if *is_shown {
-            (theme.pick_text("✔ ", "x "), theme.plain)
-        } else {
-            ("  ", theme.dim)
-        };
-        pen.spans(1, y, &[(mark, theme.good), (column.word(), style)]);
-        pen.spot(0, y, pen.width(), Spot::Line(index));
-        if index == menu.at {
             pen.select_line(y);
         }
     }

@@ -1,7 +1,7 @@
 //! The choice of columns that fit, and their places.
 //!
 //! Wide screens show more columns. One list has their priority; its last column is the first to be
-//! dropped on a narrow screen. The user may choose columns and their order.
+//! dropped on a narrow screen.
 
 use super::Column;
 
@@ -49,19 +49,17 @@ const STATE: u16 = 16;
 
 /// The wishes for the columns.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wishes<'a> {
+pub(crate) struct Wishes {
     /// The widths of the longest rule and of the longest key.
     pub(crate) longest: (u16, u16),
     /// Whether there is something leased to show.
     pub(crate) has_fleet: bool,
     /// Whether a bucket has several limits.
     pub(crate) has_limits: bool,
-    /// The columns that the user chose, in order.
-    pub(crate) chosen: Option<&'a [Column]>,
 }
 
 /// The columns that fit into `width`, with their places.
-pub(crate) fn place(width: u16, wishes: Wishes<'_>) -> Vec<Placed> {
+pub(crate) fn place(width: u16, wishes: Wishes) -> Vec<Placed> {
     let mut fitting = fitting(width, wishes);
     let mut free = fitting.iter().fold(width, |free, (_, least)| {
         free.saturating_sub(least.saturating_add(1))
@@ -83,10 +81,7 @@ pub(crate) fn place(width: u16, wishes: Wishes<'_>) -> Vec<Placed> {
     grow(&mut fitting, Column::Key, key.min(60), &mut free);
     grow(&mut fitting, Column::Level, 20, &mut free);
     grow(&mut fitting, Column::History, 60, &mut free);
-    match wishes.chosen {
-        None => fitting.sort_by_key(|(column, _)| *column),
-        Some(chosen) => fitting.sort_by_key(|(column, _)| chosen.iter().position(|c| c == column)),
-    }
+    fitting.sort_by_key(|(column, _)| *column);
     let mut x = 0_u16;
     let mut placed = Vec::with_capacity(fitting.len());
     for (column, width) in fitting {
@@ -97,22 +92,20 @@ pub(crate) fn place(width: u16, wishes: Wishes<'_>) -> Vec<Placed> {
 }
 
 /// The columns that fit, by priority, with their least widths.
-fn fitting(width: u16, wishes: Wishes<'_>) -> Vec<(Column, u16)> {
+fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
     let mut fitting: Vec<(Column, u16)> = Vec::new();
     let mut free = width;
     for (column, least) in WANTED {
-        let is_wanted = wishes.chosen.is_none_or(|chosen| chosen.contains(&column));
         let is_absent = match column {
             Column::Leased => !wishes.has_fleet,
             Column::Limit => !wishes.has_limits,
             _ => false,
         };
-        if !is_wanted || is_absent {
+        if is_absent {
             continue;
         }
-        // Narrow screens have no sparkline and no time of the last request, unless somebody asked for them.
+        // Narrow screens have no sparkline and no time of the last request.
         let narrow = match column {
-            _ if wishes.chosen.is_some() => false,
             Column::History => width < if wishes.has_fleet { 90 } else { 60 },
             Column::Seen => width < 90,
             Column::Limit => width < 130,
@@ -152,7 +145,6 @@ mod tests {
             longest,
             has_fleet,
             has_limits: true,
-            chosen: None,
         };
         place(width, wishes)
     }
@@ -221,24 +213,5 @@ mod tests {
     fn a_state_word_has_its_place_on_wide_screens() {
         let state = placed(120, (14, 30), false)[0];
         assert_eq!((state.column, state.width), (Column::State, 10));
-    }
-
-    #[test]
-    fn chosen_columns_have_the_users_order() {
-        let chosen = [Column::Seen, Column::Key, Column::State];
-        let columns = |width| {
-            let wishes = Wishes {
-                longest: (14, 30),
-                has_fleet: false,
-                has_limits: false,
-                chosen: Some(&chosen),
-            };
-            let placed = place(width, wishes).into_iter();
-            placed.map(|placed| placed.column).collect::<Vec<_>>()
-        };
-        assert_eq!(columns(120), chosen);
-        // Also where the screen would usually have no room for the last request.
-        assert_eq!(columns(40), chosen);
-        assert_eq!(columns(15), [Column::Key, Column::State]);
     }
 }

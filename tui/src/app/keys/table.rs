@@ -6,8 +6,8 @@ use crate::app::press::Code::{
     BackTab, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up,
 };
 use crate::app::screen::{
-    A_BUCKET, A_RULE, BROWSE, COLUMNS, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM,
-    FORM_CONFIRM, FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
+    A_BUCKET, A_RULE, BROWSE, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM, FORM_CONFIRM,
+    FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
 use crate::change::Start;
 
@@ -18,7 +18,7 @@ const AWAY: Places = BROWSE & !BUCKETS;
 const CHARTS: Places = Screen::Bucket.place() | Screen::Rules.place();
 /// Screens with something to copy.
 const COPIED: Places = A_RULE | Screen::Keys.place() | Screen::Targets.place();
-const LISTS: Places = BROWSE | SORT | HELP | COLUMNS | EXPLAINED;
+const LISTS: Places = BROWSE | SORT | HELP | EXPLAINED;
 /// Questions whose text may be longer than the screen.
 const QUESTIONS: Places = CONFIRM | FORM_CONFIRM | FORM_SENDING | FORM_CONFLICT;
 const ALL: Places = Places::MAX;
@@ -79,12 +79,6 @@ pub(super) const REST: &[Binding] = &[
     bind((C::No, &[k(Esc)], FILTER, 2, "cancel", "restore the previous filter")),
     bind((C::Yes, &[k(Enter)], SORT, 1, "sort", "sort by the chosen column")),
     bind((C::No, &[k(Esc), c('s'), c('q')], SORT, 2, "close", "close the menu")),
-    bind((C::Toggle, &[c(' ')], COLUMNS, 1, "show/hide", "show or hide the column")),
-    bind((C::Raise, &[c('K'), c('<'), k(Left)], COLUMNS, 2, "up", "move the column to the left")),
-    bind((C::Lower, &[c('J'), c('>'), k(Right)], COLUMNS, 3, "down", "move the column to the right")),
-    bind((C::Usual, &[c('r')], COLUMNS, 4, "usual", "return to the usual columns")),
-    bind((C::Copy, &[c('y')], COLUMNS, 5, "copy", "copy the line for the config file")),
-    bind((C::No, &[k(Esc), k(Enter), c('C'), c('q')], COLUMNS, 6, "close", "close the menu")),
     bind((C::No, &[k(Esc), c('?'), c('q')], HELP, 1, "close", "close help")),
     bind((C::Yes, &[k(Enter)], PALETTE, 1, "run", "run the command")),
     bind((C::Down, &[k(Down), ctrl('n')], PALETTE, 0, "down", "move down")),

@@ -4,7 +4,6 @@ use self::cells::cell;
 use super::bucket::Bucket;
 use super::list::{self, SCROLL_BAR};
 use super::view::{About, View};
-use crate::app::columns::menu::ColumnMenu;
 use crate::app::columns::{Column, Placed, Sort, Wishes, place};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, tab};
@@ -38,7 +37,6 @@ const KEYS: &[Binding] = &[
     bind((C::SortMenu, &[c('s')], HERE, 4, "sort", "choose the column to sort by")),
     bind((C::SortLeft, &[c('<')], HERE, 0, "sort-left", "sort by the column to the left")),
     bind((C::SortRight, &[c('>')], HERE, 0, "sort-right", "sort by the column to the right")),
-    bind((C::Columns, &[c('C')], HERE, 12, "columns", "choose columns and their order")),
     bind((C::Invert, &[c('i')], HERE, 9, "reverse", "reverse the order")),
 ];
 
@@ -113,13 +111,12 @@ impl View for Buckets {
 
     fn obstacle(&self, state: &State, command: C) -> Option<String> {
         match command {
-            C::Filter | C::SortMenu | C::Columns | C::Invert => {
+            C::Filter | C::SortMenu | C::Invert => {
                 state.data.is_none().then(|| "no data yet".to_owned())
             }
             C::Back => {
                 let at_home = state.table.filter_text.is_empty() && state.table.pinned.is_none();
-                let quit = state.settings.keymap.said("quit", "q");
-                at_home.then(|| format!("this is the first screen; {quit} quits"))
+                at_home.then(|| "this is the first screen; q quits".to_owned())
             }
             _ => None,
         }
@@ -135,10 +132,6 @@ impl View for Buckets {
             C::SortMenu => {
                 let at = |other: &Column| *other == column;
                 state.mode = Mode::Sort(Column::SORTABLE.iter().position(at).unwrap_or(0));
-            }
-            C::Columns => {
-                let menu = ColumnMenu::new(state.table.columns.as_deref());
-                state.mode = Mode::Columns(menu);
             }
             C::SortLeft => ingest::sort(state, state.table.sort.step(-1)),
             C::SortRight => ingest::sort(state, state.table.sort.step(1)),
@@ -221,7 +214,6 @@ fn columns(state: &State) -> Vec<Placed> {
             .data
             .as_ref()
             .is_some_and(|data| data.rows.iter().any(|row| row.view.limits.len() > 1)),
-        chosen: state.table.columns.as_deref(),
     };
     place(state.size.0.saturating_sub(SCROLL_BAR), wishes)
 }
@@ -264,10 +256,10 @@ fn shown(state: &State) -> String {
     let mut text = match (data.searching, data.truncated) {
         (Some(percent), _) => format!("{} found, {percent}% searched", amount(some)),
         (None, true) if state.table.filter.is_empty() => {
-            let (of, filter) = (amount(used), state.settings.keymap.said("filter", "/"));
             format!(
-                "{} of {of} buckets: those with most requests; {filter} finds others",
-                amount(some)
+                "{} of {} buckets: those with most requests; / finds others",
+                amount(some),
+                amount(used)
             )
         }
         (None, _) if some == all => counted_buckets(some),

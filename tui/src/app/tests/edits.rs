@@ -10,7 +10,7 @@ use crate::app::effects::Effect;
 use crate::app::fixture::{S, rules, snapshot, state, type_keys};
 use crate::app::form::Stage;
 use crate::app::msg::{Failure, Msg};
-use crate::app::press::Press;
+
 use crate::app::state::Mode;
 use crate::app::update::update;
 use crate::change::Change;
@@ -231,28 +231,6 @@ fn undo_of_an_edit_that_changed_since_asks_again() {
     let again = sending_of(type_keys(&mut state, "y"));
     let edit = edit_of(&again).clone();
     assert_eq!(edit.seen.generation, 20);
-}
-
-/// Texts name the keys that the user chose, and the palette where a command has none.
-#[test]
-fn texts_name_the_chosen_keys() {
-    let mut state = state(SIZE, 3);
-    let keymap = &mut state.settings.keymap;
-    keymap.choose("undo", vec![Press::char('U')]);
-    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
-    answer(&mut state, sending);
-    assert!(messages(&state).contains("; U undoes"));
-    state.settings.keymap.choose("undo", Vec::new());
-    state.toasts.clear();
-    let sending = sending_of(type_keys(&mut state, "e260<ret><ret>"));
-    answer(&mut state, sending);
-    assert!(
-        messages(&state).contains("; : undo undoes"),
-        "{}",
-        messages(&state)
-    );
-    state.settings.keymap.choose("palette", Vec::new());
-    assert_eq!(state.settings.keymap.said("palette", ":"), "palette");
 }
 
 /// The answer comes while the user types: no key that is meant for the text answers a question.

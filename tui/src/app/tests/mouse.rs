@@ -1,6 +1,6 @@
-//! The mouse, the menu of columns, and keys that the user chose.
+//! The mouse.
 
-use super::{SIZE, messages, send};
+use super::{SIZE, send};
 use crate::app::columns::Column;
 use crate::app::effects::Effect;
 use crate::app::fixture::{state, type_keys};
@@ -110,28 +110,6 @@ fn a_click_chooses_a_limit_of_a_bucket() {
 }
 
 #[test]
-fn columns_are_chosen_and_moved() {
-    let mut state = state(SIZE, 3);
-    type_keys(&mut state, "C ");
-    assert_eq!(
-        state.table.columns.as_ref().and_then(|all| all.first()),
-        Some(&Column::Rule)
-    );
-    click(&mut state, Spot::Line(0));
-    assert_eq!(state.table.columns, None);
-    type_keys(&mut state, "jj ");
-    assert!(messages(&state).contains("the key is always shown"));
-    type_keys(&mut state, "K<esc>");
-    let columns = state.table.columns.as_deref().expect("a choice");
-    assert_eq!(columns[..3], [Column::State, Column::Key, Column::Rule]);
-    let effects = type_keys(&mut state, "Cy");
-    assert!(
-        matches!(&effects[..], [Effect::Copy(line)] if line.starts_with("columns = [\"state\", \"key\"")),
-        "{effects:?}"
-    );
-}
-
-#[test]
 fn a_click_on_a_line_of_a_menu_takes_it() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "s");
@@ -141,23 +119,6 @@ fn a_click_on_a_line_of_a_menu_takes_it() {
     type_keys(&mut state, ":help");
     click(&mut state, Spot::Line(0));
     assert!(matches!(state.mode, Mode::Help(_)));
-}
-
-/// The keys that the user chose work instead of the usual ones, and are the ones that are shown.
-#[test]
-fn chosen_keys_take_the_place_of_the_usual_ones() {
-    let mut state = state(SIZE, 3);
-    let keymap = &mut state.settings.keymap;
-    keymap.choose("freeze", vec![Press::char('p')]);
-    type_keys(&mut state, " ");
-    assert!(state.frozen.is_none());
-    type_keys(&mut state, "p");
-    assert!(state.frozen.is_some());
-    let text = crate::ui::tests::text(&state, SIZE);
-    assert!(
-        text.contains("p resumes") && text.contains("p freeze"),
-        "{text}"
-    );
 }
 
 #[test]

@@ -68,14 +68,4 @@ impl Watched {
         ingest::arrange(state);
         state.table.scroll(table_height(state.size));
     }
-
-    /// Gives all the columns that the user chose for one.
-    pub(super) fn share_columns(&mut self) {
-        let chosen = self.shown().table.columns.clone();
-        for state in &mut self.states {
-            if state.table.columns != chosen {
-                state.table.columns.clone_from(&chosen);
-            }
-        }
-    }
 }

@@ -126,7 +126,7 @@ fn wrong_usage_names_what_was_meant() {
 }
 
 #[test]
-fn wrong_usage_names_the_variable_and_the_theme() {
+fn wrong_usage_names_the_variable() {
     let env = Env {
         token: Some("a b".into()),
         ..Env::default()
@@ -138,16 +138,6 @@ fn wrong_usage_names_the_variable_and_the_theme() {
     let ran = loudou.run("status");
     assert!(
         ran.code == 2 && ran.err.contains("LOUDOU_TOKEN: the token is"),
-        "{}",
-        ran.seen()
-    );
-    let loudou = Loudou {
-        terminal: Some(80),
-        ..Loudou::default()
-    };
-    let ran = loudou.run("top --theme lihgt");
-    assert!(
-        ran.code == 2 && ran.err.contains("; did you mean `light`?"),
         "{}",
         ran.seen()
     );

@@ -1,15 +1,14 @@
-//! Columns that the user chose, and themes.
+//! Themes.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::{SIZES, draw, screens, styles};
-use crate::app::columns::Column;
+use super::{SIZES, draw, styles};
 use crate::app::fixture::{state, type_keys};
 use crate::app::state::State;
 use crate::draw::spots::Spots;
 use crate::draw::theme::color::Depth;
-use crate::draw::theme::{Base, Look, Scheme, Theme};
+use crate::draw::theme::{Base, Look, Theme};
 use crate::ui::view;
 
 /// The places of a frame that clicks act on.
@@ -20,15 +19,6 @@ pub(crate) fn spots(state: &State, theme: &Theme, size: (u16, u16)) -> Spots {
         .draw(|frame| view(state, theme, frame, &mut spots))
         .expect("a buffer takes everything");
     spots
-}
-
-/// The menu of columns, and a table of a user's columns.
-#[test]
-fn columns() {
-    screens("columns", "C", |_| {});
-    screens("columns_chosen", "", |state| {
-        state.table.columns = Some(vec![Column::Key, Column::Seen, Column::Refused]);
-    });
 }
 
 /// Themes and depths of colour, cell by cell.
@@ -42,10 +32,7 @@ fn themes() {
         let theme = Theme::of(&Look {
             depth,
             ascii: false,
-            scheme: Scheme {
-                base,
-                ..Scheme::default()
-            },
+            base,
         });
         for size in SIZES {
             let mut state = state(size, 20);
