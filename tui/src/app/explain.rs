@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::line::Line;
 use super::press::Press;
+use super::rows::BucketName;
 use crate::client::problem_text;
 use crate::draw::words::wrap;
 use crate::meaning::explained::{self, Tone};
@@ -30,8 +31,8 @@ pub(crate) struct Explain {
     pub(crate) fields: Vec<Field>,
     pub(crate) focus: usize,
     pub(crate) stage: Stage,
-    /// The bucket that it is about: its key, and when it was last refused.
-    pub(crate) about: Option<String>,
+    /// The bucket that it is about.
+    pub(crate) about: Option<BucketName>,
 }
 
 /// How far it is.
@@ -60,7 +61,11 @@ pub(crate) struct ShownLine {
 
 impl Explain {
     /// The form with this request.
-    pub(super) fn new(request: &TypedRequest, rules: &[RuleView], about: Option<String>) -> Self {
+    pub(super) fn new(
+        request: &TypedRequest,
+        rules: &[RuleView],
+        about: Option<BucketName>,
+    ) -> Self {
         let fields = field::fields(request, rules);
         let focus = fields.iter().position(Field::is_open).unwrap_or(0);
         Self {
@@ -158,10 +163,15 @@ impl Explain {
         }
     }
 
-    /// The lines of the answer, `wide` cells wide.
-    pub(crate) fn lines(&self, answer: &ExplainAnswer, wide: u16) -> Vec<ShownLine> {
+    /// The lines of the answer, `wide` cells wide, below what is known of the bucket that it is about.
+    pub(crate) fn lines(
+        &self,
+        answer: &ExplainAnswer,
+        about: Option<&str>,
+        wide: u16,
+    ) -> Vec<ShownLine> {
         let mut lines = Vec::new();
-        if let Some(about) = &self.about {
+        if let Some(about) = about {
             say(&mut lines, wide, ShownLine::plain(Tone::Dim, 0, about));
         }
         let title = self.clone().request().unwrap_or_default().title();

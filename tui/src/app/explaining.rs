@@ -21,24 +21,28 @@ pub(crate) fn open(state: &mut State) {
     let key = bucket.as_ref().map(|id| id.key.as_str());
     let guessed = view.and_then(|view| Explain::guess(&view.rule, key));
     let request = guessed.unwrap_or_else(|| state.explained.clone().unwrap_or_default());
-    let row = screens::target_row(state);
-    let about = row.map(|row| {
-        let id = &row.id;
-        let refused = match row.view.refused_at_ns {
-            Some(at_ns) => {
-                let since = state.server_ns().saturating_add(state.age().get());
-                format!("last refused {}", ago(since.saturating_sub(at_ns)))
-            }
-            None => "no refusal known".to_owned(),
-        };
-        format!("{} of {}: {refused}", id.key, id.rule)
-    });
+    let about = screens::target_row(state).map(|row| row.id.clone());
     let rules = state
         .data
         .as_ref()
         .map_or(&[][..], |data| &data.rules.rules);
     let explain = Explain::new(&request, rules, about);
     state.mode = Mode::Explain(Box::new(explain));
+}
+
+/// The bucket that the overlay is about, and when it was last refused, as far as that is known now.
+pub(crate) fn about(state: &State, explain: &Explain) -> Option<String> {
+    let id = explain.about.as_ref()?;
+    let rows = state.data.iter().flat_map(|data| &data.rows);
+    let row = rows.into_iter().find(|row| row.id == *id);
+    let refused = match row.and_then(|row| row.view.refused_at_ns) {
+        Some(at_ns) => {
+            let now_ns = state.server_ns().saturating_add(state.age().get());
+            format!("last refused {}", ago(now_ns.saturating_sub(at_ns)))
+        }
+        None => "no refusal known".to_owned(),
+    };
+    Some(format!("{} of {}: {refused}", id.key, id.rule))
 }
 
 /// Handles a key in the overlay.
@@ -57,7 +61,9 @@ pub(crate) fn pressed(
         (Stage::Answered(..), Some(Command::No)) => explain.stage = Stage::Editing,
         (Stage::Answered(answer, top), Some(motion)) => {
             let page = usize::from(body_height(state.size)).saturating_sub(2);
-            let lines = explain.lines(answer, inside(state.size)).len();
+            let about = about(state, &explain);
+            let lines = explain.lines(answer, about.as_deref(), inside(state.size));
+            let lines = lines.len();
             let most = lines.saturating_sub(page).saturating_add(1);
             let top = moved(*top, most, page, motion);
             explain.stage = Stage::Answered(answer.clone(), top);

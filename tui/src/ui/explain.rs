@@ -4,6 +4,7 @@ use loudou_api::ExplainAnswer;
 
 use super::form::{field, problem_rows_of};
 use crate::app::explain::{Explain, Field, LEVEL, Stage, inside};
+use crate::app::explaining::about;
 use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::draw::bars;
@@ -18,7 +19,7 @@ const VALUE: u16 = 14;
 /// Draws it.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, explain: &Explain) {
     match &explain.stage {
-        Stage::Editing | Stage::Asking => form(pen, explain),
+        Stage::Editing | Stage::Asking => form(pen, state, explain),
         Stage::Answered(answer, top) => answered(pen, state, explain, (answer, *top)),
     }
 }
@@ -29,7 +30,7 @@ enum FormRow<'a> {
     Problem(String, bool),
 }
 
-fn form(pen: &mut Pen<'_>, explain: &Explain) {
+fn form(pen: &mut Pen<'_>, state: &State, explain: &Explain) {
     let theme = pen.theme;
     let width = pen.width().saturating_sub(2).min(90);
     let mut rows = Vec::new();
@@ -45,12 +46,12 @@ fn form(pen: &mut Pen<'_>, explain: &Explain) {
     }
     let height = cells(rows.len()).saturating_add(4);
     let mut pen = panel::open(pen, "explain a request", width, height);
-    let about = match (&explain.stage, &explain.about) {
-        (Stage::Asking, _) => "asking Envoy",
+    let about = match (&explain.stage, about(state, explain)) {
+        (Stage::Asking, _) => "asking Envoy".to_owned(),
         (_, Some(about)) => about,
-        (_, None) => "nothing is taken from any bucket",
+        (_, None) => "nothing is taken from any bucket".to_owned(),
     };
-    pen.text(1, 0, about, theme.dim);
+    pen.text(1, 0, &about, theme.dim);
     let focus = rows
         .iter()
         .position(|row| matches!(row, FormRow::Field(number, _) if *number == explain.focus));
@@ -105,7 +106,8 @@ fn answered(
 ) {
     let theme = pen.theme;
     let wide = inside(state.size);
-    let lines = explain.lines(answer, wide);
+    let about = about(state, explain);
+    let lines = explain.lines(answer, about.as_deref(), wide);
     let height = cells(lines.len()).saturating_add(2);
     let mut pen = panel::open(pen, "explained", wide.saturating_add(4), height);
     let shown = usize::from(pen.height());

@@ -51,6 +51,29 @@ fn a_selected_bucket_fills_the_form() {
     assert!(type_keys(&mut state, "<ret>").is_empty(), "not asked twice");
 }
 
+/// The overlay says what is known while it is open, not what was known when it was opened.
+#[test]
+fn the_age_of_the_last_refusal_is_that_of_now() {
+    let mut state = state(SIZE, 3);
+    let now_ns = state.server_ns();
+    let rows = state.data.as_mut().map(|data| &mut data.rows);
+    for row in rows.into_iter().flatten() {
+        row.view.refused_at_ns = Some(now_ns);
+    }
+    type_keys(&mut state, "x");
+    let later = state.now.saturating_add(Nanos::from_secs(90));
+    let before = crate::ui::tests::text(&state, SIZE);
+    update(&mut state, Msg::Tick, later);
+    let after = crate::ui::tests::text(&state, SIZE);
+    let told = |text: &str| {
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.contains("last refused"));
+        line.map(ToOwned::to_owned).expect("a line")
+    };
+    assert_ne!(told(&before), told(&after));
+    assert!(told(&after).contains("1m30s"), "{after}");
+}
+
 /// Any request: with more headers, each with a line of its own, and with an error under the field that it is about.
 #[test]
 fn a_request_is_typed() {
