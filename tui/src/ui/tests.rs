@@ -1,4 +1,5 @@
-//! Every screen at its sizes, drawn into a buffer and compared with the reviewed snapshots.
+//! The screens, drawn into a buffer and compared with the reviewed snapshots: each state at the usual size, and each
+//! screen on a small and on a large terminal, too.
 
 use std::fmt::Write as _;
 
@@ -31,16 +32,29 @@ use crate::app::state::State;
 use crate::app::targets::TargetSummary;
 use crate::app::update::update;
 
-const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
+/// The usual size of a terminal.
+const USUAL: (u16, u16) = (80, 24);
 
-/// The screen after `keys` were typed, at every size.
-fn screens(name: &str, keys: &str, more: impl Fn(&mut State)) {
-    for size in SIZES {
+/// Compares what a state draws without colours.
+fn compare(name: &str, state: &State, size: (u16, u16)) {
+    let terminal = draw(state, &Theme::new(false, false), size);
+    insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
+}
+
+/// The screen after `keys` were typed.
+fn screen(name: &str, keys: &str, more: impl Fn(&mut State)) {
+    let mut state = state(USUAL, 20);
+    type_keys(&mut state, keys);
+    more(&mut state);
+    compare(name, &state, USUAL);
+}
+
+/// The same on a small, a usual and a large terminal.
+fn at_all_sizes(name: &str, keys: &str) {
+    for size in [(40, 10), USUAL, (120, 40)] {
         let mut state = state(size, 20);
         type_keys(&mut state, keys);
-        more(&mut state);
-        let terminal = draw(&state, &Theme::new(false, false), size);
-        insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
+        compare(name, &state, size);
     }
 }
 
@@ -68,7 +82,7 @@ fn styles(terminal: &Terminal<TestBackend>) -> String {
 
 #[test]
 fn buckets() {
-    screens("buckets", "", |_| {});
+    at_all_sizes("buckets", "");
 }
 
 /// A bucket with limits whose level does not fall steadily, or that hold requests.
@@ -91,7 +105,7 @@ fn bucket_of_other_limits() {
         limit("minute", "fixed_window", "10/m", 4, 48),
         limit("queue", "leaky_queue", "10/m", 12, 72),
     ];
-    screens("bucket_other", "<ret>", |state| {
+    screen("bucket_other", "<ret>", |state| {
         let rows = state.data.as_mut().map(|data| &mut data.rows);
         for row in rows.into_iter().flatten() {
             row.view.limits = limits.to_vec();
@@ -102,14 +116,14 @@ fn bucket_of_other_limits() {
 
 #[test]
 fn buckets_filtered_and_frozen() {
-    screens("filter", "/refused > 5 and rule = reply-per-user", |_| {});
-    screens("frozen", "/key<ret> j", |_| {});
+    screen("filter", "/refused > 5 and rule = reply-per-user", |_| {});
+    screen("frozen", "/key<ret> j", |_| {});
 }
 
 #[test]
 fn bucket() {
-    screens("bucket", "<ret>", |_| {});
-    screens("bucket_calm", "/alice<ret><ret>j", |state| {
+    at_all_sizes("bucket", "<ret>");
+    screen("bucket_calm", "/alice<ret><ret>j", |state| {
         update(state, Msg::Tick, Nanos::from_millis(19_700));
     });
 }
@@ -117,13 +131,10 @@ fn bucket() {
 /// Envoy restarted, and its bans, edits and overrides are gone.
 #[test]
 fn restarted() {
-    for size in SIZES {
-        for (name, keys) in [("restarted", ""), ("restarted_question", "a")] {
-            let mut state = crate::app::tests::again::restarted(size);
-            type_keys(&mut state, keys);
-            let terminal = draw(&state, &Theme::new(false, false), size);
-            insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
-        }
+    for (name, keys) in [("restarted", ""), ("restarted_question", "a")] {
+        let mut state = crate::app::tests::again::restarted(USUAL);
+        type_keys(&mut state, keys);
+        compare(name, &state, USUAL);
     }
 }
 
@@ -141,33 +152,30 @@ fn pictures() {
 
 #[test]
 fn rules_and_events() {
-    screens("rules", "3j", |_| {});
-    screens("events", "5", |_| {});
-    screens("envoy", "6", |_| {});
+    at_all_sizes("rules", "3j");
+    at_all_sizes("events", "5");
+    at_all_sizes("envoy", "6");
 }
 
-/// Screens of a server with bans, overrides and a rule to compare.
-fn banned_screens(name: &str, keys: &str) {
-    for size in SIZES {
-        let mut state = banned(size, 20);
-        type_keys(&mut state, keys);
-        let terminal = draw(&state, &Theme::new(false, false), size);
-        insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
-    }
+/// The screen of a server with bans, overrides and a rule to compare.
+fn banned_screen(name: &str, keys: &str) {
+    let mut state = banned(USUAL, 20);
+    type_keys(&mut state, keys);
+    compare(name, &state, USUAL);
 }
 
 #[test]
 fn bans_and_overrides() {
-    banned_screens("banned_buckets", "/mallory<ret>");
-    banned_screens("banned_bucket", "/mallory<ret><ret>");
-    banned_screens("banned_rules", "3");
-    banned_screens("unban", "/mallory<ret>b");
-    screens("ban", "b", |_| {});
-    screens("ban_problem", "bsoon", |_| {});
-    screens("ban_confirm", "b10m<tab>spam<ret>", |_| {});
-    screens("override", "o", |_| {});
-    screens("override_problem", "o<tab>0", |_| {});
-    screens(
+    banned_screen("banned_buckets", "/mallory<ret>");
+    banned_screen("banned_bucket", "/mallory<ret><ret>");
+    banned_screen("banned_rules", "3");
+    banned_screen("unban", "/mallory<ret>b");
+    screen("ban", "b", |_| {});
+    screen("ban_problem", "bsoon", |_| {});
+    screen("ban_confirm", "b10m<tab>spam<ret>", |_| {});
+    screen("override", "o", |_| {});
+    screen("override_problem", "o<tab>0", |_| {});
+    screen(
         "override_confirm",
         "o<right><right><tab><tab>30m<ret>",
         |_| {},
@@ -233,9 +241,9 @@ fn rules_that_do_not_always_apply() {
 
 #[test]
 fn form() {
-    screens("form", "e", |_| {});
-    screens("form_problem", "e0<tab>fast", |_| {});
-    screens("form_confirm", "e250<s-tab>launch<ret>", |_| {});
+    screen("form", "e", |_| {});
+    screen("form_problem", "e0<tab>fast", |_| {});
+    screen("form_confirm", "e250<s-tab>launch<ret>", |_| {});
 }
 
 #[test]
@@ -246,7 +254,7 @@ fn form_conflict() {
         theirs.rule["limits"][0]["capacity"] = json!(40);
         theirs
     };
-    screens("form_conflict", "e250<ret>", |state| {
+    screen("form_conflict", "e250<ret>", |state| {
         let now = state.now;
         for effect in type_keys(state, "<ret>") {
             let Effect::Change(sending) = effect else {
@@ -266,15 +274,15 @@ fn form_conflict() {
 
 #[test]
 fn overlays() {
-    screens("help", "?", |_| {});
-    screens("palette", ":so", |_| {});
-    screens("sort", "s", |_| {});
-    screens("reset", "R", |_| {});
+    screen("help", "?", |_| {});
+    screen("palette", ":so", |_| {});
+    screen("sort", "s", |_| {});
+    screen("reset", "R", |_| {});
 }
 
 #[test]
 fn toasts() {
-    screens("toast", "u", |_| {});
+    screen("toast", "u", |_| {});
 }
 
 #[test]
@@ -283,24 +291,20 @@ fn connecting_and_lost() {
         text: text.to_owned(),
         ..Failure::default()
     };
-    for size in SIZES {
-        let theme = Theme::new(false, false);
-        let mut state = state(size, 0);
-        let name = |name: &str| format!("{name}_{}x{}", size.0, size.1);
-        insta::assert_snapshot!(name("connecting"), draw(&state, &theme, size).backend());
-        let refused = failure("cannot reach http://127.0.0.1:9911: refused; is Envoy running?");
-        update(
-            &mut state,
-            Msg::Polled(Err(refused)),
-            Nanos::from_millis(100),
-        );
-        insta::assert_snapshot!(name("unreachable"), draw(&state, &theme, size).backend());
-        feed(&mut state, 1);
-        update(&mut state, Msg::Tick, Nanos::from_secs(2));
-        let gone = failure("cannot reach http://127.0.0.1:9911: reset by peer");
-        update(&mut state, Msg::Polled(Err(gone)), Nanos::from_secs(9));
-        insta::assert_snapshot!(name("stale"), draw(&state, &theme, size).backend());
-    }
+    let mut state = state(USUAL, 0);
+    compare("connecting", &state, USUAL);
+    let refused = failure("cannot reach http://127.0.0.1:9911: refused; is Envoy running?");
+    update(
+        &mut state,
+        Msg::Polled(Err(refused)),
+        Nanos::from_millis(100),
+    );
+    compare("unreachable", &state, USUAL);
+    feed(&mut state, 1);
+    update(&mut state, Msg::Tick, Nanos::from_secs(2));
+    let gone = failure("cannot reach http://127.0.0.1:9911: reset by peer");
+    update(&mut state, Msg::Polled(Err(gone)), Nanos::from_secs(9));
+    compare("stale", &state, USUAL);
 }
 
 #[test]
@@ -323,7 +327,32 @@ fn ascii_stays_ascii() {
     }
     let mut state = state(size, 20);
     type_keys(&mut state, "<ret>");
-    insta::assert_snapshot!("bucket_ascii", draw(&state, &theme, size).backend());
+    insta::assert_snapshot!(draw(&state, &theme, size).backend(), @r#"
+    " loudou   1 Buckets   2 Bucket   3 Rules   5 Events   6 Envoy  * 127.0.0.1:9911 "
+    " admitted 149/s   refused 12/s   would refuse 1.0/s   ! 2 warnings              "
+    " reply-per-user > mallory  x refusing  retry after 1.4s  seen now               "
+    "   admitted 1.0/s   refused 16/s    > burst funnel retry after 1.4s             "
+    "                    o                 ###################= 98%  empty in 30s    "
+    "   ___       o                 _x_    capacity 15  remaining 0  rate 30/m       "
+    "  x   \=======#=========#=====/ 15                                              "
+    "       \#####################/        daily token_bucket                        "
+    "        \###################/    x    # ........... 9% used, all free in 2h10m  "
+    "    x    \#################/          capacity 1000  remaining 910  rate 1000/d "
+    "          \###############/                                                     "
+    "           \#### 98% ####/     x    admitted/s 1.0  peak 1.0 in 1m              "
+    "            \###########/                                       ############### "
+    "      x      \#########/                                        ############### "
+    "              \#######/      x      refused/s 16  peak 21 in 1m                 "
+    "               \#####/                                          ..#.#.=.=--=.=. "
+    "        x       \###/                                           ############### "
+    "                 | |                                                            "
+    "                 |o|                total: admitted 119, refused 300            "
+    "                  o                 POST /reply...; key header x-user-id        "
+    "             leaks 30/m             rule: as configured                         "
+    "                                                                                "
+    "                                                                                "
+    " Esc back  e edit  space freeze  x explain  u undo  b ban        ? help  q quit "
+    "#);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::{SIZES, draw, styles};
+use super::{USUAL, draw, styles};
 use crate::app::fixture::{state, type_keys};
 use crate::app::state::State;
 use crate::draw::spots::Spots;
@@ -34,12 +34,9 @@ fn themes() {
             ascii: false,
             base,
         });
-        for size in SIZES {
-            let mut state = state(size, 20);
-            type_keys(&mut state, "j");
-            let terminal = draw(&state, &theme, size);
-            let name = format!("theme_{name}_{}x{}", size.0, size.1);
-            insta::assert_snapshot!(name, styles(&terminal));
-        }
+        let mut state = state(USUAL, 20);
+        type_keys(&mut state, "j");
+        let terminal = draw(&state, &theme, USUAL);
+        insta::assert_snapshot!(format!("theme_{name}_80x24"), styles(&terminal));
     }
 }

@@ -19,26 +19,20 @@ fn several(state: &mut State, marked: &[usize]) {
 
 #[test]
 fn questions_with_several_envoys() {
-    screens("ask_all", "R", |state| several(state, &[]));
-    screens("ask_marked", "R", |state| several(state, &[0, 2]));
-    screens("ask_others", "R", |state| several(state, &[1, 2]));
-    screens("ask_edit_all", "e250<ret>", |state| several(state, &[]));
-    for size in SIZES {
-        let mut state = shared(size, 20, false);
-        type_keys(&mut state, "/mallory<ret>b10m<ret>");
-        several(&mut state, &[]);
-        let name = format!("ask_fleet_{}x{}", size.0, size.1);
-        insta::assert_snapshot!(
-            name,
-            draw(&state, &Theme::new(false, false), size).backend()
-        );
-    }
+    screen("ask_all", "R", |state| several(state, &[]));
+    screen("ask_marked", "R", |state| several(state, &[0, 2]));
+    screen("ask_others", "R", |state| several(state, &[1, 2]));
+    screen("ask_edit_all", "e250<ret>", |state| several(state, &[]));
+    let mut state = shared(USUAL, 20, false);
+    type_keys(&mut state, "/mallory<ret>b10m<ret>");
+    several(&mut state, &[]);
+    compare("ask_fleet", &state, USUAL);
 }
 
 /// The question before the undo of a ban, with the message about the ban beside it where there is room.
 #[test]
 fn the_question_before_an_undo() {
-    screens("undo", "", |state| {
+    screen("undo", "", |state| {
         let effects = type_keys(state, "b10m<ret><ret>");
         let sent = effects.into_iter().find_map(|effect| match effect {
             Effect::Change(sending) => Some(sending),
@@ -68,8 +62,8 @@ fn the_question_before_an_undo() {
 
 #[test]
 fn what_waits_for_an_answer() {
-    screens("sending", "e250<s-tab>launch<ret><ret>", |_| {});
-    screens("asking", "x<ret>", |_| {});
+    screen("sending", "e250<s-tab>launch<ret><ret>", |_| {});
+    screen("asking", "x<ret>", |_| {});
 }
 
 /// The help of other screens than the first one.
@@ -81,27 +75,31 @@ fn help_of_other_screens() {
         ("help_events", "5?"),
         ("help_envoy", "6?"),
     ] {
-        for size in SIZES {
-            let mut state = state(size, 20);
-            several(&mut state, &[]);
-            type_keys(&mut state, keys);
-            let name = format!("{name}_{}x{}", size.0, size.1);
-            insta::assert_snapshot!(
-                name,
-                draw(&state, &Theme::new(false, false), size).backend()
-            );
-        }
+        let mut state = state(USUAL, 20);
+        several(&mut state, &[]);
+        type_keys(&mut state, keys);
+        compare(name, &state, USUAL);
     }
 }
 
 #[test]
 fn a_filter_with_a_mistake() {
-    screens("filter_error", "/refused > x", |_| {});
+    screen("filter_error", "/refused > x", |_| {});
 }
 
 #[test]
 fn a_terminal_that_is_too_small() {
     let size = (39, 9);
     let terminal = draw(&state(size, 3), &Theme::new(false, false), size);
-    insta::assert_snapshot!("too_small", terminal.backend());
+    insta::assert_snapshot!(terminal.backend(), @r#"
+    "terminal too small (need 40x10)        "
+    "                                       "
+    "                                       "
+    "                                       "
+    "                                       "
+    "                                       "
+    "                                       "
+    "                                       "
+    "                                       "
+    "#);
 }

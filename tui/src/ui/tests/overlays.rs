@@ -2,7 +2,7 @@
 
 use loudou_limiter::Nanos;
 
-use super::{screens, text};
+use super::{screen, text};
 use crate::app::fixture::{explained, state, type_keys};
 use crate::app::msg::Msg;
 use crate::app::state::State;
@@ -15,15 +15,15 @@ fn explanations() {
         let msg = Msg::Explained(Ok(Box::new(explained())));
         update(state, msg, state.now);
     };
-    screens("explain", "x", |_| {});
-    screens("explain_problem", "x<tab><C-u>reply<ret>", |_| {});
-    screens("explained", "x<ret>", answer);
+    screen("explain", "x", |_| {});
+    screen("explain_problem", "x<tab><C-u>reply<ret>", |_| {});
+    screen("explained", "x<ret>", answer);
 }
 
 /// Rules and Envoys by name, escaped, below the commands that match as well.
 #[test]
 fn names_in_the_palette() {
-    screens("palette_names", ":per", |state| {
+    screen("palette_names", ":per", |state| {
         let target = |url: &str| TargetSummary {
             url: url.to_owned(),
             ..TargetSummary::default()
@@ -68,6 +68,6 @@ fn the_palette_is_never_empty_nor_covered() {
 
 #[test]
 fn events_filtered_and_whole() {
-    screens("events_filter", "5/!loudou case<ret>", |_| {});
-    screens("event", "5<ret>", |_| {});
+    screen("events_filter", "5/!loudou case<ret>", |_| {});
+    screen("event", "5<ret>", |_| {});
 }
