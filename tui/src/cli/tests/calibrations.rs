@@ -58,10 +58,16 @@ fn a_replay_is_compared_with_the_answers_of_the_log() {
     );
     let table = run(&trace, "").out;
     let start = table.find("beside the log").expect("the table");
-    assert_snapshot!(
-        "replay_beside_log",
-        table.get(start..).expect("a character")
-    );
+    assert_snapshot!(table.get(start..).expect("a character"), @r"
+    beside the log, where status 420 is a refusal: 68.4 % of the requests agree,
+    75.0 % of the log's refusals
+                    LOG PASSED  LOG REFUSED
+    replay passes          170           30
+    replay refuses          90           90
+    They differ where other rules were in force, where several Envoys had a bucket
+    each or kept older ones from before this log, where requests are not in it,
+    and where such a status has another cause.
+    ");
     let free = run(&trace.replace("420", "429"), "-o json").out;
     assert!(!free.contains("beside_log"), "no rule refuses with 429");
 }

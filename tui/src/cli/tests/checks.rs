@@ -64,10 +64,61 @@ pub(super) fn check(text: &str, options: &str) -> Ran {
 
 #[test]
 fn all_problems_are_reported_at_once() {
-    assert_snapshot!("check_yaml", check(THREE_YAML, "").seen());
-    assert_snapshot!("check_json", check(THREE_JSON, "").seen());
-    assert_snapshot!("check_yaml_csv", check(THREE_YAML, "-o csv").seen());
-    assert_snapshot!("check_yaml_jsonl", check(THREE_YAML, "-o jsonl").seen());
+    assert_snapshot!(check(THREE_YAML, "").seen(), @r#"
+    (standard input):6:35: error: rules[0].limits[0].algorithm: "funel": unknown algorithm; allowed: funnel, token_bucket, fixed_window, sliding_window, sliding_log, sliding_counter, leaky_queue, smooth_bursty, smooth_warmup, concurrency; did you mean `funnel`?
+      6 |       - { name: burst, algorithm: funel, capacity: 15, rate: 30/60s }
+        |                                   ^
+    (standard input):7:9: error: rules[0].limits[1]: `capacity` is missing; allowed: a whole number from 1 to 1000000000
+      7 |       - { name: steady, algorithm: funnel, capacty: 1000, rate: 0/d }
+        |         ^
+    (standard input):7:44: error: rules[0].limits[1].capacty: unknown field; allowed: name, algorithm, capacity, rate, max_wait; did you mean `capacity`?
+      7 |       - { name: steady, algorithm: funnel, capacty: 1000, rate: 0/d }
+        |                                            ^
+    (standard input):7:65: error: rules[0].limits[1].rate: "0/d": a rate of zero never admits; allowed: an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d
+      7 |   - { name: steady, algorithm: funnel, capacty: 1000, rate: 0/d }
+        |                                                             ^
+    (standard input):9:11: warning: `off` without quotes is true or false to Envoy; write "off"
+      9 |     mode: off
+        |           ^
+    (standard input):11:13: error: rules[1].limits: []: 0 limits; allowed: 1 to 8 limits
+      11 |     limits: []
+         |             ^
+    (standard input): 5 errors, 1 warning
+    --- exit code 1
+    "#);
+    assert_snapshot!(check(THREE_JSON, "").seen(), @r#"
+    (standard input):8:40: error: rules[0].limits[0].algorithm: "funel": unknown algorithm; allowed: funnel, token_bucket, fixed_window, sliding_window, sliding_log, sliding_counter, leaky_queue, smooth_bursty, smooth_warmup, concurrency; did you mean `funnel`?
+      8 |         {"name": "burst", "algorithm": "funel", "capacity": 15, "rate": "30/60s"},
+        |                                        ^
+    (standard input):9:9: error: rules[0].limits[1]: `capacity` is missing; allowed: a whole number from 1 to 1000000000
+      9 |         {"name": "steady", "algorithm": "funnel", "capacty": 1000, "rate": "0/d"}
+        |         ^
+    (standard input):9:51: error: rules[0].limits[1].capacty: unknown field; allowed: name, algorithm, capacity, rate, max_wait; did you mean `capacity`?
+      9 |         {"name": "steady", "algorithm": "funnel", "capacty": 1000, "rate": "0/d"}
+        |                                                   ^
+    (standard input):9:76: error: rules[0].limits[1].rate: "0/d": a rate of zero never admits; allowed: an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d
+      9 | : "steady", "algorithm": "funnel", "capacty": 1000, "rate": "0/d"}
+        |                                                             ^
+    (standard input):12:68: error: rules[1].limits: []: 0 limits; allowed: 1 to 8 limits
+      12 | ame": "per-path", "mode": "off", "key": ["path"], "limits": []}
+         |                                                             ^
+    (standard input): 5 errors
+    --- exit code 1
+    "#);
+    assert_snapshot!(check(THREE_YAML, "-o csv").seen(), @r#"
+    file,line,column,severity,path,value,message,allowed,suggestion,filter
+    (standard input),6,35,error,rules[0].limits[0].algorithm,"""funel""",unknown algorithm,"funnel, token_bucket, fixed_window, sliding_window, sliding_log, sliding_counter, leaky_queue, smooth_bursty, smooth_warmup, concurrency",funnel,
+    (standard input),7,9,error,rules[0].limits[1],,`capacity` is missing,a whole number from 1 to 1000000000,,
+    (standard input),7,44,error,rules[0].limits[1].capacty,,unknown field,"name, algorithm, capacity, rate, max_wait",capacity,
+    (standard input),7,65,error,rules[0].limits[1].rate,"""0/d""",a rate of zero never admits,"an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d",,
+    (standard input),9,11,warning,,,"`off` without quotes is true or false to Envoy; write ""off""",,,
+    (standard input),11,13,error,rules[1].limits,[],0 limits,1 to 8 limits,,
+    --- exit code 1
+    "#);
+    assert_snapshot!(check(THREE_YAML, "-o jsonl").seen(), @r#"
+    {"file":"(standard input)","valid":false,"problems":[{"severity":"error","path":"rules[0].limits[0].algorithm","value":"\"funel\"","message":"unknown algorithm","allowed":"funnel, token_bucket, fixed_window, sliding_window, sliding_log, sliding_counter, leaky_queue, smooth_bursty, smooth_warmup, concurrency","suggestion":"funnel","line":6,"column":35},{"severity":"error","path":"rules[0].limits[1]","message":"`capacity` is missing","allowed":"a whole number from 1 to 1000000000","line":7,"column":9},{"severity":"error","path":"rules[0].limits[1].capacty","message":"unknown field","allowed":"name, algorithm, capacity, rate, max_wait","suggestion":"capacity","line":7,"column":44},{"severity":"error","path":"rules[0].limits[1].rate","value":"\"0/d\"","message":"a rate of zero never admits","allowed":"an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d","line":7,"column":65},{"severity":"warning","path":"","message":"`off` without quotes is true or false to Envoy; write \"off\"","line":9,"column":11},{"severity":"error","path":"rules[1].limits","value":"[]","message":"0 limits","allowed":"1 to 8 limits","line":11,"column":13}]}
+    --- exit code 1
+    "#);
 }
 
 #[test]
@@ -86,9 +137,30 @@ fn the_text_of_a_problem_is_that_of_the_filter() {
 
 #[test]
 fn a_valid_file_is_described_in_words() {
-    assert_snapshot!("check_good", check(GOOD, "").seen());
+    assert_snapshot!(check(GOOD, "").seen(), @r"
+    (standard input): valid: 2 rules, 3 limits
+      store: up to 4096 buckets
+      memory: about 762.4 KiB shared by all workers when full (at most 3.6 MiB), and 823.2 KiB per worker
+
+      per-user: POST requests to /reply and below
+        each combination of x-user-id and path may do 15 at once, then one every 2s (burst)
+          and may do 1000 at once, and 500 come back every day, in one go (token_bucket)
+          a request passes both or takes from neither
+        requests without x-user-id are not limited by this rule
+        a bucket takes up to 86 bytes
+
+      everything: every request
+        all requests together may take 100 units at once, then 7 units per second (one unit about every 143ms)
+        in shadow mode: refusals are counted, not enforced
+        a request takes 2 units
+        a bucket takes up to 70 bytes
+    --- exit code 0
+    ");
     assert_snapshot!("check_good_json", check(GOOD, "-o json").seen());
-    assert_snapshot!("check_good_jsonl", check(GOOD, "-o jsonl").seen());
+    assert_snapshot!(check(GOOD, "-o jsonl").seen(), @r#"
+    {"file":"(standard input)","valid":true,"problems":[],"store":{"buckets":4096,"memory_bytes":780720,"memory_bytes_at_most":3863024,"memory_bytes_per_worker":843014,"memory_bytes_held_per_worker":0},"rules":[{"name":"per-user","mode":"enforce","requests":"POST requests to /reply and below","meaning":"each combination of x-user-id and path may do 15 at once, then one every 2s (burst); and may do 1000 at once, and 500 come back every day, in one go (token_bucket); a request passes both or takes from neither","notes":["requests without x-user-id are not limited by this rule"],"bucket_bytes":86,"state_bytes":32},{"name":"everything","mode":"shadow","requests":"every request","meaning":"all requests together may take 100 units at once, then 7 units per second (one unit about every 143ms)","notes":["in shadow mode: refusals are counted, not enforced","a request takes 2 units"],"bucket_bytes":70,"state_bytes":16}]}
+    --- exit code 0
+    "#);
     assert_eq!(check(GOOD, "-o csv").out.lines().count(), 1);
 }
 
@@ -118,39 +190,110 @@ fn admin_configurations_are_checked_too() {
         "version: 1\nadmin:\n  role: admin\n  tokens:\n    - {{ name: ops, sha256: {hash}, may: edit }}\n    \
          - {{ name: wall, sha256: {hash}, may: view }}\n"
     );
-    assert_snapshot!("check_admin", check(&tokens, "").seen());
+    assert_snapshot!(check(&tokens, "").seen(), @r"
+    (standard input): valid: an admin listener for namespace loudou
+      ops may view and edit
+      wall may view
+    --- exit code 0
+    ");
     let none = "store: { namespace: team }\nadmin: { role: admin }\n";
-    assert_snapshot!("check_admin_open", check(none, "").seen());
+    assert_snapshot!(check(none, "").seen(), @r"
+    (standard input): valid: an admin listener for namespace team
+      no tokens: clients on the loopback interface may view and edit, all others are refused
+    --- exit code 0
+    ");
     let wrong = "admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }\n";
-    assert_snapshot!("check_admin_wrong", check(wrong, "").seen());
+    assert_snapshot!(check(wrong, "").seen(), @r#"
+    (standard input):1:8: error: admin: `role` is missing; allowed: admin
+      1 | admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }
+        |        ^
+    (standard input):1:10: error: admin.rol: unknown field; allowed: role, tokens, hosts; did you mean `role`?
+      1 | admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }
+        |          ^
+    (standard input):1:40: error: admin.tokens[0].name: "a b": invalid name; allowed: 1 to 63 printable characters of ASCII, without spaces
+      1 | admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }
+        |                                        ^
+    (standard input):1:53: error: admin.tokens[0].sha256: 12: invalid hash; allowed: 64 hexadecimal digits, as `printf %s TOKEN | sha256sum` prints
+      1 | admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }
+        |                                                     ^
+    (standard input):1:62: error: admin.tokens[0].may: "all": unknown value; allowed: view, edit
+      1 | dmin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }
+        |                                                             ^
+    (standard input): 5 errors
+    --- exit code 1
+    "#);
 }
 
 #[test]
 fn warnings_leave_a_file_valid() {
     let text = GOOD.replace("cost: 2", "cost: 200");
-    assert_snapshot!("check_warning", check(&text, "").seen());
+    assert_snapshot!(check(&text, "").seen(), @r"
+    (standard input):12:11: warning: rules[1].cost: 200: no request is ever admitted: the cost is above the capacity of funnel
+      12 |     cost: 200
+         |           ^
+    (standard input): valid: 2 rules, 3 limits
+      store: up to 4096 buckets
+      memory: about 762.4 KiB shared by all workers when full (at most 3.6 MiB), and 823.2 KiB per worker
+
+      per-user: POST requests to /reply and below
+        each combination of x-user-id and path may do 15 at once, then one every 2s (burst)
+          and may do 1000 at once, and 500 come back every day, in one go (token_bucket)
+          a request passes both or takes from neither
+        requests without x-user-id are not limited by this rule
+        a bucket takes up to 86 bytes
+
+      everything: every request
+        all requests together may take 100 units at once, then 7 units per second (one unit about every 143ms)
+        in shadow mode: refusals are counted, not enforced
+        a request takes 200 units
+        a bucket takes up to 70 bytes
+    --- exit code 0
+    ");
 }
 
 #[test]
 fn texts_that_cannot_be_read() {
-    assert_snapshot!(
-        "check_syntax",
-        check("{\"version\": 1,\n \"rules\": [}\n", "").seen()
-    );
-    assert_snapshot!("check_empty", check("", "").seen());
-    assert_snapshot!(
-        "check_twice",
-        check(&GOOD.replace("cost: 2", "mode: off"), "").seen()
-    );
+    assert_snapshot!(check("{\"version\": 1,\n \"rules\": [}\n", "").seen(), @r#"
+    (standard input):2:12: error: invalid syntax: while parsing a node, did not find expected node content
+      2 |  "rules": [}
+        |            ^
+    (standard input): 1 error
+    --- exit code 1
+    "#);
+    assert_snapshot!(check("", "").seen(), @r"
+    (standard input): error: (the whole file): nothing instead of an object; allowed: an object with version, store, fleet, admin, defaults, rules
+    (standard input): 1 error
+    --- exit code 1
+    ");
+    assert_snapshot!(check(&GOOD.replace("cost: 2", "mode: off"), "").seen(), @r#"
+    (standard input):12:5: error: duplicate `mode`, first in line 11
+      12 |     mode: off
+         |     ^
+    (standard input):12:11: warning: `off` without quotes is true or false to Envoy; write "off"
+      12 |     mode: off
+         |           ^
+    (standard input): 1 error, 1 warning
+    --- exit code 1
+    "#);
     let large = "#".repeat(config::MAX_FILE_BYTES + 1);
-    assert_snapshot!("check_large", check(&large, "").seen());
+    assert_snapshot!(check(&large, "").seen(), @r"
+    (standard input): error: larger than 1 MiB
+    (standard input): 1 error
+    --- exit code 1
+    ");
 }
 
 #[test]
 fn long_lines_and_control_characters_stay_in_place() {
     let text = format!("{{{}\"rul\u{1b}s\":\t1}}", " ".repeat(300));
     let ran = check(&text, "");
-    assert_snapshot!("check_long_line", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    (standard input):1:311: error: invalid syntax: ':' must be followed by a valid YAML whitespace
+      1 |                                                    "rul\u{1b}s": 1}
+        |                                                                  ^
+    (standard input): 1 error
+    --- exit code 1
+    "#);
     assert!(!ran.out.contains('\u{1b}'));
 }
 
@@ -161,15 +304,29 @@ fn files_are_named_and_all_are_checked() {
     let line = format!("check {} {}", bad.display(), good.display());
     let ran = Loudou::default().run(&line);
     let seen = ran.seen().replace(&format!("{}/", folder.display()), "");
-    assert_snapshot!("check_files", seen);
+    assert_snapshot!(seen, @r#"
+    bad.json:1:13: error: version: 2: out of range; allowed: a whole number from 1 to 1
+      1 | {"version": 2, "rules": []}
+        |             ^
+    bad.json: 1 error
+    good.yaml: valid: 1 rule, 1 limit
+      store: up to 65536 buckets
+      memory: about 9.8 MiB shared by all workers when full (at most 28.2 MiB), and 815.8 KiB per worker
+
+      per-address: every request
+        each client address may do 5 at once, then one every second
+        a bucket takes up to 70 bytes
+    --- exit code 1
+    "#);
 }
 
 #[test]
 fn a_missing_file() {
-    assert_snapshot!(
-        "check_missing",
-        Loudou::default().run("check no/such/file.yaml").seen()
-    );
+    assert_snapshot!(Loudou::default().run("check no/such/file.yaml").seen(), @r"
+    --- standard error
+    loudou: cannot read no/such/file.yaml: No such file or directory (os error 2)
+    --- exit code 1
+    ");
 }
 
 /// The schema is published with the sources.
@@ -248,17 +405,62 @@ const ENVOY: &str = include_str!("envoy.yaml");
 
 #[test]
 fn problems_in_an_envoy_file_have_positions() {
-    assert_snapshot!("check_envoy", check(ENVOY, "").seen());
+    assert_snapshot!(check(ENVOY, "").seen(), @r"
+    (standard input): listener first, filter loudou-a, data role and listener second, filter loudou-b, data role: valid: 1 rule, 1 limit
+      store: up to 65536 buckets
+      memory: about 9.8 MiB shared by all workers when full (at most 28.2 MiB), and 815.8 KiB per worker
+
+      per-address: every request
+        each client address may do 5 at once, then one every 12s
+        in shadow mode: refusals are counted, not enforced
+        a bucket takes up to 70 bytes
+    (standard input): listener third, filter loudou-c, data role: valid: 1 rule, 1 limit
+      store: up to 65536 buckets
+      memory: about 9.8 MiB shared by all workers when full (at most 28.2 MiB), and 815.8 KiB per worker
+
+      all: every request
+        all requests together may do 1 at once, then one every second
+        a bucket takes up to 70 bytes
+    --- exit code 0
+    ");
     let wrong = ENVOY.replace("capacity: 5,", "capacty: 5,");
     let wrong = wrong
         .replace("\"rate\": \"1/s\"", "\"rate\": \"1/x\"")
         .replace("mode: shadow", "mode: on");
-    assert_snapshot!("check_envoy_wrong", check(&wrong, "").seen());
-    assert_snapshot!("check_envoy_wrong_csv", check(&wrong, "-o csv").seen());
-    assert_snapshot!(
-        "check_envoy_none",
-        check("static_resources: {}\n", "").seen()
-    );
+    assert_snapshot!(check(&wrong, "").seen(), @r#"
+    (standard input):22:39: warning: `on` without quotes is true or false to Envoy; write "on"
+      22 |                                 mode: on
+         |                                       ^
+    (standard input):22:39: error: rules[0].mode: true: unknown value; allowed: enforce, shadow, off
+      22 |                                 mode: on
+         |                                       ^
+    (standard input):24:42: error: rules[0].limits[0]: `capacity` is missing; allowed: a whole number from 1 to 1000000000
+      24 |                                 limits: [{ algorithm: funnel, capacty: 5, rate: 5/60s }]
+         |                                          ^
+    (standard input):24:63: error: rules[0].limits[0].capacty: unknown field; allowed: name, algorithm, capacity, rate, max_wait; did you mean `capacity`?
+      24 |                               limits: [{ algorithm: funnel, capacty: 5, rate: 5/60s }]
+         |                                                             ^
+    (standard input): listener first, filter loudou-a, data role and listener second, filter loudou-b, data role: 3 errors, 1 warning
+    (standard input):64:93: error: rules[0].limits[0].rate: "1/x": invalid rate; allowed: an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d
+      64 |   "limits": [{"algorithm": "funnel", "capacity": 1, "rate": "1/x"}]
+         |                                                             ^
+    (standard input): listener third, filter loudou-c, data role: 1 error
+    --- exit code 1
+    "#);
+    assert_snapshot!(check(&wrong, "-o csv").seen(), @r#"
+    file,line,column,severity,path,value,message,allowed,suggestion,filter
+    (standard input),22,39,warning,,,"`on` without quotes is true or false to Envoy; write ""on""",,,"listener first, filter loudou-a, data role and listener second, filter loudou-b, data role"
+    (standard input),22,39,error,rules[0].mode,true,unknown value,"enforce, shadow, off",,"listener first, filter loudou-a, data role and listener second, filter loudou-b, data role"
+    (standard input),24,42,error,rules[0].limits[0],,`capacity` is missing,a whole number from 1 to 1000000000,,"listener first, filter loudou-a, data role and listener second, filter loudou-b, data role"
+    (standard input),24,63,error,rules[0].limits[0].capacty,,unknown field,"name, algorithm, capacity, rate, max_wait",capacity,"listener first, filter loudou-a, data role and listener second, filter loudou-b, data role"
+    (standard input),64,93,error,rules[0].limits[0].rate,"""1/x""",invalid rate,"an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d",,"listener third, filter loudou-c, data role"
+    --- exit code 1
+    "#);
+    assert_snapshot!(check("static_resources: {}\n", "").seen(), @r"
+    (standard input): error: no Loudou filter in this Envoy file: expected `typed_config` of type envoy.extensions.filters.http.wasm.v3.Wasm with `loudou` in its name, its vm_id or the path of its module, or with rules in its configuration
+    (standard input): 1 error
+    --- exit code 1
+    ");
 }
 
 #[test]
@@ -271,7 +473,11 @@ fn other_commands_read_rules_from_an_envoy_file() {
         loudou.run("explain --config - --path /a -o json")
     };
     let several = explain(ENVOY);
-    assert_snapshot!("explain_envoy_several", several.seen());
+    assert_snapshot!(several.seen(), @r"
+    --- standard error
+    (standard input): 2 filters have different rules, but this command takes only one: listener first, filter loudou-a, data role and listener second, filter loudou-b, data role; listener third, filter loudou-c, data role
+    --- exit code 1
+    ");
     // The same rules in two listeners are one rule file.
     let (one, _) = ENVOY
         .split_once("    - name: third")

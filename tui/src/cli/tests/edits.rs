@@ -29,7 +29,17 @@ fn set_sends_all_limits_with_the_changed_one() {
     let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(false))];
     let line = "set per-user --limit burst --capacity 60 --for 30m --carry keep --reason launch";
     let ran = Loudou::answers(answers).run(line);
-    assert_snapshot!("set", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    per-user: burst: capacity 30 → 60
+
+    LIMIT   BEFORE                                      AFTER
+    burst   funnel 30, 30/m                             funnel 60, 30/m
+    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+
+    in effect with generation 8, for 30m
+    on its way to the other Envoys of the fleet
+    --- exit code 0
+    ");
     let line = "PUT /v1/rules/per-user?carry=keep&for=30m&reason=launch HTTP/1.1";
     assert_eq!(ran.lines()[1], line);
     assert!(
@@ -48,7 +58,16 @@ fn the_only_limit_needs_no_name() {
         ok(&canned::edit_answer(true)),
     ];
     let ran = Loudou::answers(answers).run("set per-path --rate 20/60s --mode enforce --dry-run");
-    assert_snapshot!("set_dry_run", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    per-user: burst: capacity 30 → 60
+
+    LIMIT   BEFORE                                      AFTER
+    burst   funnel 30, 30/m                             funnel 60, 30/m
+    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+
+    dry run: nothing was changed
+    --- exit code 0
+    ");
     let line = "PUT /v1/rules/per-path?carry=keep&dry_run=true HTTP/1.1";
     assert_eq!(ran.lines()[1], line);
     let sent = "{\"limits\":[{\"name\":\"all\",\"algorithm\":\"funnel\",\"capacity\":5,\
@@ -127,11 +146,16 @@ fn invalid_fields_are_never_sent() {
 #[test]
 fn an_ambiguous_limit_is_wrong_usage() {
     let set = |line: &str| Loudou::answers(vec![ok(&canned::rule())]).run(line).seen();
-    assert_snapshot!("set_which", set("set per-user --capacity 60"));
-    assert_snapshot!(
-        "set_unknown",
-        set("set per-user --capacity 60 --limit brust")
-    );
+    assert_snapshot!(set("set per-user --capacity 60"), @r"
+    --- standard error
+    loudou: the rule has several limits; choose one with --limit: burst, steady
+    --- exit code 2
+    ");
+    assert_snapshot!(set("set per-user --capacity 60 --limit brust"), @r"
+    --- standard error
+    loudou: the rule has no limit `brust`; it has burst, steady; did you mean `burst`?
+    --- exit code 2
+    ");
     let ran = Loudou::answers(vec![ok(&canned::rule())]).run("set per-user --mode off --limit x");
     assert_eq!(ran.code, 2, "{}", ran.seen());
 }
@@ -139,7 +163,11 @@ fn an_ambiguous_limit_is_wrong_usage() {
 #[test]
 fn invalid_numbers_are_never_sent() {
     let ran = Loudou::answers(vec![ok(&canned::one_limit_rule())]).run("set per-path --capacity 0");
-    assert_snapshot!("set_bad_number", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    --- standard error
+    error: limits[0].capacity: 0: out of range; allowed: a whole number from 1 to 1000000000
+    --- exit code 2
+    ");
     assert_eq!(ran.requests.len(), 1);
 }
 
@@ -164,10 +192,29 @@ fn limits_come_from_a_file() {
         loudou.run("set per-user --file -").seen()
     };
     let list = "- { algorithm: funnel, capacity: 60, rate: 0/s }\n- { algorithm: funel }\n";
-    assert_snapshot!("set_file_list", wrong(list));
+    assert_snapshot!(wrong(list), @r#"
+    --- standard error
+    (standard input):1:44: error: limits[0].rate: "0/s": a rate of zero never admits; allowed: an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d
+      1 | - { algorithm: funnel, capacity: 60, rate: 0/s }
+        |                                            ^
+    (standard input):2:16: error: limits[1].algorithm: "funel": unknown algorithm; allowed: funnel, token_bucket, fixed_window, sliding_window, sliding_log, sliding_counter, leaky_queue, smooth_bursty, smooth_warmup, concurrency; did you mean `funnel`?
+      2 | - { algorithm: funel }
+        |                ^
+    --- exit code 2
+    "#);
     let object = "mode: shaddow\nlimits:\n  - algorithm: funnel\n    capacity: 5\n    rate: 1/s\n";
-    assert_snapshot!("set_file_object", wrong(object));
-    assert_snapshot!("set_file_broken", wrong("limits: [\n"));
+    assert_snapshot!(wrong(object), @r#"
+    --- standard error
+    (standard input):1:7: error: mode: "shaddow": unknown value; allowed: enforce, shadow, off; did you mean `shadow`?
+      1 | mode: shaddow
+        |       ^
+    --- exit code 2
+    "#);
+    assert_snapshot!(wrong("limits: [\n"), @r"
+    --- standard error
+    (standard input):2:1: error: invalid syntax: while parsing a node, did not find expected node content
+    --- exit code 2
+    ");
 }
 
 #[test]
@@ -179,7 +226,18 @@ fn a_terminal_is_asked_for_confirmation() {
         ok(&canned::edit_answer(false)),
     ];
     let ran = asked(answers, "y\n", line);
-    assert_snapshot!("set_asked", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    per-user: burst: capacity 30 → 60
+    in effect with generation 8
+    on its way to the other Envoys of the fleet
+    --- standard error
+    LIMIT   BEFORE                                      AFTER
+    burst   funnel 30, 30/m                             funnel 60, 30/m
+    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+
+    Change per-user? [y/N] the earlier edit had an end; this one has none (see --for)
+    --- exit code 0
+    ");
     assert!(ran.lines()[1].contains("dry_run=true"), "{:?}", ran.lines());
     assert!(!ran.lines()[2].contains("dry_run"), "{:?}", ran.lines());
 
@@ -200,7 +258,25 @@ fn a_faster_editor_is_shown() {
     seen.rule["mode"] = json!("shadow");
     let answers = vec![ok(&seen), canned::stale()];
     let ran = Loudou::answers(answers).run("set per-user --limit burst --capacity 60");
-    assert_snapshot!("set_stale", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    --- standard error
+    loudou: another operator changed the rule in the meantime; nothing was changed. The rule is now:
+
+    rule        per-user
+    generation  9
+    mode        enforce
+    match       {"path":{"prefix":"/reply"}}
+    key         header x-user-id : path
+    so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
+    edit        by ops, temporary, made 2026-11-21 14:03:07Z: launch day
+
+    LIMIT   BASE                                        IN FORCE
+    burst   funnel 15, 30/m                             funnel 30, 30/m
+    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+
+    run the command again to change it
+    --- exit code 6
+    "#);
 }
 
 #[test]
@@ -241,7 +317,17 @@ fn unset_restores_the_base() {
         ran.requests[1]
     );
     let ran = asked(answers(), "yes\n", "unset per-user");
-    assert_snapshot!("unset_asked", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    per-user: burst: capacity 30 → 60
+    in effect with generation 8
+    on its way to the other Envoys of the fleet
+    --- standard error
+    LIMIT   BEFORE                                      AFTER
+    burst   funnel 30, 30/m                             funnel 15, 30/m
+    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+
+    Drop the edit of per-user? [y/N] --- exit code 0
+    ");
     let dry = vec![ok(&canned::rule()), ok(&canned::edit_answer(true))];
     let ran = Loudou::answers(dry).run("--read-only unset per-user --dry-run");
     let line = "DELETE /v1/rules/per-user?carry=keep&dry_run=true HTTP/1.1";
@@ -260,11 +346,24 @@ fn reset_prints_the_previous_bucket() {
         before: Some(canned::buckets().buckets.remove(1)),
     };
     let ran = Loudou::answers(vec![ok(&was)]).run("reset per-user bob:/reply --reason ticket");
-    assert_snapshot!("reset", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    the bucket of bob:/reply of per-user was reset; it was:
+
+    RULE      KEY         STATE     ADMITTED  REFUSED  SEEN
+    per-user  bob:/reply  refusing       420       17     -
+
+    LIMIT   ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst   funnel     30/m  ██████████  0/15   1.2s    30s
+    steady  funnel     30/m  ████████··  3/15      -    24s
+    --- exit code 0
+    ");
     let line = "POST /v1/buckets/per-user/bob%3A%2Freply/reset?reason=ticket HTTP/1.1";
     assert_eq!(ran.lines(), [line]);
     let ran = Loudou::answers(vec![ok(&ResetAnswer::default())]).run("reset per-user nobody");
-    assert_snapshot!("reset_none", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    nobody of per-user has no bucket: nothing to reset
+    --- exit code 0
+    ");
     assert_eq!(asked(vec![], "no\n", "reset per-user bob").code, 1);
 }
 

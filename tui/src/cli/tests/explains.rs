@@ -61,8 +61,35 @@ fn explanations_by_envoy() {
     let ascii = answer().run(&format!("{line} --ascii")).seen();
     assert!(ascii.is_ascii());
     assert_snapshot!("explain_ascii", ascii);
-    assert_snapshot!("explain_csv", answer().run("explain -o csv").seen());
-    assert_snapshot!("explain_jsonl", answer().run("explain -o jsonl").seen());
+    assert_snapshot!(answer().run("explain -o csv").seen(), @r#"
+    rule,mode,says,overruled,behind,error,place,asked,found,key,cost,unlimited,banned,ban_lasts_ns,limit,algorithm,capacity,rate,used,remaining,limit_says,remaining_after,wait_ns,retry_after_ns,reset_after_ns
+    reply-per-user,enforce,admit,true,,,,,,alice,1,false,false,,burst,funnel,15,30/m,2,13,admit,12,0,,4000000000
+    free-plan,enforce,no_match,false,,,match.headers[0],"{""exact"":""free"",""name"":""x-plan""}","paid, gold",,,false,false,,,,,,,,,,,,
+    per-tenant,enforce,skip,false,,,key[0],"{""header"":""x-tenant""}",,,,false,false,,,,,,,,,,,,
+    odd-cost,enforce,admit,true,,,,,,alice,2,false,false,,burst,funnel,50,30/m,4,46,admit,44,0,,8000000000
+    old,off,off,false,,,,,,alice,1,false,true,,,,,,,,,,,,
+    vip,enforce,admit,true,,,,,,alice,1,true,false,,,,,,,,,,,,
+    strict,enforce,refuse,false,,,,,,alice,1,false,false,,burst,funnel,2,30/m,2,0,refuse,0,0,2000000000,4000000000
+    candidate,shadow,refuse,false,,,,,,alice,1,false,true,300000000000,burst,funnel,1,30/m,1,0,refuse,0,0,2000000000,2000000000
+    behind,enforce,not_asked,false,strict,,,,,alice,1,false,false,,burst,funnel,5,30/m,2,3,admit,2,0,,4000000000
+    last,enforce,not_asked,false,strict,,,,,alice,1,false,false,,burst,funnel,5,30/m,2,3,admit,2,0,,4000000000
+    never,enforce,stopped,false,last,,,,,alice,1,false,false,,burst,funnel,5,30/m,0,5,admit,4,0,,0
+    --- exit code 0
+    "#);
+    assert_snapshot!(answer().run("explain -o jsonl").seen(), @r#"
+    {"rule":"reply-per-user","mode":"enforce","says":"admit","overruled":true,"key":"alice","cost":1,"reported":0,"limits":[{"now":{"name":"burst","algorithm":"funnel","capacity":15,"rate":"30/m","used":2,"remaining":13,"retry_after_ns":null,"reset_after_ns":4000000000,"drain_ns":30000000000,"drains":true},"says":"admit","remaining":12,"wait_ns":0,"reset_after_ns":6000000000}]}
+    {"rule":"free-plan","mode":"enforce","says":"no_match","failing":{"place":"match.headers[0]","asked":{"exact":"free","name":"x-plan"},"found":"paid, gold"},"reported":0}
+    {"rule":"per-tenant","mode":"enforce","says":"skip","missing":{"place":"key[0]","asked":{"header":"x-tenant"}},"reported":0}
+    {"rule":"odd-cost","mode":"enforce","says":"admit","overruled":true,"key":"alice","cost":2,"invalid_cost":true,"reported":0,"limits":[{"now":{"name":"burst","algorithm":"funnel","capacity":50,"rate":"30/m","used":4,"remaining":46,"retry_after_ns":null,"reset_after_ns":8000000000,"drain_ns":100000000000,"drains":true},"says":"admit","remaining":44,"wait_ns":0,"reset_after_ns":12000000000}]}
+    {"rule":"old","mode":"off","says":"off","key":"alice","cost":1,"ban":{},"reported":0}
+    {"rule":"vip","mode":"enforce","says":"admit","overruled":true,"key":"alice","cost":1,"unlimited":true,"reported":0}
+    {"rule":"strict","mode":"enforce","says":"refuse","key":"alice","cost":1,"reported":0,"limits":[{"now":{"name":"burst","algorithm":"funnel","capacity":2,"rate":"30/m","used":2,"remaining":0,"retry_after_ns":2000000000,"reset_after_ns":4000000000,"drain_ns":4000000000,"drains":true},"says":"refuse","remaining":0,"wait_ns":0,"reset_after_ns":4000000000}]}
+    {"rule":"candidate","mode":"shadow","says":"refuse","key":"alice","cost":1,"ban":{"lasts_ns":300000000000},"reported":0,"limits":[{"now":{"name":"burst","algorithm":"funnel","capacity":1,"rate":"30/m","used":1,"remaining":0,"retry_after_ns":2000000000,"reset_after_ns":2000000000,"drain_ns":2000000000,"drains":true},"says":"refuse","remaining":0,"wait_ns":0,"reset_after_ns":2000000000}]}
+    {"rule":"behind","mode":"enforce","says":"not_asked","behind":"strict","key":"alice","cost":1,"reported":0,"limits":[{"now":{"name":"burst","algorithm":"funnel","capacity":5,"rate":"30/m","used":2,"remaining":3,"retry_after_ns":null,"reset_after_ns":4000000000,"drain_ns":10000000000,"drains":true},"says":"admit","remaining":2,"wait_ns":0,"reset_after_ns":6000000000}]}
+    {"rule":"last","mode":"enforce","says":"not_asked","behind":"strict","key":"alice","cost":1,"reported":0,"limits":[{"now":{"name":"burst","algorithm":"funnel","capacity":5,"rate":"30/m","used":2,"remaining":3,"retry_after_ns":null,"reset_after_ns":4000000000,"drain_ns":10000000000,"drains":true},"says":"admit","remaining":2,"wait_ns":0,"reset_after_ns":6000000000}]}
+    {"rule":"never","mode":"enforce","says":"stopped","behind":"last","key":"alice","cost":1,"reported":0,"limits":[{"now":{"name":"burst","algorithm":"funnel","capacity":5,"rate":"30/m","used":0,"remaining":5,"retry_after_ns":null,"reset_after_ns":0,"drain_ns":10000000000,"drains":true},"says":"admit","remaining":4,"wait_ns":0,"reset_after_ns":2000000000}]}
+    --- exit code 0
+    "#);
     let colored = answer().run("explain --color always").out;
     assert_snapshot!("explain_color", colored.replace('\u{1b}', "ESC"));
     let json = answer().run("explain -o json").out;
@@ -163,12 +190,94 @@ fn sent_samples() {
 #[test]
 fn explanations_by_a_rule_file() {
     let admitted = "-X POST --path /reply/7?x -H x-user-id:al:ice --host Api.Test:80";
-    assert_snapshot!("explain_file", by_file(admitted).seen());
+    assert_snapshot!(by_file(admitted).seen(), @r"
+    ✓ POST /reply/7?x is admitted
+
+    ✓ reply-per-user admits
+        key  al%3Aice
+        burst  ··········     15/15 left  then 14
+        daily  ████······  600/1000 left  then 599
+
+    - free-plan does not match
+        match.headers[0]  requires requests with x-plan: free
+        found             nothing
+
+    - tenants does not match
+        match.metadata[0]  requires requests with metadata jwt.tenant
+        found              nothing
+
+    ✓ candidate admits (shadow: not enforced)
+        key  api.test
+        concurrency  ··········  3/3 left  then 2
+    --- standard error
+    evaluated against the rule file only: every bucket is new, whatever Envoy has counted
+    --- exit code 0
+    ");
     let dear = "-H x-plan:free -H x-cost:many --source 203.0.113.7";
-    assert_snapshot!("explain_file_cost", by_file(dear).seen());
+    assert_snapshot!(by_file(dear).seen(), @r"
+    ✓ GET / is admitted
+
+    - reply-per-user does not match
+        match.methods  requires POST requests
+        found          GET
+
+    ✓ free-plan admits
+        key   203.0.113.7
+        cost  2, the default: the request has no cost that is a whole number from 1
+        leaky_queue  ··········  4/4 left  then 3
+
+    - tenants does not match
+        match.metadata[0]  requires requests with metadata jwt.tenant
+        found              nothing
+
+    - candidate does not apply: the request has no key (shadow: not enforced)
+        key[0]  requires host
+    --- standard error
+    evaluated against the rule file only: every bucket is new, whatever Envoy has counted
+    --- exit code 0
+    ");
     let refused = "--path /healthz -H x-plan:free --metadata jwt.tenant=t";
-    assert_snapshot!("explain_file_refused", by_file(refused).seen());
-    assert_snapshot!("explain_file_nothing", by_file("").seen());
+    assert_snapshot!(by_file(refused).seen(), @r"
+    ✗ GET /healthz is refused by tenants: the request has no key
+
+    - reply-per-user does not match
+        match.methods  requires POST requests
+        found          GET
+
+    - free-plan does not match
+        match.not  requires anything but requests to exactly /healthz
+        found      a request that matches
+
+    ✗ tenants refuses
+        key[1]  requires client_cert
+
+    - candidate does not apply: the request has no key (shadow: not enforced)
+        key[0]  requires host
+    --- standard error
+    evaluated against the rule file only: every bucket is new, whatever Envoy has counted
+    --- exit code 0
+    ");
+    assert_snapshot!(by_file("").seen(), @r"
+    ✓ GET / is admitted: no rule applies
+
+    - reply-per-user does not match
+        match.methods  requires POST requests
+        found          GET
+
+    - free-plan does not match
+        match.headers[0]  requires requests with x-plan: free
+        found             nothing
+
+    - tenants does not match
+        match.metadata[0]  requires requests with metadata jwt.tenant
+        found              nothing
+
+    - candidate does not apply: the request has no key (shadow: not enforced)
+        key[0]  requires host
+    --- standard error
+    evaluated against the rule file only: every bucket is new, whatever Envoy has counted
+    --- exit code 0
+    ");
     let ran = by_file("-o json");
     let answer: ExplainAnswer = serde_json::from_str(&ran.out).expect("the contract");
     assert_eq!((answer.verdict, answer.rules.len()), (Says::Admit, 4));
@@ -192,7 +301,19 @@ fn an_invalid_request() {
                  --metadata a.b=\u{0} --cost 9999999999 -H :path:/";
     let ran = by_file(wrong);
     assert_eq!(ran.code, 2);
-    assert_snapshot!("explain_wrong", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    --- standard error
+    loudou: --method: "post": invalid method; allowed: upper-case names: GET, POST, …; did you mean `POST`?
+      --path: "reply": invalid path; allowed: a path that starts with /, with its query: /reply?x=1; did you mean `/reply`?
+      --host: "http://a.test": invalid host; allowed: a host without scheme and path: example.com, example.com:8443; did you mean `a.test`?
+      --source: "1.2.3.4:80": invalid address; allowed: an address without a port: 203.0.113.7, 2001:db8::1; did you mean `1.2.3.4`?
+      --header x(y: "x(y": invalid header name; allowed: letters, digits and !#$%&'*+-.^_`|~
+      --header a\u{7}: "a\u0007": invalid header name; allowed: letters, digits and !#$%&'*+-.^_`|~
+      --header :path: ["/"]: this header has a separate field; allowed: other headers; did you mean `path`?
+      --metadata a.b: "\u0000": invalid value; allowed: a text of at most 8192 bytes on one line
+      --cost: 9999999999: out of range; allowed: a whole number from 0 to 1000000000
+    --- exit code 2
+    "#);
     for line in [
         "-H x",
         "-H :",
@@ -266,7 +387,25 @@ fn rare() -> ExplainAnswer {
 #[test]
 fn rare_outcomes() {
     let ran = Loudou::answers(vec![ok(&rare())]).run("explain");
-    assert_snapshot!("explain_rare", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    ~ GET / is held for 2.5s, then admitted
+
+    ~ queued holds for 2.5s
+        key  alice
+        queue  ··········  1/4 left  holds for 2.5s, then 0 left
+
+    ✓ broken admits: the store failed
+        key  alice
+
+    - newer does not match
+        match.country  requires {"any":["CH"]}
+        found          an empty string
+
+    - when-it-fails does not apply now: `when` requires a failing upstream (see --cluster)
+
+    ? banned has an outcome that this loudou does not know; see --output json
+    --- exit code 0
+    "#);
     let banned = ExplainedRule {
         rule: "per-user".to_owned(),
         says: Says::Refuse,
@@ -283,10 +422,20 @@ fn rare_outcomes() {
         ..ExplainAnswer::default()
     };
     let ran = Loudou::answers(vec![ok(&banned)]).run("explain");
-    assert_snapshot!("explain_banned", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    ✗ GET / is refused by per-user: its key is banned for 5m
+
+    ✗ per-user refuses
+        key     mallory
+        banned  for 5m
+    --- exit code 0
+    ");
     let unknown = ExplainAnswer::default();
     let ran = Loudou::answers(vec![ok(&unknown)]).run("explain");
-    assert_snapshot!("explain_unknown", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    ? GET / has a verdict that this loudou does not know; see --output json
+    --- exit code 0
+    ");
     let refused = Answer::json(
         "404 Not Found",
         &json!({ "type": "about:blank", "title": "Not found", "status": 404 }),

@@ -20,10 +20,36 @@ fn a_rule_file_has_nothing_that_ends() {
         serde_json::from_str::<Value>(&ran.out).ok(),
         Some(file.clone())
     );
-    assert_snapshot!("export_without_temporary", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    {
+      "version": 1,
+      "rules": []
+    }
+    --- standard error
+    warning: 2 temporary changes left out (--with-temporary includes them, without their ends):
+      per-user: edit to burst 30 at 30/m, steady: token_bucket 1000, 1000/d, refill interval, by ops, ends in 18m
+      per-user: override of alice: scale 10, by ops, ends in 18m
+    warning: 3 bans left out: a rule file has no bans; `loudou export --live` has them, with their ends:
+      per-user: ban of eve, no end
+      per-user: ban of mallory, by ops, ends in 1m
+    --- exit code 0
+    "#);
     assert_eq!(ran.lines()[0], "GET /v1/export HTTP/1.1");
     let ran = export("export --with-temporary");
-    assert_snapshot!("export_with_temporary", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    {
+      "version": 1,
+      "rules": []
+    }
+    --- standard error
+    warning: the file includes 2 temporary changes, and would make them last:
+      per-user: edit to burst 30 at 30/m, steady: token_bucket 1000, 1000/d, refill interval, by ops, ends in 18m
+      per-user: override of alice: scale 10, by ops, ends in 18m
+    warning: 3 bans left out: a rule file has no bans; `loudou export --live` has them, with their ends:
+      per-user: ban of eve, no end
+      per-user: ban of mallory, by ops, ends in 1m
+    --- exit code 0
+    "#);
     assert_eq!(
         ran.lines()[0],
         "GET /v1/export?with_temporary=true HTTP/1.1"

@@ -41,9 +41,27 @@ fn what_a_fleet_cannot_share_is_an_error() {
         "algorithm: funnel, capacity: 15, rate: 30/60s",
         "algorithm: sliding_log, capacity: 15, window: 1m",
     );
-    assert_snapshot!("check_fleet_wrong", check(&own, "").seen());
+    assert_snapshot!(check(&own, "").seen(), @r#"
+    (standard input):10:35: error: rules[0].limits[0].algorithm: "sliding_log": a fleet cannot share the limit `burst`; allowed: funnel, token_bucket, and fixed_window with align: clock, none of them with max_wait or initial
+      10 |       - { name: burst, algorithm: sliding_log, capacity: 15, window: 1m }
+         |                                   ^
+    (standard input):16:74: error: rules[1].limits[0].max_wait: "1s": a fleet cannot share the limit `funnel`: each Envoy would have its own queue; allowed: 0s with scope: fleet
+      16 |  { algorithm: funnel, capacity: 100, rate: 700/s, max_wait: 1s } ]
+         |                                                             ^
+    (standard input): 2 errors
+    --- exit code 1
+    "#);
     let without = FLEET.replace("fleet:\n  cluster: loudou-relay\n  token: geheim\n", "");
-    assert_snapshot!("check_fleet_missing", check(&without, "").seen());
+    assert_snapshot!(check(&without, "").seen(), @r#"
+    (standard input):4:12: error: rules[0].scope: "fleet": the file has no `fleet`, whose Envoys would share the buckets; allowed: envoy, or fleet with `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay
+      4 |     scope: fleet
+        |            ^
+    (standard input):10:12: error: rules[1].scope: "fleet": the file has no `fleet`, whose Envoys would share the buckets; allowed: envoy, or fleet with `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay
+      10 |     scope: fleet
+         |            ^
+    (standard input): 2 errors
+    --- exit code 1
+    "#);
 }
 
 /// Neither a problem nor the line of its place shows the token, in whatever form it is written.

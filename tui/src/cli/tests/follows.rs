@@ -40,7 +40,22 @@ fn a_follower_reports_the_losses_of_a_restart() {
         ok(&after),
         fresh_rules.remove(1),
     ]);
-    assert_snapshot!("events_restarted", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    SEQ  TIME                  KIND  RULE      KEY      BY   DETAIL  REASON
+      3  2026-11-21 14:03:02Z  ban   per-user  mallory  ops  -       scraping
+      4  2026-11-21 14:03:07Z  unban  per-user  eve  ops  -       scraping
+      1  2026-11-21 14:03:17Z  configured  -     -    loudou  -       -
+    --- standard error
+    Envoy restarted at 2026-11-21 14:03:07Z: 1 ban, 1 edit, 1 override of the previous instance are lost
+    to apply them again, run:
+
+    loudou --url http://127.0.0.1:9911 import - <<'END'
+    {"live_version":1,"instance":"0f1e2d3c4b5a6978","exported_unix_ms":1795269787000,"edits":[{"rule":"per-user","change":{"limits":[{"name":"burst","algorithm":"funnel","capacity":30,"rate":"30/m"},{"name":"steady","algorithm":"token_bucket","capacity":1000,"rate":"1000/d","refill":"interval"}]},"by":"ops","reason":"launch day","made_unix_ms":1795269787000,"ends_unix_ms":1795270867000}],"overrides":[{"rule":"per-user","key":"alice","gives":{"scale":10},"by":"ops","reason":"ticket 7","made_unix_ms":1795269787000,"ends_unix_ms":1795270867000}],"bans":[{"rule":"per-user","key":"mallory","by":"ops","reason":"scraping","made_unix_ms":1795269782000,"ends_unix_ms":1795269847000}]}
+    END
+
+    loudou: cannot reach http://127.0.0.1:9911: Connection refused (os error 111); is Envoy running, and is this its admin listener for Loudou? (--url or LOUDOU_URL)
+    --- exit code 3
+    "#);
     assert!(
         ran.lines()[6].contains("after=0f1e2d3c4b5a6978-3"),
         "{:?}",

@@ -68,15 +68,53 @@ fn one_bucket_reports_its_lease() {
         Loudou::answers(answers).run(line)
     };
     let ran = run(&leased(lease()), "get per-user alice");
-    assert_snapshot!("get_leased", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    RULE      KEY    STATE  ADMITTED  REFUSED    SEEN
+    per-user  alice  busy        420        0  3s ago
+    3 here, 12 left for all Envoys 40ms ago
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    --- exit code 0
+    ");
     let ran = run(&denied(), "get per-user alice");
-    assert_snapshot!("get_denied", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    RULE      KEY    STATE  ADMITTED  REFUSED    SEEN
+    per-user  alice  busy        420        0  3s ago
+    0 here, 0 left for all Envoys 40ms ago
+    2 passed on credit, not charged yet
+    for 350ms more, refused without asking
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    --- exit code 0
+    ");
     let ran = run(&leased(lease()), "get per-user alice --fleet");
-    assert_snapshot!("get_fleet", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    rule           per-user
+    key            alice
+    leased here    3
+    left centrally 12 for all Envoys, 40ms ago
+    fleet          4 Envoys; last answer 40ms ago
+    --- exit code 0
+    ");
     let ran = run(&denied(), "get per-user alice --fleet");
-    assert_snapshot!("get_fleet_denied", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    rule            per-user
+    key             alice
+    leased here     0
+    left centrally  0 for all Envoys, 40ms ago
+    not charged yet 2, which passed on credit
+    denied          for 350ms more, refused without asking
+    fleet           4 Envoys; last answer 40ms ago
+    --- exit code 0
+    ");
     let ran = run(&denied(), "get per-user alice --fleet -o csv");
-    assert_snapshot!("get_fleet_csv", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    rule,key,now_ns,tokens,limit,left,heard_ns,debt,denied_until_ns,envoys,outage
+    per-user,alice,7500000000000,0,burst,0,7499960000000,2,7500350000000,4,
+    --- exit code 0
+    ");
     let ran = run(&denied(), "get per-user alice --fleet -o json");
     let printed: Value = serde_json::from_str(&ran.out).expect("JSON");
     let fleet = serde_json::to_value(status(0).fleet).expect("JSON");
@@ -90,11 +128,34 @@ fn one_bucket_reports_its_lease() {
         ..denied()
     };
     let ran = run(&alone, "get per-user alice");
-    assert_snapshot!("get_alone", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    RULE      KEY    STATE  ADMITTED  REFUSED    SEEN
+    per-user  alice  busy        420        0  3s ago
+    0 here, 0 left for all Envoys 40ms ago, out of force
+    2 passed on credit, not charged yet
+    the relay does not answer: this Envoy limits alone, by the limits divided by 4 Envoys
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    --- exit code 0
+    ");
     let ran = run(&alone, "get per-user alice --fleet");
-    assert_snapshot!("get_fleet_alone", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    rule            per-user
+    key             alice
+    leased here     0
+    left centrally  0 for all Envoys, 40ms ago
+    not charged yet 2, which passed on credit
+    outage          the relay does not answer: this Envoy limits alone, by the limits divided by 4 Envoys
+    fleet           4 Envoys; last answer 40ms ago
+    --- exit code 0
+    ");
     let ran = run(&alone, "get per-user alice --fleet -o csv");
-    assert_snapshot!("get_fleet_alone_csv", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    rule,key,now_ns,tokens,limit,left,heard_ns,debt,denied_until_ns,envoys,outage
+    per-user,alice,7500000000000,0,burst,0,7499960000000,2,7500350000000,4,local
+    --- exit code 0
+    ");
     let ran = run(&denied(), "get per-user alice --fleet -o jsonl");
     assert_eq!(ran.out.lines().count(), 1, "{}", ran.out);
 }
@@ -196,8 +257,20 @@ fn buckets_have_a_column_for_leases() {
         })
     };
     let run = |line: &str| Loudou::answers(vec![page()]).run(line).seen();
-    assert_snapshot!("buckets_leased", run("buckets --sort key"));
-    assert_snapshot!("buckets_leased_csv", run("buckets --sort key -o csv"));
+    assert_snapshot!(run("buckets --sort key"), @r"
+    RULE      KEY    LEVEL       LEFT  LEASED  ADMITTED  REFUSED  RETRY  SEEN  STATE
+    per-user  alice  ███▊······  9/15       0       420        0      -    3s  busy
+    per-user  bob    ███▊······  9/15       -       420        0      -    3s  busy
+    per-user  carol  ███▊······  9/15       3       420        0      -    3s  busy
+    --- exit code 0
+    ");
+    assert_snapshot!(run("buckets --sort key -o csv"), @r"
+    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,shadow
+    per-user,alice,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,0,0,7499960000000,2,7500350000000,,,false
+    per-user,bob,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,false
+    per-user,carol,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,3,12,7499960000000,0,,,,false
+    --- exit code 0
+    ");
 }
 
 #[test]
@@ -207,15 +280,39 @@ fn the_status_shows_the_fleet() {
         let lines = out.lines().filter(|line| line.contains("fleet"));
         lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
-    assert_snapshot!("status_fleet", lines(&status(0), "status"));
+    assert_snapshot!(lines(&status(0), "status"), @r"
+    fleet         4 Envoys; last answer 40ms ago
+    fleet calls   1204 made, 3 failed; units granted: 5310
+    fleet held    12 requests waited for the relay, 7 decided alone
+    fleet changes 12 known here
+    ");
     let colored = lines(&status(1), "status --color always");
-    assert_snapshot!("status_fleet_down", colored.replace('\u{1b}', "ESC"));
-    assert_snapshot!("status_fleet_csv", lines(&status(1), "status -o csv"));
+    assert_snapshot!(colored.replace('\u{1b}', "ESC"), @r"
+    ESC[1mfleet         ESC[0mESC[33m4 Envoys; last answer 40ms ago; 1 worker down, decided by fleet.on_outageESC[0m
+    ESC[1mfleet calls   ESC[0m1204 made, 3 failed; units granted: 5310
+    ESC[1mfleet held    ESC[0m12 requests waited for the relay, 7 decided alone
+    ESC[1mfleet changes ESC[0m12 known here; 1 change waiting for the rule that it was made for
+    ");
+    assert_snapshot!(lines(&status(1), "status -o csv"), @r"
+    fleet.envoys,4
+    fleet.answered_ns,7499960000000
+    fleet.workers_down,1
+    fleet.calls,1204
+    fleet.failed,3
+    fleet.granted,5310
+    fleet.held,12
+    fleet.local,7
+    ");
     let unheard = Status {
         fleet: Some(FleetStatus::default()),
         ..canned::status()
     };
-    assert_snapshot!("status_fleet_unheard", lines(&unheard, "status"));
+    assert_snapshot!(lines(&unheard, "status"), @r"
+    fleet         the relay has not answered yet
+    fleet calls   0 made, 0 failed; units granted: 0
+    fleet held    0 requests waited for the relay, 0 decided alone
+    fleet changes 0 known here
+    ");
 }
 
 #[test]
@@ -235,5 +332,9 @@ fn an_outage_is_marked_among_events() {
         ..Events::default()
     };
     let ran = Loudou::answers(vec![ok(&events)]).run("events --color always");
-    assert_snapshot!("events_fleet", ran.out.replace('\u{1b}', "ESC"));
+    assert_snapshot!(ran.out.replace('\u{1b}', "ESC"), @r"
+    ESC[1mSEQESC[0m  ESC[1mTIMEESC[0m                  ESC[1mKINDESC[0m        ESC[1mRULEESC[0m  ESC[1mKEYESC[0m  ESC[1mBYESC[0m      ESC[1mDETAILESC[0m     ESC[1mREASONESC[0m
+      1  2026-11-21 14:03:07Z  ESC[33mfleet_downESC[0m  -     -    loudou  the relay  -
+      2  2026-11-21 14:03:07Z  fleet_up    -     -    loudou  the relay  -
+    ");
 }

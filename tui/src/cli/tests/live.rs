@@ -215,7 +215,13 @@ fn items_in_effect_and_ended_items_are_skipped() {
         made(1, ""),
     ];
     let ran = import(answers, &exported(), "-o jsonl");
-    assert_snapshot!("import_again", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    {"kind":"edit","rule":"per-user","outcome":"so_already"}
+    {"kind":"override","rule":"per-user","key":"alice","outcome":"so_already"}
+    {"kind":"ban","rule":"per-user","key":"eve","outcome":"so_already"}
+    {"kind":"ban","rule":"per-user","key":"mallory","outcome":"so_already"}
+    --- exit code 0
+    "#);
     assert!(
         ran.lines()
             .iter()
@@ -260,7 +266,21 @@ fn failed_items_are_reported_with_their_place() {
         Answer::json("503 Not available", &full),
     ]);
     let ran = import(answers, &text, "");
-    assert_snapshot!("import_failures", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    RULE      CHANGE            FOR     OUTCOME
+    per-usr   edit to mode off  no end  failed: unknown rule
+    per-user  ban of k          no end  failed: 503 Not available: there is no room
+    per-user  ban of l          no end  applied: banned until unbanned
+    1 applied, 2 failed
+    --- standard error
+    (standard input):5:15: error: edits[0].rule: "per-usr": unknown rule in this Envoy; allowed: per-user, per-path; did you mean `per-user`?
+      5 |       "rule": "per-usr",
+        |               ^
+    (standard input):12:5: error: bans[0]: "ban of k": 503 Not available: there is no room
+      12 |     {
+         |     ^
+    --- exit code 1
+    "#);
 }
 
 /// An edit to shadow comes after the ban, which would be refused after it; one to enforce makes the ban possible.
@@ -300,9 +320,24 @@ fn the_order_of_edits_and_bans_does_not_matter() {
 fn an_invalid_file_changes_nothing() {
     let text = "live_version: 1\nbans:\n  - { rule: per-user, key: mallory, until: 7 }\n  - { rule: per-user }\n";
     let ran = import(vec![], text, "");
-    assert_snapshot!("import_wrong", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    --- standard error
+    (standard input):3:37: error: bans[0].until: an unknown field; allowed: rule, by, reason, made_unix_ms, ends_unix_ms, key
+      3 |   - { rule: per-user, key: mallory, until: 7 }
+        |                                     ^
+    (standard input):4:5: error: bans[1]: `key` is missing
+      4 |   - { rule: per-user }
+        |     ^
+    --- exit code 1
+    ");
     let ran = import(vec![], "version: 1\nrules: []\n", "");
-    assert_snapshot!("import_rule_file", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    --- standard error
+    (standard input):1:1: error: (the whole file): no live_version: this is a rule file, which belongs in Envoy's configuration; allowed: the output of `loudou export --live`
+      1 | version: 1
+        | ^
+    --- exit code 1
+    ");
     for line in [
         "import",
         "import - -o csv",
@@ -335,7 +370,13 @@ fn a_dry_run_and_a_no_change_nothing() {
         &document.to_string(),
         "--dry-run --read-only",
     );
-    assert_snapshot!("import_dry_run", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    RULE      CHANGE                       FOR     OUTCOME
+    per-user  override of alice: scale 10  no end  would apply: override of alice: none → scale 10
+    per-user  ban of mallory               no end  would apply: banned until unbanned
+    2 would be applied; dry run: nothing was changed
+    --- exit code 0
+    ");
     assert!(
         ran.lines()
             .iter()

@@ -135,15 +135,29 @@ fn every_configuration_is_found() {
 #[test]
 fn manifests_without_loudou_are_an_error() {
     let other = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: a }\n";
-    assert_snapshot!("manifests_none", check(other, "").seen());
+    assert_snapshot!(check(other, "").seen(), @r"
+    (standard input): error: no Loudou filter in these manifests: expected WasmPlugin, TrafficExtension, EnvoyFilter, EnvoyExtensionPolicy or EnvoyPatchPolicy with `loudou` in the name or the address of the module, or with rules in its configuration
+    (standard input): 1 error
+    --- exit code 1
+    ");
     let plugin = "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: { name: a }\n\
         spec: { url: \"oci://x/headers:1\", pluginConfig: { a: 1 } }\n";
-    assert_snapshot!("manifests_others", check(plugin, "").seen());
+    assert_snapshot!(check(plugin, "").seen(), @r"
+    (standard input): error: no Loudou filter in these manifests: expected WasmPlugin, TrafficExtension, EnvoyFilter, EnvoyExtensionPolicy or EnvoyPatchPolicy with `loudou` in the name or the address of the module, or with rules in its configuration; there is 1 other wasm filter
+    (standard input): 1 error
+    --- exit code 1
+    ");
 }
 
 #[test]
 fn problems_in_manifests_are_printed_for_programs() {
-    assert_snapshot!("manifests_rules_csv", check(RULES, "-o csv").seen());
+    assert_snapshot!(check(RULES, "-o csv").seen(), @r#"
+    file,line,column,severity,path,value,message,allowed,suggestion,filter
+    (standard input),13,15,warning,,,"`on` without quotes is true or false to Kubernetes; write ""on""",,,"WasmPlugin shop/loudou, data role"
+    (standard input),13,15,error,spec.pluginConfig.rules[0].mode,true,unknown value,"enforce, shadow, off",,"WasmPlugin shop/loudou, data role"
+    (standard input),15,31,error,spec.pluginConfig.rules[0].limits[0].algorithm,"""funel""",unknown algorithm,"funnel, token_bucket, fixed_window, sliding_window, sliding_log, sliding_counter, leaky_queue, smooth_bursty, smooth_warmup, concurrency",funnel,"WasmPlugin shop/loudou, data role"
+    --- exit code 1
+    "#);
     assert_snapshot!("manifests_rules_json", check(RULES, "-o json").seen());
 }
 

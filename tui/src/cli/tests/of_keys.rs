@@ -37,7 +37,22 @@ fn a_ban_is_sent_and_printed() {
     let line = "POST /v1/buckets/per-user/mal%2Flory/ban?for=10m&reason=spam HTTP/1.1";
     assert_eq!(ran.lines(), [line]);
     let ran = asked(vec![ok(&answer(None, true))], "y\n", "ban per-user mallory");
-    assert_snapshot!("ban_asked", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    mallory of per-user is banned until unbanned
+
+    RULE      KEY      STATE   ADMITTED  REFUSED    SEEN
+    per-user  mallory  banned       420       40  3s ago
+    banned by an operator for 10m more
+    3 penalties still count: the next ban may be longer
+    2 refusals count towards a ban
+    override of mal*: limits
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    on its way to the other Envoys of the fleet
+    --- standard error
+    Ban mallory of per-user until unbanned? [y/N] --- exit code 0
+    ");
     assert_eq!(
         ran.lines(),
         ["POST /v1/buckets/per-user/mallory/ban HTTP/1.1"]
@@ -54,7 +69,20 @@ fn a_ban_is_sent_and_printed() {
         ..answer(Some(BanView::default()), true)
     };
     let ran = Loudou::answers(vec![ok(&kept)]).run("ban per-user mallory --for 1m");
-    assert_snapshot!("ban_kept", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    mallory of per-user is already banned by an operator for 10m more; nothing was changed (--replace shortens a ban)
+
+    RULE      KEY      STATE   ADMITTED  REFUSED    SEEN
+    per-user  mallory  banned       420       40  3s ago
+    banned by an operator for 10m more
+    3 penalties still count: the next ban may be longer
+    2 refusals count towards a ban
+    override of mal*: limits
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    --- exit code 0
+    ");
     let ran = asked(vec![], "n\n", "ban per-user mallory --for 10m");
     assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
     let ran = Loudou::answers(vec![ok(&answer(None, true))]).run("ban r k -o json");
@@ -67,7 +95,17 @@ fn banned_and_other_keys_are_unbanned() {
     let was = Some(BanView::default());
     let ran =
         Loudou::answers(vec![ok(&answer(was, false))]).run("unban per-user mallory --reason x");
-    assert_snapshot!("unban", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    mallory of per-user is no longer banned
+
+    RULE      KEY      STATE  ADMITTED  REFUSED    SEEN
+    per-user  mallory  busy        420       40  3s ago
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    on its way to the other Envoys of the fleet
+    --- exit code 0
+    ");
     assert_eq!(
         ran.lines(),
         ["POST /v1/buckets/per-user/mallory/unban?reason=x HTTP/1.1"]
@@ -80,7 +118,21 @@ fn banned_and_other_keys_are_unbanned() {
         ..answer(was, true)
     };
     let ran = Loudou::answers(vec![ok(&still)]).run("unban per-user mallory");
-    assert_snapshot!("unban_still", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    the ban of mallory of per-user is lifted, but an override still bans it
+
+    RULE      KEY      STATE   ADMITTED  REFUSED    SEEN
+    per-user  mallory  banned       420       40  3s ago
+    banned by its override
+    3 penalties still count: the next ban may be longer
+    2 refusals count towards a ban
+    override of mal*: limits
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    on its way to the other Envoys of the fleet
+    --- exit code 0
+    ");
     assert_eq!(asked(vec![], "no\n", "unban per-user mallory").code, 1);
 }
 
@@ -89,7 +141,12 @@ fn an_override_is_sent_and_printed() {
     let line = "override per-user alice scale=10 --for 30m --reason launch";
     let answers = vec![ok(&canned::rule()), ok(&changed(false))];
     let ran = Loudou::answers(answers).run(line);
-    assert_snapshot!("override", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    per-user: override of alice: none → scale 10
+    in effect with generation 8, for 30m
+    on its way to the other Envoys of the fleet
+    --- exit code 0
+    ");
     assert_eq!(
         ran.lines()[1],
         "PUT /v1/overrides/per-user/alice?for=30m&reason=launch HTTP/1.1"
@@ -103,7 +160,14 @@ fn an_override_is_sent_and_printed() {
 
     let answers = vec![ok(&canned::rule()), ok(&changed(true)), ok(&changed(false))];
     let ran = asked(answers, "y\n", "override per-user alice scale=10");
-    assert_snapshot!("override_asked", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    per-user: override of alice: none → scale 10
+    in effect with generation 8
+    on its way to the other Envoys of the fleet
+    --- standard error
+    per-user: override of alice: none → scale 10
+    Change the override of alice in per-user? [y/N] --- exit code 0
+    ");
     assert!(ran.lines()[1].contains("dry_run=true"), "{:?}", ran.lines());
     let answers = vec![ok(&canned::rule()), ok(&changed(true))];
     let ran = asked(answers, "n\n", "override per-user alice scale=10");
@@ -114,7 +178,25 @@ fn an_override_is_sent_and_printed() {
     let mut seen = canned::rule();
     seen.rule["limits"][0]["capacity"] = json!(1);
     let ran = Loudou::answers(vec![ok(&seen), canned::stale()]).run(line);
-    assert_snapshot!("override_stale", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    --- standard error
+    loudou: another operator changed the rule in the meantime; nothing was changed. The rule is now:
+
+    rule        per-user
+    generation  9
+    mode        enforce
+    match       {"path":{"prefix":"/reply"}}
+    key         header x-user-id : path
+    so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
+    edit        by ops, temporary, made 2026-11-21 14:03:07Z: launch day
+
+    LIMIT   BASE                                        IN FORCE
+    burst   funnel 15, 30/m                             funnel 30, 30/m
+    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+
+    run the command again to change it
+    --- exit code 6
+    "#);
 }
 
 #[test]
@@ -197,26 +279,62 @@ fn lists_show_bans_and_overrides() {
         ..canned::buckets()
     };
     let answer = || Loudou::answers(vec![ok(&page)]);
-    assert_snapshot!("buckets_banned", answer().run("buckets").seen());
-    assert_snapshot!("buckets_banned_csv", answer().run("buckets -o csv").seen());
+    assert_snapshot!(answer().run("buckets").seen(), @r"
+    RULE      KEY      LEVEL       LEFT  ADMITTED  REFUSED  RETRY  SEEN  STATE   BAN                  OVERRIDE
+    per-user  mallory  ███▊······  9/15       420       40  4m10s    3s  banned  4m10s left, penalty  limits (mal*)
+    per-user  carol    ███▊······  9/15       420        3      -    3s  busy    -                    -
+    --- exit code 0
+    ");
+    assert_snapshot!(answer().run("buckets -o csv").seen(), @r"
+    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,shadow
+    per-user,mallory,banned,420,40,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,7750000000000,penalty,2,3,mal*,limits,,,,,,,,false
+    per-user,carol,busy,420,3,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,false
+    --- exit code 0
+    ");
     let answers = vec![
         ok(&canned::banned(BanBy::Operator, None)),
         ok(&canned::status()),
     ];
-    assert_snapshot!(
-        "get_banned",
-        Loudou::answers(answers).run("get per-user mallory").seen()
-    );
+    assert_snapshot!(Loudou::answers(answers).run("get per-user mallory").seen(), @r"
+    RULE      KEY      STATE   ADMITTED  REFUSED    SEEN
+    per-user  mallory  banned       420       40  3s ago
+    banned by an operator until unbanned
+    3 penalties still count: the next ban may be longer
+    2 refusals count towards a ban
+    override of mal*: limits
+
+    LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst  funnel     30/m  ███▊······  9/15      -    11s
+    --- exit code 0
+    ");
 }
 
 #[test]
 fn rules_show_overrides() {
     let rule = canned::rule_with_overrides();
     let answers = vec![ok(&rule), ok(&canned::status())];
-    assert_snapshot!(
-        "rule_overrides",
-        Loudou::answers(answers).run("rules per-user").seen()
-    );
+    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r#"
+    rule        per-user
+    generation  7
+    mode        enforce
+    match       {"path":{"prefix":"/reply"}}
+    key         header x-user-id : path
+    so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
+    shadows     per-path
+    penalty     after 20, within 1m, ban 5m, factor 2, max 1h
+    edit        by ops, 18m left, made 2026-11-21 14:03:07Z: launch day
+
+    LIMIT      BASE                                        IN FORCE
+    burst      funnel 15, 30/m                             funnel 30, 30/m
+    steady     token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    (penalty)  -                                           after 20, within 1m, ban 5m, factor 2, max 1h
+
+    OVERRIDE OF  GIVES                  EDIT
+    alice        scale 10               by ops, 18m left, made 2026-11-21 14:03:07Z: ticket 7
+    bob          burst: funnel 99, 1/s  -
+    team-*       unlimited              -
+    --- exit code 0
+    "#);
     let rules = loudou_api::Rules {
         rules: vec![rule],
         ..canned::rules()

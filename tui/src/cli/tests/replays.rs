@@ -145,30 +145,80 @@ fn hostile_input_stays_in_its_place() {
 fn strict_ends_at_the_first_bad_line() {
     let input = b"{\"at_ns\":1}\n{\"at_ns\":2,\"sorce\":\"x\"}\n{\"at_ns\":3}\n";
     let ran = replay("funnel", input, "--strict -o jsonl");
-    assert_snapshot!("replay_strict", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    --- standard error
+    loudou: line 2: unknown field `sorce`, expected one of `at_ns`, `method`, `path`, `host`, `headers`, `source`, `route`, `cost`, `max_wait_ns`, `duration_ns`, `status`, `set` (column 18)
+      {"at_ns":2,"sorce":"x"}
+    --- exit code 1
+    "#);
     let ran = replay("funnel", input, "-o jsonl");
-    assert_snapshot!("replay_lenient", ran.seen());
+    assert_snapshot!(ran.seen(), @r#"
+    {"line":1,"at_ns":1,"method":"GET","path":"/","verdict":"admit","rule":null,"limit":null,"key":null,"capacity":null,"remaining":null,"wait_ns":null,"retry_after_ns":null,"reset_after_ns":null}
+    {"line":3,"at_ns":3,"method":"GET","path":"/","verdict":"admit","rule":null,"limit":null,"key":null,"capacity":null,"remaining":null,"wait_ns":null,"retry_after_ns":null,"reset_after_ns":null}
+    --- standard error
+    1 invalid line was skipped:
+    line 2: unknown field `sorce`, expected one of `at_ns`, `method`, `path`, `host`, `headers`, `source`, `route`, `cost`, `max_wait_ns`, `duration_ns`, `status`, `set` (column 18)
+      {"at_ns":2,"sorce":"x"}
+    --- exit code 0
+    "#);
 }
 
 #[test]
 fn input_of_unknown_format() {
     let lines = "no log\n".repeat(1_200);
-    assert_snapshot!(
-        "replay_unknown",
-        replay("funnel", lines.as_bytes(), "").seen()
-    );
+    assert_snapshot!(replay("funnel", lines.as_bytes(), "").seen(), @r"
+    --- standard error
+    loudou: the format of (standard input) is not recognised
+    line 1: in no known format; nearest is vhost-combined: column 4: expected ` ` after `$client_address`
+      no log
+    write --format with one of trace, envoy, envoy-json, combined, vhost-combined, ingress-nginx, caddy, alb, or --log-format
+    --- exit code 1
+    ");
     let few = replay("funnel", b"\x1f\x8b\x08\x00\n", "");
-    assert_snapshot!("replay_compressed", few.seen());
+    assert_snapshot!(few.seen(), @r"
+    (standard input): 0 requests
+
+    warning: the log has no request
+    warning: (standard input) ends after 0 lines: the gzip data is cut off
+
+      admitted ··········   0.0 %  0
+      held     ··········   0.0 %  0
+      refused  ··········   0.0 %  0
+
+    RULE  MODE     MATCHED  ADMITTED  REFUSED  REFUSES
+    r     enforce        0         0        0    0.0 %
+
+    0 buckets created; capacity 65536
+    --- exit code 0
+    ");
     let wrong = replay("funnel", b"no log\n", "--format nginx");
     assert_eq!(wrong.code, 1, "{}", wrong.seen());
     // An empty trace is no failure: a quiet night.
-    assert_snapshot!("replay_empty", replay("funnel", b"\n\n", "").seen());
+    assert_snapshot!(replay("funnel", b"\n\n", "").seen(), @r"
+    (standard input): 0 requests
+
+    warning: the log has no request
+
+      admitted ··········   0.0 %  0
+      held     ··········   0.0 %  0
+      refused  ··········   0.0 %  0
+
+    RULE  MODE     MATCHED  ADMITTED  REFUSED  REFUSES
+    r     enforce        0         0        0    0.0 %
+
+    0 buckets created; capacity 65536
+    --- exit code 0
+    ");
 }
 
 #[test]
 fn invalid_and_missing_files() {
     let ran = replay("funnel", b"", "--trace no/such/file");
-    assert_snapshot!("replay_no_trace", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    --- standard error
+    loudou: cannot read no/such/file: No such file or directory (os error 2)
+    --- exit code 1
+    ");
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/tests");
     let ran = Loudou::default().run(&format!("replay --config {folder}/bad.json"));
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
@@ -233,7 +283,16 @@ fn summaries() {
     assert_snapshot!("replay_table", table);
     assert_snapshot!("replay_ascii", run("--ascii", Env::default()));
     assert_snapshot!("replay_json", run("-o json", Env::default()));
-    assert_snapshot!("replay_csv", run("-o csv", Env::default()));
+    assert_snapshot!(run("-o csv", Env::default()), @r"
+    config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,shadow_held,skipped,gave_up,keys,keys_refused
+    ../tests/traces/summaries/summary.rules.json,per-user,enforce,9540,9060,18,462,0,0,0,0,0,30,1
+    ../tests/traces/summaries/summary.rules.json,candidate,shadow,9540,8905,0,0,0,635,0,0,0,30,19
+    ../tests/traces/summaries/summary.rules.json,per-plan,enforce,9078,0,0,0,0,0,0,9078,0,0,0
+    --- standard error
+    warning: rule per-plan needs header x-plan, which no line has: 9078 of 9078 requests skipped
+    warning: 1199 buckets evicted while in use: `store.buckets` is too small for these keys
+    --- exit code 0
+    ");
     let colored = run("--color always", Env::default());
     assert_snapshot!("replay_color", colored.replace('\u{1b}', "ESC"));
     let no_color = Env {
@@ -251,7 +310,18 @@ fn summaries() {
     let json = run(&format!("--compare {other} -o json"), Env::default());
     assert_snapshot!("replay_compare_json", json);
     let csv = run(&format!("--compare {other} -o csv"), Env::default());
-    assert_snapshot!("replay_compare_csv", csv);
+    assert_snapshot!(csv, @r"
+    config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,shadow_held,skipped,gave_up,keys,keys_refused
+    ../tests/traces/summaries/summary.rules.json,per-user,enforce,9540,9060,18,462,0,0,0,0,0,30,1
+    ../tests/traces/summaries/summary.rules.json,candidate,shadow,9540,8905,0,0,0,635,0,0,0,30,19
+    ../tests/traces/summaries/summary.rules.json,per-plan,enforce,9078,0,0,0,0,0,0,9078,0,0,0
+    ../tests/traces/summaries/other.rules.yaml,per-user,enforce,9540,9108,0,432,0,0,0,0,0,30,1
+    ../tests/traces/summaries/other.rules.yaml,whole,enforce,9108,9108,0,0,0,0,0,0,0,1,0
+    --- standard error
+    warning: A: rule per-plan needs header x-plan, which no line has: 9078 of 9078 requests skipped
+    warning: A: 1199 buckets evicted while in use: `store.buckets` is too small for these keys
+    --- exit code 0
+    ");
 }
 
 #[test]

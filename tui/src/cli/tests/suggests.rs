@@ -257,10 +257,14 @@ fn rules_of_a_file_are_looked_at_each() {
 #[test]
 fn tables_and_csv() {
     assert_snapshot!("suggest_table", suggest("").seen());
-    assert_snapshot!(
-        "suggest_csv",
-        suggest("--rates 1/s,5/s --output csv").seen()
-    );
+    assert_snapshot!(suggest("--rates 1/s,5/s --output csv").seen(), @r"
+    rule,keys,rate,p50,p90,p99,p99.9,most,capacity,keys_refused,knee
+    all,1000,1/s,1,1,17,17,500,17,1,true
+    all,1000,5/s,1,1,5,5,500,5,1,false
+    --- standard error
+    warning: 48.3 % (1634) of the lines were out of order, by at most 2759 s: all were sorted by time
+    --- exit code 0
+    ");
 }
 
 #[test]

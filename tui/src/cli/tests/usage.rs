@@ -62,10 +62,13 @@ fn wrong_uses_exit_with_2() {
         let ran = Loudou::default().run(line);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}: {}", ran.err);
     }
-    assert_snapshot!(
-        "usage_rate",
-        Loudou::default().run("set r --rate 0/s").seen()
-    );
+    assert_snapshot!(Loudou::default().run("set r --rate 0/s").seen(), @r"
+    --- standard error
+    error: invalid value '0/s' for '--rate <RATE>': invalid rate; write an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms
+
+    For more information, try '--help'.
+    --- exit code 2
+    ");
 }
 
 #[test]
@@ -140,15 +143,20 @@ fn the_nearest_token_wins() {
     assert_eq!(sent(env(Some("one"), None), &line), ["from-a-file"]);
 
     let ran = Loudou::default().run("status --token-file no/such/file");
-    assert_snapshot!("token_file_missing", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    --- standard error
+    loudou: cannot read no/such/file: No such file or directory (os error 2)
+    --- exit code 2
+    ");
 }
 
 #[test]
 fn an_invalid_address() {
-    assert_snapshot!(
-        "bad_url",
-        Loudou::default().run("--url https://x status").seen()
-    );
+    assert_snapshot!(Loudou::default().run("--url https://x status").seen(), @r"
+    --- standard error
+    loudou: cannot reach https://x: failed to lookup address information: Name or service not known; is Envoy running, and is this its admin listener for Loudou? (--url or LOUDOU_URL)
+    --- exit code 3
+    ");
 }
 
 /// A closed pipe.

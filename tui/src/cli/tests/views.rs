@@ -22,8 +22,17 @@ fn status() {
 fn rules() {
     let answer = || Loudou::answers(vec![ok(&canned::rules())]);
     assert_snapshot!("rules", answer().run("rules").seen());
-    assert_snapshot!("rules_csv", answer().run("rules -o csv").seen());
-    assert_snapshot!("rules_jsonl", answer().run("rules -o jsonl").seen());
+    assert_snapshot!(answer().run("rules -o csv").seen(), @r#"
+    name,mode,generation,key,limits,admitted,refused,shadow_refused,skipped,errors,held,edited,edited_by,edit_expires_at_ns
+    per-user,enforce,7,header x-user-id : path,"burst: funnel 30, 30/m; steady: token_bucket 1000, 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
+    per-path,shadow,7,,"all: funnel 5, 10/s",10234,811,0,12,0,0,false,,
+    --- exit code 0
+    "#);
+    assert_snapshot!(answer().run("rules -o jsonl").seen(), @r#"
+    {"name":"per-user","instance":"0f1e2d3c4b5a6978","generation":7,"rule":{"name":"per-user","match":{"path":{"prefix":"/reply"}},"key":[{"header":"x-user-id"},"path"],"limits":[{"name":"burst","algorithm":"funnel","capacity":30,"rate":"30/m"},{"name":"steady","algorithm":"token_bucket","capacity":1000,"rate":"1000/d","refill":"interval"}],"mode":"enforce"},"base":{"name":"per-user","match":{"path":{"prefix":"/reply"}},"key":[{"header":"x-user-id"},"path"],"limits":[{"name":"burst","algorithm":"funnel","capacity":15,"rate":"30/m"},{"name":"steady","algorithm":"token_bucket","capacity":1000,"rate":"1000/d","refill":"interval"}],"mode":"enforce"},"edit":{"by":"ops","reason":"launch day","at_ns":6780000000000,"at_unix_ms":1795269787000,"expires_at_ns":8580000000000},"edit_body":{"limits":[{"name":"burst","algorithm":"funnel","capacity":30,"rate":"30/m"},{"name":"steady","algorithm":"token_bucket","capacity":1000,"rate":"1000/d","refill":"interval"}]},"totals":{"name":"per-user","mode":"enforce","admitted":10234,"refused":811,"shadow_refused":0,"skipped":12,"errors":0,"held":0,"edited":true}}
+    {"name":"per-path","instance":"0f1e2d3c4b5a6978","generation":7,"rule":{"name":"per-path","key":[],"limits":[{"name":"all","algorithm":"funnel","capacity":5,"rate":"10/s"}],"mode":"shadow"},"base":{"name":"per-path","key":[],"limits":[{"name":"all","algorithm":"funnel","capacity":5,"rate":"10/s"}],"mode":"shadow"},"totals":{"name":"per-path","mode":"shadow","admitted":10234,"refused":811,"shadow_refused":0,"skipped":12,"errors":0,"held":0,"edited":false}}
+    --- exit code 0
+    "#);
 }
 
 /// Upstreams of rules with `when`.
@@ -45,38 +54,79 @@ fn upstreams() {
         lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
     let out = Loudou::answers(vec![ok(&status)]).run("status").out;
-    assert_snapshot!("status_upstreams", state_lines(&out));
+    assert_snapshot!(state_lines(&out), @r#"
+    per-user does not apply to upstream quiet for 12s now; errors: 1 of 40 responses (2 %)
+    per-user applies to upstream \u{1b}]0;x\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{200b},"=1 for 12s now; errors: 12 of 40 responses (30 %)
+    per-path does not apply: no upstream has answered yet
+    "#);
     let mut rules = canned::rules();
     rules.rules[0].totals.upstreams = Some(seen);
     let out = Loudou::answers(vec![ok(&rules)]).run("rules").out;
-    assert_snapshot!("rules_upstreams", state_lines(&out));
+    assert_snapshot!(state_lines(&out), @r#"
+    per-user does not apply to upstream quiet for 12s now; errors: 1 of 40 responses (2 %)
+    per-user applies to upstream \u{1b}]0;x\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{200b},"=1 for 12s now; errors: 12 of 40 responses (30 %)
+    "#);
     let answers = vec![ok(&rules.rules[0]), ok(&status)];
     let out = Loudou::answers(answers).run("rules per-user").out;
-    assert_snapshot!("rule_upstreams", state_lines(&out));
+    assert_snapshot!(state_lines(&out), @r#"
+    now         does not apply to upstream quiet for 12s now; errors: 1 of 40 responses (2 %)
+    now         applies to upstream \u{1b}]0;x\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{200b},"=1 for 12s now; errors: 12 of 40 responses (30 %)
+    "#);
 }
 
 #[test]
 fn one_rule() {
     let answers = vec![ok(&canned::rule()), ok(&canned::status())];
-    assert_snapshot!(
-        "rule",
-        Loudou::answers(answers).run("rules per-user").seen()
-    );
+    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r#"
+    rule        per-user
+    generation  7
+    mode        enforce
+    match       {"path":{"prefix":"/reply"}}
+    key         header x-user-id : path
+    so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
+    edit        by ops, 18m left, made 2026-11-21 14:03:07Z: launch day
+
+    LIMIT   BASE                                        IN FORCE
+    burst   funnel 15, 30/m                             funnel 30, 30/m
+    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    --- exit code 0
+    "#);
 }
 
 #[test]
 fn buckets() {
     let answer = || Loudou::answers(vec![ok(&canned::buckets())]);
     assert_snapshot!("buckets", answer().run("buckets").seen());
-    assert_snapshot!(
-        "buckets_ascii",
-        answer().run("buckets --ascii --sort key").seen()
-    );
+    assert_snapshot!(answer().run("buckets --ascii --sort key").seen(), @r"
+    RULE      KEY         LIMIT  LEVEL        LEFT  ADMITTED  REFUSED  RETRY  SEEN  STATE
+    per-user  alice       burst  ..........  15/15       420        0      -    3s  idle
+    per-user  bob:/reply  burst  ##########   0/15       420       17   1.2s    3s  refusing
+    per-user  carol       burst  ####......   9/15       420        3      -    3s  busy
+    --- exit code 0
+    ");
     assert_snapshot!("buckets_json", answer().run("buckets -o json").seen());
-    assert_snapshot!("buckets_csv", answer().run("buckets -o csv").seen());
-    assert_snapshot!("buckets_limit", answer().run("buckets --limit 1").seen());
+    assert_snapshot!(answer().run("buckets -o csv").seen(), @r"
+    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,shadow
+    per-user,bob:/reply,refusing,420,17,7497000000000,burst,funnel,15,30/m,0,1200000000,30000000000,30000000000,15,true,,,0,0,,,,,,,,,,false
+    per-user,bob:/reply,refusing,420,17,7497000000000,steady,funnel,15,30/m,3,,24000000000,30000000000,12,true,,,0,0,,,,,,,,,,false
+    per-user,carol,busy,420,3,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,false
+    per-user,alice,idle,420,0,7497000000000,burst,funnel,15,30/m,15,,0,30000000000,0,true,,,0,0,,,,,,,,,,false
+    --- exit code 0
+    ");
+    assert_snapshot!(answer().run("buckets --limit 1").seen(), @r"
+    RULE      KEY         LIMIT  LEVEL       LEFT  ADMITTED  REFUSED  RETRY  SEEN  STATE
+    per-user  bob:/reply  burst  ██████████  0/15       420       17   1.2s    3s  refusing
+    --- standard error
+    1 of 3 buckets; raise --limit to see more
+    --- exit code 0
+    ");
     let colored = answer().run("buckets --color always").out;
-    assert_snapshot!("buckets_color", colored.replace('\u{1b}', "ESC"));
+    assert_snapshot!(colored.replace('\u{1b}', "ESC"), @r"
+    ESC[1mRULEESC[0m      ESC[1mKEYESC[0m         ESC[1mLIMITESC[0m  ESC[1mLEVELESC[0m        ESC[1mLEFTESC[0m  ESC[1mADMITTEDESC[0m  ESC[1mREFUSEDESC[0m  ESC[1mRETRYESC[0m  ESC[1mSEENESC[0m  ESC[1mSTATEESC[0m
+    per-user  bob:/reply  burst  ██████████   0/15       420       ESC[31m17ESC[0m   1.2s    3s  ESC[31mrefusingESC[0m
+    per-user  carol       burst  ███▊······   9/15       420        ESC[31m3ESC[0m      -    3s  busy
+    per-user  alice       burst  ··········  15/15       420        0      -    3s  ESC[2midleESC[0m
+    ");
 }
 
 #[test]
@@ -94,19 +144,44 @@ fn top_prints_once_where_there_is_no_terminal() {
 fn top_lists_in_every_form() {
     let answer = |missing| Loudou::answers(vec![ok(&canned::top(missing))]);
     assert_snapshot!("top", answer(0).run("top").seen());
-    assert_snapshot!("top_inexact", answer(5).run("top").seen());
+    assert_snapshot!(answer(5).run("top").seen(), @r"
+    most refused in the last 1m33s, of more than 213 keys
+    RULE      KEY         REFUSED  AT LEAST
+    per-user  bob:/reply     1811      1811
+    per-user  carol            64        61
+    per-user  alice             7         2
+    --- standard error
+    more keys than counters: a key without one was refused at most 5 times
+    --- exit code 0
+    ");
     assert_snapshot!("top_json", answer(5).run("top -o json").seen());
-    assert_snapshot!("top_jsonl", answer(5).run("top -o jsonl").seen());
-    assert_snapshot!("top_csv", answer(5).run("top -o csv").seen());
+    assert_snapshot!(answer(5).run("top -o jsonl").seen(), @r#"
+    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0}
+    {"rule":"per-user","key":"carol","count":64,"error":3}
+    {"rule":"per-user","key":"alice","count":7,"error":5}
+    --- standard error
+    more keys than counters: a key without one was refused at most 5 times
+    --- exit code 0
+    "#);
+    assert_snapshot!(answer(5).run("top -o csv").seen(), @r"
+    rule,key,count,error,shadow
+    per-user,bob:/reply,1811,0,false
+    per-user,carol,64,3,false
+    per-user,alice,7,5,false
+    --- standard error
+    more keys than counters: a key without one was refused at most 5 times
+    --- exit code 0
+    ");
     let none = Top {
         by: TopBy::Admitted,
         window_ns: 7_200_000_000,
         ..Top::default()
     };
-    assert_snapshot!(
-        "top_none",
-        Loudou::answers(vec![ok(&none)]).run("top").seen()
-    );
+    assert_snapshot!(Loudou::answers(vec![ok(&none)]).run("top").seen(), @r"
+    most admitted in the last 7.2s, of 0 keys
+    RULE  KEY  ADMITTED
+    --- exit code 0
+    ");
 }
 
 /// Options for a list print the list, on a terminal too.
@@ -149,7 +224,12 @@ fn a_terminal_has_colours_unless_the_environment_forbids_them() {
         no_color: Some("1".into()),
         ..Env::default()
     };
-    assert_snapshot!("buckets_narrow", run(no_color, "buckets"));
+    assert_snapshot!(run(no_color, "buckets"), @r"
+    RULE      KEY       LIMIT  LEVEL        LEFT  ADMITTED  REFUSED  RETRY  SEEN  STATE
+    per-user  bob:/re…  burst  ██████████   0/15       420       17   1.2s    3s  refusing
+    per-user  carol     burst  ███▊······   9/15       420        3      -    3s  busy
+    per-user  alice     burst  ··········  15/15       420        0      -    3s  idle
+    ");
     let dumb = Env {
         term: Some("dumb".into()),
         ..Env::default()
@@ -170,9 +250,22 @@ fn refusals_of_a_shadow_rule_are_in_parentheses() {
         entry.shadow = entry.key == "bob:/reply";
     }
     let ran = Loudou::answers(vec![ok(&page)]).run("buckets");
-    assert_snapshot!("buckets_shadow", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    RULE      KEY         LIMIT  LEVEL        LEFT  ADMITTED  REFUSED  RETRY  SEEN  STATE
+    per-user  bob:/reply  burst  ██████████   0/15       420     (17)   1.2s    3s  would refuse
+    per-user  carol       burst  ███▊······   9/15       420        3      -    3s  busy
+    per-user  alice       burst  ··········  15/15       420        0      -    3s  idle
+    --- exit code 0
+    ");
     let ran = Loudou::answers(vec![ok(&top)]).run("top");
-    assert_snapshot!("top_shadow", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    most refused in the last 1m33s, of 213 keys
+    RULE      KEY         REFUSED  MODE
+    per-user  bob:/reply   (1811)  shadow
+    per-user  carol            64  -
+    per-user  alice             7  -
+    --- exit code 0
+    ");
     let bucket = page.buckets.remove(1);
     let ran = Loudou::answers(vec![ok(&bucket), ok(&canned::status())]).run("get r k");
     assert!(ran.out.contains("would refuse"), "{}", ran.out);
@@ -259,13 +352,25 @@ fn one_bucket() {
     let bucket = canned::buckets().buckets.remove(1);
     let answers = vec![ok(&bucket), ok(&canned::status())];
     let ran = Loudou::answers(answers).run("get per-user bob:/reply");
-    assert_snapshot!("get", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    RULE      KEY         STATE     ADMITTED  REFUSED    SEEN
+    per-user  bob:/reply  refusing       420       17  3s ago
+
+    LIMIT   ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst   funnel     30/m  ██████████  0/15   1.2s    30s
+    steady  funnel     30/m  ████████··  3/15      -    24s
+    --- exit code 0
+    ");
     assert_eq!(
         ran.lines()[0],
         "GET /v1/buckets/per-user/bob%3A%2Freply HTTP/1.1"
     );
     let ran = Loudou::answers(vec![canned::not_found()]).run("get per-user nobody");
-    assert_snapshot!("get_none", ran.seen());
+    assert_snapshot!(ran.seen(), @r"
+    --- standard error
+    loudou: 404 Not Found: no bucket for this key
+    --- exit code 5
+    ");
 }
 
 #[test]
@@ -273,19 +378,29 @@ fn events() {
     let answer = || Loudou::answers(vec![ok(&canned::events())]);
     assert_snapshot!("events", answer().run("events").seen());
     assert!(answer().run("events --ascii").out.is_ascii());
-    assert_snapshot!("events_csv", answer().run("events -o csv").seen());
-    assert_snapshot!(
-        "events_jsonl",
-        answer().run("events -o jsonl --after 0").seen()
-    );
+    assert_snapshot!(answer().run("events -o csv").seen(), @r#"
+    seq,at_ns,at_unix_ms,kind,rule,key,by,detail,reason,generation
+    1,7500000000000,1795269788000,edit,per-user,,ops,burst: capacity 15 → 30,"launch day, ""big""",7
+    2,7500000000000,1795269789000,reset,per-user,alice,ops,0 of 15 left,,8
+    3,7500000000000,1795269790000,warning,,,loudou,12 buckets with something taken were evicted,,9
+    --- exit code 0
+    "#);
+    assert_snapshot!(answer().run("events -o jsonl --after 0").seen(), @r#"
+    {"seq":1,"at_ns":7500000000000,"at_unix_ms":1795269788000,"kind":"edit","rule":"per-user","by":"ops","reason":"launch day, \"big\"","detail":"burst: capacity 15 → 30","generation":7}
+    {"seq":2,"at_ns":7500000000000,"at_unix_ms":1795269789000,"kind":"reset","rule":"per-user","key":"alice","by":"ops","detail":"0 of 15 left","generation":8}
+    {"seq":3,"at_ns":7500000000000,"at_unix_ms":1795269790000,"kind":"warning","by":"loudou","detail":"12 buckets with something taken were evicted","generation":9}
+    --- exit code 0
+    "#);
     let lost = Events {
         lost: 9,
         ..Events::default()
     };
-    assert_snapshot!(
-        "events_lost",
-        Loudou::answers(vec![ok(&lost)]).run("events").seen()
-    );
+    assert_snapshot!(Loudou::answers(vec![ok(&lost)]).run("events").seen(), @r"
+    SEQ  TIME  KIND  RULE  KEY  BY  DETAIL  REASON
+    --- standard error
+    9 older events are no longer kept
+    --- exit code 0
+    ");
 }
 
 #[test]
@@ -340,8 +455,10 @@ fn answers_are_escaped_before_the_terminal() {
             assert_eq!(bad, None, "{line} {form}: {:?}", ran.out);
         }
     }
-    assert_snapshot!(
-        "buckets_hostile",
-        Loudou::answers(vec![ok(&page)]).run("buckets").out
-    );
+    assert_snapshot!(Loudou::answers(vec![ok(&page)]).run("buckets").out, @r#"
+    RULE      KEY                                                        LIMIT  LEVEL        LEFT  ADMITTED  REFUSED  RETRY  SEEN  STATE
+    per-user  \u{1b}]0;x\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{200b},"=1  burst  ██████████   0/15       420       17   1.2s    3s  refusing
+    per-user  carol                                                      burst  ███▊······   9/15       420        3      -    3s  busy
+    per-user  alice                                                      burst  ··········  15/15       420        0      -    3s  idle
+    "#);
 }
