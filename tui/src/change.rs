@@ -5,7 +5,6 @@
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
 use loudou_api::{EditAnswer, RuleView};
-use loudou_limiter::Nanos;
 
 use crate::client::{Client, ClientError};
 
@@ -85,31 +84,6 @@ impl Change {
                 Ok(change)
             }
         }
-    }
-
-    /// The same change after it has `waited`: it ends when it would have ended; `None` if that is over.
-    pub(crate) fn later(mut self, waited: Nanos) -> Option<Self> {
-        let span = match &mut self {
-            Self::Edit(Edit {
-                to:
-                    EditTo::Put {
-                        expires_after,
-                        keeps_end: false,
-                        ..
-                    },
-                ..
-            }) => expires_after,
-            Self::Override(change) => &mut change.expires_after,
-            Self::Ban(Ban {
-                to: BanTo::Banned(span),
-                ..
-            }) => span,
-            Self::Edit(_) | Self::Ban(_) | Self::Reset(_) => return Some(self),
-        };
-        if let Some(span) = span {
-            *span = Some(span.since(waited)).filter(|left| *left > Nanos::ZERO)?;
-        }
-        Some(self)
     }
 
     /// Before and after, if that is known without a change.

@@ -283,7 +283,7 @@ fn the_screen_reports_lost_changes_and_applies_them_again() -> Result<()> {
     );
     let begun = now();
     terminal.press("\r")?;
-    terminal.shows("applied again: 2 bans, 1 edit, 2 overrides")?;
+    terminal.shows("applied: 2 bans, 1 edit, 2 overrides")?;
     are_same(ends, is_filled(&mut ops, " (imported)")?, now() - begun)?;
     terminal.quit()?;
     envoy.stop()
@@ -303,7 +303,7 @@ fn a_ban_is_applied_again_beside_an_edit_to_shadow() -> Result<()> {
     terminal.press("a")?;
     terminal.shows("Apply again?")?;
     terminal.press("\r")?;
-    terminal.shows("applied again: 1 ban, 1 edit")?;
+    terminal.shows("applied: 1 ban, 1 edit")?;
     let mut ops = Operator::editor(&envoy);
     let rule = ops.get("/v1/rules/per-user")?;
     ensure!(at(&rule, "/rule/mode") == "shadow", "{rule}");

@@ -1,4 +1,7 @@
-//! A restart of Envoy: the lost changes are reported once, with an offer to apply them again.
+//! Changes that an Envoy lacks: those that it lost in a restart, which are reported once, and those that are live at the
+//! other Envoys that are watched. The key `a` offers to apply them.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use loudou_limiter::Nanos;
 
@@ -6,8 +9,8 @@ use super::msg::{Failure, Snapshot};
 use super::question::{Action, Pending};
 use super::state::{Mode, State};
 use crate::live::apply::Done;
-use crate::live::ledger::Look;
-use crate::live::{Clocks, Item, Left, counts};
+use crate::live::ledger::{Look, Lost};
+use crate::live::{Clocks, Id, Item, Left, counts};
 use crate::num::{count, whole_seconds};
 use crate::text::{counted, date, humanise};
 
@@ -80,20 +83,38 @@ pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Opt
     Some(counts(lost.items().filter(is_of))).filter(|counts| !counts.is_empty())
 }
 
-/// Whether changes are lost that are not applied again yet.
-pub(crate) fn has_lost(state: &State) -> bool {
+/// Why nothing is offered.
+pub(crate) const NOTHING: &str = "no change was lost, and none at another Envoy is missing here";
+
+/// What an Envoy lost in a restart, and what is live at `others`, of rules that it has. A change of its own of the same
+/// rule and key stays as it is, and of a change that was lost here and is live elsewhere the one made last counts.
+pub(crate) fn lacking<'a>(state: &State, others: impl Iterator<Item = &'a State>) -> Vec<Item> {
     let lost = state.ledger.lost();
-    lost.is_some_and(|lost| lost.items().len() > 0)
+    let lost = lost.into_iter().flat_map(Lost::items);
+    let mut lacking: BTreeMap<Id, Item> = lost.map(|item| (item.id(), item.clone())).collect();
+    let own: BTreeSet<Id> = state.ledger.items().map(Item::id).collect();
+    let unix_ms = state.unix_ms();
+    for item in others.flat_map(|other| other.ledger.items()) {
+        let id = item.id();
+        let is_over = item.left(unix_ms) == Left::Nothing;
+        if !is_over && !own.contains(&id) && state.rule_read(&item.rule).is_some() {
+            let known = lacking.get(&id).and_then(|known| known.made_unix_ms);
+            if known.is_none() || known < item.made_unix_ms {
+                lacking.insert(id, item.clone());
+            }
+        }
+    }
+    lacking.into_values().collect()
 }
 
-/// Opens the question whether to apply the changes again: those of this Envoy, or else of the next one that lost some.
-pub(crate) fn ask(state: &mut State) {
+/// Opens the question whether to apply these changes.
+pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
     let lost = state.ledger.lost();
-    let Some(lost) = lost.filter(|lost| lost.items().len() > 0) else {
-        state.wants_again = state.lost_elsewhere;
-        return;
+    let lost = lost.filter(|lost| lost.items().len() == items.len());
+    let question = match lost {
+        Some(lost) => format!("{}. Apply again?", lost.line()),
+        None => format!("Not in force here: {}. Apply?", counts(items.iter())),
     };
-    let items: Vec<Item> = lost.items().cloned().collect();
     let unix_ms = state.unix_ms();
     // The key may have shown another Envoy.
     let place = format!("At {}:", state.settings.url);
@@ -106,7 +127,6 @@ pub(crate) fn ask(state: &mut State) {
     if more > 0 {
         detail.push(format!("and {}", counted(count(more), "more change")));
     }
-    let question = format!("{}. Apply again?", lost.line());
     state.mode = Mode::Confirm(Box::new(Pending {
         question,
         detail,
@@ -135,7 +155,7 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
         Ok(results) => results,
         Err(failure) => {
             state.offers = true;
-            return state.toast(true, format!("not applied again: {}", failure.text));
+            return state.toast(true, format!("not applied: {}", failure.text));
         }
     };
     let applied = results
@@ -148,9 +168,9 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
         .map(|(item, done)| format!("{}: {}: {}", item.rule, item.words(), done.words(false)))
         .collect();
     if !applied.is_empty() {
-        state.toast(false, format!("applied again: {applied}"));
+        state.toast(false, format!("applied: {applied}"));
     } else if failed.is_empty() {
-        state.toast(false, "there was nothing left to apply again");
+        state.toast(false, "there was nothing left to apply");
     }
     if let Some(first) = failed.first() {
         // The banner stays, with what is still gone.

@@ -67,7 +67,12 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Drop => drop_edit(state),
         Command::Undo => undoing::ask(state),
         Command::Start(change) => start(state, change),
-        Command::Again => again::ask(state),
+        // What the others have is known where all states are.
+        Command::Again if state.targets.len() > 1 => state.asks_again = true,
+        Command::Again => {
+            let lacking = again::lacking(state, std::iter::empty());
+            again::ask(state, lacking);
+        }
         Command::Explain => explaining::open(state),
         motion if is_motion(motion) => go(state, motion),
         other => screens::shown(state).run(state, other),

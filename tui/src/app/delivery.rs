@@ -6,8 +6,6 @@ pub(crate) enum Delivery {
     /// The change is not for this one.
     NotAsked,
     Sending,
-    /// The Envoy is away: it is sent again as soon as it answers.
-    Waits(String),
     Done(String),
     Failed(String),
 }
@@ -18,7 +16,6 @@ impl Delivery {
         match self {
             Self::NotAsked => "not asked".to_owned(),
             Self::Sending => "sending".to_owned(),
-            Self::Waits(why) => format!("waits: {why}"),
             Self::Done(text) => format!("done: {text}"),
             Self::Failed(why) => format!("FAILED: {why}"),
         }

@@ -1,6 +1,5 @@
 //! The key table: every key with its command, its places, and its texts in footer, help and palette.
 
-use super::again;
 use super::command::{Binding, Command};
 use super::explain;
 use super::form::Stage;
@@ -117,22 +116,15 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let none = state.data.is_none();
             none.then(|| "no data yet".to_owned())
         }
-        Command::Again => {
-            let here = again::has_lost(state);
-            let locked = locked.filter(|_| here || state.lost_elsewhere.is_none());
-            locked.or_else(|| nothing_lost(state, here))
-        }
+        // Others may have something to offer, or lack it.
+        Command::Again if state.targets.len() > 1 => None,
+        Command::Again => locked.or_else(|| {
+            let lost = state.ledger.lost();
+            let none = lost.is_none_or(|lost| lost.items().len() == 0);
+            none.then(|| "nothing to reapply".to_owned())
+        }),
         _ => screens::shown(state).obstacle(state, command),
     }
-}
-
-/// The reason why nothing can be applied again, if so.
-fn nothing_lost(state: &State, here: bool) -> Option<String> {
-    let nothing = match state.targets.len() {
-        0..2 => "nothing to reapply",
-        2.. => "nothing to reapply, here or at another Envoy",
-    };
-    (!here && state.lost_elsewhere.is_none()).then(|| nothing.to_owned())
 }
 
 /// The reason why the current rule cannot be edited, if any.

@@ -135,6 +135,7 @@ pub(crate) enum Exit {
 }
 
 /// The state.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
@@ -190,10 +191,8 @@ pub(crate) struct State {
     pub(crate) wants: Option<usize>,
     /// The bucket that the user wants to see there.
     pub(crate) wants_bucket: Option<BucketName>,
-    /// The next other Envoy that lost changes in a restart.
-    pub(crate) lost_elsewhere: Option<usize>,
-    /// The number of the Envoy whose lost changes the user wants to apply again.
-    pub(crate) wants_again: Option<usize>,
+    /// Whether the user asks for what this Envoy, or else another one, lost or lacks.
+    pub(crate) asks_again: bool,
     /// The number of the Envoy whose mark the user changes.
     pub(crate) marks: Option<usize>,
     /// Whether another Envoy is shown.

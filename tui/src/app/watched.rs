@@ -13,10 +13,11 @@ use super::findings::{Weight, of_one};
 use super::msg::Msg;
 use super::rows::BucketName;
 use super::screen::Screen;
-use super::state::{Exit, Mode, State};
+use super::state::{Exit, State};
 use super::targets::{TargetSummary, are_twins, in_force};
 use super::undoing;
 use super::update::{tick_after, update};
+use crate::live::Item;
 
 mod chosen;
 mod sums;
@@ -81,8 +82,7 @@ impl Watched {
     ) -> Vec<(usize, Effect)> {
         let number = about.unwrap_or(self.at);
         let mut effects = Vec::new();
-        self.note_answer(number, &msg, now);
-        let is_answer = matches!(msg, Msg::Polled(Ok(_)));
+        self.note_answer(number, &msg);
         let changed = match &msg {
             Msg::Polled(_) => Changed::One,
             Msg::Tick => Changed::Time,
@@ -94,7 +94,7 @@ impl Watched {
             Msg::Resize(columns, rows) => Some(Msg::Resize(*columns, *rows)),
             _ => None,
         };
-        let mut own = Some(self.still_waits(number, msg));
+        let mut own = Some(msg);
         for (other, state) in self.states.iter_mut().enumerate() {
             let msg = match &shared {
                 Some(shared) => Some(shared.clone()),
@@ -105,16 +105,13 @@ impl Watched {
             let of_one = of_one.into_iter().flatten();
             effects.extend(of_one.map(|effect| (other, effect)));
         }
-        let mut effects: Vec<(usize, Effect)> = effects
+        let effects: Vec<(usize, Effect)> = effects
             .into_iter()
             .flat_map(|(other, effect)| match effect {
                 Effect::ChangeAll(sending) => self.broadcast(other, *sending, now),
                 effect => vec![(other, effect)],
             })
             .collect();
-        if is_answer {
-            effects.extend(self.again(number).into_iter().map(change));
-        }
         let wanted = self.wanted();
         let shown = self.states.get_mut(self.at);
         if let Some(number) = shown.and_then(|state| state.marks.take()) {
@@ -145,21 +142,6 @@ impl Watched {
         self.shown().screen == Screen::Targets && self.shown().frozen.is_none()
     }
 
-    /// A message, unless it is a failure of a change that is sent again: then the Envoy's screen says so instead.
-    fn still_waits(&mut self, number: usize, msg: Msg) -> Msg {
-        let of = match &msg {
-            Msg::Changed(sending, Err(_)) => sending.broadcast,
-            _ => None,
-        };
-        let mut broadcasts = self.broadcasts.iter();
-        let waits = of.and_then(|of| broadcasts.find(|it| it.is_number(of) && it.waits(number)));
-        let Some((broadcast, state)) = waits.zip(self.states.get_mut(number)) else {
-            return msg;
-        };
-        answers::not_sent_here(state, broadcast.sending(), &broadcast.fate(number));
-        Msg::Tick
-    }
-
     /// The Envoy that the user wants to see, and the bucket there.
     fn wanted(&mut self) -> Option<(usize, Option<BucketName>)> {
         let count = self.states.len();
@@ -168,40 +150,40 @@ impl Watched {
         Some((number.filter(|number| *number < count)?, bucket))
     }
 
-    /// The changes that wait for an Envoy that answered a poll, and can be sent to it now.
-    fn again(&mut self, number: usize) -> Vec<(usize, Sending)> {
-        let mut sent = Vec::new();
-        let Some(state) = self.states.get(number) else {
-            return sent;
-        };
-        for at in 0..self.broadcasts.len() {
-            let (earlier, rest) = self.broadcasts.split_at_mut(at);
-            let next = rest.first_mut();
-            let next = next.filter(|next| !earlier.iter().any(|one| one.precedes(next, number)));
-            sent.extend(next.and_then(|next| next.is_back(number, state)));
-        }
-        sent
-    }
-
-    /// Shows another Envoy that lost changes, and asks whether to apply these again.
+    /// Asks whether to apply what the Envoy that is shown lost or lacks, or else the next one that lost or lacks some.
     fn ask_again(&mut self) {
-        let shown = self.states.get_mut(self.at);
-        if let Some(wanted) = shown.and_then(|state| state.wants_again.take()) {
-            self.show(wanted);
-            let shown = self.states.get_mut(wanted);
-            if let Some(state) = shown.filter(|state| matches!(state.mode, Mode::Browse)) {
-                again::ask(state);
+        let at = self.at;
+        let Some(state) = self.states.get_mut(at) else {
+            return;
+        };
+        if !std::mem::take(&mut state.asks_again) {
+            return;
+        }
+        let all = (at..self.states.len()).chain(0..at);
+        let found = all.map(|number| (number, self.lacking(number)));
+        let found = found.into_iter().find(|(_, lacking)| !lacking.is_empty());
+        if let Some((number, _)) = found {
+            self.show(number);
+        }
+        if let Some(state) = self.states.get_mut(self.at) {
+            match found {
+                Some((_, lacking)) => again::ask(state, lacking),
+                None => state.hint(again::NOTHING),
             }
         }
-        let others = (self.at.saturating_add(1)..self.states.len()).chain(0..self.at);
-        let lost = |number: &usize| {
-            let state = self.states.get(*number);
-            state.is_some_and(|state| again::has_lost(state) && state.locked().is_none())
+    }
+
+    /// What an Envoy lost in a restart, and what is live at others, connected now, and not at this one. Nothing where
+    /// nothing may be changed.
+    fn lacking(&self, number: usize) -> Vec<Item> {
+        let state = self.states.get(number);
+        let Some(state) = state.filter(|state| state.locked().is_none()) else {
+            return Vec::new();
         };
-        let next = others.into_iter().find(lost);
-        if let Some(state) = self.states.get_mut(self.at) {
-            state.lost_elsewhere = next;
-        }
+        let others = self.states.iter().enumerate();
+        let others =
+            others.filter(|(other, state)| *other != number && state.link.up == Some(true));
+        again::lacking(state, others.map(|(_, other)| other))
     }
 
     /// Sends a change of one Envoy to all.
@@ -222,17 +204,12 @@ impl Watched {
         let undone = earlier.find(|earlier| undoes.is_some_and(|number| earlier.is_number(number)));
         let of = (self.states.len(), &self.marked);
         let mut broadcast = Broadcast::new(self.sent, (sending, undone), of, now);
-        let earlier = self.broadcasts.iter_mut();
-        for earlier in earlier.filter(|earlier| earlier.gives_way_to(&broadcast)) {
-            earlier.replace(&broadcast);
-        }
         let sent = broadcast.begin(at, &self.states, &self.broadcasts);
         for (number, state) in self.states.iter_mut().enumerate() {
-            let fate = broadcast.fate(number);
             if number == at && !broadcast.is_sending(at) {
-                answers::not_sent_here(state, broadcast.sending(), &fate);
-            } else if broadcast.waits(number) {
-                undoing::not_made(state, broadcast.sending(), &fate);
+                answers::not_sent_here(state, broadcast.sending(), &broadcast.fate(at));
+            } else if let Some(why) = broadcast.failure(number) {
+                undoing::not_made(state, broadcast.sending(), why);
             }
         }
         self.broadcasts.push(broadcast);
@@ -240,12 +217,12 @@ impl Watched {
     }
 
     /// Notes the answer to a change for all.
-    fn note_answer(&mut self, number: usize, msg: &Msg, now: Nanos) {
+    fn note_answer(&mut self, number: usize, msg: &Msg) {
         for broadcast in &mut self.broadcasts {
             match msg {
                 Msg::Changed(sending, result) => broadcast.answered(number, sending, result),
                 Msg::Busy(Goal::Change(sending)) => broadcast.has_no_room(number, sending),
-                _ => broadcast.expire(now),
+                _ => {}
             }
         }
     }
@@ -253,7 +230,7 @@ impl Watched {
     /// Shows the news of changes for all.
     fn report(&mut self) {
         for broadcast in &mut self.broadcasts {
-            let news = broadcast.news(self.at, &self.states);
+            let news = broadcast.news(&self.states);
             if let (Some((text, is_bad)), Some(state)) = (news, self.states.get_mut(self.at)) {
                 state.toast(is_bad, text);
             }

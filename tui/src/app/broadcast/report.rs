@@ -1,7 +1,5 @@
 //! What is shown of a change for all Envoys: each result, and a message at the end.
 
-use std::collections::BTreeSet;
-
 use super::Broadcast;
 use crate::app::again;
 use crate::app::delivery::Delivery;
@@ -22,7 +20,6 @@ impl Broadcast {
         let results = self.results.iter().zip(states);
         let open = results.filter_map(|(result, state)| {
             let fate = match result {
-                Delivery::Waits(why) => format!("was not sent: {why}"),
                 Delivery::Sending => "was sent, but not answered".to_owned(),
                 // The result of all was not reported.
                 Delivery::Failed(why) if !self.is_over() => format!("failed: {why}"),
@@ -34,50 +31,13 @@ impl Broadcast {
         open.collect()
     }
 
-    /// What is new, in a line, and whether that is bad: where it waits although it is done at `shown`, or the result
-    /// of all. Each once.
-    pub(crate) fn news(&mut self, shown: usize, states: &[State]) -> Option<(String, bool)> {
-        if !self.is_over() {
-            return self.so_far(shown, states);
-        }
-        if self.is_reported {
+    /// The result of all in a line, and whether that is bad, once.
+    pub(crate) fn news(&mut self, states: &[State]) -> Option<(String, bool)> {
+        if self.is_reported || !self.is_over() {
             return None;
         }
         self.is_reported = true;
         Some(self.summary(states))
-    }
-
-    /// Without this, the answer of the one on the screen would stand for all until the last one is in.
-    fn so_far(&mut self, shown: usize, states: &[State]) -> Option<(String, bool)> {
-        let such = |is: fn(&Delivery) -> bool| -> BTreeSet<usize> {
-            let results = self.results.iter().enumerate();
-            let found = results.filter(|(_, result)| is(result));
-            found.map(|(number, _)| number).collect()
-        };
-        let waits = such(|result| matches!(result, Delivery::Waits(_)));
-        let failed = such(|result| matches!(result, Delivery::Failed(_)));
-        let done = such(|result| matches!(result, Delivery::Done(_)));
-        let is_sending = self.results.contains(&Delivery::Sending);
-        // Where it waits alone is told by the answer of the one on the screen.
-        let is_told = done.is_empty() && failed.is_empty();
-        let reported = [waits, failed];
-        if is_sending || is_told || reported == self.reported {
-            return None;
-        }
-        self.reported = reported;
-        let waits = self.at(states, |result| matches!(result, Delivery::Waits(_)));
-        let of = self
-            .at(states, |result| *result != Delivery::NotAsked)
-            .len();
-        let (some, names) = (waits.len(), names(&waits));
-        let begin = match done.len() {
-            1 if done.contains(&shown) => "done here".to_owned(),
-            done => format!("done at {done}"),
-        };
-        let failures = self.failures(states);
-        let text =
-            format!("{begin}{failures}, waits at {some} of {of} Envoys: {names}; 7 shows each");
-        Some((text, true))
     }
 
     /// `, FAILED at …`, if it failed anywhere.
@@ -105,7 +65,12 @@ impl Broadcast {
             .collect();
         let is_bad = !failures.is_empty() || !losses.is_empty();
         let (done, of) = (done.len(), of.len());
-        let text = format!("done at {done} of {of} Envoys{failures}{losses}; 7 shows each");
+        let offer = if is_bad {
+            ", a offers what one lacks"
+        } else {
+            ""
+        };
+        let text = format!("done at {done} of {of} Envoys{failures}{losses}; 7 shows each{offer}");
         (text, is_bad)
     }
 

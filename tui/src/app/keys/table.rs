@@ -41,7 +41,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Drop, &[c('D')], A_RULE, 13, "drop", "unset: drop the edit of the rule")),
     bind((C::Explain, &[c('x')], BROWSE, 6, "explain", "explain how a request of this key, or any, would be decided")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
-    bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply what any restart lost")),
+    bind((C::Again, &[c('a')], BROWSE, 0, "again", "apply what it lost in a restart or others have")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "refresh", "poll now")),
     bind((C::Longer, &[c('+'), c('=')], CHARTS, 9, "longer", "charts over a longer time: 1m, 5m, 15m, 1h")),
     bind((C::Shorter, &[c('-')], CHARTS, 9, "shorter", "charts over a shorter time")),

@@ -174,7 +174,7 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
     let answer = items.into_iter().map(done).collect();
     send(&mut state, Msg::Again(Ok(answer)));
     assert!(
-        messages(&state).contains("applied again: 2 bans, 1 edit, 1 override"),
+        messages(&state).contains("applied: 2 bans, 1 edit, 1 override"),
         "{}",
         messages(&state)
     );
@@ -222,7 +222,7 @@ fn failures_are_reported_and_stay_on_offer() {
         ..Failure::default()
     };
     send(&mut state, Msg::Again(Err(failure)));
-    assert!(messages(&state).contains("not applied again: no answer"));
+    assert!(messages(&state).contains("not applied: no answer"));
     assert!(banner(&state).is_some());
     assert_eq!(items.len(), 1);
 }

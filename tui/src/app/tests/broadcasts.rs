@@ -1,4 +1,4 @@
-//! Changes for all Envoys: sent to each, kept for who is away, with a result at each.
+//! Changes for all Envoys: sent once to each, with a result at each.
 
 use std::collections::BTreeSet;
 
@@ -38,10 +38,9 @@ pub(super) fn results(watched: &Watched) -> Vec<String> {
     results.iter().map(Delivery::words).collect()
 }
 
-/// One Envoy leaves while a change is on its way to both: it is sent again when it is back, and the result is shown
-/// for each.
+/// One Envoy leaves while a change is on its way to both: the result says so, and the change is not sent again by itself.
 #[test]
-fn a_change_for_all_waits_for_who_is_away() {
+fn a_change_for_all_is_sent_once() {
     let mut watched = watched();
     for number in [0, 1] {
         for at in 0..3 {
@@ -57,57 +56,57 @@ fn a_change_for_all_waits_for_who_is_away() {
     let mut sent = sent.into_iter();
     let (_, first) = sent.next().expect("two");
     let answer = Answer::Edit(Box::default());
-    watched.update(Some(0), Msg::Changed(first, Ok(answer.clone())), now);
+    watched.update(Some(0), Msg::Changed(first, Ok(answer)), now);
     let (_, second) = sent.next().expect("two");
     watched.update(
         Some(1),
         Msg::Changed(second, Err(failed("cannot reach it"))),
         now,
     );
-    assert_eq!(results(&watched)[1], "waits: cannot reach it");
+    assert_eq!(results(&watched)[1], "FAILED: cannot reach it");
+    let told = messages(watched.shown());
+    let summary = "done at 1 of 2 Envoys, FAILED at http://127.0.0.1:2; 7 shows each, a offers what one lacks";
+    assert!(told.contains(summary), "{told}");
     let again = changes({
         let msg = Msg::Polled(Ok(Box::new(of_process(snapshot(4), 1))));
         watched.update(Some(1), msg, Nanos::from_secs(4))
     });
-    let [(1, sending)] = &again[..] else {
-        panic!("{again:?}")
-    };
-    watched.update(Some(1), Msg::Changed(sending.clone(), Ok(answer)), now);
-    assert!(
-        results(&watched)
-            .iter()
-            .all(|result| result.starts_with("done"))
-    );
-    let toasts: Vec<&str> = watched
-        .shown()
-        .toasts
-        .iter()
-        .map(|toast| toast.text.as_str())
-        .collect();
-    assert!(
-        toasts.contains(&"done at 2 of 2 Envoys; 7 shows each"),
-        "{toasts:?}"
-    );
+    assert!(again.is_empty(), "{again:?}");
 }
 
-/// It does not wait for ever, and where there is no such rule, it fails.
+/// An edit is made on top of the edit before it: while that is on its way to an Envoy, the next one is not sent there.
 #[test]
-fn a_change_for_all_ends() {
+fn an_edit_for_all_does_not_overtake_another() {
+    let mut watched = watched();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut watched, number, at);
+        }
+    }
+    let sent = changes(press(&mut watched, "e250<ret>a"));
+    let (_, here) = sent.into_iter().next().expect("two");
+    let answer = Answer::Edit(Box::new(made(edit_of(&here))));
+    let now = watched.shown().now;
+    watched.update(Some(0), Msg::Changed(here, Ok(answer)), now);
+    let sent = changes(press(&mut watched, "e<tab>60/m<ret>a"));
+    let numbers: Vec<usize> = sent.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [0]);
+    let behind = "FAILED: an earlier change of the rule is on its way; repeat this one then";
+    assert_eq!(results(&watched), ["sending", behind]);
+}
+
+/// It is not kept for an Envoy that is away.
+#[test]
+fn a_change_for_all_is_not_kept() {
     let mut watched = watched();
     for at in 0..3 {
         poll(&mut watched, 0, at);
     }
     let sent = changes(press(&mut watched, "b<ret>a"));
     assert_eq!(sent.len(), 1, "the other has not answered yet");
-    assert_eq!(results(&watched), ["sending", "waits: not connected"]);
-    let mut without = snapshot(3);
-    if let Some(rules) = &mut without.rules {
-        rules.rules.clear();
-    }
-    watched.update(None, Msg::Tick, Nanos::from_secs(700));
-    assert_eq!(results(&watched)[1], "FAILED: away for 10m: not connected");
-    let msg = Msg::Polled(Ok(Box::new(without)));
-    assert!(changes(watched.update(Some(1), msg, Nanos::from_secs(701))).is_empty());
+    assert_eq!(results(&watched), ["sending", "FAILED: not connected"]);
+    let msg = Msg::Polled(Ok(Box::new(snapshot(3))));
+    assert!(changes(watched.update(Some(1), msg, Nanos::from_secs(3))).is_empty());
     // With one Envoy, there is no all.
     let mut alone = state(SIZE, 3);
     type_keys(&mut alone, "b<ret>a");
@@ -150,62 +149,9 @@ pub(super) fn one_away() -> Watched {
     watched
 }
 
-/// A change that waits is neither forgotten because of another one, nor sent after one that takes its place.
-#[test]
-fn changes_for_all_wait_beside_each_other() {
-    let mut watched = one_away();
-    press(&mut watched, "b<ret>a");
-    press(&mut watched, "o<ret>a");
-    press(&mut watched, "b<ret>a");
-    let shown: Vec<String> = watched
-        .shown()
-        .broadcasts
-        .iter()
-        .map(|(_, results)| results[1].words())
-        .collect();
-    assert_eq!(
-        shown,
-        [
-            "waits: not connected",
-            "waits: not connected",
-            "FAILED: a later change of the same took its place",
-        ]
-    );
-    let msg = Msg::Polled(Ok(Box::new(snapshot(0))));
-    let sent = changes(watched.update(Some(1), msg, Nanos::from_secs(3)));
-    let kinds: Vec<&str> = sent
-        .iter()
-        .map(|(number, sending)| match (number, &sending.change) {
-            (1, Change::Ban(_)) => "ban",
-            (1, Change::Override(_)) => "override",
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(kinds, ["override", "ban"], "in the order of the questions");
-}
-
-/// An Envoy leaves after the older of two bans was sent to it: its failure does not bring it back after the newer one.
-#[test]
-fn a_replaced_change_is_not_sent_after_its_successor() {
-    let mut watched = watched();
-    for number in [0, 1] {
-        for at in 0..3 {
-            poll(&mut watched, number, at);
-        }
-    }
-    let older = changes(press(&mut watched, "o<ret>a"));
-    press(&mut watched, "o<ret>a");
-    let now = watched.shown().now;
-    let (_, lost) = older[1].clone();
-    watched.update(Some(1), Msg::Changed(lost, Err(failed("gone"))), now);
-    let msg = Msg::Polled(Ok(Box::new(snapshot(4))));
-    let again = changes(watched.update(Some(1), msg, Nanos::from_secs(4)));
-    assert!(again.is_empty(), "{again:?}");
-}
-
 /// A worker with no room for a part of it, and a screen with no room for more changes.
 #[test]
-fn a_change_without_room_is_said_and_sent_later() {
+fn a_change_without_room_is_told() {
     let mut watched = watched();
     for number in [0, 1] {
         for at in 0..3 {
@@ -218,7 +164,7 @@ fn a_change_without_room_is_said_and_sent_later() {
     watched.update(Some(1), Msg::Busy(Goal::Change(second)), now);
     assert_eq!(
         results(&watched)[1],
-        "waits: earlier requests are still in progress"
+        "FAILED: earlier requests are still in progress"
     );
     let mut full = one_away();
     let nine = ["b<ret>a", "o<ret>a", "Ra"].repeat(3);
@@ -235,29 +181,24 @@ fn a_change_without_room_is_said_and_sent_later() {
     assert!(said, "{toasts:?}");
 }
 
-/// An app that ends names what it has not delivered.
+/// An app that ends names what it has not told.
 #[test]
-fn a_change_that_still_waits_is_named_at_the_end() {
+fn a_change_without_an_answer_is_named_at_the_end() {
     let mut watched = one_away();
     let sent = changes(press(&mut watched, "b<ret>a"));
     let (_, first) = sent[0].clone();
     let now = watched.shown().now;
-    let lines = watched.unfinished();
-    assert!(
-        lines[0].ends_with("was sent, but not answered, at http://127.0.0.1:1"),
-        "{lines:?}"
-    );
+    let [here, away] = &watched.unfinished()[..] else {
+        panic!("two")
+    };
+    let command = "loudou ban reply-per-user mallory-of-0 --for 10m";
+    let told = "was sent, but not answered, at http://127.0.0.1:1";
+    assert_eq!(*here, format!("{command} {told}"));
+    let told = "failed: not connected, at http://127.0.0.1:2";
+    assert_eq!(*away, format!("{command} {told}"));
     let banned = Answer::Ban(Box::default());
     watched.update(Some(0), Msg::Changed(first, Ok(banned)), now);
-    let [line] = &watched.unfinished()[..] else {
-        panic!("one is done")
-    };
-    let command = "loudou ban reply-per-user mallory-of-0 --for 10m was not sent";
-    assert!(line.starts_with(command), "{line}");
-    assert!(
-        line.ends_with("was not sent: not connected, at http://127.0.0.1:2"),
-        "{line}"
-    );
+    assert!(watched.unfinished().is_empty(), "the screen said so");
 }
 
 /// A question names all its answers, and that a fleet needs only one.

@@ -313,7 +313,7 @@ fn a_question_names_its_envoy() {
     assert_eq!(copied, Some(line));
 }
 
-/// The searches go on at once after lost changes were applied again: their bans are buckets that nobody has listed.
+/// The searches go on at once after lost changes were applied: their bans are buckets that nobody has listed.
 #[test]
 fn searches_begin_again_after_changes_were_applied_again() {
     let mut state = state(SIZE, 3);

@@ -93,7 +93,7 @@ fn failures_are_on_top_of_results() {
         away(&mut watched, 29, Nanos::from_secs(2));
         press(&mut watched, "b<ret>a7");
         let screen = text(watched.shown(), size);
-        let result = screen.lines().find(|line| line.contains("waits"));
+        let result = screen.lines().find(|line| line.contains("FAILED"));
         let result = result.unwrap_or_else(|| panic!("{screen}"));
         assert!(result.contains(":9930"), "{screen}");
         // The last line that has room says how many there are besides.

@@ -1,10 +1,9 @@
 //! The key of the undo is about the change that the user tried last, whatever became of it.
 
-use loudou_api::{BanAnswer, BanBy, BanView, EditView, OverrideView};
+use loudou_api::{BanBy, EditView, OverrideView};
 use serde_json::json;
 
 use super::of_key::{ban, to};
-use super::several::{press, watched};
 use super::undo_of_bans::{done, poll, question};
 use super::{SIZE, answer, edit_of, messages, send, sending_of};
 use crate::app::effects::Sending;
@@ -14,7 +13,6 @@ use crate::app::state::{Mode, State};
 use crate::change::Change;
 use crate::change::ban::BanTo;
 use crate::change::edit::EditTo;
-use crate::change::verb::Answer;
 
 /// No answer comes to a change.
 fn lost(state: &mut State, sending: Box<Sending>) {
@@ -228,50 +226,4 @@ fn a_reset_without_an_answer_cannot_be_undone() {
     let told = "there was no answer to the reset of mallory, which cannot be undone";
     assert!(messages(&state).contains(told), "{}", messages(&state));
     assert!(state.undos.is_empty());
-}
-
-/// A change for all waits for an Envoy that is away: there, the undo is not about an earlier change.
-#[test]
-fn a_change_for_all_that_waits_here_is_the_last_one() {
-    let mut watched = watched();
-    for number in [0, 1] {
-        for at in 0..3 {
-            super::several::poll(&mut watched, number, at);
-        }
-    }
-    let now = watched.shown().now;
-    let changes = |effects| super::broadcasts::changes(effects);
-    let first = changes(press(&mut watched, "jb<ret><ret>"))
-        .pop()
-        .expect("a ban")
-        .1;
-    let answer = BanAnswer {
-        now_ns: watched.shown().server_ns(),
-        changed: true,
-        bucket: Some(loudou_api::BucketView {
-            ban: Some(BanView::default()),
-            ..loudou_api::BucketView::default()
-        }),
-        ..BanAnswer::default()
-    };
-    let answer = Answer::Ban(Box::new(answer));
-    watched.update(Some(0), Msg::Changed(first, Ok(answer.clone())), now);
-    let sent = changes(press(&mut watched, "kb<ret>a"));
-    let (_, here) = sent.into_iter().next().expect("two");
-    let away = Failure {
-        text: "cannot reach it".to_owned(),
-        ..Failure::default()
-    };
-    watched.update(Some(0), Msg::Changed(here.clone(), Err(away)), now);
-    press(&mut watched, "u");
-    let told = "nothing to undo of the ban of mallory-of-0: waits: cannot reach it";
-    assert!(
-        messages(watched.shown()).contains(told),
-        "{}",
-        messages(watched.shown())
-    );
-    // As soon as it is made, that one is undone.
-    watched.update(Some(0), Msg::Changed(here, Ok(answer)), now);
-    press(&mut watched, "u");
-    assert!(question(watched.shown()).0.contains("mallory"));
 }

@@ -64,7 +64,6 @@ impl<'a> Results<'a> {
 const fn urgency(result: &Delivery) -> u8 {
     match result {
         Delivery::Failed(_) => 0,
-        Delivery::Waits(_) => 1,
         Delivery::Sending => 2,
         Delivery::Done(_) => 3,
         Delivery::NotAsked => 4,
@@ -76,7 +75,6 @@ fn one(pen: &mut Pen<'_>, y: u16, name: &str, result: &Delivery) {
     let theme = pen.theme;
     let style = match result {
         Delivery::Sending | Delivery::NotAsked => theme.plain,
-        Delivery::Waits(_) => theme.warn,
         Delivery::Done(_) => theme.good,
         Delivery::Failed(_) => theme.bad,
     };
