@@ -9,18 +9,13 @@ use std::collections::VecDeque;
 use std::mem;
 use std::rc::Rc;
 
-pub(crate) use active::Active;
-use active::Planning;
-pub use again::Again;
-pub(crate) use changes::News;
+use active::{Arrival, Decided, Planning, Verdict};
 use loudou_limiter::lease::Phase;
 use loudou_limiter::{Ban, Nanos};
 use loudou_rules::request::Request as _;
 use loudou_rules::rule::key::Key;
 use loudou_rules::rule::{Mode, OnError, Override, Reach, Rule, RuleFile};
 use start::Configuration;
-pub(crate) use verdict::Wanted;
-use verdict::{Arrival, Decided, Verdict};
 
 use crate::admin::{AdminPlane, Begin};
 use crate::behind;
@@ -33,15 +28,17 @@ use crate::respond::{Refusal, explain};
 use crate::timer::{Timer, sooner};
 use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
 
+pub(crate) use active::Active;
+pub(crate) use active::Wanted;
+pub use again::Again;
+pub(crate) use changes::News;
+
 mod active;
 mod again;
 mod changes;
 mod connections;
-mod counts;
-mod early;
 mod leases;
 mod start;
-mod verdict;
 
 /// The fate of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -421,6 +418,62 @@ impl DataPlane {
         {
             admin.tick(host);
         }
+    }
+}
+
+impl DataPlane {
+    /// Becomes active right when it is configured, if that changes no rules that are in force. So the first
+    /// configuration of a process is in force before its listeners open, and the admin API answers. A later one
+    /// must wait: Envoy may still reject it, and notifies no filter of that.
+    pub fn configured(&mut self, host: &dyn Host) {
+        let now = host.now();
+        if self.configuration.may_start(host, now) {
+            self.start_at(host, now);
+        }
+    }
+
+    /// Before the first decision: puts in force what waited for this configuration, and asks for the changes.
+    fn start_fleet(&mut self, host: &dyn Host, now: Nanos) {
+        if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
+            active.apply_waiting(host, now);
+            let ready = fleet.start(host, active, now);
+            self.put_ready(ready);
+        }
+    }
+
+    /// Holds the current request if the changes of the fleet are not known yet: its key may be banned. A request
+    /// that no rule would refuse passes, and one for which there is no room is decided as if nothing had changed.
+    fn hold_early(
+        &mut self,
+        host: &dyn Host,
+        stream: u32,
+        has_body: bool,
+        now: Nanos,
+    ) -> Option<(Fate, Stay)> {
+        let (active, fleet) = (self.active.as_ref()?, self.fleet.as_mut()?);
+        let until = fleet.awaits_changes(host, now)?;
+        let room = self.waiting.room(&self.configuration.file.store.waiting);
+        let mut request = HostRequest::new(host).held_in(room, has_body);
+        if !active.may_refuse(&mut request) || !request.may_wait() {
+            return None;
+        }
+        active.store_metrics.waits(host);
+        let held = Held {
+            bytes: request.held_bytes(),
+            is_undecided: true,
+            since: now,
+            latest: Nanos::MAX,
+            ..Held::default()
+        };
+        let ticket = self.waiting.enter(stream, until, held);
+        let ready = fleet.hold_early(host, active, ticket, now);
+        self.put_ready(ready);
+        self.timer.fire_by(host, self.next_tick(now), now);
+        let stay = Stay {
+            ticket: Some(ticket),
+            ..Stay::default()
+        };
+        Some((Fate::Hold(Vec::new()), stay))
     }
 }
 

@@ -180,9 +180,9 @@ impl Algorithm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Ask;
+    use crate::decision::Ask;
+    use crate::meter::USED_ONE;
     use crate::time::Clock;
-    use crate::used::USED_ONE;
 
     /// Two at once and one per second, in every way.
     fn all() -> [Algorithm; 3] {

@@ -1,6 +1,8 @@
 //! A limit's decision: the verdict with its numbers.
 
-use crate::time::Nanos;
+use crate::bounds::MAX_WAIT;
+use crate::limit::BucketDecision;
+use crate::time::{Clock, Nanos};
 use crate::wide::times;
 
 /// The outcome of a request.
@@ -97,5 +99,188 @@ impl Decision {
     /// Whether `self` has a smaller share of its capacity left than `other`.
     pub fn is_tighter_than(&self, other: &Self) -> bool {
         times(self.remaining, other.capacity) < times(other.remaining, self.capacity)
+    }
+}
+
+// A request, as a bucket sees it.
+
+/// A cost at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The cost that it takes, in cost units; 0 looks without taking.
+    pub cost: u64,
+    /// The instant on the process's monotonic clock.
+    pub now: Nanos,
+    /// The same instant on the wall clock, since the Unix epoch; only read where periods are aligned to
+    /// it.
+    pub wall: Nanos,
+    /// The longest wait that this request accepts, instead of that of the limits; at most [`MAX_WAIT`].
+    pub max_wait: Option<Nanos>,
+    /// The longest wait that it accepts besides: it only shortens the others.
+    pub patience: Nanos,
+    /// Which answers tell when more is there again: [`BucketDecision::more_after`](crate::BucketDecision::more_after).
+    pub tells_more: TellsMore,
+    /// Whether the request waits already, and is only planned anew: its place in a queue is its own, and no
+    /// wait is too long.
+    pub has_place: bool,
+}
+
+/// The answers that tell when more is there again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TellsMore {
+    /// None.
+    #[default]
+    Never,
+    /// Refusals.
+    IfRefused,
+    /// All.
+    Always,
+}
+
+impl Ask {
+    /// `cost` at `now`, with a wall clock that started together with the monotonic one.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let answer = limits.answer(&mut bucket, &Ask::new(3, Nanos::ZERO));
+    /// assert_eq!(answer.reported().unwrap().remaining, 2);
+    /// ```
+    pub const fn new(cost: u64, now: Nanos) -> Self {
+        Self {
+            cost,
+            now,
+            wall: now,
+            max_wait: None,
+            patience: Nanos::MAX,
+            tells_more: TellsMore::Never,
+            has_place: false,
+        }
+    }
+
+    /// Its instant on both clocks.
+    pub const fn clock(&self) -> Clock {
+        Clock {
+            now: self.now,
+            wall: self.wall,
+        }
+    }
+
+    /// The same when the wall clock shows `wall`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
+    ///
+    /// let window = FixedWindow::new(5, Nanos::from_secs(60), Align::Clock).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("minute", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Ten seconds before the minute is over.
+    /// let ask = Ask::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(170));
+    /// let answer = limits.answer(&mut bucket, &ask);
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(10));
+    /// ```
+    #[must_use]
+    pub const fn at_wall(self, wall: Nanos) -> Self {
+        Self { wall, ..self }
+    }
+
+    /// The same with its own bound on waiting.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("pace", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let ask = Ask::new(1, Nanos::ZERO).waiting(Some(Nanos::from_secs(1)));
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Admit);
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Hold);
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Refuse);
+    /// ```
+    #[must_use]
+    pub const fn waiting(self, max_wait: Option<Nanos>) -> Self {
+        Self { max_wait, ..self }
+    }
+
+    /// The same, with answers that tell when more is there again.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, TellsMore, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Three are used: all of them are back in three seconds, the first of them in one.
+    /// let answer = limits.answer(&mut bucket, &Ask::new(3, Nanos::ZERO).telling_more(TellsMore::Always));
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(3));
+    /// assert_eq!(answer.more_after(), Some(Nanos::from_secs(1)));
+    /// ```
+    #[must_use]
+    pub const fn telling_more(self, tells_more: TellsMore) -> Self {
+        Self { tells_more, ..self }
+    }
+
+    /// Whether it waits less than the limits allow: for its own deadline, or because nobody may wait.
+    pub fn is_hurried(&self) -> bool {
+        self.patience < Nanos::MAX
+    }
+
+    /// The same that waits at most for `patience`, whatever the limits allow.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let ask = Ask::new(1, Nanos::ZERO).within(Nanos::from_millis(500));
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Admit);
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Refuse);
+    /// ```
+    #[must_use]
+    pub const fn within(self, patience: Nanos) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// The same for a request that waits already.
+    #[must_use]
+    pub(crate) const fn in_place(self) -> Self {
+        Self {
+            has_place: true,
+            ..self
+        }
+    }
+
+    /// The same at `earliest`, on both clocks, if it is earlier than that.
+    #[must_use]
+    pub fn not_before(self, earliest: Nanos) -> Self {
+        let behind = earliest.since(self.now);
+        Self {
+            now: self.now.max(earliest),
+            wall: self.wall.saturating_add(behind),
+            ..self
+        }
+    }
+
+    /// Whether this answer tells when more is there again.
+    #[inline]
+    pub(crate) const fn tells(&self, answer: &BucketDecision) -> bool {
+        match self.tells_more {
+            TellsMore::Never => false,
+            TellsMore::IfRefused => answer.is_refused(),
+            TellsMore::Always => true,
+        }
+    }
+
+    /// The longest wait it accepts from a limit whose own bound is `limit`.
+    pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
+        if self.has_place {
+            return Nanos::MAX;
+        }
+        let longest = self.max_wait.unwrap_or(limit);
+        longest.min(MAX_WAIT).min(self.patience)
     }
 }

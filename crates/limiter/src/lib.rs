@@ -109,10 +109,8 @@
 extern crate alloc;
 
 pub mod algorithm;
-pub mod ask;
 pub mod ban;
 pub mod bounds;
-pub mod carry;
 pub mod convert;
 pub mod decimal;
 pub mod decision;
@@ -124,15 +122,14 @@ mod meter;
 pub mod rate;
 pub mod taken;
 pub mod time;
-mod used;
 pub mod wide;
 
-pub use ask::{Ask, TellsMore};
 pub use ban::{Ban, Penalty};
 pub use bounds::BadNumbers;
-pub use carry::Carry;
+pub use convert::Carry;
 pub use convert::{Later, convert, full_later, partly_used};
 pub use decimal::Decimal;
+pub use decision::{Ask, TellsMore};
 pub use decision::{Decision, Verdict};
 pub use hash::{HashSeed, fingerprint, mix};
 pub use limit::{

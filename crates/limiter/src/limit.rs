@@ -9,11 +9,11 @@ use serde::Serialize;
 use smallvec::SmallVec;
 
 use crate::algorithm::Algorithm;
-use crate::ask::Ask;
+use crate::decision::Ask;
 use crate::decision::{Decision, Verdict};
 use crate::meter::Meter;
+use crate::meter::USED_ONE;
 use crate::time::{Clock, Nanos};
-use crate::used::USED_ONE;
 
 pub(crate) mod notes;
 mod plan;

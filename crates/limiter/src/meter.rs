@@ -2,13 +2,11 @@
 
 use core::any::Any;
 
-use crate::ask::Ask;
-use crate::carry::Carry;
-use crate::decision::Decision;
+use crate::convert::Carry;
+use crate::decision::{Ask, Decision};
 use crate::leak::{Leak, Level};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, USED_ONE, Used};
 
 /// The operations of an algorithm on its state. `words` always has [`Meter::words`] elements, and
 /// `now` is never earlier than the instant of the previous call on the same state. Words that are all
@@ -132,4 +130,25 @@ pub(crate) fn continue_leak(
     };
     leak.adopt(words, (before, from.full(), old), full, (carry, clock.now));
     true
+}
+
+// Used capacity in a form that all algorithms share, and a request on its way back.
+
+/// A quantity of used capacity with 32 fractional bits: how one algorithm hands its level to
+/// another when the numbers of a live bucket change.
+pub(crate) type Used = u128;
+/// One cost unit as [`Used`].
+pub(crate) const USED_ONE: Used = 1 << 32;
+
+/// The cost that a request took from one limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Back<'a> {
+    /// The request that took it.
+    pub(crate) ask: Ask,
+    /// The state that it found.
+    pub(crate) before: &'a [u64],
+    /// The units given back since by other requests, whose costs it may have found.
+    pub(crate) given: u64,
+    /// When the bucket was last touched. Since then only time has passed.
+    pub(crate) last: Nanos,
 }

@@ -10,12 +10,12 @@
 
 use alloc::boxed::Box;
 
-use crate::ask::Ask;
-use crate::carry::Carry;
+use crate::convert::Carry;
 use crate::convert::convert;
+use crate::decision::Ask;
 use crate::limit::{Bucket, GIVEN, Limits, is_queue};
+use crate::meter::Back;
 use crate::time::{Clock, Nanos};
-use crate::used::Back;
 
 /// The cost that a request took from a bucket, so that it can be given back.
 #[derive(Clone, Debug, PartialEq, Eq)]

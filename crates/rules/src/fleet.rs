@@ -4,7 +4,7 @@ use loudou_limiter::Limits;
 use loudou_limiter::lease::{LeaseSettings, Phase, Terms};
 use loudou_store::{ByLease, Outage};
 
-use crate::rule::OnOutage;
+use crate::rule::{Mode, OnOutage, Rule, Scope};
 
 /// The state of the fleet for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,5 +51,30 @@ impl FleetView {
             OnOutage::Admit => Outage::Admit,
             OnOutage::Refuse => Outage::Refuse,
         }
+    }
+}
+
+// The terms of a lease by its rule.
+
+impl FleetView {
+    /// The terms of a key's limits under a rule; `None` unless all Envoys share them.
+    ///
+    /// A rule in shadow mode never makes a request wait: it lets pass on credit, and settles afterwards.
+    pub fn terms(&self, rule: &Rule, limits: &Limits) -> Option<Terms> {
+        if rule.scope != Scope::Fleet {
+            return None;
+        }
+        let credit = match rule.mode {
+            Mode::Enforce => self.lease.credit,
+            Mode::Shadow | Mode::Off => {
+                let capacities = limits.iter().map(|limit| limit.algorithm().capacity());
+                capacities.min().unwrap_or(0)
+            }
+        };
+        let settings = LeaseSettings {
+            credit,
+            ..self.lease
+        };
+        Terms::of(limits, &settings).ok()
     }
 }

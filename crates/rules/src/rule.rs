@@ -19,14 +19,14 @@ use loudou_store::When;
 pub use matcher::{Fit, Match, Part, PathMatch};
 pub use part::KeyPart;
 pub use pattern::Pattern;
-pub use patterns::PatternAt;
+pub use pattern::PatternAt;
 pub use possible::Impossible;
-pub use refuse::{GrpcStatus, Refuse, RefuseBody};
+pub use respond::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
+pub use text::Truth;
 pub use text::{MetadataTest, NamedTest, Test};
-pub use truth::Truth;
 
 use crate::request::Request;
 
@@ -42,13 +42,9 @@ pub mod part;
 pub(crate) mod parts;
 pub mod paths;
 pub mod pattern;
-mod patterns;
 mod possible;
-mod refuse;
-mod repeated;
 mod respond;
 pub mod text;
-pub(crate) mod truth;
 
 /// A whole rule file. `defaults` are already applied to the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -33,13 +33,11 @@ use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::Lease;
 use loudou_limiter::{Bucket, BucketDecision, Limits, Nanos};
 pub(crate) use patch::PageBytes;
-pub(crate) use plain::PlainSlot;
 pub use tick::Tick;
 use victim::{Standing, victim};
 
 mod codec;
 mod patch;
-mod plain;
 mod tick;
 mod victim;
 

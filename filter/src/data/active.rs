@@ -3,31 +3,33 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use loudou_limiter::lease::LeaseVerdict;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
+use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::{Mode, Reach, Rule, RuleFile};
 use loudou_rules::rule_set::RuleSet;
-use loudou_store::{LiveRule, Receipt, StoreStats, Table, Why};
+use loudou_store::top::{By, Tally};
+use loudou_store::{BucketId, GaveUp, Leased, LiveRule, Receipt, StoreStats, Table, Why};
 
 use super::connections::Connections;
-use super::counts::Counts;
-use crate::behind;
-use crate::current;
-use crate::events;
-use crate::host::{Host, HostStore, LogLevel};
+use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
 use crate::instance::Instance;
-use crate::loan::{Loan, Loans};
-use crate::metrics::StoreMetrics;
+use crate::loan::{Loan, Loans, loans};
+use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::{Record, RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
+use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
 use crate::timer::sooner;
 use crate::upstream::Watch;
+use crate::waiting::Room;
+use crate::{behind, current, events};
 
 /// The time until rules that could not be read are read again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-mod decide;
 mod plan;
 
 pub(super) use plan::Planning;
@@ -373,4 +375,282 @@ impl Active {
         }
         self.store_metrics.add(host, &stats);
     }
+}
+
+// The decision on one request.
+
+/// The most repeated decisions on a request whose rules change while it is decided.
+const MAX_OUTDATED: usize = 4;
+
+impl Active {
+    /// Decides on the current request. Without room for it, it is refused instead of held.
+    pub(super) fn decide(
+        &mut self,
+        host: &dyn Host,
+        file: &RuleFile,
+        arrival: &Arrival,
+    ) -> Decided {
+        let now = arrival.now;
+        let since = now.since(arrival.waited);
+        let mut again = MAX_OUTDATED;
+        // Nothing of what follows concerns most requests.
+        let mut is_plain;
+        let (outcome, bytes) = loop {
+            let clock = self.clock(host, now);
+            let (outcome, bytes) = self.evaluate(host, clock, arrival);
+            is_plain =
+                arrival.fleet.is_none() && self.tells == Tells::Nothing && outcome.is_plain();
+            if is_plain || again == 0 || !outcome.rules.iter().any(is_outdated) {
+                break (outcome, bytes);
+            }
+            self.take_back(host, &outcome, clock);
+            let refreshed = self.refresh(host, file, now);
+            again = refreshed.map_or(0, |()| again.saturating_sub(1));
+        };
+        if !is_plain && let Some(wanted) = Wanted::of(&outcome) {
+            return Decided {
+                verdict: Verdict::Wait(wanted),
+                refills: Vec::new(),
+                is_local: false,
+                loans: Vec::new(),
+                since,
+                patience: Nanos::MAX,
+                bytes,
+            };
+        }
+        self.counts.add(host, &outcome, now);
+        self.counts.flush(host, now);
+        if is_plain {
+            return Decided::passes(now);
+        }
+        let verdict = if let Some(refused) = outcome.refusal() {
+            self.store_metrics.not_held(host, refused.not_held);
+            explain::log(host, [refused], now);
+            Verdict::Refuse(Refusal::new(refused, now).reply(host))
+        } else {
+            let due = outcome.due().unwrap_or(now);
+            let mut headers = of_admitted(&outcome);
+            if self.tells == Tells::Decision {
+                headers.extend(explain::explain(host, &outcome, now, due));
+            }
+            Verdict::Pass(due, headers)
+        };
+        Decided {
+            verdict,
+            refills: arrival.fleet.map_or_else(Vec::new, |_| refills(&outcome)),
+            is_local: arrival.fleet.is_some() && is_local(&outcome),
+            since,
+            patience: patience(&outcome),
+            loans: loans(outcome),
+            bytes,
+        }
+    }
+
+    /// The outcome, and the memory that the request takes if it is held.
+    fn evaluate(&self, host: &dyn Host, clock: Clock, arrival: &Arrival) -> (Outcome, u64) {
+        let mut stats = StoreStats::default();
+        let request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
+        let mut request = request.leased(arrival.fleet).after(arrival.waited);
+        let outcome = evaluate(
+            &self.rules,
+            &self.table,
+            &mut HostStore(host),
+            &mut request,
+            clock,
+            &mut stats,
+        );
+        self.store_metrics.add(host, &stats);
+        (outcome, request.held_bytes())
+    }
+
+    /// Gives back the units taken by an outcome that is discarded.
+    fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
+        let mut stats = StoreStats::default();
+        for one in &outcome.rules {
+            if let (Some(key), Some(receipt)) = (&one.key, &one.receipt) {
+                let give = one.active.give(key, receipt, Why::Refused, clock);
+                // Lost returns are counted.
+                let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
+            }
+        }
+        self.store_metrics.add(host, &stats);
+    }
+}
+
+/// The longest time for which a request may be held.
+fn patience(outcome: &Outcome) -> Nanos {
+    let all = outcome.rules.iter().map(|one| one.patience);
+    all.min().unwrap_or(Nanos::MAX)
+}
+
+/// Whether a rule could not be evaluated because a newer version of it is in force.
+const fn is_outdated(outcome: &RuleOutcome) -> bool {
+    matches!(outcome.answer, Answer::GaveUp(GaveUp::Outdated))
+}
+
+// The arrival of a request, and the decision on it.
+
+/// A request as it arrives.
+pub(super) struct Arrival {
+    pub(super) now: Nanos,
+    /// The room for holding it.
+    pub(super) room: Room,
+    /// Whether more than its headers will come.
+    pub(super) has_body: bool,
+    /// For how long it has waited already.
+    pub(super) waited: Nanos,
+    /// The state of the fleet, if there is one.
+    pub(super) fleet: Option<FleetView>,
+}
+
+/// The verdict on a request.
+pub(super) enum Verdict {
+    /// It may pass at this instant, and its response gets these headers.
+    Pass(Nanos, Headers),
+    /// It is refused with this answer.
+    Refuse(Reply),
+    /// It waits for a lease.
+    Wait(Wanted),
+}
+
+/// A key whose lease is asked for.
+pub(crate) struct Wanted {
+    pub(crate) id: BucketId,
+    pub(crate) key: String,
+    /// The cost of the request that waits for it; 0 for a refill.
+    pub(crate) cost: u64,
+    /// Until when the request waits.
+    pub(crate) until: Nanos,
+}
+
+/// A decision on a request.
+pub(super) struct Decided {
+    pub(super) verdict: Verdict,
+    /// The keys whose leases run low.
+    pub(super) refills: Vec<(BucketId, String)>,
+    /// Whether a rule of the fleet was decided without the engine.
+    pub(super) is_local: bool,
+    pub(super) loans: Vec<Loan>,
+    /// When the request came.
+    pub(super) since: Nanos,
+    /// The longest time for which it may be held.
+    pub(super) patience: Nanos,
+    /// The memory that it takes if it is held.
+    pub(super) bytes: u64,
+}
+
+impl Decided {
+    /// A request that passes at once, and for which nothing else is to be done.
+    pub(super) const fn passes(now: Nanos) -> Self {
+        Self {
+            verdict: Verdict::Pass(now, Vec::new()),
+            refills: Vec::new(),
+            is_local: false,
+            loans: Vec::new(),
+            since: now,
+            patience: Nanos::MAX,
+            bytes: 0,
+        }
+    }
+}
+
+impl Wanted {
+    /// The key that a request waits for.
+    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
+        let last = outcome.rules.last().filter(|_| outcome.is_pending)?;
+        let LeaseVerdict::Wait { until } = last.leased?.verdict else {
+            return None;
+        };
+        Some(Self {
+            id: last.id?,
+            key: last.key.clone()?,
+            cost: last.price?.cost,
+            until,
+        })
+    }
+}
+
+/// The keys of a request whose leases run low.
+pub(super) fn refills(outcome: &Outcome) -> Vec<(BucketId, String)> {
+    let low = outcome
+        .rules
+        .iter()
+        .filter(|one| one.leased.is_some_and(|leased| leased.is_due));
+    low.filter_map(|one| Some((one.id?, one.key.clone()?)))
+        .collect()
+}
+
+/// Whether a rule of the fleet was decided without the engine.
+pub(super) fn is_local(outcome: &Outcome) -> bool {
+    let mut leased = outcome.rules.iter().filter_map(|one| one.leased);
+    leased.any(Leased::is_local)
+}
+
+// The counts of decisions: in Envoy's metrics by rule, and in the tally of frequent keys.
+
+/// The counters of decisions.
+#[derive(Debug)]
+pub(super) struct Counts {
+    of_rules: Vec<RuleMetrics>,
+    tally: Tally,
+}
+
+impl Counts {
+    /// Counters with the metrics of the rules, in the order of the rules.
+    pub(super) const fn new(of_rules: Vec<RuleMetrics>, tally: Tally) -> Self {
+        Self { of_rules, tally }
+    }
+
+    /// Counts the outcome of a request.
+    pub(super) fn add(&mut self, host: &dyn Host, outcome: &Outcome, now: Nanos) {
+        for one in &outcome.rules {
+            let Some(metrics) = self.of_rules.get(one.rule) else {
+                continue;
+            };
+            if matches!(one.answer, Answer::GaveUp(_)) {
+                metrics.count(host, Counted::Error);
+            }
+            if one.price.is_some_and(|price| price.is_invalid) {
+                metrics.count(host, Counted::InvalidCost);
+            }
+            let refused = one.refuses();
+            let Some(counted) = counted(one, refused) else {
+                continue;
+            };
+            metrics.count(host, counted);
+            if let (Some(key), Some(id)) = (&one.key, one.id) {
+                let by = if refused { By::Refused } else { By::Admitted };
+                self.tally.count(by, id.rule_tag, id.fingerprint, key, now);
+            }
+        }
+    }
+
+    /// The time of the next flush.
+    pub(super) const fn due(&self) -> Option<Nanos> {
+        self.tally.due()
+    }
+
+    /// Shares the tally of frequent keys with all workers, if that is due.
+    pub(super) fn flush(&mut self, host: &dyn Host, now: Nanos) {
+        self.tally.flush(&mut HostStore(host), now);
+    }
+}
+
+/// The counter of an outcome; none if another rule overruled it, since this rule neither admitted nor
+/// refused the request.
+fn counted(outcome: &RuleOutcome, refused: bool) -> Option<Counted> {
+    Some(
+        match (&outcome.answer, refused, outcome.active.rule().mode) {
+            (Answer::Skipped, _, _) => Counted::Skipped,
+            _ if outcome.overruled => return None,
+            (Answer::Decided(decision), false, Mode::Enforce)
+                if decision.verdict() == loudou_limiter::Verdict::Hold =>
+            {
+                Counted::Held
+            }
+            (_, false, _) => Counted::Admitted,
+            (_, true, Mode::Enforce) => Counted::Refused,
+            (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
+        },
+    )
 }

@@ -4,7 +4,7 @@
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::Phase;
 
-use super::verdict::Arrival;
+use super::active::Arrival;
 use super::{DataPlane, Fate, Stay};
 use crate::fleet::Ready;
 use crate::host::Host;

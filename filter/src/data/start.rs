@@ -12,7 +12,7 @@ use loudou_store::top::Tally;
 use loudou_store::{CAS_ABSENT, StoreFailed, Table, Written};
 
 use crate::data::active::Active;
-use crate::data::counts::Counts;
+use crate::data::active::Counts;
 use crate::events::{self, Over};
 use crate::fleet::{Fleet, Pulse};
 use crate::host::{Host, HostStore, LogLevel};

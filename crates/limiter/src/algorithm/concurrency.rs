@@ -16,14 +16,14 @@
 
 use serde::Serialize;
 
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
-use crate::carry::Carry;
+use crate::convert::Carry;
+use crate::decision::Ask;
 use crate::decision::Decision;
+use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, USED_ONE, Used};
 
 /// The longest lease.
 pub const MAX_LEASE: Nanos = MAX_PERIOD;

@@ -17,15 +17,15 @@
 use serde::Serialize;
 
 use super::window::{left_after, rate, units, used};
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, check_window, part};
-use crate::carry::Carry;
+use crate::convert::Carry;
+use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::lease::{Shared, Unfit};
+use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, Used};
 
 /// When a window ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

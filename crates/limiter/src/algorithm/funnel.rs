@@ -12,16 +12,16 @@
 
 use serde::Serialize;
 
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, check_wait, part};
-use crate::carry::Carry;
+use crate::convert::Carry;
+use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::lease::{Shared, Unfit};
+use crate::meter::{Back, Used};
 use crate::meter::{Meter, continue_leak};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, Used};
 
 /// Numbers of a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

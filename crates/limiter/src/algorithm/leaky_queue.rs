@@ -18,15 +18,15 @@
 
 use serde::Serialize;
 
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, MAX_DRAIN, MAX_WAIT, check_wait};
-use crate::carry::Carry;
+use crate::convert::Carry;
+use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
+use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, continue_leak};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, USED_ONE, Used};
 
 /// Numbers of a leaky queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -19,14 +19,14 @@ use serde::Serialize;
 
 use super::grid::{Grid, Periods, Place};
 use super::window::{rate, units};
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, check_window};
-use crate::carry::Carry;
+use crate::convert::Carry;
+use crate::decision::Ask;
 use crate::decision::Decision;
+use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, USED_ONE, Used};
 use crate::wide::{clamp, mul_div_ceil, times};
 
 /// Numbers of a sliding counter.

@@ -21,14 +21,14 @@ use serde::Serialize;
 
 use super::grid::{Grid, Periods, Place};
 use super::window::{left_after, rate, units, used};
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, check_window};
-use crate::carry::Carry;
+use crate::convert::Carry;
+use crate::decision::Ask;
 use crate::decision::Decision;
+use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, Used};
 use crate::wide::{clamp, times};
 
 /// The fewest slots.

@@ -16,16 +16,16 @@
 
 use serde::Serialize;
 
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, check_wait};
-use crate::carry::Carry;
+use crate::convert::Carry;
 use crate::decimal::Decimal;
+use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::leak::{Level, WORDS, check};
+use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, Used};
 use crate::wide::{mul_div, mul_div_ceil, mul_div_near};
 
 /// The longest burst, in seconds: a day.

@@ -23,16 +23,16 @@
 
 use serde::Serialize;
 
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, MAX_DRAIN, MAX_PERIOD, check_wait};
-use crate::carry::Carry;
+use crate::convert::Carry;
 use crate::decimal::Decimal;
+use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::leak::check;
 use crate::meter::{Meter, same};
+use crate::meter::{USED_ONE, Used};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{USED_ONE, Used};
 use crate::wide::{mul_div, mul_div_ceil, product};
 
 /// The longest warm-up.

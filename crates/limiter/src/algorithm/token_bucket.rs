@@ -18,16 +18,16 @@
 use serde::Serialize;
 
 use super::grid::{Grid, Periods, Place};
-use crate::ask::Ask;
 use crate::bounds::{BadNumbers, MAX_REMEMBERED, check_wait, part};
-use crate::carry::Carry;
+use crate::convert::Carry;
+use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::lease::{Shared, Unfit};
+use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, continue_leak, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
-use crate::used::{Back, USED_ONE, Used};
 use crate::wide::clamp;
 
 /// The way in which tokens come back.

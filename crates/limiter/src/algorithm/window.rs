@@ -1,8 +1,8 @@
 //! Arithmetic that the algorithms with a window share.
 
+use crate::meter::{USED_ONE, Used};
 use crate::rate::Rate;
 use crate::time::Nanos;
-use crate::used::{USED_ONE, Used};
 use crate::wide::clamp;
 
 /// The capacity per window.
@@ -34,7 +34,7 @@ mod tests {
     use crate::algorithm::{
         Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
     };
-    use crate::ask::Ask;
+    use crate::decision::Ask;
     use crate::time::Clock;
 
     /// Two per two seconds, in every way.

@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use super::Lease;
 use super::shared::Shared;
 use super::terms::Terms;
-use crate::ask::Ask;
+use crate::decision::Ask;
 use crate::limit::{Bucket, BucketDecision, Limits};
+use crate::meter::USED_ONE;
 use crate::time::{Clock, Nanos};
-use crate::used::USED_ONE;
 use crate::wide::mul_div_ceil;
 
 /// The time whose income an Envoy can owe, besides a full bucket of its part. A breaker probes at least this

@@ -14,8 +14,8 @@ use super::left::Left;
 use super::shared::Shared;
 use super::terms::Terms;
 use crate::leak::Leak;
+use crate::meter::{USED_ONE, Used};
 use crate::time::Nanos;
-use crate::used::{USED_ONE, Used};
 use crate::wide::clamp;
 
 /// The state of one key in the engine.

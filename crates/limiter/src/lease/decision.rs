@@ -1,7 +1,7 @@
 //! The numbers of a lease's verdict, as those of a bucket are reported.
 
 use super::{Lease, LeaseVerdict, Shared, Terms};
-use crate::ask::Ask;
+use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::limit::{BucketDecision, Decisions};
 use crate::time::Nanos;

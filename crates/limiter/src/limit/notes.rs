@@ -23,8 +23,8 @@ use alloc::vec::Vec;
 use super::{Bucket, Limits, MAX_BUCKET_WORDS};
 use crate::algorithm::{Algorithm, Concurrency};
 use crate::meter::Meter as _;
+use crate::meter::{USED_ONE, Used};
 use crate::time::{Clock, Nanos};
-use crate::used::{USED_ONE, Used};
 use crate::wide::{clamp, mul_div};
 
 /// The words before the permits.
@@ -79,7 +79,7 @@ impl Permits {
     /// The time from which nothing is left of them.
     fn until(&self, now: Nanos) -> Option<Nanos> {
         let limit = self.limit().filter(|_| self.used(now) > 0)?;
-        let look = limit.decide(&mut self.words.clone(), &crate::ask::Ask::new(0, now));
+        let look = limit.decide(&mut self.words.clone(), &crate::decision::Ask::new(0, now));
         Some(now.saturating_add(look.reset_after))
     }
 }
@@ -324,7 +324,7 @@ pub(crate) fn adopt(limit: &Concurrency, words: &mut [u64], permits: &Permits, c
             words,
             &before,
             permits.words(),
-            crate::carry::Carry::Keep,
+            crate::convert::Carry::Keep,
             clock,
         );
     }

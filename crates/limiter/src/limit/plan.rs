@@ -1,7 +1,7 @@
 //! Planning a waiting request anew after an edit.
 
 use super::{Bucket, Limit, Limits};
-use crate::ask::Ask;
+use crate::decision::Ask;
 use crate::taken::Taken;
 use crate::time::Nanos;
 

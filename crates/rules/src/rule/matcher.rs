@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::cidr::{self, Cidr};
 use super::parts;
 use super::pattern::Pattern;
+use super::text::Truth;
 use super::text::{MetadataTest, NamedTest, Test, object};
-use super::truth::Truth;
 use crate::request::{Request, without_query};
 
 /// All given parts must match; without any, every request matches.

@@ -11,10 +11,13 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use self::automaton::Automaton;
-use self::positions::Positions;
-use super::truth::Truth;
+use automaton::Automaton;
+use positions::Positions;
+
+use super::matcher::{Match, Part};
+use super::text::Truth;
 
 mod automaton;
 mod bits;
@@ -112,3 +115,33 @@ impl PartialEq for Pattern {
 }
 
 impl Eq for Pattern {}
+
+// The regular expressions of a match.
+
+/// A regular expression, and its part of the match: below `not`, the part within it.
+pub type PatternAt<'a> = (Vec<Part>, &'a Pattern);
+
+impl Match {
+    /// All regular expressions, also those below `not`.
+    pub fn patterns(&self) -> Vec<PatternAt<'_>> {
+        let parts = [Part::Path].into_iter();
+        let parts = parts
+            .chain((0..self.headers.len()).map(Part::Header))
+            .chain((0..self.query.len()).map(Part::Query))
+            .chain((0..self.cookies.len()).map(Part::Cookie))
+            .chain((0..self.metadata.len()).map(Part::Metadata));
+        let own = parts.filter_map(|part| Some((Vec::from([part]), self.pattern(part)?)));
+        let mut patterns: Vec<PatternAt<'_>> = own.collect();
+        let below = self.not.as_ref().map(|not| not.patterns());
+        patterns.extend(
+            below
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(parts, pattern)| {
+                    let parts = [Part::Not].into_iter().chain(parts).collect();
+                    (parts, pattern)
+                }),
+        );
+        patterns
+    }
+}

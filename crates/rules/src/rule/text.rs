@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
-use super::truth::Truth;
 
 /// The test of a value, compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,5 +115,24 @@ impl MetadataTest {
     pub(super) fn value(&self) -> Value {
         let path = self.path.iter().map(String::as_str).collect();
         self.test.value(Some(("path", path)))
+    }
+}
+
+// Whether a test passes: yes, no, or open because the value is longer than the test reads.
+
+/// The result of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// It passes.
+    Yes,
+    /// It fails.
+    No,
+    /// The value is longer than a regular expression tests, and its beginning decides nothing.
+    TooLong,
+}
+
+impl From<bool> for Truth {
+    fn from(holds: bool) -> Self {
+        if holds { Self::Yes } else { Self::No }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use loudou_limiter::carry::Carry;
+use loudou_limiter::convert::Carry;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::config::{parse_edit, parse_sample};
 use loudou_rules::evaluate::{Answer, Outcome};
