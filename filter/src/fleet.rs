@@ -8,36 +8,35 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use due::Dues;
+use early::Early;
 use loudou_api::LEASE_PATH;
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::breaker::{Breaker, Policy, State};
-use loudou_limiter::lease::{LeaseSettings, Phase};
+use loudou_limiter::lease::{LeaseAsk, LeaseSettings, Phase};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::FleetSettings;
 use loudou_store::BucketId;
+use wire::Answer;
 
 use crate::data::{Active, News, Wanted};
 use crate::host::{Host, Outgoing};
 use crate::metrics::FleetMetrics;
 use crate::timer::sooner;
-use crate::travel::{self, Changes};
+use crate::travel;
+use crate::travel::Changes;
 use crate::waiting::Ticket;
+
+pub(crate) use pulse::Pulse;
 
 mod alone;
 mod due;
 mod early;
-mod flight;
 mod pulse;
 mod wire;
 
-use due::Dues;
-use early::Early;
-pub(crate) use flight::Ready;
-use flight::{Asked, Carried, Flight};
-pub(crate) use pulse::Pulse;
 #[cfg(test)]
 pub(crate) use pulse::know_changes;
-use wire::Answer;
 
 /// The most calls of one worker that are on their way.
 const MAX_FLIGHTS: usize = 4;
@@ -417,4 +416,65 @@ impl Fleet {
         ready.extend(self.note_failure(host, active, now));
         ready
     }
+}
+
+// Calls that are on their way, and the requests that their ends set free.
+
+/// A key that asks, in the call that is on its way.
+#[derive(Debug)]
+struct Asked {
+    id: BucketId,
+    key: String,
+    ask: LeaseAsk,
+    /// The requests that wait for it.
+    requests: Vec<Ticket>,
+}
+
+/// A request that no longer waits for the relay, and is to be decided again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) ticket: Ticket,
+    pub(crate) phase: Phase,
+}
+
+impl Ready {
+    const fn soon(ticket: Ticket) -> Self {
+        Self {
+            ticket,
+            phase: Phase::Held,
+        }
+    }
+
+    /// A request that was never decided, because it waited for the changes of the fleet.
+    const fn early(ticket: Ticket) -> Self {
+        Self {
+            ticket,
+            phase: Phase::First,
+        }
+    }
+
+    /// A request that is decided without the engine, because asking again would give the same error at once.
+    const fn failed(ticket: Ticket) -> Self {
+        Self {
+            ticket,
+            phase: Phase::Expired,
+        }
+    }
+}
+
+/// A call that is on its way.
+#[derive(Debug)]
+struct Flight {
+    call: u32,
+    sent_at: Nanos,
+    carries: Carried,
+}
+
+/// The content of a call.
+#[derive(Debug)]
+enum Carried {
+    /// Keys that ask.
+    Keys(Vec<Asked>),
+    /// The changes that it tells, by name and version. It also counts this Envoy.
+    Changes(Vec<(String, u64)>),
 }

@@ -7,25 +7,41 @@
 //!
 //! Each of these is a part with a text of its own ([`part`]). A worker keeps the parts that it has read
 //! ([`Records`]), so a change costs it what was changed, and the copy of the bytes. A later build
-//! extends the format by optional parts ([`later`]); a worker that finds another format ([`crate::formats`])
+//! extends the format by optional parts ([`Later`]); a worker that finds another format ([`crate::formats`])
 //! leaves it alone and limits by its own configuration, in separate buckets.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use layout::{Stored, StoredRule, Texts};
 use loudou_limiter::Nanos;
 use loudou_rules::config::MAX_FILE_BYTES;
 use loudou_rules::rule_set::RuleSet;
 use loudou_store::StoreFailed;
+use part::{Id, PARTS};
+use serde_json::Value;
 
 use crate::instance::Instance;
+
+pub(crate) use adopt::Adopted;
+pub(crate) use base::Base;
+pub(crate) use base::Bases;
+pub(crate) use edit::Author;
+pub(crate) use edit::Edit;
+pub(crate) use edit::EditTo;
+pub(crate) use edit::Ended;
+pub(crate) use edit::MAX_EDITED;
+pub(crate) use edit::Origin;
+pub(crate) use edit::OverrideEdit;
+pub(crate) use records::Records;
+pub use records::Shelves;
+pub(crate) use rule::RuleRecord;
 
 mod adopt;
 mod base;
 mod edit;
 mod editing;
 mod history;
-mod later;
 mod layout;
 mod part;
 mod read;
@@ -34,14 +50,6 @@ mod rule;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod work;
-
-pub(crate) use adopt::Adopted;
-pub(crate) use base::{Base, Bases};
-pub(crate) use edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit};
-pub(crate) use later::Later;
-pub(crate) use records::Records;
-pub use records::Shelves;
-pub(crate) use rule::RuleRecord;
 
 /// The largest record that an edit may make, in bytes. Every worker copies all of it after each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
@@ -223,6 +231,87 @@ pub(crate) enum RecordError {
 impl From<StoreFailed> for RecordError {
     fn from(_: StoreFailed) -> Self {
         Self::Failed
+    }
+}
+
+// The parts of the record that only a later build of Loudou can read, while both run in one Envoy.
+//
+// During an upgrade, and after one that is taken back, builds share the record. A later build may use a field
+// of rules or edits that this one does not know. This build then leaves out the rule, keeps its texts as they
+// are, and goes by the rest of the record; its own rule of that name decides alone.
+
+/// In the first byte that a later build appended: it keeps the rules under another key now, and has left this
+/// record for the builds before it. Edits of it would not be in force.
+const MOVED: u8 = 1;
+
+/// What only a later build can read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Later {
+    /// The rules, in their order.
+    rules: Vec<Rc<LaterRule>>,
+    /// State that is appended to the record. The first byte has flags.
+    appended: Rc<[u8]>,
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LaterRule {
+    /// Its place among the rules, or among the removed ones.
+    place: usize,
+    is_gone: bool,
+    name: String,
+    parts: [(Id, Vec<u8>); PARTS],
+}
+
+impl Later {
+    /// Keeps a rule that cannot be read; returns false if it is damaged.
+    fn keep(&mut self, (place, is_gone): (usize, bool), stored: &StoredRule<'_>) -> bool {
+        if stored.iter().any(|part| Id::of(part.text) != part.id) {
+            return false;
+        }
+        let [base, ..] = stored;
+        let base: Option<Value> = serde_json::from_slice(base.text).ok();
+        let name = base.as_ref().and_then(|base| base.get("name")?.as_str());
+        self.rules.push(Rc::new(LaterRule {
+            place,
+            is_gone,
+            name: name.unwrap_or("?").to_owned(),
+            parts: stored.map(|part| (part.id, part.text.to_vec())),
+        }));
+        true
+    }
+
+    /// The stored rules: the known ones, with these in between.
+    fn beside<'a>(&'a self, known: &'a [Texts<'_>], is_gone: bool) -> Vec<StoredRule<'a>> {
+        let known = known.iter();
+        let mut all: Vec<StoredRule<'a>> = known
+            .map(|parts| parts.each_ref().map(|(id, text)| Stored { id: *id, text }))
+            .collect();
+        for rule in self.rules.iter().filter(|rule| rule.is_gone == is_gone) {
+            let parts = rule.parts.each_ref();
+            let parts = parts.map(|(id, text)| Stored { id: *id, text });
+            all.insert(rule.place.min(all.len()), parts);
+        }
+        all
+    }
+
+    /// The names of the rules in force.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let rules = self.rules.iter().filter(|rule| !rule.is_gone);
+        rules.map(|rule| rule.name.as_str())
+    }
+
+    /// Drops all of it, since a configuration of this build takes over; returns the names of the rules.
+    fn end(&mut self) -> Vec<String> {
+        let names = self.names().map(ToOwned::to_owned).collect();
+        *self = Self::default();
+        names
+    }
+
+    /// Whether a later build keeps the rules elsewhere.
+    pub(crate) fn has_moved(&self) -> bool {
+        let flags = self.appended.first();
+        flags.is_some_and(|flags| flags & MOVED != 0)
     }
 }
 

@@ -6,11 +6,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use serde_json::{Value, json};
 
 use crate::clock::eventually;
@@ -22,10 +24,9 @@ use crate::process::{Group, Guarded};
 use crate::temp::TempDir;
 use crate::wasm::wasm_path;
 
-mod restart;
-mod stats;
-
 pub use stats::Memory;
+
+mod stats;
 
 /// Envoy starts in a second; the rest is a margin for a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -380,4 +381,58 @@ fn command(file: &Path, config: &Config) -> Result<Command> {
         .args(["--file-flush-interval-msec", "20"])
         .current_dir(workspace_root());
     Ok(command)
+}
+
+// Stopping Envoy and starting it again on the same ports.
+
+impl Envoy {
+    /// Stops it and starts another one with this configuration on the same ports, which clients see as a
+    /// restart.
+    pub fn restart(self, config: &Config) -> Result<Self> {
+        let addresses = [self.data, self.admin];
+        let _reserved = addresses
+            .map(reserve)
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        self.stop()?;
+        let ports = addresses.map(|address| address.port());
+        Self::start_with(config, Some(ports), wasm_of(config)?)
+    }
+}
+
+/// Keeps an address for Envoy, while nothing listens there: the system gives out ports of ended listeners, to any
+/// connection of any process. The socket never listens, so clients are refused as in a restart, and Envoy's
+/// listeners may join it because both share the port (`SO_REUSEPORT`).
+fn reserve(address: SocketAddr) -> Result<OwnedFd> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address).with_context(|| format!("cannot reserve {address}"))?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod restart_tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use rustix::net::{getsockname, listen};
+
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_is_free_for_listeners_that_share_it_alone() -> Result<()> {
+        // As Envoy listens.
+        let before = reserve((Ipv4Addr::LOCALHOST, 0).into())?;
+        listen(&before, 1)?;
+        let address = SocketAddr::try_from(getsockname(&before)?)?;
+        let reserved = reserve(address)?;
+        let client = TcpStream::connect(address)?;
+        drop((client, before));
+        assert!(TcpListener::bind(address).is_err(), "taken by another");
+        assert!(TcpStream::connect(address).is_err(), "nobody listens");
+        let after = reserve(address)?;
+        listen(&after, 1)?;
+        drop(reserved);
+        TcpStream::connect(address)?;
+        Ok(())
+    }
 }

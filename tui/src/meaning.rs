@@ -1,16 +1,27 @@
 //! Rules in words: sentences that are exact for the numbers of the rule.
 
-pub(crate) use bucket::{
-    BAN_OFF, Origins, Standing, WOULD_REFUSE, banned, enforced_ban, imposed, main_limit, refusals,
-    stands_out, state_word,
-};
-pub(crate) use fleet::{Sharing, sharing};
-pub(crate) use key::group;
 use key::{ambiguous, missing};
-use loudou_rules::config::phrase;
-use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Rule};
-pub(crate) use requests::requests;
+use list::list;
+use loudou_limiter::Penalty;
+use loudou_rules::config::{phrase, scaled};
+use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Override, Rule};
 use serde_json::Value;
+
+pub(crate) use bucket::BAN_OFF;
+pub(crate) use bucket::Origins;
+pub(crate) use bucket::Standing;
+pub(crate) use bucket::WOULD_REFUSE;
+pub(crate) use bucket::banned;
+pub(crate) use bucket::enforced_ban;
+pub(crate) use bucket::imposed;
+pub(crate) use bucket::main_limit;
+pub(crate) use bucket::refusals;
+pub(crate) use bucket::stands_out;
+pub(crate) use bucket::state_word;
+pub(crate) use fleet::Sharing;
+pub(crate) use fleet::sharing;
+pub(crate) use key::group;
+pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;
 
 mod answers;
@@ -20,7 +31,6 @@ mod fleet;
 mod key;
 pub(crate) mod leased;
 mod list;
-mod per_key;
 mod requests;
 pub(crate) mod short;
 mod upstream;
@@ -103,8 +113,8 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
         (true, _) => notes.push("`last` has no effect unless the rule is enforced".to_owned()),
         (false, _) => {}
     }
-    notes.extend(per_key::overrides(rule));
-    notes.extend(rule.penalty.as_ref().map(per_key::penalty));
+    notes.extend(overrides(rule));
+    notes.extend(rule.penalty.as_ref().map(penalty));
     if rule.mode == Mode::Enforce {
         notes.extend(answers::refuse(&rule.refuse));
         notes.extend(answers::respond(rule.respond));
@@ -153,6 +163,73 @@ pub(crate) fn key_in_json(rule: &Value) -> String {
         })
         .collect();
     words.join(" : ")
+}
+
+// Exceptions for single keys, in words: overrides, and penalties for too many refusals.
+
+/// The number of overrides that are listed.
+const TOLD: usize = 8;
+
+/// The overrides of a rule, one sentence each.
+fn overrides(rule: &Rule) -> Vec<String> {
+    let mut lines: Vec<String> = rule
+        .overrides
+        .iter()
+        .take(TOLD)
+        .map(|(pattern, value)| one(rule, &pattern, value))
+        .collect();
+    match rule.overrides.len().saturating_sub(TOLD) {
+        0 => {}
+        1 => lines.push("and 1 more override".to_owned()),
+        more => lines.push(format!("and {more} more overrides")),
+    }
+    lines
+}
+
+fn one(rule: &Rule, pattern: &str, value: &Override) -> String {
+    let subject = match pattern.strip_suffix('*') {
+        None => format!("key {pattern}"),
+        Some("") => "every other key".to_owned(),
+        Some(beginning) => format!("each key with prefix {beginning}"),
+    };
+    match value {
+        Override::Scale(scale) => {
+            let limits = scaled(&rule.limits, *scale);
+            let numbers = limits.map(|limits| format!(": {}", short::of_limits(&limits)));
+            let numbers = numbers.unwrap_or_default();
+            format!("{subject} has {scale} times the limits{numbers}")
+        }
+        Override::Unlimited => format!("{subject} has no limits"),
+        Override::Banned => format!("{subject} is banned"),
+        Override::Limits(limits) => {
+            let phrases = limits.iter().map(|limit| phrase(limit, &rule.cost));
+            let phrases: Vec<String> = phrases.collect();
+            format!("{subject} {}", list(&phrases, "and"))
+        }
+    }
+}
+
+/// The condition and the duration of bans by a penalty.
+fn penalty(penalty: &Penalty) -> String {
+    let Penalty {
+        after,
+        within,
+        ban,
+        factor,
+        max,
+    } = penalty;
+    let first = match after {
+        1 => format!("a key that is refused is banned for {ban}"),
+        _ => format!(
+            "a key that is refused {after} times within {within} of a first refusal is banned for {ban}"
+        ),
+    };
+    if factor.thousandths() <= 1_000 || max <= ban {
+        return first;
+    }
+    format!(
+        "{first}; each further ban is {factor} times as long, at most {max}, until the key was not banned for {max}"
+    )
 }
 
 #[cfg(test)]

@@ -5,21 +5,20 @@
 //! does not build it. The source is a copy of the pages in `docs/SUMMARY.md`, in the same folders as here,
 //! so that the same links work in both.
 
-mod links;
-mod openapi;
-mod promises;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use links::{Page, Place};
 use loudou_tests::paths::{target_dir, workspace_root};
 
-use self::links::{Page, Place};
 use crate::command::run as run_command;
 use crate::tools::MDBOOK;
+
+mod links;
+mod openapi;
 
 /// The pages of the site, in order.
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -40,7 +39,7 @@ pub(crate) fn check() -> Result<()> {
     let pages = links::pages(&root)?;
     let mut problems = links::broken(&root, &pages);
     problems.extend(unlisted(&pages)?);
-    problems.extend(promises::broken(&root)?);
+    problems.extend(broken(&root)?);
     problems.extend(openapi::stale(&root)?);
     for problem in &problems {
         println!("{problem}");
@@ -130,4 +129,73 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     }
     fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     Ok(())
+}
+
+// The promises of `docs/security.md`: each names tests, which must exist.
+
+const PAGE: &str = "docs/security.md";
+/// The head of the column that names tests.
+const COLUMN: &str = "| promise | test |";
+
+/// Problems: promises without a test, and tests that do not exist.
+fn broken(root: &Path) -> Result<Vec<String>> {
+    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    let mut sources = String::new();
+    read(root, &mut sources)?;
+    let found = named(&page, &sources);
+    Ok(found
+        .into_iter()
+        .map(|problem| format!("{PAGE}: {problem}"))
+        .collect())
+}
+
+fn named(page: &str, sources: &str) -> Vec<String> {
+    let rows = page.lines().skip_while(|line| *line != COLUMN).skip(2);
+    let mut problems = Vec::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let tests = cells.get(1).copied().unwrap_or_default();
+        let mut names = tests.split('`').skip(1).step_by(2).peekable();
+        if names.peek().is_none() {
+            problems.push(format!("a promise without a test: {row}"));
+        }
+        // A name with a space is a command.
+        for name in names.filter(|name| !name.contains(' ')) {
+            if !sources.contains(&format!("fn {name}(")) {
+                problems.push(format!("no test `{name}`"));
+            }
+        }
+    }
+    problems
+}
+
+/// Appends all Rust files below a folder.
+fn read(folder: &Path, sources: &mut String) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                read(&path, sources)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod promises_tests {
+    use super::*;
+
+    #[test]
+    fn promises_need_tests_that_exist() {
+        let page = "| promise | test |\n| --- | --- |\n| a | `known`, and `cargo x` |\n\
+                    | b | `gone` |\n| c | |\n\n| d | `other` |\n";
+        assert_eq!(
+            named(page, "fn known() {}"),
+            ["no test `gone`", "a promise without a test: | c | |"]
+        );
+    }
 }

@@ -1,18 +1,16 @@
 //! `cargo xtask build`: builds the filter for Envoy, checks its imports and prints its size.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
 use loudou_tests::wasm::{built_trap_wasm, built_wasm, check_fresh, trap_target_dir};
+use wasmparser::{Encoding, Import, Parser, Payload, TypeRef};
 
 use crate::command::{cargo, run};
 use crate::setup::WASM_TARGET;
-
-mod imports;
 
 /// Builds the filter and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
@@ -21,7 +19,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     let path = built_wasm();
     check_fresh(&path)?;
     let module = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let functions = imports::check(&module).with_context(|| path.display().to_string())?;
+    let functions = check(&module).with_context(|| path.display().to_string())?;
     let kib = u64::try_from(module.len())?.div_ceil(1024);
     println!("{}: {kib} KiB, {functions} host functions", path.display());
     Ok(path)
@@ -98,5 +96,163 @@ fn commit_of(root: &Path) -> String {
         hash
     } else {
         format!("{hash}+")
+    }
+}
+
+// The functions that a wasm module imports, read from its import section by `wasmparser`.
+//
+// Envoy refuses a module that imports a function the host does not have, and a function that only newer
+// hosts have limits where the module runs. So every import must be on the list: proxy-wasm ABI 0.2.1,
+// and two WASI calls for what that lacks.
+
+const PROXY_WASM: &[&str] = &[
+    "add_header_map_value",
+    "call_foreign_function",
+    "close_stream",
+    "continue_stream",
+    "define_metric",
+    "dequeue_shared_queue",
+    "done",
+    "enqueue_shared_queue",
+    "get_buffer_bytes",
+    "get_buffer_status",
+    "get_current_time_nanoseconds",
+    "get_header_map_pairs",
+    "get_header_map_size",
+    "get_header_map_value",
+    "get_log_level",
+    "get_metric",
+    "get_property",
+    "get_shared_data",
+    "get_status",
+    "grpc_call",
+    "grpc_cancel",
+    "grpc_close",
+    "grpc_send",
+    "grpc_stream",
+    "http_call",
+    "increment_metric",
+    "log",
+    "record_metric",
+    "register_shared_queue",
+    "remove_header_map_value",
+    "replace_header_map_value",
+    "resolve_shared_queue",
+    "send_local_response",
+    "set_buffer_bytes",
+    "set_effective_context",
+    "set_header_map_pairs",
+    "set_property",
+    "set_shared_data",
+    "set_tick_period_milliseconds",
+];
+
+const WASI: &[&str] = &["clock_time_get", "random_get"];
+
+/// Checks every import and returns their number.
+fn check(module: &[u8]) -> Result<usize> {
+    let mut count: usize = 0;
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::Version { encoding, .. } => {
+                ensure!(encoding == Encoding::Module, "not a wasm module");
+            }
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    allowed(&import?)?;
+                    count = count.saturating_add(1);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(count)
+}
+
+fn allowed(import: &Import<'_>) -> Result<()> {
+    let Import { module, name, ty } = import;
+    ensure!(
+        matches!(ty, TypeRef::Func(_)),
+        "the filter imports {module}.{name}, which is not a function"
+    );
+    let known = match *module {
+        "env" => name
+            .strip_prefix("proxy_")
+            .is_some_and(|name| PROXY_WASM.contains(&name)),
+        "wasi_snapshot_preview1" => WASI.contains(name),
+        _ => false,
+    };
+    ensure!(
+        known,
+        "the filter imports {module}.{name}; only proxy-wasm 0.2.1 and {WASI:?} are allowed"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod imports_tests {
+    use super::*;
+
+    const IMPORT_SECTION: u8 = 2;
+    const FUNCTION: u8 = 0;
+    const MEMORY: u8 = 2;
+
+    /// A module with one imported function and a custom section before it.
+    fn module(from: &str, name: &str) -> Vec<u8> {
+        importing(from, name, &[FUNCTION, 0])
+    }
+
+    fn importing(from: &str, name: &str, what: &[u8]) -> Vec<u8> {
+        let text = |text: &str| {
+            let length = u8::try_from(text.len()).expect("a short name");
+            [&[length], text.as_bytes()].concat()
+        };
+        let imports = [&[1][..], &text(from), &text(name), what].concat();
+        let size = u8::try_from(imports.len()).expect("a short section");
+        [
+            b"\0asm\x01\0\0\0",
+            &[0, 2, 1, b'x'][..],
+            &[IMPORT_SECTION, size],
+            &imports,
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn known_functions_pass() -> Result<()> {
+        assert_eq!(check(&module("env", "proxy_log"))?, 1);
+        assert_eq!(check(&module("wasi_snapshot_preview1", "random_get"))?, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn unknown_functions_are_named() {
+        let error = check(&module("env", "proxy_launch"))
+            .expect_err("not in the ABI")
+            .to_string();
+        assert!(error.contains("env.proxy_launch"), "{error}");
+        let error = check(&module("other", "proxy_log"))
+            .expect_err("not our host")
+            .to_string();
+        assert!(error.contains("other.proxy_log"), "{error}");
+    }
+
+    #[test]
+    fn other_imports_than_functions_are_refused() {
+        let error = check(&importing("env", "memory", &[MEMORY, 0, 1]))
+            .expect_err("a memory")
+            .to_string();
+        assert!(
+            error.contains("env.memory, which is not a function"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_cut_module_is_an_error() {
+        let whole = module("env", "proxy_log");
+        let cut = whole.get(..whole.len() - 3).expect("it is longer");
+        assert!(check(cut).is_err());
+        assert!(check(b"#!/bin/sh").is_err());
     }
 }

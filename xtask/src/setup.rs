@@ -1,17 +1,20 @@
 //! `cargo xtask setup`: the wasm target, an Envoy, a Valkey, a Prometheus, a Chromium, a Node.js, and cargo-deny. It
 //! touches nothing outside rustup's toolchain and the build directory.
 
-use std::env;
 use std::fmt::Display;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use chromium::Chromium;
+use debian::Packages;
 use loudou_tests::paths::{
-    ENVOY_VERSION, VALKEY_VERSION, envoy_bin, envoy_version, installed_envoy, installed_valkey,
-    target_dir, valkey_bin, valkey_in, valkey_version, workspace_root,
+    ENVOY_VERSION, VALKEY_VERSION, envoy_bin, envoy_version, installed_envoy, installed_prometheus,
+    installed_valkey, prometheus_bin, prometheus_version, target_dir, valkey_bin, valkey_in,
+    valkey_version, workspace_root,
 };
+use node::Node;
 
 use crate::command::run as run_command;
 use crate::tools::DENY;
@@ -19,10 +22,6 @@ use crate::tools::DENY;
 pub(crate) mod chromium;
 pub(crate) mod debian;
 pub(crate) mod node;
-mod prometheus;
-
-use chromium::Chromium;
-use node::Node;
 
 /// The target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -45,7 +44,7 @@ pub(crate) fn all() -> Result<()> {
 /// Installs what the tests need.
 pub(crate) fn for_tests() -> Result<()> {
     run()?;
-    let prometheus = prometheus::find_or_install()?;
+    let prometheus = find_or_install()?;
     println!("{}", prometheus.display());
     // A step that lacks one of these is skipped, and named at the end.
     report("Chromium", Chromium::find_or_install());
@@ -222,4 +221,33 @@ impl Wheel {
         );
         Ok(())
     }
+}
+
+// Installs Prometheus from the distribution's package: no wheel has it.
+
+/// The Prometheus for the tests.
+fn find_or_install() -> Result<PathBuf> {
+    match prometheus_bin() {
+        Ok(path) => Ok(path),
+        // The user has to correct a wrong PROMETHEUS_BIN.
+        Err(error) if env::var_os("PROMETHEUS_BIN").is_some() => Err(error),
+        Err(_) => install(),
+    }
+}
+
+fn install() -> Result<PathBuf> {
+    println!("installing Prometheus (a download of about 35 MB)…");
+    let packages = Packages {
+        names: &["prometheus"],
+        files: &["usr/bin/prometheus", "usr/bin/promtool"],
+        with_dependencies: false,
+        place: &installed_prometheus(),
+    };
+    packages.install().context(
+        "cannot install Prometheus from Debian's or Ubuntu's package: install it with your package manager, or set \
+         PROMETHEUS_BIN to one that has promtool beside it",
+    )?;
+    let program = prometheus_bin()?;
+    prometheus_version(&program)?;
+    Ok(program)
 }

@@ -53,13 +53,33 @@
 //! assert_eq!(verdict, LeaseVerdict::Admit);
 //! ```
 
-use crate::time::Nanos;
 use portions::Portions;
 use recent::Recent;
+use smallvec::SmallVec;
 
-mod alone;
+use crate::decision::Ask;
+use crate::limit::{Bucket, BucketDecision, Limits};
+use crate::meter::USED_ONE;
+use crate::time::{Clock, Nanos};
+use crate::wide::mul_div_ceil;
+
+pub use ask::Held;
+pub use ask::LeaseAsk;
+pub use central::Central;
+pub use grant::Demand;
+pub use grant::Grant;
+pub use left::Left;
+pub use shared::ENGINE_CLOCK;
+pub use shared::MAX_ODD_PERIOD;
+pub use shared::Shared;
+pub use shared::Unfit;
+pub use terms::LeaseSettings;
+pub use terms::NotShared;
+pub use terms::Terms;
+pub use words::LEASE_WORDS;
+pub use words::MAX_LATER_LIMITS;
+
 mod ask;
-mod bound;
 pub mod breaker;
 mod central;
 mod decision;
@@ -71,18 +91,6 @@ mod recent;
 mod shared;
 mod terms;
 mod words;
-
-pub use alone::OWED_FOR;
-pub use ask::{Held, LeaseAsk};
-pub use central::Central;
-pub use grant::{Demand, Grant};
-pub use left::Left;
-pub use shared::{ENGINE_CLOCK, MAX_ODD_PERIOD, Shared, Unfit};
-pub use terms::{LeaseSettings, NotShared, Terms};
-pub use words::{LEASE_WORDS, MAX_LATER_LIMITS};
-
-#[cfg(doc)]
-use crate::limit::Limits;
 
 /// How far a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,5 +278,245 @@ impl Lease {
     /// The time from which nothing here decides on requests any more, whatever the debt.
     pub fn idle_at(&self) -> Nanos {
         self.tokens.end().max(self.denied_until)
+    }
+}
+
+// Decisions without the engine, by the part of one Envoy in the limits, and their price.
+//
+// An Envoy that decides alone must not have two incomes, its part and the leases. So it begins with its part
+// of the units that the engine last reported as left, and its debt grows by the cost of each request that it
+// admits alone. The next ask that is answered charges the debt.
+
+/// The time whose income an Envoy can owe, besides a full bucket of its part. A breaker probes at least this
+/// often, so only an Envoy that is cut off for longer admits units that nobody is charged for. Without this
+/// bound the fleet would have to pay after an outage for units that came back meanwhile: it would refuse
+/// everything for as long again.
+pub const OWED_FOR: Nanos = Nanos::from_secs(1);
+
+impl Lease {
+    /// Decides on a request without the engine, by the part of one of `envoys` in `limits`; `bucket` is the
+    /// state of that part. The cost of an admitted request is owed to the engine.
+    ///
+    /// ```
+    /// use loudou_limiter::lease::{Held, Lease, LeaseSettings, Terms};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(20, Rate::parse("100/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let (mut lease, mut bucket) = (Lease::default(), limits.start(Nanos::ZERO));
+    /// let mut admitted = 0;
+    /// while !lease.decide_alone(&limits, 4, &mut bucket, &Ask::new(1, Nanos::ZERO)).is_refused() {
+    ///     admitted += 1;
+    /// }
+    /// assert_eq!((admitted, lease.debt()), (5, 5));
+    /// ```
+    pub fn decide_alone(
+        &mut self,
+        limits: &Limits,
+        envoys: u32,
+        bucket: &mut Bucket,
+        ask: &Ask,
+    ) -> BucketDecision {
+        let Some(part) = limits.divided(envoys) else {
+            return limits.answer(bucket, ask);
+        };
+        self.drain_part(limits, &part, bucket, ask.not_before(bucket.last).clock());
+        let answer = part.answer(bucket, ask);
+        if !answer.is_refused() {
+            self.owe(ask.cost, &part);
+        }
+        answer
+    }
+
+    /// Lowers what is left in `bucket`, the state of `part`, to the part of the units that the engine reported
+    /// last. Otherwise a key that is used up, by this Envoy or by others, would have a full bucket here.
+    pub fn drain_part(&self, limits: &Limits, part: &Limits, bucket: &mut Bucket, clock: Clock) {
+        let Some(seen) = self.seen() else { return };
+        let then = clock.moved_to(seen.at);
+        let mut whole = limits.iter();
+        part.each(bucket, &mut |place, meter, words| {
+            let whole = whole.next().map_or(0, |limit| limit.algorithm().capacity());
+            let (own, left) = (meter.capacity(), seen.left.at(place));
+            let left = mul_div_ceil(own.into(), left.into(), u128::from(whole.max(1)));
+            let left = left.saturating_mul(USED_ONE);
+            let mut drained: SmallVec<[u64; 2]> = SmallVec::from_elem(0, words.len());
+            meter.resume(&mut drained, meter.full().saturating_sub(left), then);
+            if meter.used(&drained, clock.now) > meter.used(words, clock.now) {
+                words.copy_from_slice(&drained);
+            }
+        });
+    }
+
+    /// Adds a cost that was admitted alone to the debt.
+    fn owe(&mut self, cost: u64, part: &Limits) {
+        let parts = part
+            .iter()
+            .filter_map(|limit| limit.algorithm().shared().ok());
+        let most = parts.map(|limit| limit.capacity().saturating_add(limit.units_in(OWED_FOR)));
+        let most = most.min().unwrap_or(0);
+        let debt = u64::from(self.debt).saturating_add(cost).min(most);
+        self.debt = self.debt.max(u32::try_from(debt).unwrap_or(u32::MAX));
+    }
+
+    /// Forgets the debt beyond the credit once a window of the limits has ended since `last`, the time of the
+    /// previous touch: units of a past window must not be charged to the one that runs.
+    pub fn turn(&mut self, terms: &Terms, last: Nanos, clock: Clock) {
+        let Some(owed) = u64::from(self.debt).checked_sub(terms.settings().credit) else {
+            return;
+        };
+        let has_turned = |limit: &Shared| match *limit {
+            Shared::Window { window, .. } => {
+                let since = clock.now.since(last).get();
+                let past = clock.wall.get().checked_rem(window.get());
+                past.is_some_and(|past| since > past)
+            }
+            _ => false,
+        };
+        if owed > 0 && terms.limits().iter().any(has_turned) {
+            self.debt = u32::try_from(terms.settings().credit).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Takes back the cost of a request that was admitted alone and then did not pass.
+    pub fn forgive(&mut self, cost: u64) {
+        let debt = u64::from(self.debt).saturating_sub(cost);
+        self.debt = u32::try_from(debt).unwrap_or(self.debt);
+    }
+}
+
+// The bound: the most that all Envoys of a fleet admit, whatever their number.
+
+/// The most that one Envoy adds to what tokens cover, in units of the credit: what passed on credit before
+/// and after the ends of a time, as long as it was not charged.
+const CREDITS: u64 = 2;
+
+impl Shared {
+    /// The most that a fleet without credit admits in any time of length `span` by this limit, in cost
+    /// units. Each of them uses a token that the engine granted at most `lease` earlier.
+    ///
+    /// ```
+    /// use loudou_limiter::lease::Shared;
+    /// use loudou_limiter::{Nanos, Rate};
+    ///
+    /// let rate = Rate::parse("30/m").unwrap();
+    /// let (minute, lease) = (Nanos::from_secs(60), Nanos::from_millis(200));
+    /// assert_eq!(Shared::Leak { capacity: 15, rate }.most_in(minute, lease), 45);
+    /// assert_eq!(Shared::Interval { capacity: 15, rate }.most_in(minute, lease), 75);
+    /// // A fixed window ends all leases, and a minute may touch two of its windows.
+    /// let window = Shared::Window { capacity: 15, window: minute };
+    /// assert_eq!(window.most_in(minute, lease), 30);
+    /// ```
+    pub fn most_in(self, span: Nanos, lease: Nanos) -> u64 {
+        let longer = span.saturating_add(lease);
+        match self {
+            Self::Leak { capacity, .. } => capacity.saturating_add(self.units_in(longer)),
+            Self::Interval { capacity, rate } => {
+                let lumps = lumps(longer, rate.period());
+                capacity.saturating_add(lumps.saturating_mul(rate.amount().into()))
+            }
+            Self::Window { capacity, window } => {
+                let windows = span.get().div_ceil(window.get().max(1));
+                capacity.saturating_mul(windows.saturating_add(1))
+            }
+        }
+    }
+}
+
+/// The most multiples of `period` in a time of length `span`, its ends included.
+fn lumps(span: Nanos, period: Nanos) -> u64 {
+    let whole = span.get().checked_div(period.get()).unwrap_or(0);
+    whole.saturating_add(1)
+}
+
+impl LeaseSettings {
+    /// The units that each Envoy may add to the bound of every limit, because requests pass on credit.
+    pub const fn most_on_credit(&self) -> u64 {
+        CREDITS.saturating_mul(self.credit)
+    }
+}
+
+impl Terms {
+    /// Whether a key whose requests have this cost gets tokens beforehand if it is much asked for. Where too
+    /// little comes back during a lease, each of its requests asks for itself.
+    pub fn leases_beforehand(&self, cost: u64) -> bool {
+        (1..=self.most_beforehand()).contains(&cost)
+    }
+
+    /// The most tokens that are asked for beforehand: half of what comes back during a lease, and a quarter
+    /// of the capacity.
+    fn most_beforehand(&self) -> u64 {
+        let most = self.units_in_lease().min(self.capacity().div_euclid(2));
+        most.div_euclid(2)
+    }
+}
+
+#[cfg(test)]
+mod bound_tests {
+    use super::*;
+    use super::{Held, Lease, Phase};
+    use crate::rate::Rate;
+
+    fn terms(limit: Shared) -> Terms {
+        let settings = LeaseSettings {
+            lease: Nanos::from_millis(200),
+            timeout: Nanos::from_millis(30),
+            credit: 3,
+        };
+        Terms::new(&[limit], &settings).expect("valid")
+    }
+
+    fn leak(capacity: u64, rate: &str) -> Shared {
+        let rate = Rate::parse(rate).expect("a rate");
+        Shared::Leak { capacity, rate }
+    }
+
+    /// The tokens that a key asks for beforehand after 100 requests in each of many leases.
+    fn asked_beforehand(terms: &Terms) -> u64 {
+        let mut lease = Lease::default();
+        let mut now = Nanos::ZERO;
+        for step in 0..1_000_u64 {
+            now = Nanos::from_millis(step.saturating_mul(2));
+            lease.take(terms, 1, now, Phase::First, false);
+        }
+        let ask = lease.ask(terms, Held { units: 0, least: 0 }, now);
+        ask.map_or(0, |ask| ask.demand.want)
+    }
+
+    #[test]
+    fn slow_and_small_limits_lease_nothing() {
+        for (limit, beforehand) in [
+            (leak(100, "1/s"), 0),
+            (leak(100, "9/s"), 0),
+            (leak(100, "10/s"), 1),
+            (leak(3, "1000/s"), 0),
+            (leak(4, "1000/s"), 1),
+            (leak(100, "100/s"), 10),
+            (leak(100, "10000/s"), 25),
+        ] {
+            let terms = terms(limit);
+            assert_eq!(asked_beforehand(&terms), beforehand, "{limit:?}");
+            let leases = [1, beforehand, beforehand.saturating_add(1)]
+                .map(|cost| terms.leases_beforehand(cost));
+            assert_eq!(leases, [beforehand > 0, beforehand > 0, false], "{limit:?}");
+            assert_eq!(terms.most_beforehand(), beforehand, "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn lumps_at_both_ends_count() {
+        let rate = Rate::parse("10/s").expect("a rate");
+        let limit = Shared::Interval { capacity: 5, rate };
+        let most = |span: u64, lease: u64| {
+            limit.most_in(Nanos::from_millis(span), Nanos::from_millis(lease))
+        };
+        assert_eq!(
+            [most(0, 0), most(999, 0), most(999, 1), most(2_000, 200)],
+            [15, 15, 25, 35]
+        );
+    }
+
+    #[test]
+    fn credit_counts_before_and_after() {
+        assert_eq!(terms(leak(9, "1/s")).settings().most_on_credit(), 6);
     }
 }

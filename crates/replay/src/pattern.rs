@@ -4,17 +4,17 @@
 //! with its protocol, the columns after the user agent are read from the line's end, and the user agent is what remains.
 
 use columns::Columns;
-pub(crate) use envoy::envoy;
-use find::{end_of_request, find, find_unescaped, rfind_decisions, shared};
-pub(crate) use nginx::{built_in, nginx};
 
 use crate::record::{LoggedRequest, OtherLine, Unread};
 use crate::verdict::decisions_length;
 
+pub(crate) use envoy::envoy;
+pub(crate) use nginx::built_in;
+pub(crate) use nginx::nginx;
+
 mod client;
 mod columns;
 mod envoy;
-mod find;
 mod nginx;
 
 /// The most columns of a format.
@@ -412,6 +412,88 @@ pub(crate) enum Field {
 pub(crate) enum Unit {
     Milliseconds,
     Seconds,
+}
+
+// Searches in a line.
+
+/// The most places at which decisions are looked for.
+const MOST_PLACES: usize = 64;
+
+/// The length of the common start of two texts.
+fn shared(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+/// The first `mark`, which is short.
+fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let first = *mark.first()?;
+    let mut from = 0;
+    loop {
+        let rest = text.get(from..)?;
+        let found = memchr::memchr(first, rest)?;
+        if rest.get(found..)?.starts_with(mark) {
+            return Some(from + found);
+        }
+        from += found + 1;
+    }
+}
+
+/// The first `mark`, which begins with a quote, that no backslash escapes.
+fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let rest = text.get(from..)?;
+        let found = memchr::memchr2(b'\\', b'"', rest)?;
+        let here = rest.get(found..)?;
+        if here.first() == Some(&b'\\') {
+            from += found + 2;
+        } else if here.starts_with(mark) {
+            return Some(from + found);
+        } else {
+            from += found + 1;
+        }
+    }
+}
+
+/// The last `mark`; before decisions, which may contain it, the one before the longest list of them.
+fn rfind_decisions(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let places = memchr::memmem::rfind_iter(text, mark).take(MOST_PLACES);
+    let lists = places.filter(|at| {
+        let list = text.get(at + mark.len()..).unwrap_or_default();
+        decisions_length(list) == Some(list.len())
+    });
+    lists.last().or_else(|| memchr::memmem::rfind(text, mark))
+}
+
+/// The end of `METHOD PATH PROTOCOL` before `mark`, where quotes are not escaped: the first one after a protocol.
+///
+/// A path with quotes may have `mark` in it. It has no blanks, as Envoy refuses them, so that the first protocol after
+/// two blanks is the request's own, whatever the path and the columns after it imitate. Without any protocol, as in a
+/// format of the user, it is the first `mark`.
+fn end_of_request(text: &[u8], mark: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| find(rest, mark)) {
+        let end = from + found;
+        if text.get(..end).is_some_and(ends_in_protocol) {
+            return Some(end);
+        }
+        from = end + 1;
+    }
+    find(text, mark)
+}
+
+/// Whether this is two words or more and a protocol, `HTTP/1.1` or `-`.
+fn ends_in_protocol(request: &[u8]) -> bool {
+    let mut words = request.rsplitn(3, |byte| *byte == b' ');
+    let (last, path, method) = (words.next(), words.next(), words.next());
+    let is_protocol = |word: &[u8]| match word.strip_prefix(b"HTTP/") {
+        Some(version) => {
+            let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+            !version.is_empty() && version.iter().all(is_version)
+        }
+        None => word == b"-",
+    };
+    last.is_some_and(is_protocol) && path.is_some() && method.is_some()
 }
 
 #[cfg(test)]

@@ -11,27 +11,22 @@
 //!
 //! The shares of requests that smaller capacities refuse are counted beside, in a `grid`.
 
+use std::fmt;
+
 use loudou_limiter::{Nanos, Rate};
 use loudou_rules::request::{Request as _, Sample};
 use loudou_rules::rule::key::Key;
 use loudou_rules::rule::{Mode, Reach, Rule, RuleFile};
 
-use super::error::{Error, Observer, Progress};
-use super::input::{Input, Intake};
-use super::keys::KeyPlaces;
-use super::num::{counted, float};
-use super::read::{Reading, read};
-use super::record::{LogLine, LoggedRequest};
-use super::recording::Recording;
-use super::tally::RuleCounts;
-use super::{notes, rule_notes, run};
-
-mod grid;
-mod share;
-
-use grid::{Grid, Step};
-
-pub use share::{Share, Subject};
+use crate::error::{Error, Observer, Progress};
+use crate::input::{Input, Intake};
+use crate::keys::KeyPlaces;
+use crate::num::{counted, float};
+use crate::read::{Reading, read};
+use crate::record::{LogLine, LoggedRequest};
+use crate::recording::Recording;
+use crate::tally::RuleCounts;
+use crate::{notes, rule_notes, run};
 
 /// The most keys of all rules that are followed.
 pub const MOST_KEYS: usize = 1_000_000;
@@ -263,7 +258,7 @@ impl RuleNeeds {
         if place == keys.last.len() {
             *room = room.saturating_sub(1);
             keys.last.push(at);
-            keys.blocks.push(grid::NONE);
+            keys.blocks.push(NONE);
             let end = keys.levels.len() + rates.len();
             keys.levels.resize(end, 0);
             keys.needs.resize(end, 0);
@@ -383,6 +378,172 @@ pub fn knee(rates: &[Rate], capacities: &[u32]) -> Option<usize> {
     let best = points.iter().enumerate().rev();
     let best = best.max_by(|(_, one), (_, other)| below(one).total_cmp(&below(other)));
     best.map(|(number, _)| number)
+}
+
+// How many requests would be refused at some rates and capacities: a bucket for each, once it differs.
+//
+// Until a funnel refuses a request of a key for the first time, its level is the one of a funnel that never refuses.
+// So a key has levels of its own only from its first refusal on, and most keys of a log have none.
+
+/// The most bytes of levels.
+const MOST_BYTES: usize = 128 << 20;
+/// The block of a key without one.
+const NONE: u32 = u32::MAX;
+
+/// The levels of the keys that are refused somewhere, and the refusals.
+#[derive(Debug, Default)]
+struct Grid {
+    capacities: Vec<u32>,
+    rates: usize,
+    /// A block for each of these keys: rate by rate, a level for each capacity.
+    levels: Vec<u64>,
+    /// The refused requests: rate by rate, a number for each capacity.
+    refused: Vec<u64>,
+    /// Requests that are refused but not counted, for lack of room.
+    uncounted: u64,
+}
+
+/// A request at one rate.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// The time since the request before, times the amount of the rate.
+    passed: u64,
+    /// The time of its units.
+    cost: u64,
+    /// The time of one unit.
+    period: u64,
+    /// The level before this request, without any refusals and after the time passed.
+    left: u64,
+    /// The units that the level had reached before.
+    need: u32,
+}
+
+impl Grid {
+    fn new(rates: usize, capacities: &[u32]) -> Self {
+        Self {
+            capacities: capacities.to_vec(),
+            rates,
+            refused: vec![0; rates * capacities.len()],
+            ..Self::default()
+        }
+    }
+
+    /// Decides a request at the rate with this number, under every capacity.
+    fn add(&mut self, block: &mut u32, rate: usize, step: &Step) {
+        let tried = self.capacities.len();
+        for at in 0..tried {
+            let Some(capacity) = self.capacities.get(at).copied() else {
+                return;
+            };
+            let most = u64::from(capacity).saturating_mul(step.period);
+            let has_level = step.need > capacity;
+            if !has_level && step.left.saturating_add(step.cost) <= most {
+                // So it is with every larger capacity.
+                return;
+            }
+            let cell = rate * tried + at;
+            let Some(level) = self.level(block, cell) else {
+                self.uncounted += 1;
+                return;
+            };
+            let left = if has_level {
+                level.saturating_sub(step.passed)
+            } else {
+                step.left
+            };
+            let filled = left.saturating_add(step.cost);
+            let is_refused = filled > most;
+            *level = if is_refused { left } else { filled };
+            if let Some(refused) = self.refused.get_mut(cell) {
+                *refused += u64::from(is_refused);
+            }
+        }
+    }
+
+    /// The level of a key in a cell; `None` without room.
+    fn level(&mut self, block: &mut u32, cell: usize) -> Option<&mut u64> {
+        let size = self.rates * self.capacities.len();
+        if *block == NONE {
+            let end = self.levels.len() + size;
+            if end > MOST_BYTES / size_of::<u64>() {
+                return None;
+            }
+            *block = u32::try_from(self.levels.len() / size.max(1)).ok()?;
+            self.levels.resize(end, 0);
+        }
+        let block = usize::try_from(*block).ok()?;
+        self.levels.get_mut(block * size + cell)
+    }
+}
+
+// "At most 0.1 % of users refused": a bound on what a suggested limit may refuse.
+
+/// The whole that a share is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Keys that are refused at least once.
+    Users,
+    /// Refused requests.
+    Requests,
+}
+
+/// A share of the keys or of the requests, in hundred-thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    hundred_thousandths: u32,
+    /// Its whole.
+    pub subject: Subject,
+}
+
+impl Share {
+    /// Reads `0.1%users` or `1%requests`; at most three digits behind the point.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || "invalid share; write it like 0.1%users or 1%requests".to_owned();
+        let (number, subject) = text.split_once('%').ok_or_else(wrong)?;
+        let subject = match subject.trim() {
+            "users" => Subject::Users,
+            "requests" => Subject::Requests,
+            _ => return Err(wrong()),
+        };
+        let number = number.trim();
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        if whole.is_empty() || !is_number(whole) || !is_number(fraction) || fraction.len() > 3 {
+            return Err(wrong());
+        }
+        let digits = format!("{whole}{fraction:0<3}");
+        let parsed: u32 = digits.parse().map_err(|_error| wrong())?;
+        if parsed > 100_000 {
+            return Err("a share is at most 100%".to_owned());
+        }
+        Ok(Self {
+            hundred_thousandths: parsed,
+            subject,
+        })
+    }
+
+    /// How many of these that is at most.
+    pub fn of(self, count: u64) -> u64 {
+        let of = u128::from(count) * u128::from(self.hundred_thousandths) / 100_000;
+        u64::try_from(of).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (
+            self.hundred_thousandths / 1_000,
+            self.hundred_thousandths % 1_000,
+        );
+        let digits = format!("{rest:03}");
+        let digits = digits.trim_end_matches('0');
+        let point = if digits.is_empty() { "" } else { "." };
+        let subject = match self.subject {
+            Subject::Users => "keys",
+            Subject::Requests => "requests",
+        };
+        write!(f, "{whole}{point}{digits} % of the {subject}")
+    }
 }
 
 #[cfg(test)]

@@ -3,38 +3,56 @@
 //! These types are only ever built valid, by [`crate::config`]; serialised, they are the rule file's
 //! own form, so an exported rule set can be committed and read back.
 
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-pub use cidr::{Cidr, SourcePrefix};
-pub use cost::{Cost, Price};
-pub use failing::{Failing, Found, Missing, Repeated};
-pub use fleet::{FleetSettings, OnOutage, Scope, Secret};
-pub use key_map::KeyMap;
-pub(crate) use key_map::holds;
 use loudou_limiter::ban::Penalty;
 use loudou_limiter::hash::tag;
 use loudou_limiter::{Decimal, Limits};
 use loudou_store::When;
-pub use matcher::{Fit, Match, Part, PathMatch};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use text::object;
+
+use crate::request::Request;
+
+pub use cidr::Cidr;
+pub use cidr::SourcePrefix;
+pub use cost::Cost;
+pub use cost::Price;
+pub use failing::Failing;
+pub use failing::Found;
+pub use failing::Missing;
+pub use failing::Repeated;
+pub use fleet::FleetSettings;
+pub use fleet::OnOutage;
+pub use fleet::Scope;
+pub use fleet::Secret;
+pub use key_map::KeyMap;
+pub(crate) use key_map::holds;
+pub use matcher::Fit;
+pub use matcher::Match;
+pub use matcher::Part;
+pub use matcher::PathMatch;
 pub use part::KeyPart;
 pub use pattern::Pattern;
 pub use pattern::PatternAt;
 pub use possible::Impossible;
-pub use respond::{GrpcStatus, Refuse, RefuseBody};
-pub use respond::{RateLimitHeaders, Respond};
-use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
+pub use respond::GrpcStatus;
+pub use respond::RateLimitHeaders;
+pub use respond::Refuse;
+pub use respond::RefuseBody;
+pub use respond::Respond;
+pub use text::MetadataTest;
+pub use text::NamedTest;
+pub use text::Test;
 pub use text::Truth;
-pub use text::{MetadataTest, NamedTest, Test};
-
-use crate::request::Request;
 
 pub mod cidr;
 pub mod cost;
 mod failing;
 mod fleet;
-mod identity;
 pub mod key;
 mod key_map;
 pub mod matcher;
@@ -175,7 +193,7 @@ impl Rule {
     /// A number that distinguishes the buckets of this rule from others, by its name and its key. It is the
     /// same in every build.
     pub fn tag(&self) -> u32 {
-        let key = identity::of_key(&self.key);
+        let key = of_key(&self.key);
         tag(&[self.name.as_bytes(), b"\n", &key].concat())
     }
 
@@ -330,4 +348,60 @@ impl<T: Serialize> Serialize for KeyMap<T> {
         }
         fields.end()
     }
+}
+
+// The identity of a rule's buckets, in a separate form.
+//
+// The form never changes, even if fields of rule files are renamed: it determines the tag of a bucket,
+// and with another tag every live bucket would start anew.
+
+/// The identity of a key, from the identities of its parts.
+fn of_key(parts: &[KeyPart]) -> Vec<u8> {
+    let parts = parts.iter().map(KeyPart::identity).collect();
+    serde_json::to_vec(&Value::Array(parts)).unwrap_or_default()
+}
+
+impl KeyPart {
+    fn identity(&self) -> Value {
+        if let Some(word) = self.word() {
+            // The word that this part had when its buckets got their tags.
+            return text(if *self == Self::ClientCert {
+                "peer"
+            } else {
+                word
+            });
+        }
+        let (kind, value) = match self {
+            Self::Header(name) => ("header", text(name)),
+            Self::Query(name) => ("query", text(name)),
+            Self::Cookie(name) => ("cookie", text(name)),
+            Self::Literal(literal) => ("literal", text(literal)),
+            Self::Metadata(path) => {
+                let path = path.iter().map(|step| text(step)).collect();
+                ("metadata", Value::Array(path))
+            }
+            Self::Source(prefix) => {
+                let v4 = ("v4_prefix", prefix.v4.into());
+                ("source", object(Some(v4), ("v6_prefix", prefix.v6.into())))
+            }
+            Self::Path {
+                segments,
+                normalize,
+            } => {
+                let segments = segments.map(|count| ("segments", count.into()));
+                // As before there were two forms of paths, unless the path is the raw one.
+                let path = match (normalize, segments) {
+                    (true, Some(segments)) => object(None, segments),
+                    (_, segments) => object(segments, ("normalize", (*normalize).into())),
+                };
+                ("path", path)
+            }
+            _ => return Value::Null,
+        };
+        object(None, (kind, value))
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::String(text.to_string())
 }

@@ -80,9 +80,10 @@ impl<'a> Rest<'a> {
         }
         let bytes = self.u32()?;
         let appended = self.text(bytes).filter(|appended| !appended.is_empty())?;
-        let mut later = Later::default();
-        later.appended = Rc::from(appended);
-        Some(later)
+        Some(Later {
+            appended: Rc::from(appended),
+            ..Later::default()
+        })
     }
 
     fn ids(&mut self, rules: usize) -> Option<Vec<StoredRule<'a>>> {

@@ -13,7 +13,7 @@ use crate::host::fake::FakeHost;
 mod configurations;
 mod later;
 
-fn file(rules: &serde_json::Value) -> Bases {
+fn file(rules: &Value) -> Bases {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
     let file = parsed.file;
     Bases::of(&file.unwrap_or_else(|| panic!("{:?}", parsed.problems)))
@@ -28,7 +28,7 @@ fn written(record: &Record) -> Vec<u8> {
     layout::write(record, None)
 }
 
-fn rule(name: &str, capacity: u32) -> serde_json::Value {
+fn rule(name: &str, capacity: u32) -> Value {
     json!({
         "name": name,
         "key": ["source"],
@@ -143,7 +143,7 @@ fn damaged_records_are_not_read() {
         (1, 0, "/limits"),
     ] {
         let damaged = with_text(&record, rule, part, |text| {
-            let mut json: serde_json::Value = serde_json::from_slice(text).expect("JSON");
+            let mut json: Value = serde_json::from_slice(text).expect("JSON");
             *json.pointer_mut(place).expect(place) = json!(-1);
             json.to_string().into_bytes()
         });
@@ -176,12 +176,12 @@ fn with_text(
     let bytes = written(record);
     let layout = Layout::read(&bytes).expect("a layout");
     let mut parts: Vec<_> = layout.rules.iter().chain(&layout.gone).flatten().collect();
-    let text = change(parts[rule * part::PARTS + part].text);
-    let other = layout::Stored {
+    let text = change(parts[rule * PARTS + part].text);
+    let other = Stored {
         id: Id::of(&text),
         text: &text,
     };
-    parts[rule * part::PARTS + part] = &other;
+    parts[rule * PARTS + part] = &other;
     let parts: Vec<_> = parts
         .iter()
         .map(|part| (part.id, part.text.into()))

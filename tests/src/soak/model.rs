@@ -4,14 +4,13 @@
 //! Where the timing leaves two possibilities it takes the one in the limiter's favour, so a machine that
 //! stalls causes no false alarm. It calculates in whole numbers.
 
-mod bound;
-mod flight;
-mod line;
-
 use bound::Bound;
 
 use super::rules::{Kind, Rule};
 use super::timeline::{At, Gives, KeySpan, Segment, Span, State, Timeline, segments};
+
+mod bound;
+mod line;
 
 /// One part or unit; the fractions of it are counted.
 const ONE: u128 = 1_000_000_000_000_000_000;
@@ -222,7 +221,7 @@ impl Case<'_> {
         };
         let admitted: Vec<&Event> = self.events.iter().filter(counts).collect();
         if self.kind == Kind::Concurrency {
-            return flight::at_most(self, &admitted);
+            return at_most(self, &admitted);
         }
         let between = admitted.iter().filter_map(|event| self.between(event));
         let mut admitted: Vec<Between> = between.collect();
@@ -455,5 +454,35 @@ struct Taken {
 mod queue;
 #[cfg(test)]
 mod reference;
+
+// The requests in flight at an instant, for `concurrency`.
+
+/// No request is admitted while other requests certainly take all slots.
+fn at_most(case: &Case<'_>, admitted: &[&Event]) -> Option<Breach> {
+    let lease = case.segments.iter().flat_map(|segment| &segment.states);
+    let lease = lease.map(|state| state.refill).min().unwrap_or(0);
+    // A reset forgets the requests in flight.
+    let is_forgotten = |other: &Event, event: &Event| {
+        let mut resets = case.resets.iter().flat_map(|list| list.iter());
+        resets.any(|(sent, answered)| other.sent <= *answered && *sent <= event.answered)
+    };
+    admitted.iter().find_map(|event| {
+        let is_in_flight = |other: &&&Event| {
+            let is_held = other.held_until.is_some_and(|until| until > event.answered);
+            let counts = event.answered.saturating_sub(other.sent) < lease;
+            is_held && counts && other.answered < event.sent && !is_forgotten(other, event)
+        };
+        let count = admitted.iter().filter(is_in_flight).count();
+        let states = case.states(event.sent, event.answered);
+        let most = states.map(State::capacity).max()?;
+        let what = format!("admitted beside {count} in flight, where {most} may be");
+        (u64::try_from(count).unwrap_or(u64::MAX) >= most).then_some(Breach {
+            promise: Promise::AtMost,
+            at: event.answered,
+            what,
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests;

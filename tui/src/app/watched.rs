@@ -4,23 +4,22 @@ use std::collections::BTreeSet;
 
 use loudou_limiter::Nanos;
 
-use self::chosen::Chosen;
-use super::again;
-use super::answers;
 use super::broadcast::Broadcast;
+use super::columns::Sort;
 use super::effects::{Effect, Goal, Sending};
+use super::filter::Filter;
 use super::findings::{Weight, of_one};
+use super::history::Scale;
+use super::layout::table_height;
+use super::merged::{Keys, Summed, merge};
 use super::msg::Msg;
 use super::rows::BucketName;
 use super::screen::Screen;
 use super::state::{Exit, State};
 use super::targets::{TargetSummary, are_twins, in_force};
-use super::undoing;
 use super::update::{tick_after, update};
+use super::{again, answers, ingest, undoing};
 use crate::live::Item;
-
-mod chosen;
-mod sums;
 
 /// The part of the summaries that a message changes.
 #[derive(Clone, Copy, Debug)]
@@ -354,5 +353,120 @@ fn target(state: &State) -> TargetSummary {
         warnings: found
             .filter(|finding| finding.weight == Weight::Warning)
             .count(),
+    }
+}
+
+// What stays as it is when another Envoy is shown: the screen, and what the user chose on it.
+
+/// The choices.
+struct Chosen {
+    screen: Screen,
+    scale: Scale,
+    sort: Sort,
+    filter: (Filter, String),
+    /// The same key can be compared with its bucket at the other Envoy.
+    pinned: Option<BucketName>,
+    open: Option<BucketName>,
+    keys: Keys,
+    event_filter: String,
+}
+
+impl Chosen {
+    /// The choices in a state.
+    fn of(state: &State) -> Self {
+        let table = &state.table;
+        Self {
+            screen: state.screen,
+            scale: state.scale,
+            sort: table.sort,
+            filter: (table.filter.clone(), table.filter_text.clone()),
+            pinned: table.pinned.clone(),
+            open: state.open.clone(),
+            keys: state.keys.clone(),
+            event_filter: state.event_filter.clone(),
+        }
+    }
+
+    /// Makes them those of another state.
+    fn apply(self, state: &mut State) {
+        (state.screen, state.scale) = (self.screen, self.scale);
+        (state.open, state.keys, state.event_filter) = (self.open, self.keys, self.event_filter);
+        let table = &mut state.table;
+        (table.sort, table.pinned) = (self.sort, self.pinned);
+        (table.filter, table.filter_text) = self.filter;
+        table.filter_error = None;
+        table.rewind();
+        ingest::arrange(state);
+        if state.table.pinned.is_some() && !state.table.is_missing {
+            state.table.scroll(table_height(state.size));
+        }
+    }
+}
+
+impl Watched {
+    /// Selects a bucket of the Envoy that is shown.
+    fn select(&mut self, bucket: Option<BucketName>) {
+        let shown = self.states.get_mut(self.at);
+        let Some((state, bucket)) = shown.zip(bucket) else {
+            return;
+        };
+        ingest::filter_by(state, "");
+        state.table.pinned = Some(bucket);
+        ingest::arrange(state);
+        state.table.scroll(table_height(state.size));
+    }
+}
+
+// The sums of the keys of all Envoys, while they are on screen.
+
+/// The time between two sums.
+const EVERY: Nanos = Nanos::from_millis(250);
+
+impl Watched {
+    /// Sums the keys of all Envoys while they are on screen, and has the Envoys read them.
+    fn sum(&mut self, now: Nanos) {
+        let shown = self.shown();
+        let is_seen = shown.screen == Screen::Keys && shown.frozen.is_none();
+        if !is_seen {
+            if self.summed_at.take().is_some() {
+                self.states.iter_mut().for_each(|state| state.summed = None);
+            }
+            return;
+        }
+        let is_new = self.summed_at.is_none();
+        if self.summed_at.is_some_and(|at| now.since(at) < EVERY) {
+            return;
+        }
+        self.summed_at = Some(now);
+        let instances = self.states.iter().map(|state| {
+            let data = state.data.as_ref();
+            data.map_or("", |data| data.status.instance.as_str())
+        });
+        let twins = are_twins(instances);
+        let rows = self.states.iter().zip(twins).map(|(state, is_twin)| {
+            let is_up = state.link.up == Some(true) && !is_twin;
+            let data = state.data.as_ref().filter(|_| is_up);
+            data.map(|data| (data.status.now_ns, data.rows.as_slice()))
+        });
+        let rows = merge(&rows.collect::<Vec<_>>());
+        let Some(state) = self.states.get_mut(self.at) else {
+            return;
+        };
+        let (keys, height) = (&mut state.keys, table_height(state.size));
+        keys.rows = rows;
+        if is_new {
+            keys.since = now;
+        }
+        keys.arrange(height);
+        let summed = Summed {
+            shown: keys.on_screen(height),
+            filter: keys.table.filter.clone(),
+        };
+        for state in &mut self.states {
+            state.summed = Some(summed.clone());
+            if is_new {
+                state.link.hurry(now);
+            }
+        }
     }
 }

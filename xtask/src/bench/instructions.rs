@@ -11,24 +11,26 @@
 //! It is not time: an instruction takes longer when its code or data are not in the processor's caches, and entering
 //! the guest or the host takes longer than most of what either does. `bench request` measures time.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use budgets::{FILE, Found};
+use host::{Host, linker};
 use loudou_limiter::Nanos;
 use loudou_tests::wasm_path;
-use serde_json::json;
+use meter::{COUNT, metered};
+use serde_json::{Value, json};
+use wasmi::{Engine, Instance, Linker, Module, Store, WasmParams, WasmResults};
 
 use super::float;
 use super::request::rows::{Limits, Row, loudou};
 use crate::filter;
 
 mod budgets;
-mod guest;
 mod host;
 mod meter;
-
-use budgets::{FILE, Found};
-use guest::Program;
 
 /// After so many requests, the buckets of all users exist, and everything that the guest makes once.
 const WARM_UP: u64 = 1_000;
@@ -123,4 +125,112 @@ fn headers(number: u64) -> Vec<(String, String)> {
     ];
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     headers.map(owned).into()
+}
+
+// The module in an interpreter, and the callbacks of a request in the order in which Envoy makes them.
+
+/// The context of the plugin; those of requests follow.
+const PLUGIN: u32 = 1;
+/// The time at which the plugin starts.
+const START: Nanos = Nanos::from_secs(1_000);
+
+/// The compiled module, from which guests start.
+struct Program {
+    engine: Engine,
+    module: Module,
+    linker: Linker<Host>,
+}
+
+/// The guest, with one plugin.
+struct Guest {
+    store: Store<Host>,
+    instance: Instance,
+    /// The newest context.
+    context: u32,
+}
+
+impl Program {
+    fn read(wasm: &Path) -> Result<Self> {
+        let engine = Engine::default();
+        let bytes = fs::read(wasm).with_context(|| format!("cannot read {}", wasm.display()))?;
+        let metered = metered(&bytes).with_context(|| wasm.display().to_string())?;
+        let module = Module::new(&engine, metered)?;
+        let linker = linker(&engine, &module)?;
+        Ok(Self {
+            engine,
+            module,
+            linker,
+        })
+    }
+
+    /// A guest with this configuration in force.
+    fn start(&self, configuration: &Value) -> Result<Guest> {
+        let configuration = configuration.to_string().into_bytes();
+        let size = u32::try_from(configuration.len())?;
+        let mut store = Store::new(&self.engine, Host::new(configuration, START));
+        let instance = self
+            .linker
+            .instantiate_and_start(&mut store, &self.module)?;
+        let mut guest = Guest {
+            store,
+            instance,
+            context: PLUGIN,
+        };
+        guest.call::<_, ()>("_initialize", ())?;
+        guest.call::<_, ()>("proxy_on_context_create", (PLUGIN, 0_u32))?;
+        let accepted: u32 = guest.call("proxy_on_configure", (PLUGIN, size))?;
+        ensure!(accepted == 1, "configuration refused; {}", guest.log());
+        guest.call::<_, ()>("proxy_on_tick", PLUGIN)?;
+        Ok(guest)
+    }
+}
+
+impl Guest {
+    fn call<P: WasmParams, R: WasmResults>(&mut self, name: &str, inputs: P) -> Result<R> {
+        let function = self.instance.get_typed_func::<P, R>(&self.store, name);
+        let result = function.and_then(|function| function.call(&mut self.store, inputs));
+        result.map_err(|error| anyhow!("{name}: {error}; {}", self.log()))
+    }
+
+    /// A whole request with these headers, so long after the one before; the status with which the guest has
+    /// answered it, unless it has admitted it.
+    fn request(&mut self, headers: Vec<(String, String)>, after: Nanos) -> Result<Option<u32>> {
+        let count = u32::try_from(headers.len())?;
+        let host = self.store.data_mut();
+        host.now = host.now.saturating_add(after);
+        host.headers = headers;
+        host.answered = None;
+        self.context += 1;
+        let context = self.context;
+        self.call::<_, ()>("proxy_on_context_create", (context, PLUGIN))?;
+        let paused: u32 = self.call("proxy_on_request_headers", (context, count, 1_u32))?;
+        let answered = self.store.data().answered;
+        ensure!(
+            (paused != 0) == answered.is_some(),
+            "action {paused} and answer {answered:?}, although no scenario holds requests; {}",
+            self.log()
+        );
+        if answered.is_none() {
+            self.call::<_, u32>("proxy_on_response_headers", (context, 1_u32, 0_u32))?;
+        }
+        self.call::<_, u32>("proxy_on_done", context)?;
+        ensure!(!self.store.data().has_warned, "{}", self.log());
+        Ok(answered)
+    }
+
+    /// The instructions that were executed so far.
+    fn executed(&self) -> Result<u64> {
+        let count = self.instance.get_global(&self.store, COUNT);
+        let count = count.and_then(|count| count.get(&self.store).i64());
+        Ok(count.context("the module does not count")?.try_into()?)
+    }
+
+    /// The calls of each host function since they were last taken.
+    fn take_calls(&mut self) -> BTreeMap<String, u64> {
+        std::mem::take(&mut self.store.data_mut().calls)
+    }
+
+    fn log(&self) -> String {
+        format!("the log of the guest: {:?}", self.store.data().log)
+    }
 }

@@ -1,19 +1,22 @@
 //! `docs/schema/openapi.json`: the admin API as `OpenAPI` 3.1, made from the filter's table of routes, the types of its
 //! answers, the grammar of rule files and the table in `docs/admin-api.md`.
 
-mod calls;
-mod parameters;
-mod schemas;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use loudou_api::{
+    BODY_HEADER, BanAnswer, BucketNames, BucketState, BucketView, BucketsPage, DEFAULT_PAGE,
+    DEFAULT_TOP, EditAnswer, EventSource, Events, ExplainAnswer, MAX_BODY_HEADER, MAX_PAGE,
+    MAX_REASON, MAX_TOP, ResetAnswer, RuleView, Rules, Status, Top, TopBy,
+};
 use loudou_filter::admin::{ROUTES, Route};
+use loudou_limiter::Carry;
+use schemas::{EDIT, EXPORT, EditJson, OVERRIDE, RuleJson, SAMPLE, Schemas, at};
 use serde_json::{Map, Value, json};
 
-use self::schemas::Schemas;
+mod schemas;
 
 const FILE: &str = "docs/schema/openapi.json";
 /// The page whose table has a line for each call.
@@ -87,15 +90,15 @@ fn template(path: &str) -> String {
 
 fn operation(route: &Route, page: &str, schemas: &mut Schemas) -> Result<Value> {
     let call = format!("{} {}", route.method, route.path);
-    let answer = calls::answer(schemas, route);
+    let answer = answer(schemas, route);
     let answer = answer.with_context(|| format!("no schema of the answer to {call}"))?;
     let mut operation = Map::new();
     operation.insert("operationId".to_owned(), json!(id(route)));
     operation.insert("description".to_owned(), json!(described(page, &call)?));
     operation.insert("security".to_owned(), json!([{ "token": [route.access] }]));
-    operation.insert("parameters".to_owned(), json!(parameters::of(route)?));
+    operation.insert("parameters".to_owned(), json!(of(route)?));
     if route.takes_body {
-        let body = calls::body(schemas, route);
+        let body = body(schemas, route);
         let body = body.with_context(|| format!("no schema of the body of {call}"))?;
         let body = json!({ "content": { "application/json": { "schema": body } } });
         operation.insert("requestBody".to_owned(), body);
@@ -113,7 +116,7 @@ fn responses(route: &Route, answer: &Value) -> Value {
     let missing = "`If-Match` is missing.";
     for (status, is_special, about) in [
         ("412", route.takes_if_match, changed),
-        ("428", parameters::needs_if_match(route), missing),
+        ("428", needs_if_match(route), missing),
     ] {
         if is_special {
             all.insert(
@@ -145,6 +148,159 @@ fn described(page: &str, call: &str) -> Result<String> {
         .chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     Ok(first.into_iter().chain(letters).chain(['.']).collect())
+}
+
+// The answer and the body of each route.
+
+/// The schema of the answer; `None` for a route that is not described yet.
+fn answer(schemas: &mut Schemas, route: &Route) -> Option<Value> {
+    Some(match (route.method, route.path) {
+        ("GET", "/v1/status") => schemas.of::<Status>(),
+        ("GET", "/v1/rules") => schemas.of::<Rules<RuleJson, EditJson>>(),
+        ("GET", "/v1/rules/RULE") => schemas.of::<RuleView<RuleJson, EditJson>>(),
+        ("PUT" | "DELETE", "/v1/rules/RULE" | "/v1/overrides/RULE/KEY") => {
+            schemas.of::<EditAnswer<RuleJson, EditJson>>()
+        }
+        ("GET" | "POST", "/v1/buckets") => schemas.of::<BucketsPage>(),
+        ("GET", "/v1/buckets/RULE/KEY") => schemas.of::<BucketView>(),
+        ("POST", "/v1/buckets/RULE/KEY/reset") => schemas.of::<ResetAnswer>(),
+        ("POST", "/v1/buckets/RULE/KEY/ban" | "/v1/buckets/RULE/KEY/unban") => {
+            schemas.of::<BanAnswer>()
+        }
+        ("GET", "/v1/top") => schemas.of::<Top>(),
+        ("POST", "/v1/explain") => schemas.of::<ExplainAnswer>(),
+        ("GET", "/v1/events") => schemas.of::<Events>(),
+        ("GET", "/v1/export") => at(EXPORT),
+        _ => return None,
+    })
+}
+
+/// The schema of the body; `None` for a route that is not described yet.
+fn body(schemas: &mut Schemas, route: &Route) -> Option<Value> {
+    Some(match (route.method, route.path) {
+        ("PUT", "/v1/rules/RULE") => at(EDIT),
+        ("PUT", "/v1/overrides/RULE/KEY") => at(OVERRIDE),
+        ("POST", "/v1/explain") => at(SAMPLE),
+        ("POST", "/v1/buckets") => schemas.of::<BucketNames>(),
+        _ => return None,
+    })
+}
+
+// The parameters of calls: of the path, of the query, and `If-Match`.
+
+/// A duration that is not zero.
+const DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
+
+/// The parameters of a route.
+fn of(route: &Route) -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for (step, name, about) in [
+        ("RULE", "rule", "The name of the rule."),
+        (
+            "KEY",
+            "key",
+            "The key as buckets show it, percent-encoded: `a%3Ab` is `a%253Ab`.",
+        ),
+    ] {
+        if route.path.split('/').any(|part| part == step) {
+            all.push(json!({
+                "name": name, "in": "path", "required": true, "description": about,
+                "schema": { "type": "string" },
+            }));
+        }
+    }
+    for name in route.query {
+        let (schema, about) = of_query(route, name)?;
+        all.push(json!({ "name": name, "in": "query", "description": about, "schema": schema }));
+    }
+    if route.takes_if_match {
+        all.push(json!({
+            "name": "If-Match", "in": "header", "required": needs_if_match(route),
+            "description": "The `ETag` of what was read, or `*`.",
+            "schema": { "type": "string" },
+        }));
+    }
+    if route.takes_body {
+        let about = "The body as ASCII (`\\u00e9` for é), in place of a body: for listeners whose plugin gets none.";
+        all.push(json!({
+            "name": BODY_HEADER, "in": "header", "description": about,
+            "schema": { "type": "string", "maxLength": MAX_BODY_HEADER },
+        }));
+    }
+    Ok(all)
+}
+
+/// Whether the call is refused without `If-Match`.
+fn needs_if_match(route: &Route) -> bool {
+    route.takes_if_match && matches!(route.method, "PUT" | "DELETE")
+}
+
+fn of_query(route: &Route, name: &str) -> Result<(Value, String)> {
+    let text = json!({ "type": "string" });
+    let flag = json!({ "enum": ["true", "false", ""], "type": "string", "default": "false" });
+    let (schema, about) = match name {
+        "carry" => (
+            json!({ "enum": Carry::NAMES, "default": carry() }),
+            "What live buckets keep.",
+        ),
+        "for" => (
+            json!({ "type": "string", "pattern": DURATION }),
+            "How long it lasts, such as `30m`; without it, until it is taken back.",
+        ),
+        "reason" => (
+            json!({ "type": "string", "maxLength": MAX_REASON }),
+            "Why, in one line, for the audit.",
+        ),
+        "dry_run" => (
+            flag,
+            "Answer as if, and change nothing. The name alone sets it.",
+        ),
+        "replace" => (
+            flag,
+            "A ban that ends earlier replaces the one in force. The name alone sets it.",
+        ),
+        "with_temporary" => (flag, "With the edits and overrides that end."),
+        "rule" => (text, "Only of this rule."),
+        "key" => (text, "Only keys that contain this text."),
+        "state" => (
+            json!({ "enum": BucketState::NAMES }),
+            "Only buckets in this state.",
+        ),
+        "by" => (
+            json!({ "enum": TopBy::NAMES, "default": TopBy::default().name() }),
+            "The counted outcome.",
+        ),
+        "of" => (
+            json!({ "enum": EventSource::NAMES }),
+            "Only events from this source.",
+        ),
+        "after" => (
+            text,
+            "The last event that was seen: `INSTANCE-SEQ`, or its number alone.",
+        ),
+        "cursor" => (text, "The `next_cursor` of the page before."),
+        "limit" => {
+            let (default, most) = match route.path {
+                "/v1/top" => (DEFAULT_TOP, MAX_TOP),
+                _ => (DEFAULT_PAGE, MAX_PAGE),
+            };
+            (
+                json!({ "type": "integer", "minimum": 1, "maximum": most, "default": default }),
+                "The most entries in the answer.",
+            )
+        }
+        other => bail!(
+            "no description of the query parameter `{other}` of {}",
+            route.path
+        ),
+    };
+    Ok((schema, about.to_owned()))
+}
+
+/// The part of a bucket that stays without `carry`.
+fn carry() -> Option<&'static str> {
+    let is_default = |name: &&str| Carry::parse(name) == Some(Carry::default());
+    Carry::NAMES.into_iter().find(is_default)
 }
 
 #[cfg(test)]

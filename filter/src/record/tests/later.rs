@@ -13,7 +13,7 @@ fn by_later_build() -> Vec<u8> {
     edited.apply(&edit(50), &author(2, None), 2);
     record.generation = 2;
     with_text(&record, 1, 0, |text| {
-        let mut rule: serde_json::Value = serde_json::from_slice(text).expect("JSON");
+        let mut rule: Value = serde_json::from_slice(text).expect("JSON");
         rule["tls_version"] = json!("1.3");
         rule.to_string().into_bytes()
     })

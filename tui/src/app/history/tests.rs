@@ -298,9 +298,9 @@ proptest! {
         for (column, rates) in (0..).zip(track.chart(span, end, columns)) {
             let from = (grid + column * step).saturating_sub(step * u64::from(columns));
             let known = (from + step).min(end).saturating_sub(from);
-            sum += rates.map_or(0.0, |rates| rates.admitted) * crate::num::float(known) / 1e9;
+            sum += rates.map_or(0.0, |rates| rates.admitted) * float(known) / 1e9;
         }
         // A column of which little is known stays empty.
-        prop_assert!((sum - crate::num::float(all)).abs() <= 50.0, "{sum} of {all}");
+        prop_assert!((sum - float(all)).abs() <= 50.0, "{sum} of {all}");
     }
 }

@@ -1,28 +1,33 @@
 //! `loudou replay --suggest`: the limits that the keys of a log would have needed, as a table, and one to paste.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
-use anyhow::Result;
-use loudou_limiter::Rate;
+use anyhow::{Result, bail};
+use clap::Args;
 use loudou_limiter::algorithm::Funnel;
-use loudou_replay::suggest::{Candidates, Needs, RuleNeeds, Share, Subject, Suggestion, knee};
+use loudou_limiter::{RATE_FORM, Rate};
+use loudou_replay::suggest::{
+    CAPACITIES, Candidates, MOST_CAPACITIES, MOST_RATES, Needs, RATES, RuleNeeds, Share, Subject,
+    Suggestion, knee,
+};
+use loudou_rules::rule::RuleFile;
 use serde_json::{Value, json};
+use shares::Refusals;
 
-use self::shares::Refusals;
 use super::html::page::RuleText;
 use super::words::{print_note, share};
+use crate::cli::check::rules_of_text;
 use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
-use crate::cli::world::{Style, json as print_json};
+use crate::cli::world::{Style, Usage, json as print_json};
+use crate::document;
 use crate::num::count;
 use crate::text::{counted, escape};
 
-mod args;
 mod page;
 mod shares;
-
-pub(super) use args::SuggestArgs;
 
 /// The needs of one rule, a line for each rate.
 struct Rule<'a> {
@@ -302,4 +307,117 @@ fn lines(rules: &[Rule<'_>], out: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+// The options of `loudou replay --suggest`.
+
+/// The largest capacity that can be tried.
+const LARGEST: i64 = 1_000_000_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct SuggestArgs {
+    /// Suggest a limit for each rule: the capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
+    #[arg(long, conflicts_with = "compare")]
+    pub(crate) suggest: bool,
+    /// With --suggest: the share that the limit may refuse, of the keys (0.1%users) or of the requests (1%requests)
+    #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
+    pub(crate) at_most: Share,
+    /// With --suggest: the rates to try, at most 10 [default: 1/m to 100/s]
+    #[arg(long, value_name = "RATE,…", requires = "suggest", value_delimiter = ',', value_parser = rate)]
+    rates: Vec<Rate>,
+    /// With --suggest: the capacities to count shares for, at most 10 [default: 1 to 1000]
+    #[arg(long, value_name = "N,…", requires = "suggest", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=LARGEST))]
+    capacities: Vec<u32>,
+    /// With --suggest, without --config: a part of the key, as in a rule file: source, path, '{ header: x-api-key }' …; repeat it for several
+    #[arg(
+        long = "key",
+        id = "key_part",
+        value_name = "PART",
+        conflicts_with = "config"
+    )]
+    pub(crate) parts: Vec<String>,
+    /// With --key: which requests, as in a rule file: '{ path: { prefix: /api } }' [default: all]
+    #[arg(long = "match", id = "match_part", value_name = "MATCH")]
+    matches: Option<String>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    Rate::parse(text.trim()).ok_or_else(|| format!("invalid rate; write {RATE_FORM}"))
+}
+
+impl SuggestArgs {
+    /// Fails if options of a rule without a file are not together. The parser of the command line asks for
+    /// combinations that it refuses itself, and drops a requirement that conflicts.
+    pub(crate) fn check_use(&self, has_config: bool) -> Result<()> {
+        let wrong = if self.matches.is_some() && has_config {
+            "--match belongs to --key; with --config, write the match into the rules"
+        } else if self.matches.is_some() && self.parts.is_empty() {
+            "--match needs --key PART: the key of the requests that it matches"
+        } else if !self.parts.is_empty() && !self.suggest {
+            "--key needs --suggest; write --config FILE to replay rules"
+        } else if self.suggest && self.parts.is_empty() && !has_config {
+            "--suggest needs --config FILE, or --key PART without a rule file"
+        } else {
+            return Ok(());
+        };
+        bail!(Usage(wrong.to_owned()))
+    }
+
+    /// The rates and capacities to try.
+    pub(crate) fn tried(&self) -> Result<Candidates> {
+        let mut rates = self.rates.clone();
+        if rates.is_empty() {
+            rates.extend(RATES.iter().filter_map(|text| Rate::parse(text)));
+        }
+        let mut capacities = self.capacities.clone();
+        if capacities.is_empty() {
+            capacities.extend(CAPACITIES);
+        }
+        let longer = |rate: &Rate, other: &Rate| {
+            u128::from(rate.amount()) * u128::from(other.period().get())
+        };
+        rates.sort_by(|one, other| longer(one, other).cmp(&longer(other, one)));
+        rates.dedup_by(|one, other| longer(one, other) == longer(other, one));
+        capacities.sort_unstable();
+        capacities.dedup();
+        for (option, count, most) in [
+            ("--rates", rates.len(), MOST_RATES),
+            ("--capacities", capacities.len(), MOST_CAPACITIES),
+        ] {
+            if count > most {
+                bail!(Usage(format!("{option} takes at most {most}, not {count}")));
+            }
+        }
+        Ok(Candidates { rates, capacities })
+    }
+
+    /// The rule of `--key` and `--match`; `None` with problems, which are printed.
+    pub(crate) fn rules(
+        &self,
+        context: &mut Context<'_, '_>,
+    ) -> Result<Option<(RuleText, RuleFile)>> {
+        let line = |text: &str| text.replace(['\n', '\r'], " ");
+        let matches = self.matches.iter().map(|text| ("--match", text));
+        let parts = self.parts.iter().map(|part| ("--key", part));
+        for (option, text) in matches.chain(parts) {
+            // Each is a whole text, so that a mistake is not found in the lines after it.
+            if let Err(fault) = document::read(line(text).as_bytes()) {
+                let (text, wrong) = (escape(text), fault.message);
+                bail!(Usage(format!("{option} '{text}': {wrong}")));
+            }
+        }
+        let mut lines = ["version: 1", "rules:", "- name: all"]
+            .map(str::to_owned)
+            .to_vec();
+        let matches = self.matches.iter();
+        lines.extend(matches.map(|text| format!("  match: {}", line(text))));
+        lines.push("  key:".to_owned());
+        lines.extend(self.parts.iter().map(|part| format!("  - {}", line(part))));
+        let limit = "{ name: any, algorithm: funnel, capacity: 1, rate: 1/s }";
+        lines.push(format!("  limits: [{limit}]\n"));
+        let text = lines.join("\n");
+        let name = "--key, --match".to_owned();
+        let file = rules_of_text(context, &name, text.as_bytes())?;
+        Ok(file.map(|file| (RuleText { name, text }, file)))
+    }
 }

@@ -224,7 +224,7 @@ fn a_ban_here_holds_from_the_first_request_of_a_configuration() {
         clock: loudou_limiter::Clock::at(host.now()),
     };
     let store = &mut HostStore(&host);
-    let stats = &mut loudou_store::StoreStats::default();
+    let stats = &mut StoreStats::default();
     let set = active.table.set_ban_if(store, &ban, &|_| true, stats);
     assert!(set.is_ok());
     host.pass(Nanos::from_secs(1));
