@@ -20,6 +20,11 @@ use crate::tools::MDBOOK;
 mod links;
 mod openapi;
 
+/// Describes the admin API anew.
+pub(crate) fn describe(root: &Path) -> Result<()> {
+    openapi::write(root)
+}
+
 /// The pages of the site, in order.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -39,7 +44,8 @@ pub(crate) fn check() -> Result<()> {
     let pages = links::pages(&root)?;
     let mut problems = links::broken(&root, &pages);
     problems.extend(unlisted(&pages)?);
-    problems.extend(broken(&root)?);
+    problems.extend(broken_promises(&root)?);
+    problems.extend(broken_walk(&root)?);
     problems.extend(openapi::stale(&root)?);
     for problem in &problems {
         println!("{problem}");
@@ -131,17 +137,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-// The promises of `docs/security.md`: each names tests, which must exist.
-
+/// The page of promises, each of which names tests that must exist.
 const PAGE: &str = "docs/security.md";
 /// The head of the column that names tests.
 const COLUMN: &str = "| promise | test |";
 
 /// Problems: promises without a test, and tests that do not exist.
-fn broken(root: &Path) -> Result<Vec<String>> {
+fn broken_promises(root: &Path) -> Result<Vec<String>> {
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let mut sources = String::new();
-    read(root, &mut sources)?;
+    read_sources(root, &mut sources)?;
     let found = named(&page, &sources);
     Ok(found
         .into_iter()
@@ -169,14 +174,44 @@ fn named(page: &str, sources: &str) -> Vec<String> {
     problems
 }
 
+/// Problems in the walk of a request: functions that are not in the file that the row names.
+fn broken_walk(root: &Path) -> Result<Vec<String>> {
+    const WALK: &str = "ARCHITECTURE.md";
+    let page = fs::read_to_string(root.join(WALK)).context(WALK)?;
+    let mut problems = Vec::new();
+    let rows = walk(&page);
+    if rows.is_empty() {
+        problems.push(format!("{WALK}: no walk"));
+    }
+    for (file, function) in rows {
+        let source = fs::read_to_string(root.join(file)).unwrap_or_default();
+        if !source.contains(&format!("fn {function}")) {
+            problems.push(format!("{WALK}: no function `{function}` in {file}"));
+        }
+    }
+    Ok(problems)
+}
+
+/// The files and functions of the rows below `| file | function |`.
+fn walk(page: &str) -> Vec<(&str, &str)> {
+    let rows = page.lines();
+    let rows = rows.skip_while(|line| !line.starts_with("| file | function |"));
+    let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
+    let named = rows.filter_map(|row| {
+        let mut names = row.split('`').skip(1).step_by(2);
+        names.next().zip(names.next())
+    });
+    named.collect()
+}
+
 /// Appends all Rust files below a folder.
-fn read(folder: &Path, sources: &mut String) -> Result<()> {
+fn read_sources(folder: &Path, sources: &mut String) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             if name != "target" && !name.starts_with('.') {
-                read(&path, sources)?;
+                read_sources(&path, sources)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             sources.push_str(&fs::read_to_string(&path)?);
@@ -186,8 +221,14 @@ fn read(folder: &Path, sources: &mut String) -> Result<()> {
 }
 
 #[cfg(test)]
-mod promises_tests {
+mod tests {
     use super::*;
+
+    #[test]
+    fn a_walk_has_files_and_functions() {
+        let page = "| file | function | why |\n| --- | --- | --- |\n| `a.rs` | `go` | by `b` |\n\n| `c` | `d` |\n";
+        assert_eq!(walk(page), [("a.rs", "go")]);
+    }
 
     #[test]
     fn promises_need_tests_that_exist() {

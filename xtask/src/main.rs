@@ -1,7 +1,7 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
 //! `setup` installs Envoy, Valkey and Prometheus, `build` builds the filter, `image` makes an image of it, `dist` a
-//! release, `demo` shows filter and screen in use, `docs` builds the documents as a site, `bench` measures, `soak` looks
+//! release, `demo` shows filter and screen in use, `docs` builds the documents as a site, `update` makes committed outputs anew, `bench` measures, `soak` looks
 //! for requests beyond their limits, `fuzz` for input that does harm. `test` must pass before a commit, `ci` before a
 //! merge.
 
@@ -28,6 +28,7 @@ mod pictures;
 mod setup;
 mod soak;
 mod tools;
+mod update;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,6 +72,8 @@ enum Task {
     },
     /// Redraw the pictures in docs/algorithms and docs/pictures
     Pictures,
+    /// Make all committed outputs anew: snapshots, schemas, tables of fields, pictures
+    Update,
     /// Describe the admin API, check the links of all documents, and build them as a site with mdBook
     Docs {
         /// Only check the links, and that the description is up to date
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Task::Pages => checks::pages_alone(),
         Task::Demo { fleet } => demo::run(fleet),
         Task::Pictures => pictures::run_all(),
+        Task::Update => update::run_all(),
         Task::Docs { check } => docs::run(check),
         Task::Bench {
             what,
