@@ -117,7 +117,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             none.then(|| "no data yet".to_owned())
         }
         // Others may have something to offer, or lack it.
-        Command::Again if state.targets.len() > 1 => None,
+        Command::Again if state.targets.len() > 1 => locked.filter(|_| state.settings.read_only),
         Command::Again => locked.or_else(|| {
             let lost = state.ledger.lost();
             let none = lost.is_none_or(|lost| lost.items().len() == 0);

@@ -15,7 +15,7 @@ use super::merged::{Keys, Summed, merge};
 use super::msg::Msg;
 use super::rows::BucketName;
 use super::screen::Screen;
-use super::state::{Exit, State};
+use super::state::{Exit, Mode, State};
 use super::targets::{TargetSummary, are_twins, in_force};
 use super::update::{tick_after, update};
 use super::{again, answers, ingest, undoing};
@@ -164,7 +164,9 @@ impl Watched {
         if let Some((number, _)) = found {
             self.show(number);
         }
-        if let Some(state) = self.states.get_mut(self.at) {
+        // A dialog that an answer opened there in the meantime stays.
+        let shown = self.states.get_mut(self.at);
+        if let Some(state) = shown.filter(|state| matches!(state.mode, Mode::Browse)) {
             match found {
                 Some((_, lacking)) => again::ask(state, lacking),
                 None => state.hint(again::NOTHING),

@@ -56,6 +56,15 @@ fn one_key_offers_what_the_others_have() {
     assert!(told.contains("no change was lost"), "{told}");
 }
 
+/// Where no change may be made at all, the key says that, and not that nothing is missing.
+#[test]
+fn nothing_is_offered_while_changes_are_off() {
+    let mut shown = with_changes().shown().clone();
+    shown.settings.read_only = true;
+    let why = crate::app::keys::obstacle(&shown, crate::app::command::Command::Again);
+    assert_eq!(why.as_deref(), Some("read-only: started with --read-only"));
+}
+
 /// The one on the screen lost nothing: the key shows the one that did, with its question.
 #[test]
 fn one_key_applies_again_what_another_envoy_lost() {
