@@ -30,8 +30,7 @@ use crate::timer::{Timer, sooner};
 use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
 use crate::{behind, events};
 
-pub(crate) use active::Active;
-pub(crate) use active::Wanted;
+pub(crate) use active::{Active, Wanted};
 pub use again::Again;
 pub(crate) use changes::News;
 

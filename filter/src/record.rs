@@ -24,15 +24,8 @@ use serde_json::Value;
 use crate::instance::Instance;
 
 pub(crate) use adopt::Adopted;
-pub(crate) use base::Base;
-pub(crate) use base::Bases;
-pub(crate) use edit::Author;
-pub(crate) use edit::Edit;
-pub(crate) use edit::EditTo;
-pub(crate) use edit::Ended;
-pub(crate) use edit::MAX_EDITED;
-pub(crate) use edit::Origin;
-pub(crate) use edit::OverrideEdit;
+pub(crate) use base::{Base, Bases};
+pub(crate) use edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit};
 pub(crate) use records::Records;
 pub use records::Shelves;
 pub(crate) use rule::RuleRecord;

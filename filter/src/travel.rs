@@ -18,13 +18,8 @@ use crate::formats::CHANGES;
 use crate::host::{Host, HostStore};
 use crate::record::RuleRecord;
 
-pub(crate) use changes::Change;
-pub(crate) use changes::Changes;
-pub(crate) use changes::Head;
-pub(crate) use changes::Here;
-pub(crate) use changes::Sent;
-pub(crate) use value::BanValue;
-pub(crate) use value::base_of;
+pub(crate) use changes::{Change, Changes, Head, Here, Sent};
+pub(crate) use value::{BanValue, base_of};
 
 mod bases;
 mod changes;

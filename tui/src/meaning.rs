@@ -7,19 +7,11 @@ use loudou_rules::config::{phrase, scaled};
 use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Override, Rule};
 use serde_json::Value;
 
-pub(crate) use bucket::BAN_OFF;
-pub(crate) use bucket::Origins;
-pub(crate) use bucket::Standing;
-pub(crate) use bucket::WOULD_REFUSE;
-pub(crate) use bucket::banned;
-pub(crate) use bucket::enforced_ban;
-pub(crate) use bucket::imposed;
-pub(crate) use bucket::main_limit;
-pub(crate) use bucket::refusals;
-pub(crate) use bucket::stands_out;
-pub(crate) use bucket::state_word;
-pub(crate) use fleet::Sharing;
-pub(crate) use fleet::sharing;
+pub(crate) use bucket::{
+    BAN_OFF, Origins, Standing, WOULD_REFUSE, banned, enforced_ban, imposed, main_limit, refusals,
+    stands_out, state_word,
+};
+pub(crate) use fleet::{Sharing, sharing};
 pub(crate) use key::group;
 pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;

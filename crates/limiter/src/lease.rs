@@ -63,21 +63,13 @@ use crate::meter::USED_ONE;
 use crate::time::{Clock, Nanos};
 use crate::wide::mul_div_ceil;
 
-pub use ask::Held;
-pub use ask::LeaseAsk;
+pub use ask::{Held, LeaseAsk};
 pub use central::Central;
-pub use grant::Demand;
-pub use grant::Grant;
+pub use grant::{Demand, Grant};
 pub use left::Left;
-pub use shared::ENGINE_CLOCK;
-pub use shared::MAX_ODD_PERIOD;
-pub use shared::Shared;
-pub use shared::Unfit;
-pub use terms::LeaseSettings;
-pub use terms::NotShared;
-pub use terms::Terms;
-pub use words::LEASE_WORDS;
-pub use words::MAX_LATER_LIMITS;
+pub use shared::{ENGINE_CLOCK, MAX_ODD_PERIOD, Shared, Unfit};
+pub use terms::{LeaseSettings, NotShared, Terms};
+pub use words::{LEASE_WORDS, MAX_LATER_LIMITS};
 
 mod ask;
 pub mod breaker;

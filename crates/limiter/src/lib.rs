@@ -126,11 +126,9 @@ pub mod wide;
 
 pub use ban::{Ban, Penalty};
 pub use bounds::BadNumbers;
-pub use convert::Carry;
-pub use convert::{Later, convert, full_later, partly_used};
+pub use convert::{Carry, Later, convert, full_later, partly_used};
 pub use decimal::Decimal;
-pub use decision::{Ask, TellsMore};
-pub use decision::{Decision, Verdict};
+pub use decision::{Ask, Decision, TellsMore, Verdict};
 pub use hash::{HashSeed, fingerprint, mix};
 pub use limit::{
     Bucket, BucketDecision, GIVEN, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Plan, Words,

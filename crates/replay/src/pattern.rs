@@ -9,8 +9,7 @@ use crate::record::{LoggedRequest, OtherLine, Unread};
 use crate::verdict::decisions_length;
 
 pub(crate) use envoy::envoy;
-pub(crate) use nginx::built_in;
-pub(crate) use nginx::nginx;
+pub(crate) use nginx::{built_in, nginx};
 
 mod client;
 mod columns;

@@ -14,8 +14,7 @@ use crate::meaning::explained;
 use crate::meaning::explained::Tone;
 use crate::typed_request::{TypedRequest, header, metadata};
 
-pub(crate) use field::Field;
-pub(crate) use field::Part;
+pub(crate) use field::{Field, Part};
 
 mod field;
 

@@ -13,11 +13,8 @@ use loudou_limiter::Nanos;
 use super::rows::BucketName;
 use crate::num::float;
 
-pub(crate) use rates::Counts;
-pub(crate) use rates::Rates;
-pub(crate) use track::Keep;
-pub(crate) use track::Track;
-pub(crate) use track::WINDOW_NS;
+pub(crate) use rates::{Counts, Rates};
+pub(crate) use track::{Keep, Track, WINDOW_NS};
 
 mod rates;
 mod track;
