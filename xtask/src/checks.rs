@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use loudou_tests::clock::now;
 use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::bench;
@@ -41,6 +42,8 @@ const LOUDOU: Step = step!("the loudou command", loudou());
 const RELAY: Step = step!("the relay", relay());
 const FUZZ: Step = step!("fuzzing, two seconds for each target", fuzz::short(2));
 const SOAK: Step = step!("a soak of two minutes", soak::run(2, None, Vec::new()));
+const LONG_FUZZ: Step = step!("fuzzing, a minute for each target", fuzz::short(60));
+const LONG_SOAK: Step = step!("a soak of ten minutes", soak::run(10, None, Vec::new()));
 const BENCH: Step = step!("benchmarks, cut short", bench::check());
 const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 
@@ -60,8 +63,13 @@ pub(crate) fn test() -> Result<()> {
     ])
 }
 
-/// The checks that a merge must pass.
-pub(crate) fn ci() -> Result<()> {
+/// The checks that a merge must pass; with `is_long`, those of a release: more fuzzing and a longer soak.
+pub(crate) fn ci(is_long: bool) -> Result<()> {
+    let (fuzz, soak) = if is_long {
+        (LONG_FUZZ, LONG_SOAK)
+    } else {
+        (FUZZ, SOAK)
+    };
     steps(&[
         step!("setup, with cargo-deny", setup::all()),
         step!("formatting", formatting()),
@@ -73,7 +81,7 @@ pub(crate) fn ci() -> Result<()> {
         step!("clippy (wasm32)", clippy_wasm()),
         UNIT,
         step!("documentation", documentation()),
-        FUZZ,
+        fuzz,
         FILTER,
         INSTRUCTIONS,
         TRAP,
@@ -84,7 +92,7 @@ pub(crate) fn ci() -> Result<()> {
         ("pages in a browser", pages),
         ("the image in a registry", registry),
         BENCH,
-        SOAK,
+        soak,
     ])
 }
 
@@ -105,11 +113,13 @@ fn steps(steps: &[Step]) -> Result<()> {
     let mut skipped = Vec::new();
     for (n, (title, action)) in (1..).zip(steps) {
         println!("[{n}/{count}] {title}");
+        let begin = now();
         let outcome = action().with_context(|| format!("[{n}/{count}] {title}"))?;
         if let Outcome::Skipped(reason) = outcome {
             println!("skipped: {reason}");
             skipped.push(format!("{title}: {reason}"));
         }
+        println!("[{n}/{count}] took {} s", begin.elapsed().as_secs());
     }
     println!("{}", verdict(count, &skipped));
     Ok(())

@@ -116,7 +116,11 @@ enum Task {
     /// Run every test, including those in a real Envoy
     Test,
     /// Check formatting, lints and docs; run `test`, cargo-deny, a fuzz and a soak
-    Ci,
+    Ci {
+        /// Fuzz each target for a minute, and soak for ten, as before a release
+        #[arg(long)]
+        long: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -145,7 +149,7 @@ fn main() -> ExitCode {
         } => soak::run(minutes, seed, without),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Test => checks::test(),
-        Task::Ci => checks::ci(),
+        Task::Ci { long } => checks::ci(long),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
