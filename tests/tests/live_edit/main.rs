@@ -105,11 +105,11 @@ fn ask(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
     terminal.press(capacity)?;
     terminal.press("\t")?;
     terminal.press(rate)?;
-    // Only a valid form is sent; the question shows before and after.
+    // Only a valid form is sent; the question shows before and after, as the form does, and is left by Esc.
     terminal.shows(rate)?;
     terminal.press("\r")?;
     terminal.until("before and after", |screen| {
-        screen.contains('→') && screen.contains(capacity) && screen.contains("Enter")
+        screen.contains('→') && screen.contains(capacity) && screen.contains("Esc back")
     })?;
     Ok(())
 }
