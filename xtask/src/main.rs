@@ -1,7 +1,7 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
 //! `setup` installs Envoy, Valkey and Prometheus, `build` builds the filter, `image` makes an image of it, `dist` a
-//! release, `demo` shows filter and screen in use, `docs` builds the documents as a site, `update` makes committed outputs anew, `bench` measures, `soak` looks
+//! release, `demo` shows filter and screen in use, `docs` builds the documents as a site, `update` writes committed outputs again, `bench` measures, `soak` looks
 //! for requests beyond their limits, `fuzz` for input that does harm. `test` must pass before a commit, `ci` before a
 //! merge.
 
@@ -72,7 +72,7 @@ enum Task {
     },
     /// Redraw the pictures in docs/algorithms and docs/pictures
     Pictures,
-    /// Make all committed outputs anew: snapshots, schemas, tables of fields, pictures
+    /// Write all committed outputs again: snapshots, schemas, tables of fields, pictures
     Update,
     /// Describe the admin API, check the links of all documents, and build them as a site with mdBook
     Docs {

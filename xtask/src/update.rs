@@ -1,5 +1,5 @@
-//! `cargo xtask update`: makes what is committed and follows from the code anew, so that `git diff` shows what a change
-//! means for it. Budgets of instructions are a decision, and stay.
+//! `cargo xtask update`: writes the committed outputs of the code again: snapshots, schemas, tables and pictures. `git diff`
+//! then shows what a change does to them. It does not touch the budgets of instructions, because a budget is a decision.
 
 use std::fs;
 use std::process::Command;
@@ -52,7 +52,6 @@ fn between(page: &str, table: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What is committed is what the marks hold: the page stays as it is around them.
     #[test]
     fn a_table_is_replaced_between_its_marks() {
         let [begin, end] = MARKS;

@@ -243,7 +243,7 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-// Calls and answers from bytes: what is beyond a bound is an error with its place.
+// Reading calls and answers from bytes. A value beyond a bound is an error that names its place.
 
 /// A call or an answer that is none: a sentence with the place, the value and the allowed values. Of
 /// texts it names only the length: they may be secrets of a user.
@@ -286,7 +286,7 @@ fn length(place: &str, text: &str, least: usize, most: usize) -> Result<(), BadL
     Ok(())
 }
 
-/// At most so many of something.
+/// The bound on a number of elements.
 fn count(place: &str, found: usize, least: usize, most: usize) -> Result<(), BadLease> {
     if found < least || found > most {
         return Err(BadLease::new(place, found, format!("{least} to {most}")));

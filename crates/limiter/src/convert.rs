@@ -1,4 +1,5 @@
-//! Changing the numbers under live buckets: one conversion of a bucket.
+//! Changing the numbers under live buckets: one conversion of a bucket, and the part of its level that is carried over
+//! ([`Carry`]).
 //!
 //! The used amount is carried limit by limit, found by name. It is counted in cost units, so it leaves at
 //! the new numbers' pace: a slower rate frees nothing sooner, and may make a bucket full later than
@@ -367,17 +368,15 @@ fn counterpart<'a, 'b>(
         })
 }
 
-// The part of a level that is carried over when the numbers of a live bucket change.
-
 /// The level of a live bucket when its numbers change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
-    /// The same absolute level: 5 used stays 5 used. The default, because an edit then neither refuses a key that
+    /// The absolute level is kept: 5 used stays 5 used. The default, because an edit then neither refuses a key that
     /// used little nor hands out anything twice, whatever edits came before.
     #[default]
     Keep,
-    /// The same fraction: half full stays half full. Use beyond the capacity stays beyond the new one, in units.
+    /// The fraction is kept: half full stays half full. Use beyond the capacity stays beyond the new one, in units.
     Proportional,
     /// As earlier versions did it in proportion, for changes that they recorded: each count is rounded up at each
     /// edit, and use beyond the capacity stays as far as the new capacity does not cover it.

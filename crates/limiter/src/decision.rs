@@ -1,4 +1,4 @@
-//! A limit's decision: the verdict with its numbers.
+//! A request as a bucket sees it ([`Ask`]), and the decision of a limit: the verdict with its numbers.
 
 use crate::bounds::MAX_WAIT;
 use crate::limit::BucketDecision;
@@ -102,8 +102,6 @@ impl Decision {
     }
 }
 
-// A request, as a bucket sees it.
-
 /// A cost at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -111,21 +109,21 @@ pub struct Ask {
     pub cost: u64,
     /// The instant on the process's monotonic clock.
     pub now: Nanos,
-    /// The same instant on the wall clock, since the Unix epoch; only read where periods are aligned to
+    /// This instant on the wall clock, since the Unix epoch; only read where periods are aligned to
     /// it.
     pub wall: Nanos,
-    /// The longest wait that this request accepts, instead of that of the limits; at most [`MAX_WAIT`].
+    /// A bound on the wait of this request, in place of the bound of the limits; at most [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
-    /// The longest wait that it accepts besides: it only shortens the others.
+    /// A second bound on its wait; the shorter bound counts.
     pub patience: Nanos,
-    /// Which answers tell when more is there again: [`BucketDecision::more_after`](crate::BucketDecision::more_after).
+    /// Which answers contain the time when more will be available: [`BucketDecision::more_after`](crate::BucketDecision::more_after).
     pub tells_more: TellsMore,
     /// Whether the request waits already, and is only planned anew: its place in a queue is its own, and no
     /// wait is too long.
     pub has_place: bool,
 }
 
-/// The answers that tell when more is there again.
+/// The answers that contain the time when more will be available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TellsMore {
     /// None.

@@ -1,4 +1,5 @@
-//! The interface of an algorithm: numbers that decide over a few 64-bit words of state.
+//! The interface of an algorithm: numbers that decide over a few 64-bit words of state, and the used capacity in a form
+//! that all algorithms share.
 
 use core::any::Any;
 
@@ -131,8 +132,6 @@ pub(crate) fn continue_leak(
     leak.adopt(words, (before, from.full(), old), full, (carry, clock.now));
     true
 }
-
-// Used capacity in a form that all algorithms share, and a request on its way back.
 
 /// A quantity of used capacity with 32 fractional bits: how one algorithm hands its level to
 /// another when the numbers of a live bucket change.

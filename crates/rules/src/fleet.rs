@@ -1,4 +1,4 @@
-//! Rules that many Envoys share: how a request takes from the lease of its key.
+//! Rules that many Envoys share: how a request takes from the lease of its key, and the terms of that lease.
 
 use loudou_limiter::Limits;
 use loudou_limiter::lease::{LeaseSettings, Phase, Terms};
@@ -53,8 +53,6 @@ impl FleetView {
         }
     }
 }
-
-// The terms of a lease by its rule.
 
 impl FleetView {
     /// The terms of a key's limits under a rule; `None` unless all Envoys share them.

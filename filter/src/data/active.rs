@@ -377,8 +377,6 @@ impl Active {
     }
 }
 
-// The decision on one request.
-
 /// The most repeated decisions on a request whose rules change while it is decided.
 const MAX_OUTDATED: usize = 4;
 

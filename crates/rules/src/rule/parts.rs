@@ -1,4 +1,5 @@
-//! The parts of a request that the client packs into others: query parameters, cookies, the host.
+//! The parts of a request that the client packs into others: query parameters, cookies, the host; and key parts that a
+//! request has several times.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Headers of responses.
+//! What a rule adds to responses: headers, and the answer to refused requests.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -76,8 +76,6 @@ impl RateLimitHeaders {
         matches!(self, Self::Legacy | Self::Both)
     }
 }
-
-// The response to refused requests.
 
 /// The response to refused requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,4 +1,4 @@
-//! Tests of single values of a request.
+//! Tests of single values of a request, and their results.
 
 use alloc::string::String;
 use alloc::vec::Vec;
