@@ -173,7 +173,11 @@ fn no_other_address_reaches_it() -> Result<()> {
     let own = env::current_exe().context("no name of this test")?;
     let mut inside = Command::new("unshare");
     inside.args(["--user", "--map-root-user", "--net"]).arg(own);
-    inside.args(["--exact", "no_other_address_reaches_it", "--nocapture"]);
+    inside.args([
+        "--exact",
+        "embedded::no_other_address_reaches_it",
+        "--nocapture",
+    ]);
     let output = inside
         .env(INSIDE, "1")
         .output()

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use loudou_tests::valkey::Reply;
 use loudou_tests::{Envoy, Mode, Relay, Valkey, ValkeyCluster, ValkeySentinels, now};
 
-use crate::trial::{RELAY, Trial};
+use super::trial::{RELAY, Trial};
 
 const ENVOYS: u32 = 2;
 

@@ -52,7 +52,10 @@ fn a_client_of_two_envoys_is_one_row_and_one_ban() -> Result<()> {
     ensure!((refused - one - other).abs() <= 1.5, "{screen}");
     // Enter shows the same key, at the Envoy that refuses it most; the ban is for both.
     terminal.press("gj\u{1b}[A\r")?;
-    terminal.until("Buckets", |screen| screen.contains("left/cap"))?;
+    // The row comes with the first poll of the screen.
+    terminal.until("Buckets", |screen| {
+        screen.contains("left/cap") && screen.contains("mallory")
+    })?;
     terminal.press("b")?;
     terminal.shows("ban mallory")?;
     terminal.press("\r")?;

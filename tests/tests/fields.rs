@@ -3,8 +3,6 @@
 //! [`TESTED`] lists the tests and is compared with the schema: a field without a test fails, and so
 //! does a test that is missing or does not use the field. [`rest`] tests the remaining fields.
 
-#![cfg(test)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

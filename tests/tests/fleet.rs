@@ -1,6 +1,4 @@
 //! One limit across many Envoys: real Envoys, a real relay, a real Valkey.
-#![cfg(test)]
-
 mod bound;
 mod changes;
 mod exact;

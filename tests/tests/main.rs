@@ -1,0 +1,66 @@
+//! The tests in a real Envoy: one program, so that a test that waits leaves the machine to the others, and one link.
+//!
+//! Each module is a subject; `cargo test -p loudou-tests --test envoy bans` runs the tests of one.
+
+#![cfg(test)]
+
+mod algorithms;
+mod answers;
+mod audit;
+mod auth;
+mod bans;
+mod bodies;
+mod bounded;
+mod buckets;
+mod carrying;
+mod completions;
+mod concurrent_edits;
+mod configuration;
+mod connecting;
+mod cost;
+mod costs;
+mod crash;
+mod documents;
+mod edits;
+mod embedded;
+mod exact;
+mod examples;
+mod expiry;
+mod explain;
+mod fields;
+mod fleet;
+mod floods;
+mod generations;
+mod grpc;
+mod harness;
+mod holding;
+mod hostile;
+mod hostile_admin;
+mod hostile_regex;
+mod in_flight;
+mod keys;
+mod live_edit;
+mod matching;
+mod memory;
+mod mesh;
+mod monitoring;
+mod openapi;
+mod overrides;
+mod penalty;
+mod pipes;
+mod refusing;
+mod relay;
+mod repeated;
+mod replanning;
+mod replay;
+mod replay_envoy;
+mod responding;
+mod retry;
+mod rollback;
+mod searches;
+mod several;
+mod smoke;
+mod top;
+mod upgrade;
+mod waiting;
+mod when;
