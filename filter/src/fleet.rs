@@ -17,14 +17,13 @@ use loudou_limiter::lease::{LeaseAsk, LeaseSettings, Phase};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::FleetSettings;
 use loudou_store::BucketId;
+use travel::Changes;
 use wire::Answer;
 
 use crate::data::{Active, News, Wanted};
 use crate::host::{Host, Outgoing};
 use crate::metrics::FleetMetrics;
 use crate::timer::sooner;
-use crate::travel;
-use crate::travel::Changes;
 use crate::waiting::Ticket;
 
 pub(crate) use pulse::Pulse;
@@ -33,6 +32,7 @@ mod alone;
 mod due;
 mod early;
 mod pulse;
+pub(crate) mod travel;
 mod wire;
 
 #[cfg(test)]

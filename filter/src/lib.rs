@@ -33,7 +33,6 @@ mod request;
 mod respond;
 mod sweep;
 mod timer;
-mod travel;
 mod upstream;
 pub mod waiting;
 

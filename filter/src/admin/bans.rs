@@ -19,9 +19,9 @@ use super::call::Call;
 use crate::ban_ends::{BanEnd, Change};
 use crate::escaped::shown;
 use crate::events;
+use crate::fleet::travel::{self, BanValue, Made};
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
-use crate::travel::{self, BanValue, Made};
 
 /// The shortest ban. A shorter one could be over before the call is answered.
 const SHORTEST: Nanos = Nanos::from_millis(1);

@@ -20,11 +20,11 @@ use super::rules::find;
 use crate::current;
 use crate::escaped::shown;
 use crate::events;
+use crate::fleet::travel::{self, Made};
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{Author, MAX_EDITED, Record, RecordError, RuleRecord};
 use crate::sweep::{self, PAGES_OF_EDIT};
-use crate::travel::{self, Made};
 
 impl AdminPlane {
     pub(super) fn put_rule(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {

@@ -16,12 +16,12 @@ use super::call::Call;
 use super::warnings::{of_fleet, of_process};
 use crate::events::{self, Wanted};
 use crate::fleet::Pulse;
+use crate::fleet::travel::{self, Changes, Here, Sent};
 use crate::formats;
 use crate::host::{Host, HostStore, Reply};
 use crate::instance::parse_place;
 use crate::metrics::{FleetMetrics, RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
-use crate::travel::{self, Changes, Here, Sent};
 
 /// The number of pages that are sampled for the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;

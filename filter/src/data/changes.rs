@@ -11,10 +11,11 @@ use serde_json::Value;
 use super::active::Active;
 use crate::admin::{check, describe};
 use crate::ban_ends::BanEnd;
+use crate::fleet::travel;
+use crate::fleet::travel::{BanValue, Change, Changes, Heard, Here, Sent, base_of};
 use crate::host::{Host, HostStore};
 use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord};
-use crate::travel::{BanValue, Change, Changes, Heard, Here, Sent, base_of};
-use crate::{ban_ends, current, events, travel};
+use crate::{ban_ends, current, events};
 
 /// Time limit of one call that puts changes in force.
 const MOST_TIME: Nanos = Nanos::from_millis(4);

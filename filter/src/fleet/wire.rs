@@ -6,9 +6,9 @@ use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Demand, Grant, Left, Shared, Terms};
 use serde_json::{Map, Value};
 
+use super::travel::{self, Changes, Heard, Told};
 use crate::host::Host;
 use crate::json::{list, number, optional, text};
-use crate::travel::{self, Changes, Heard, Told};
 
 /// The longest answer that is read, in bytes: more than 512 keys or the changes of one call take.
 const MAX_ANSWER: usize = 512 << 10;

@@ -4,7 +4,7 @@
 use super::*;
 use crate::bytes::put_number;
 use crate::data::DataPlane;
-use crate::travel;
+use crate::fleet::travel;
 
 const RULES: &[u8] = b"loudou:rules";
 

@@ -3,7 +3,7 @@
 use loudou_api::Change;
 
 use super::*;
-use crate::travel;
+use crate::fleet::travel;
 
 /// A host whose clock has begun.
 fn running() -> FakeHost {

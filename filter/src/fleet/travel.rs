@@ -12,7 +12,7 @@ use loudou_api::{ChangeName, MAX_ALL_CHANGES_BYTES, MAX_CHANGES, SHOWN_CHANGE_NA
 use loudou_limiter::Nanos;
 use loudou_store::swap::{Swapped, swap};
 
-use crate::fleet::Pulse;
+use super::Pulse;
 use crate::formats;
 use crate::formats::CHANGES;
 use crate::host::{Host, HostStore};
