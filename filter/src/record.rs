@@ -25,13 +25,16 @@ use crate::instance::Instance;
 
 pub(crate) use adopt::Adopted;
 pub(crate) use base::{Base, Bases};
+pub(crate) use difference::describe;
 pub(crate) use edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit};
+pub(crate) use editing::NotAllowed;
 pub(crate) use records::Records;
 pub use records::Shelves;
 pub(crate) use rule::RuleRecord;
 
 mod adopt;
 mod base;
+mod difference;
 mod edit;
 mod editing;
 mod history;

@@ -14,7 +14,6 @@ use loudou_rules::rule::Rule;
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};
 use super::call::{Call, KEY};
-use super::change::describe;
 use super::if_match::IfMatch;
 use super::rules::find;
 use crate::current;
@@ -23,7 +22,7 @@ use crate::events;
 use crate::fleet::travel::{self, Made};
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
-use crate::record::{Author, MAX_EDITED, Record, RecordError, RuleRecord};
+use crate::record::{Author, MAX_EDITED, NotAllowed, Record, RecordError, RuleRecord, describe};
 use crate::sweep::{self, PAGES_OF_EDIT};
 
 impl AdminPlane {
@@ -108,7 +107,7 @@ impl AdminPlane {
                 }
                 let (ends, old) = (rule.ends(), rule.clone());
                 change(rule, version)?;
-                check(rule)?;
+                rule.check().map_err(refused)?;
                 made = Made::of_rule(&old, rule);
                 let described = describe(&before, rule.effective());
                 // A reset acts on the levels, whatever the numbers.
@@ -257,26 +256,18 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
     })
 }
 
-/// Checks a rule after an edit.
-pub(crate) fn check(rule: &RuleRecord) -> Result<(), Failure> {
-    let effective = rule.effective();
-    if !rule.activate().scales_fit() {
-        let misfits = config::misfits(effective);
-        return Err(Failure::wrong_body("a valid edit", &misfits));
+/// The answer to an edit that the rule may not have.
+fn refused(why: NotAllowed) -> Failure {
+    match why {
+        NotAllowed::Wrong(problems) => Failure::wrong_body("a valid edit", &problems),
+        NotAllowed::TooManyOverrides => {
+            let detail = format!(
+                "a rule may have {MAX_EDITED} edited overrides, and {MAX_OVERRIDES} overrides in all: drop some, \
+                 or move them into the configuration"
+            );
+            Failure::new(409, "Too many overrides", detail)
+        }
     }
-    let unshared = config::unshared(effective);
-    if !unshared.is_empty() {
-        return Err(Failure::wrong_body("a valid edit", &unshared));
-    }
-    let (edited, all) = (rule.own.len(), effective.overrides.len());
-    if edited <= MAX_EDITED && all <= MAX_OVERRIDES {
-        return Ok(());
-    }
-    let detail = format!(
-        "a rule may have {MAX_EDITED} edited overrides, and {MAX_OVERRIDES} overrides in all: drop some, \
-         or move them into the configuration"
-    );
-    Err(Failure::new(409, "Too many overrides", detail))
 }
 
 /// The reason why there is no edited override to drop.

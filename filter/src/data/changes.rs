@@ -9,12 +9,11 @@ use loudou_store::{BanEffect, LiveRule, SetBan, SetTo, StoreStats};
 use serde_json::Value;
 
 use super::active::Active;
-use crate::admin::{check, describe};
 use crate::ban_ends::BanEnd;
 use crate::fleet::travel;
 use crate::fleet::travel::{BanValue, Change, Changes, Heard, Here, Sent, base_of};
 use crate::host::{Host, HostStore};
-use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord};
+use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord, describe};
 use crate::{ban_ends, current, events};
 
 /// Time limit of one call that puts changes in force.
@@ -247,7 +246,7 @@ impl Active {
             Some(Set::Same) => return Some(Settled::new(change, Here::InForce)),
             Some(Set::Changed(kind)) => kind,
         };
-        if check(&after).is_err() {
+        if after.check().is_err() {
             return waits;
         }
         let words = describe(before.effective(), after.effective());

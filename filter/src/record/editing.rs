@@ -3,14 +3,40 @@
 use std::borrow::Cow;
 
 use loudou_limiter::{Carry, Nanos};
-use loudou_rules::config::RuleEdit;
+use loudou_rules::config::{self, MAX_OVERRIDES, Problem, RuleEdit};
 use loudou_rules::rule::{KeyMap, Override, Rule};
 
-use super::edit::{Author, Edit, EditTo, Ended, Origin, OverrideEdit};
+use super::edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit};
 use super::part::Part;
 use super::rule::RuleRecord;
 
+/// Why a rule may not be as an edit made it.
+#[derive(Debug)]
+pub(crate) enum NotAllowed {
+    Wrong(Vec<Problem>),
+    /// More than [`MAX_EDITED`] that are edited, or [`MAX_OVERRIDES`] in all.
+    TooManyOverrides,
+}
+
 impl RuleRecord {
+    /// Checks the rule after an edit: what can be told only of the whole.
+    pub(crate) fn check(&self) -> Result<(), NotAllowed> {
+        let effective = self.effective();
+        if !self.activate().scales_fit() {
+            return Err(NotAllowed::Wrong(config::misfits(effective)));
+        }
+        let unshared = config::unshared(effective);
+        if !unshared.is_empty() {
+            return Err(NotAllowed::Wrong(unshared));
+        }
+        let (edited, all) = (self.own.len(), effective.overrides.len());
+        if edited <= MAX_EDITED && all <= MAX_OVERRIDES {
+            Ok(())
+        } else {
+            Err(NotAllowed::TooManyOverrides)
+        }
+    }
+
     /// The rule with the edits and overrides that do not end.
     pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
         let ends = |who: &Origin| who.expires_at_ns.is_some();

@@ -1,4 +1,4 @@
-//! The changes of an edit, in one line.
+//! The difference between two versions of a rule, in one line.
 
 use loudou_limiter::{Limit, Penalty};
 use loudou_rules::config::{limit_fields, spoken, written};
