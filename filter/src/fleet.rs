@@ -10,17 +10,16 @@ use std::rc::Rc;
 
 use due::Dues;
 use early::Early;
-use loudou_api::LEASE_PATH;
+use loudou_api::{EventKind, LEASE_PATH};
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::breaker::{Breaker, Policy, State};
-use loudou_limiter::lease::{LeaseAsk, LeaseSettings, Phase};
+use loudou_limiter::lease::{Lease, LeaseAsk, LeaseSettings, Phase, Terms};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::FleetSettings;
 use loudou_store::BucketId;
-use travel::Changes;
+use travel::{Changes, Heard};
 use wire::Answer;
 
-use crate::data::{Active, News, Wanted};
 use crate::host::{Host, Outgoing};
 use crate::metrics::FleetMetrics;
 use crate::timer::sooner;
@@ -50,6 +49,65 @@ const PATIENCE: u64 = 16;
 const MAX_PATIENCE: Nanos = Nanos::from_millis(20);
 /// The most keys in a call. A relay takes more, but a fourth of its usual deadline is gone with so many.
 const KEYS_PER_CALL: usize = 128;
+
+/// What the engine's answers act on: the rules in force at this worker, and their buckets. The data role has it.
+pub(crate) trait RulesInForce {
+    /// The name of the process: 16 hexadecimal digits.
+    fn instance(&self) -> &str;
+
+    /// Adds an event of the fleet.
+    fn report(&self, host: &dyn Host, what: (EventKind, &str), now: Nanos);
+
+    /// Changes the lease of a key; the result of the change, the name of the rule and the terms. `None` if
+    /// the rule or the bucket is gone, the store failed, or the change had no result.
+    fn change_lease<T>(
+        &self,
+        host: &dyn Host,
+        fleet: &Fleet,
+        of: (BucketId, &str),
+        now: Nanos,
+        change: &mut LeaseChange<'_, T>,
+    ) -> Option<(T, &str, Terms)>;
+
+    /// Takes over an answer to a call that told these changes, by name and version, and puts new changes in force.
+    fn hear_changes(
+        &self,
+        host: &dyn Host,
+        told: &[(String, u64)],
+        heard: &Heard,
+        now: Nanos,
+    ) -> News;
+
+    /// Puts received changes in force, for a bounded time. Returns true if all of them are in force now.
+    fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool;
+
+    /// Looks whether the rules here still agree with the changes: another configuration may have come.
+    fn recheck_changes(&self, host: &dyn Host, now: Nanos);
+}
+
+/// A change of a lease; `None` for no result.
+pub(crate) type LeaseChange<'a, T> = dyn FnMut(&mut Lease, &Terms) -> Option<T> + 'a;
+
+/// The news in an answer of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The engine gave none: the answer has no changes.
+    Nothing,
+    /// Some changes are still to be sent or received.
+    More,
+    /// All changes of the engine are known here; `is_current` if they are in force, too.
+    All { is_current: bool },
+}
+
+/// A key whose lease is asked for.
+pub(crate) struct Wanted {
+    pub(crate) id: BucketId,
+    pub(crate) key: String,
+    /// The cost of the request that waits for it; 0 for a refill.
+    pub(crate) cost: u64,
+    /// Until when the request waits.
+    pub(crate) until: Nanos,
+}
 
 /// The leases of one worker.
 #[derive(Debug)]
@@ -160,7 +218,12 @@ impl Fleet {
 
     /// The timer's work: some times a second one worker of this Envoy calls, so that it is counted and changes
     /// travel; and a worker that had no answers looks whether there are some again.
-    pub(crate) fn tick(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+    pub(crate) fn tick(
+        &mut self,
+        host: &dyn Host,
+        active: &impl RulesInForce,
+        now: Nanos,
+    ) -> Vec<Ready> {
         let mut ready = self.tick_early(host, active, now);
         let is_open = self.breaker.is_open();
         let mut is_turn = is_open && self.breaker.may_call(now);
@@ -182,7 +245,7 @@ impl Fleet {
     }
 
     /// Makes a call that counts this Envoy, tells its changes and asks for those of the others.
-    fn beat(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+    fn beat(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) -> Vec<Ready> {
         let mut changes = Changes {
             head: travel::head(host, &self.namespace),
             all: Vec::new(),
@@ -211,7 +274,12 @@ impl Fleet {
 
     /// Sends the next call, unless that is too early or nothing asks. Returns the requests to decide anew:
     /// those that waited for what could not be sent.
-    pub(crate) fn send(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+    pub(crate) fn send(
+        &mut self,
+        host: &dyn Host,
+        active: &impl RulesInForce,
+        now: Nanos,
+    ) -> Vec<Ready> {
         let is_early = self.flights.len() >= MAX_FLIGHTS || now < self.next_flight();
         if self.dues.is_empty() || is_early || !self.breaker.may_call(now) {
             return Vec::new();
@@ -244,7 +312,7 @@ impl Fleet {
     fn launch(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         (body, carries): (&[u8], Carried),
         now: Nanos,
     ) -> Vec<Ready> {
@@ -283,7 +351,7 @@ impl Fleet {
     pub(crate) fn called(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         (call, size): (u32, usize),
         now: Nanos,
     ) -> Vec<Ready> {
@@ -309,7 +377,7 @@ impl Fleet {
     fn heard(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         told: &[(String, u64)],
         answer: &Answer,
         now: Nanos,
@@ -342,7 +410,7 @@ impl Fleet {
     fn granted(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         keys: Vec<Asked>,
         answer: &Answer,
         now: Nanos,
@@ -396,7 +464,7 @@ impl Fleet {
     fn failed(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         flight: Flight,
         now: Nanos,
     ) -> Vec<Ready> {

@@ -14,6 +14,7 @@ use loudou_store::top::{By, Tally};
 use loudou_store::{BucketId, GaveUp, Leased, LiveRule, Receipt, StoreStats, Table, Why};
 
 use super::connections::Connections;
+use crate::fleet::Wanted;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
 use crate::instance::Instance;
 use crate::loan::{Loan, Loans, loans};
@@ -405,7 +406,7 @@ impl Active {
             let refreshed = self.refresh(host, file, now);
             again = refreshed.map_or(0, |()| again.saturating_sub(1));
         };
-        if !is_plain && let Some(wanted) = Wanted::of(&outcome) {
+        if !is_plain && let Some(wanted) = wanted(&outcome) {
             return Decided {
                 verdict: Verdict::Wait(wanted),
                 refills: Vec::new(),
@@ -511,16 +512,6 @@ pub(super) enum Verdict {
     Wait(Wanted),
 }
 
-/// A key whose lease is asked for.
-pub(crate) struct Wanted {
-    pub(crate) id: BucketId,
-    pub(crate) key: String,
-    /// The cost of the request that waits for it; 0 for a refill.
-    pub(crate) cost: u64,
-    /// Until when the request waits.
-    pub(crate) until: Nanos,
-}
-
 /// A decision on a request.
 pub(super) struct Decided {
     pub(super) verdict: Verdict,
@@ -552,20 +543,18 @@ impl Decided {
     }
 }
 
-impl Wanted {
-    /// The key that a request waits for.
-    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
-        let last = outcome.rules.last().filter(|_| outcome.is_pending)?;
-        let LeaseVerdict::Wait { until } = last.leased?.verdict else {
-            return None;
-        };
-        Some(Self {
-            id: last.id?,
-            key: last.key.clone()?,
-            cost: last.price?.cost,
-            until,
-        })
-    }
+/// The key that a request waits for.
+fn wanted(outcome: &Outcome) -> Option<Wanted> {
+    let last = outcome.rules.last().filter(|_| outcome.is_pending)?;
+    let LeaseVerdict::Wait { until } = last.leased?.verdict else {
+        return None;
+    };
+    Some(Wanted {
+        id: last.id?,
+        key: last.key.clone()?,
+        cost: last.price?.cost,
+        until,
+    })
 }
 
 /// The keys of a request whose leases run low.

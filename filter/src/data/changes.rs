@@ -1,34 +1,26 @@
-//! The changes that travel, put in force here.
+//! What an answer of the relay does to the rules in force: leases are changed, and the changes that travel are put in
+//! force.
 
 use std::rc::Rc;
 
 use loudou_api::{ChangeName, Event, EventKind};
 use loudou_limiter::Nanos;
+use loudou_limiter::lease::{Lease, Phase, Terms};
 use loudou_rules::config::is_key;
-use loudou_store::{BanEffect, LiveRule, SetBan, SetTo, StoreStats};
+use loudou_store::{BanEffect, BucketId, LeaseOf, LiveRule, SetBan, SetTo, StoreStats};
 use serde_json::Value;
 
 use super::active::Active;
 use crate::ban_ends::BanEnd;
 use crate::fleet::travel;
 use crate::fleet::travel::{BanValue, Change, Changes, Heard, Here, Sent, base_of};
+use crate::fleet::{Fleet, LeaseChange, News, RulesInForce};
 use crate::host::{Host, HostStore};
 use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord, describe};
 use crate::{ban_ends, current, events};
 
 /// Time limit of one call that puts changes in force.
 const MOST_TIME: Nanos = Nanos::from_millis(4);
-
-/// The news in an answer of the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    /// The engine gave none: the answer has no changes.
-    Nothing,
-    /// Some changes are still to be sent or received.
-    More,
-    /// All changes of the engine are known here; `is_current` if they are in force, too.
-    All { is_current: bool },
-}
 
 /// The changes to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +54,49 @@ impl Settled {
     }
 }
 
-impl Active {
-    /// Takes over an answer to a call that told these changes, and puts new changes in force.
-    pub(crate) fn hear_changes(
+impl RulesInForce for Active {
+    fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    fn report(&self, host: &dyn Host, what: (EventKind, &str), now: Nanos) {
+        let (kind, detail) = what;
+        let at = host.clock_at(now);
+        let mut event = events::event(at, kind, events::BY_ITSELF, self.generation);
+        detail.clone_into(&mut event.detail);
+        events::add(host, self.share(), &event);
+    }
+
+    fn change_lease<T>(
+        &self,
+        host: &dyn Host,
+        fleet: &Fleet,
+        (id, key): (BucketId, &str),
+        now: Nanos,
+        change: &mut LeaseChange<'_, T>,
+    ) -> Option<(T, &str, Terms)> {
+        let rule = self.rule_of(id.rule_tag)?;
+        let limits = rule.limits_of(key);
+        let terms = fleet.view(Phase::First).terms(rule.rule(), limits)?;
+        let of = LeaseOf {
+            rule,
+            limits,
+            terms: &terms,
+            key,
+            id,
+            clock: self.clock(host, now),
+        };
+        let (mut stats, mut result) = (StoreStats::default(), None);
+        let mut change = |lease: &mut Lease| result = change(lease, &terms);
+        let changed = self
+            .table
+            .lease(&mut HostStore(host), of, &mut change, &mut stats);
+        self.store_metrics.add(host, &stats);
+        changed.ok()?;
+        Some((result?, rule.rule().name.as_str(), terms))
+    }
+
+    fn hear_changes(
         &self,
         host: &dyn Host,
         told: &[(String, u64)],
@@ -103,8 +135,7 @@ impl Active {
         News::All { is_current }
     }
 
-    /// Puts received changes in force, for a bounded time. Returns true if all of them are in force now.
-    pub(crate) fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool {
+    fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool {
         loop {
             let is_more = self.apply_changes(host, Look::Due, now);
             if !is_more || host.now().since(now) >= MOST_TIME {
@@ -113,16 +144,7 @@ impl Active {
         }
     }
 
-    /// Puts in force what waited for this configuration, before its first request is decided.
-    pub(super) fn apply_waiting(&self, host: &dyn Host, now: Nanos) {
-        if travel::head(host, self.share()).count == 0 {
-            return;
-        }
-        while self.apply_changes(host, Look::Waiting, now) && host.now().since(now) < MOST_TIME {}
-    }
-
-    /// Looks whether the rules here still agree with the changes: another configuration may have come.
-    pub(crate) fn recheck_changes(&self, host: &dyn Host, now: Nanos) {
+    fn recheck_changes(&self, host: &dyn Host, now: Nanos) {
         let announced = self.store_metrics.changes(host);
         let head = travel::head(host, self.share());
         if head.count > 0 && head.over_ns <= now.get() {
@@ -142,6 +164,16 @@ impl Active {
                 true
             });
         }
+    }
+}
+
+impl Active {
+    /// Puts in force what waited for this configuration, before its first request is decided.
+    pub(super) fn apply_waiting(&self, host: &dyn Host, now: Nanos) {
+        if travel::head(host, self.share()).count == 0 {
+            return;
+        }
+        while self.apply_changes(host, Look::Waiting, now) && host.now().since(now) < MOST_TIME {}
     }
 
     /// Puts changes in force. Returns true if some of them are left for the next time.

@@ -4,8 +4,7 @@ use loudou_api::EventKind;
 use loudou_limiter::Nanos;
 use loudou_rules::rule::OnOutage;
 
-use super::{Fleet, Pulse, Ready, pulse, wire};
-use crate::data::Active;
+use super::{Fleet, Pulse, Ready, RulesInForce, pulse, wire};
 use crate::host::Host;
 
 /// The answers in a row without the engine after which it counts as gone.
@@ -50,7 +49,7 @@ impl Fleet {
     pub(super) fn note_success(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         was_down: bool,
         now: Nanos,
     ) {
@@ -70,7 +69,7 @@ impl Fleet {
     pub(super) fn note_answers_to_others(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         pulse: Pulse,
         now: Nanos,
     ) {
@@ -83,7 +82,7 @@ impl Fleet {
     pub(super) fn note_failure(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         now: Nanos,
     ) -> Vec<Ready> {
         self.metrics.failed(host);
@@ -100,7 +99,7 @@ impl Fleet {
     /// Notes an answer of the relay in which the engine answered nothing. Other keys may be on nodes that are
     /// well, so that calls go on and each key has its own back-off; only the event and the gauge say that the
     /// engine is gone.
-    pub(super) fn note_empty(&mut self, host: &dyn Host, active: &Active, now: Nanos) {
+    pub(super) fn note_empty(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         self.metrics.failed(host);
         self.breaker.succeeded();
         (self.heard_at, self.is_silent) = (now, false);
@@ -115,7 +114,7 @@ impl Fleet {
     }
 
     /// Counts this worker as one that the engine does not answer, and reports the first one of an outage.
-    fn report_down(&self, host: &dyn Host, active: &Active, now: Nanos) {
+    fn report_down(&self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         if self.count(host, true) && pulse::turns(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {
                 OnOutage::Local => "no answers: each Envoy limits alone, by its part of the limits",

@@ -3,8 +3,7 @@
 
 use loudou_limiter::Nanos;
 
-use super::{Carried, Fleet, MAX_FLIGHTS, Pulse, Ready, YOUNG};
-use crate::data::Active;
+use super::{Carried, Fleet, MAX_FLIGHTS, Pulse, Ready, RulesInForce, YOUNG};
 use crate::host::Host;
 use crate::waiting::Ticket;
 
@@ -52,7 +51,12 @@ impl Early {
 
 impl Fleet {
     /// Asks for the changes, unless this Envoy knows them already. Called before the first decision.
-    pub(crate) fn start(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+    pub(crate) fn start(
+        &mut self,
+        host: &dyn Host,
+        active: &impl RulesInForce,
+        now: Nanos,
+    ) -> Vec<Ready> {
         if self.knows_changes(host, now) {
             return self.early.end();
         }
@@ -80,7 +84,7 @@ impl Fleet {
     pub(crate) fn hold_early(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         request: Ticket,
         now: Nanos,
     ) -> Vec<Ready> {
@@ -97,7 +101,7 @@ impl Fleet {
     pub(super) fn tick_early(
         &mut self,
         host: &dyn Host,
-        active: &Active,
+        active: &impl RulesInForce,
         now: Nanos,
     ) -> Vec<Ready> {
         if self.early.requests.is_empty() {
@@ -129,7 +133,7 @@ impl Fleet {
         self.early.end()
     }
 
-    fn ask_early(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+    fn ask_early(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) -> Vec<Ready> {
         let is_early = now < self.early.next_call || self.flights.len() >= MAX_FLIGHTS;
         if is_early || !self.breaker.may_call(now) {
             return Vec::new();

@@ -7,7 +7,7 @@ use loudou_api::{
 };
 use loudou_limiter::Rate;
 use loudou_limiter::lease::{Central, Demand, LeaseSettings, Shared, Terms};
-use loudou_store::LiveRule;
+use loudou_store::{LiveRule, StoreStats};
 
 use super::*;
 use crate::fleet::know_changes;
