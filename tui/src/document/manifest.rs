@@ -14,13 +14,13 @@ pub const ISTIO: &str = "extensions.istio.io";
 const ISTIO_NETWORK: &str = "networking.istio.io";
 const ENVOY_GATEWAY: &str = "gateway.envoyproxy.io";
 
-/// The kinds that can have a configuration: group, kind, and the versions of `apiVersion`.
-pub const KINDS: [(&str, &str, &[&str]); 5] = [
-    (ISTIO, "WasmPlugin", &["v1alpha1"]),
-    (ISTIO, "TrafficExtension", &["v1alpha1"]),
-    (ISTIO_NETWORK, "EnvoyFilter", &["v1alpha3"]),
-    (ENVOY_GATEWAY, "EnvoyExtensionPolicy", &["v1alpha1"]),
-    (ENVOY_GATEWAY, "EnvoyPatchPolicy", &["v1alpha1"]),
+/// The kinds that can have a configuration: group and kind.
+pub const KINDS: [(&str, &str); 5] = [
+    (ISTIO, "WasmPlugin"),
+    (ISTIO, "TrafficExtension"),
+    (ISTIO_NETWORK, "EnvoyFilter"),
+    (ENVOY_GATEWAY, "EnvoyExtensionPolicy"),
+    (ENVOY_GATEWAY, "EnvoyPatchPolicy"),
 ];
 
 /// All Loudou configurations in a file of manifests, in file order. It is an error if there are none.
@@ -49,7 +49,7 @@ pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
 }
 
 fn none(others: usize) -> String {
-    let kinds: Vec<&str> = KINDS.iter().map(|(_, kind, _)| *kind).collect();
+    let kinds: Vec<&str> = KINDS.iter().map(|(_, kind)| *kind).collect();
     let (last, first) = kinds.split_last().unwrap_or((&"", &[]));
     let others = match others {
         0 => String::new(),
@@ -104,8 +104,7 @@ fn collect(value: &Value, path: &Path, found: &mut Vec<Result<Object, Path>>) {
 
 fn of_object(search: &mut Search<'_>, object: &Object) {
     let group = object.api.split('/').next().unwrap_or_default();
-    let known = |(g, kind, _): &&(&str, &str, _)| *g == group && *kind == object.kind;
-    if KINDS.iter().find(known).is_none() {
+    if !KINDS.contains(&(group, &object.kind)) {
         return;
     }
     let spec = object.path.field("spec");

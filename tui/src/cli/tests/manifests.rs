@@ -67,7 +67,7 @@ fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
         {
             let text = std::fs::read_to_string(&path).expect("a text");
             let kinds = crate::document::manifest::KINDS.iter();
-            let mut kinds = kinds.map(|(_, kind, _)| format!("kind: {kind}\n"));
+            let mut kinds = kinds.map(|(_, kind)| format!("kind: {kind}\n"));
             if kinds.any(|kind| text.contains(&kind)) {
                 found.push(path);
             }

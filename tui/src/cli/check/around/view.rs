@@ -145,21 +145,6 @@ impl<'a> View<'a> {
         known
     }
 
-    /// Reports the fields of an object that the API server refuses.
-    pub(super) fn known_fields(&mut self, path: &Path, known: &[&str]) {
-        let fields = self.at(path).and_then(Value::as_object);
-        for name in fields.into_iter().flat_map(|fields| fields.keys()) {
-            if !known.contains(&name.as_str()) {
-                let near = config::nearest(name, known);
-                let unknown = Problem::error(path.field(name), &Value::Null, "unknown field");
-                self.problems.push(Problem {
-                    at_name: true,
-                    ..unknown.allowed(known.join(", ")).suggest(near)
-                });
-            }
-        }
-    }
-
     /// Checks the form of a checksum, if there is one. The result is whether there is one.
     pub(super) fn checksum(&mut self, path: &Path, other_word: &str) -> bool {
         let allowed = "64 hexadecimal digits in lower case, in quotes";
