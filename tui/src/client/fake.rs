@@ -42,6 +42,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
+    /// A server with these answers. Without any, it is gone: nobody listens at its address.
     pub(crate) fn new(answers: Vec<Answer>) -> Self {
         let (count, mut answers) = (answers.len(), answers.into_iter());
         Self::start(count, move |_| answers.next())
@@ -59,6 +60,14 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (sender, requests) = channel();
+        if count == 0 {
+            // Before anybody connects: a connection that was made would be reset instead of refused.
+            drop(listener);
+            return Self {
+                url: format!("http://{address}"),
+                requests,
+            };
+        }
         thread::spawn(move || {
             for _ in 0..count {
                 let Ok((mut stream, _)) = listener.accept() else {
