@@ -8,11 +8,12 @@ use alloc::boxed::Box;
 use loudou_limiter::ban::Ban;
 use loudou_limiter::{Ask, Bucket, BucketDecision, Limits, Nanos, Taken, Words};
 
+use crate::change::PageChange;
 use crate::leasing::{ByLease, Leased, Outage};
-use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, PageBytes, Slot, gain_flag};
+use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, Slot, gain_flag};
 use crate::rule::{Age, LiveRule};
-use crate::shared_data::{Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
-use crate::table::{BucketId, StoreKey, Table};
+use crate::shared_data::{SharedData, StoreFailed, Written};
+use crate::table::{BucketId, Table};
 
 /// A request to the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
@@ -43,23 +44,10 @@ pub struct Charge {
 /// A [`Take`] in progress: reads and writes in turn until one write succeeds.
 #[derive(Debug)]
 pub struct Attempt<'a> {
-    table: &'a Table,
     take: Take<'a>,
-    id: BucketId,
-    page_key: StoreKey,
-    /// The page as read, then as it is to be written.
-    page: PageBytes,
-    expected: Cas,
-    planned: Option<Box<Planned>>,
-    tries: u32,
-}
-
-/// The result once the page is written.
-#[derive(Debug)]
-struct Planned {
-    charge: Charge,
-    is_new: bool,
-    evicted: Evicted,
+    change: PageChange<'a>,
+    /// The result once the page is written.
+    planned: Option<Box<Charge>>,
 }
 
 impl<'a> Attempt<'a> {
@@ -70,22 +58,16 @@ impl<'a> Attempt<'a> {
 
     /// The same with a known address of the bucket: hashing a key twice costs time.
     pub fn at(table: &'a Table, id: BucketId, take: Take<'a>) -> Self {
-        let page_key = table.page_key(id.page);
         Self {
-            table,
             take,
-            id,
-            page_key,
-            page: PageBytes::default(),
-            expected: 0,
+            change: PageChange::new(table, id, take.key),
             planned: None,
-            tries: 0,
         }
     }
 
     /// Reads the page and decides.
     pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
-        self.expected = self.page.read(store, &self.page_key)?;
+        self.change.read(store)?;
         let planned = match self.plan_straight() {
             None => self.plan()?,
             Some(planned) => planned,
@@ -96,7 +78,7 @@ impl<'a> Attempt<'a> {
 
     /// How long the request will wait if the decision is written.
     pub fn wait(&self) -> Nanos {
-        let answer = self.planned.as_ref().map(|planned| &planned.charge.answer);
+        let answer = self.planned.as_ref().map(|charge| &charge.answer);
         match answer {
             Some(Ok(answer)) => answer.wait(),
             _ => Nanos::ZERO,
@@ -105,10 +87,7 @@ impl<'a> Attempt<'a> {
 
     /// Whether the request will wait for a lease, and takes nothing.
     pub fn waits_for_lease(&self) -> bool {
-        let leased = self
-            .planned
-            .as_ref()
-            .and_then(|planned| planned.charge.leased);
+        let leased = self.planned.as_ref().and_then(|charge| charge.leased);
         leased.is_some_and(Leased::waits)
     }
 
@@ -117,40 +96,18 @@ impl<'a> Attempt<'a> {
         self.take.ask.patience = patience;
     }
 
-    fn plan(&mut self) -> Result<Box<Planned>, GaveUp> {
+    fn plan(&mut self) -> Result<Box<Charge>, GaveUp> {
         let Take {
             rule,
             limits,
-            key,
             ask,
             lease,
+            ..
         } = self.take;
         let now = ask.now;
-        let mut evicted = Evicted::Nothing;
-        let found = self.page.find(self.id.fingerprint);
-        if found.is_none() {
-            let room = self.page.make_room(self.id.rule_tag, now);
-            evicted = room.map_err(|_full| GaveUp::PageFull)?;
-        }
-        let (index, mut slot) = if let Some((index, slot)) = found {
-            (Some(index), slot)
-        } else {
-            let origin = self.page.new_origin();
-            let slot = Slot::new((rule, limits), self.id, origin, ask.clock());
-            (None, slot)
-        };
-        match rule.age(slot.version) {
-            Age::Current => {}
-            Age::Newer => return Err(GaveUp::Outdated),
-            Age::Older => {
-                let origin = self.page.origins().wrapping_add(1);
-                if slot.bring_forward(rule, (key, limits), origin, ask.clock()) {
-                    self.page.set_origins(origin);
-                }
-            }
-        }
+        let (index, mut slot) = self.change.slot(rule, limits, ask.clock())?;
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        let mut receipt = Receipt::new(self.id, &slot, &ask);
+        let mut receipt = Receipt::new(self.change.id, &slot, &ask);
         let root = limits.root(&slot.bucket);
         let (answer, leased) = self.answer(&mut slot, lease.as_ref());
         receipt.is_leased = leased.is_some_and(Leased::admits);
@@ -174,18 +131,11 @@ impl<'a> Attempt<'a> {
         if !waits {
             slot.count(is_refused || refuses_all, now);
         }
-        match index {
-            Some(index) => self.page.replace(index, &slot),
-            None => self.page.push(&slot),
-        }
-        Ok(Box::new(Planned {
-            charge: Charge {
-                receipt: (!is_refused && !waits).then_some(receipt),
-                answer,
-                leased,
-            },
-            is_new: index.is_none(),
-            evicted,
+        self.change.put(index, &slot);
+        Ok(Box::new(Charge {
+            receipt: (!is_refused && !waits).then_some(receipt),
+            answer,
+            leased,
         }))
     }
 
@@ -237,51 +187,27 @@ impl<'a> Attempt<'a> {
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
     ) -> Option<Result<Charge, GaveUp>> {
-        let planned = self.planned.take()?;
-        match store.set(&self.page_key, self.page.bytes(), self.expected) {
-            Err(StoreFailed) => Some(Err(GaveUp::Failed)),
-            Ok(Written::Done) => {
-                planned.count(stats);
-                if planned.is_new {
-                    self.table
-                        .add_name(store, self.id, self.take.key, self.page.bytes());
-                }
-                Some(Ok(planned.charge))
-            }
-            Ok(Written::Conflict) => self.conflict(planned, stats),
-        }
-    }
-
-    fn conflict(
-        &mut self,
-        planned: Box<Planned>,
-        stats: &mut StoreStats,
-    ) -> Option<Result<Charge, GaveUp>> {
-        self.tries = self.tries.saturating_add(1);
-        if self.tries <= MAX_RETRIES {
-            stats.cas_retries = stats.cas_retries.saturating_add(1);
-            return None;
-        }
-        if is_refused(&planned.charge.answer) {
+        let charge = self.planned.take()?;
+        match self.change.write(store, stats) {
+            Ok(Written::Done) => Some(Ok(*charge)),
+            Ok(Written::Conflict) => None,
             // Nothing had to be taken, so the verdict stands; only its record is lost.
-            stats.lost_counts = stats.lost_counts.saturating_add(1);
-            return Some(Ok(planned.charge));
+            Err(GaveUp::Conflicts) if is_refused(&charge.answer) => {
+                stats.lost_counts = stats.lost_counts.saturating_add(1);
+                Some(Ok(*charge))
+            }
+            Err(gave_up) => {
+                if gave_up == GaveUp::Conflicts {
+                    stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
+                }
+                Some(Err(gave_up))
+            }
         }
-        stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
-        Some(Err(GaveUp::Conflicts))
     }
 }
 
 fn is_refused(answer: &Result<BucketDecision, Ban>) -> bool {
     answer.as_ref().map_or(true, BucketDecision::is_refused)
-}
-
-impl Planned {
-    fn count(&self, stats: &mut StoreStats) {
-        if self.is_new {
-            stats.count_new(self.evicted);
-        }
-    }
 }
 
 impl Table {
@@ -321,13 +247,14 @@ impl Attempt<'_> {
     /// The straight way of a decision: most requests find their bucket in its page, unchanged rules, and a slot without
     /// any of the optional parts, and are admitted at once or refused. They are decided in place. `None` if the other
     /// way has to, which decides alike; nothing is changed then.
-    fn plan_straight(&mut self) -> Option<Box<Planned>> {
+    fn plan_straight(&mut self) -> Option<Box<Charge>> {
         let take = &self.take;
         let limits = take.limits;
         if take.lease.is_some() || take.ask.cost == 0 || limits.holds_until_end() {
             return None;
         }
-        let mut slot = self.page.find_plain(self.id.fingerprint)?;
+        let id = self.change.id;
+        let mut slot = self.change.page.find_plain(id.fingerprint)?;
         let age = take.rule.age(slot.version());
         if age != Age::Current || slot.flags() != gain_flag(limits) {
             return None;
@@ -350,15 +277,11 @@ impl Attempt<'_> {
         let idle_at = ask.now.saturating_add(answer.reset_after());
         slot.write(words);
         slot.note(ask.now, idle_at.millis_ceil(), is_refused);
-        let receipt = Receipt::of(self.id, Taken::from(before, ask), slot.origin());
-        Some(Box::new(Planned {
-            charge: Charge {
-                receipt: (!is_refused).then_some(receipt),
-                answer: Ok(answer),
-                leased: None,
-            },
-            is_new: false,
-            evicted: Evicted::Nothing,
+        let receipt = Receipt::of(id, Taken::from(before, ask), slot.origin());
+        Some(Box::new(Charge {
+            receipt: (!is_refused).then_some(receipt),
+            answer: Ok(answer),
+            leased: None,
         }))
     }
 }

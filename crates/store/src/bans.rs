@@ -1,14 +1,15 @@
-//! Bans and unbans by an operator, step by step as in [`attempt`](super::attempt).
+//! Bans and unbans by an operator.
 
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Nanos};
 
 use crate::attempt::GaveUp;
 use crate::attempt::StoreStats;
-use crate::page::{Evicted, FLAG_PINNED, PageBytes, Slot};
+use crate::change::PageChange;
+use crate::page::{FLAG_PINNED, Slot};
 use crate::rule::{Age, LiveRule};
-use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
-use crate::table::{BucketId, StoreKey, Table};
+use crate::shared_data::{SharedData, Written};
+use crate::table::Table;
 
 /// An operator's ban or unban of the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
@@ -47,51 +48,16 @@ pub enum BanEffect {
     Unexpected,
 }
 
-/// A [`SetBan`] in progress: reads and writes in turn until one write succeeds.
-pub(crate) struct Setting<'a> {
-    table: &'a Table,
+/// A [`SetBan`] in progress.
+struct Setting<'a> {
     set: SetBan<'a>,
     /// Whether the bucket is as the caller expects it.
     only_if: &'a dyn Fn(Option<&Slot>) -> bool,
-    id: BucketId,
-    page_key: StoreKey,
-    /// The page as read, then as it is to be written.
-    page: PageBytes,
-    expected: Cas,
+    change: PageChange<'a>,
     before: Option<Slot>,
-    evicted: Option<Evicted>,
-    effect: BanEffect,
 }
 
-impl<'a> Setting<'a> {
-    /// An attempt before its first step.
-    pub(crate) fn new(
-        table: &'a Table,
-        set: SetBan<'a>,
-        only_if: &'a dyn Fn(Option<&Slot>) -> bool,
-    ) -> Self {
-        let id = table.id(set.rule.tag(), set.key);
-        Self {
-            table,
-            set,
-            only_if,
-            id,
-            page_key: table.page_key(id.page),
-            page: PageBytes::default(),
-            expected: 0,
-            before: None,
-            evicted: None,
-            effect: BanEffect::None,
-        }
-    }
-
-    /// Reads the page and changes the slot.
-    pub(crate) fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
-        self.expected = self.page.read(store, &self.page_key)?;
-        self.effect = self.plan()?;
-        Ok(())
-    }
-
+impl Setting<'_> {
     /// Changes the page, unless nothing is to change.
     fn plan(&mut self) -> Result<BanEffect, GaveUp> {
         let SetBan {
@@ -101,14 +67,13 @@ impl<'a> Setting<'a> {
             clock,
         } = self.set;
         let now = clock.now;
-        let found = self.page.find(self.id.fingerprint);
+        let found = self.change.page.find(self.change.id.fingerprint);
         if let Some((_, slot)) = &found
             && rule.age(slot.version) == Age::Newer
         {
             return Err(GaveUp::Outdated);
         }
         self.before = found.as_ref().map(|(_, slot)| slot.clone());
-        self.evicted = None;
         if !(self.only_if)(self.before.as_ref()) {
             return Ok(BanEffect::Unexpected);
         }
@@ -116,9 +81,7 @@ impl<'a> Setting<'a> {
             (Some((index, slot)), _) => (Some(index), slot),
             (None, SetTo::Free) => return Ok(BanEffect::None),
             (None, SetTo::Banned(_) | SetTo::Replaced(_)) => {
-                let room = self.page.make_room(self.id.rule_tag, now);
-                self.evicted = Some(room.map_err(|_full| GaveUp::PageFull)?);
-                (None, self.new_slot())
+                (None, self.change.begin(rule, rule.limits_of(key), clock)?)
             }
         };
         let now = now.max(slot.bucket.last);
@@ -139,40 +102,8 @@ impl<'a> Setting<'a> {
             let limits = rule.limits_of(key);
             slot.note(limits, &limits.peek(&bucket, 0, now));
         }
-        match index {
-            Some(index) => self.page.replace(index, &slot),
-            None => self.page.push(&slot),
-        }
+        self.change.put(index, &slot);
         Ok(BanEffect::Changed)
-    }
-
-    fn new_slot(&mut self) -> Slot {
-        let SetBan {
-            rule, key, clock, ..
-        } = self.set;
-        let limits = rule.limits_of(key);
-        Slot::new((rule, limits), self.id, self.page.new_origin(), clock)
-    }
-
-    /// Writes the change. After a conflict, because another worker was faster, read again.
-    pub(crate) fn write(
-        &self,
-        store: &mut dyn SharedData,
-        stats: &mut StoreStats,
-    ) -> Result<Written, GaveUp> {
-        if self.effect != BanEffect::Changed {
-            return Ok(Written::Done);
-        }
-        if store.set(&self.page_key, self.page.bytes(), self.expected)? == Written::Conflict {
-            stats.cas_retries = stats.cas_retries.saturating_add(1);
-            return Ok(Written::Conflict);
-        }
-        if let Some(evicted) = self.evicted {
-            stats.count_new(evicted);
-            self.table
-                .add_name(store, self.id, self.set.key, self.page.bytes());
-        }
-        Ok(Written::Done)
     }
 }
 
@@ -212,13 +143,20 @@ impl Table {
         only_if: &dyn Fn(Option<&Slot>) -> bool,
         stats: &mut StoreStats,
     ) -> Result<(Option<Slot>, BanEffect), GaveUp> {
-        let mut setting = Setting::new(self, *ban, only_if);
-        for _ in 0..=MAX_RETRIES {
-            setting.read(store)?;
-            if setting.write(store, stats)? == Written::Done {
-                return Ok((setting.before, setting.effect));
+        let id = self.id(ban.rule.tag(), ban.key);
+        let mut setting = Setting {
+            set: *ban,
+            only_if,
+            change: PageChange::new(self, id, ban.key),
+            before: None,
+        };
+        loop {
+            setting.change.read(store)?;
+            let effect = setting.plan()?;
+            if effect != BanEffect::Changed || setting.change.write(store, stats)? == Written::Done
+            {
+                return Ok((setting.before, effect));
             }
         }
-        Err(GaveUp::Conflicts)
     }
 }

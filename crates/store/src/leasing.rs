@@ -1,16 +1,15 @@
-//! The lease of a bucket, changed besides requests: a call that asks for tokens, and its answer. Step by step
-//! as in [`attempt`](super::attempt): read the page and change, write it back unless another worker was
-//! faster.
+//! The lease of a bucket, changed besides requests: a call that asks for tokens, and its answer.
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{Ask, BucketDecision, Clock, Limits};
 
 use crate::attempt::GaveUp;
 use crate::attempt::StoreStats;
-use crate::page::{Evicted, PageBytes, Slot};
-use crate::rule::{Age, LiveRule};
-use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
-use crate::table::{BucketId, StoreKey, Table};
+use crate::change::PageChange;
+use crate::page::Slot;
+use crate::rule::LiveRule;
+use crate::shared_data::{SharedData, Written};
+use crate::table::{BucketId, Table};
 
 /// How a request takes from the lease of its bucket.
 #[derive(Clone, Copy, Debug)]
@@ -65,28 +64,19 @@ pub struct LeaseOf<'a> {
 /// A change of a lease in progress: reads and writes in turn until one write succeeds.
 #[derive(Debug)]
 pub struct Leasing<'a> {
-    table: &'a Table,
     of: LeaseOf<'a>,
-    page_key: StoreKey,
-    /// The page as read, then as it is to be written.
-    page: PageBytes,
-    expected: Cas,
-    /// Whether the bucket is new, and what it evicted; `None` if nothing changes.
-    planned: Option<(bool, Evicted)>,
-    tries: u32,
+    change: PageChange<'a>,
+    /// Whether anything changes.
+    is_planned: bool,
 }
 
 impl<'a> Leasing<'a> {
     /// A change before its first step.
     pub fn new(table: &'a Table, of: LeaseOf<'a>) -> Self {
         Self {
-            table,
             of,
-            page_key: table.page_key(of.id.page),
-            page: PageBytes::default(),
-            expected: 0,
-            planned: None,
-            tries: 0,
+            change: PageChange::new(table, of.id, of.key),
+            is_planned: false,
         }
     }
 
@@ -96,43 +86,22 @@ impl<'a> Leasing<'a> {
         store: &mut dyn SharedData,
         change: &mut dyn FnMut(&mut Lease),
     ) -> Result<(), GaveUp> {
-        self.expected = self.page.read(store, &self.page_key)?;
-        self.planned = self.plan(change)?;
+        self.change.read(store)?;
+        self.is_planned = self.plan(change)?;
         Ok(())
     }
 
-    fn plan(
-        &mut self,
-        change: &mut dyn FnMut(&mut Lease),
-    ) -> Result<Option<(bool, Evicted)>, GaveUp> {
+    /// Changes the page; returns whether anything changes.
+    fn plan(&mut self, change: &mut dyn FnMut(&mut Lease)) -> Result<bool, GaveUp> {
         let LeaseOf {
             rule,
             limits,
             terms,
-            key,
-            id,
             clock,
+            ..
         } = self.of;
-        let found = self.page.find(id.fingerprint);
-        let (index, mut slot, evicted) = if let Some((index, slot)) = found {
-            (Some(index), slot, Evicted::Nothing)
-        } else {
-            let room = self.page.make_room(id.rule_tag, clock.now);
-            let evicted = room.map_err(|_full| GaveUp::PageFull)?;
-            let origin = self.page.new_origin();
-            (None, Slot::new((rule, limits), id, origin, clock), evicted)
-        };
-        let before = index.map(|_| slot.clone());
-        match rule.age(slot.version) {
-            Age::Newer => return Err(GaveUp::Outdated),
-            Age::Older => {
-                let origin = self.page.origins().wrapping_add(1);
-                if slot.bring_forward(rule, (key, limits), origin, clock) {
-                    self.page.set_origins(origin);
-                }
-            }
-            Age::Current => {}
-        }
+        let as_read = self.change.page.find(self.of.id.fingerprint);
+        let (index, mut slot) = self.change.slot(rule, limits, clock)?;
         let clock = clock.moved_to(clock.now.max(slot.bucket.last));
         let now = clock.now;
         let lease = slot.lease.get_or_insert_default();
@@ -141,14 +110,11 @@ impl<'a> Leasing<'a> {
         slot.bucket.last = now;
         slot.note(limits, &limits.peek(&slot.bucket, 0, now));
         slot.note_lease(now, terms.settings().credit > 0);
-        if before.is_some_and(|before| before == slot) {
-            return Ok(None);
+        if as_read.is_some_and(|(_, as_read)| as_read == slot) {
+            return Ok(false);
         }
-        match index {
-            Some(index) => self.page.replace(index, &slot),
-            None => self.page.push(&slot),
-        }
-        Ok(Some((index.is_none(), evicted)))
+        self.change.put(index, &slot);
+        Ok(true)
     }
 
     /// Writes the result. `None` if another worker was faster: read again.
@@ -157,27 +123,17 @@ impl<'a> Leasing<'a> {
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
     ) -> Option<Result<(), GaveUp>> {
-        let Some((is_new, evicted)) = self.planned.take() else {
+        if !core::mem::take(&mut self.is_planned) {
             return Some(Ok(()));
-        };
-        match store.set(&self.page_key, self.page.bytes(), self.expected) {
-            Err(failed) => Some(Err(failed.into())),
-            Ok(Written::Done) => {
-                if is_new {
-                    stats.count_new(evicted);
-                    let LeaseOf { id, key, .. } = self.of;
-                    self.table.add_name(store, id, key, self.page.bytes());
-                }
-                Some(Ok(()))
-            }
-            Ok(Written::Conflict) => {
-                self.tries = self.tries.saturating_add(1);
-                if self.tries > MAX_RETRIES {
+        }
+        match self.change.write(store, stats) {
+            Ok(Written::Done) => Some(Ok(())),
+            Ok(Written::Conflict) => None,
+            Err(gave_up) => {
+                if gave_up == GaveUp::Conflicts {
                     stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
-                    return Some(Err(GaveUp::Conflicts));
                 }
-                stats.cas_retries = stats.cas_retries.saturating_add(1);
-                None
+                Some(Err(gave_up))
             }
         }
     }

@@ -22,6 +22,7 @@ extern crate alloc;
 
 mod attempt;
 mod bans;
+mod change;
 pub mod health;
 mod leasing;
 pub mod memory;

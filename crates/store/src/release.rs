@@ -1,5 +1,4 @@
-//! Giving back the cost of a request that has ended or was abandoned, step by step as in
-//! [`attempt`](super::attempt): read the page and subtract, write it back unless another worker was faster.
+//! Giving back the cost of a request that has ended or was abandoned.
 //!
 //! A missing bucket has nothing to subtract, and none is created.
 
@@ -8,10 +7,11 @@ use loudou_limiter::Clock;
 use crate::attempt::GaveUp;
 use crate::attempt::StoreStats;
 use crate::attempt::{Receipt, root_of};
-use crate::page::{FLAG_KEEPS_GAIN, PageBytes, gain_flag};
+use crate::change::PageChange;
+use crate::page::{FLAG_KEEPS_GAIN, gain_flag};
 use crate::rule::{Age, LiveRule};
-use crate::shared_data::{Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
-use crate::table::{BucketId, StoreKey, Table};
+use crate::shared_data::{SharedData, Written};
+use crate::table::Table;
 
 /// The reason for giving back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,28 +45,18 @@ pub struct Give<'a> {
 #[derive(Debug)]
 pub struct Giving<'a> {
     give: Give<'a>,
-    id: BucketId,
-    page_key: StoreKey,
-    /// The page as read, then as it is to be written.
-    page: PageBytes,
-    expected: Cas,
+    change: PageChange<'a>,
     /// Whether anything changes.
     is_planned: bool,
-    tries: u32,
 }
 
 impl<'a> Giving<'a> {
     /// An attempt before its first step.
-    pub fn new(table: &Table, give: Give<'a>) -> Self {
-        let id = give.receipt.id;
+    pub fn new(table: &'a Table, give: Give<'a>) -> Self {
         Self {
             give,
-            id,
-            page_key: table.page_key(id.page),
-            page: PageBytes::default(),
-            expected: 0,
+            change: PageChange::new(table, give.receipt.id, give.key),
             is_planned: false,
-            tries: 0,
         }
     }
 
@@ -76,9 +66,7 @@ impl<'a> Giving<'a> {
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
     ) -> Result<(), GaveUp> {
-        let read = self.page.read(store, &self.page_key);
-        self.expected = read.inspect_err(|_lost| count(&mut stats.lost_returns))?;
-        let planned = self.plan();
+        let planned = self.change.read(store).and_then(|()| self.plan());
         self.is_planned = planned.inspect_err(|_lost| count(&mut stats.lost_returns))?;
         Ok(())
     }
@@ -102,8 +90,8 @@ impl<'a> Giving<'a> {
         if receipt.is_leased {
             return Ok(self.plan_lease());
         }
-        let origin = self.page.origins().wrapping_add(1);
-        let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
+        let origin = self.change.page.origins().wrapping_add(1);
+        let Some((index, mut slot)) = self.change.page.find(self.change.id.fingerprint) else {
             return Ok(false);
         };
         let bucket = (&slot.bucket, slot.version);
@@ -163,9 +151,9 @@ impl<'a> Giving<'a> {
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         if !is_current {
             slot.origin = origin;
-            self.page.set_origins(origin);
+            self.change.page.set_origins(origin);
         }
-        self.page.replace(index, &slot);
+        self.change.page.replace(index, &slot);
         Ok(true)
     }
 
@@ -180,7 +168,7 @@ impl<'a> Giving<'a> {
         if why != Why::Left && why != Why::Refused {
             return false;
         }
-        let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
+        let Some((index, mut slot)) = self.change.page.find(self.change.id.fingerprint) else {
             return false;
         };
         let taken = &receipt.taken;
@@ -193,7 +181,7 @@ impl<'a> Giving<'a> {
         if why == Why::Refused {
             slot.admitted = slot.admitted.saturating_sub(1);
         }
-        self.page.replace(index, &slot);
+        self.change.page.replace(index, &slot);
         true
     }
 
@@ -206,20 +194,14 @@ impl<'a> Giving<'a> {
         if !core::mem::take(&mut self.is_planned) {
             return Some(Ok(()));
         }
-        let gave_up = match store.set(&self.page_key, self.page.bytes(), self.expected) {
-            Ok(Written::Done) => return Some(Ok(())),
-            Err(StoreFailed) => GaveUp::Failed,
-            Ok(Written::Conflict) => {
-                self.tries = self.tries.saturating_add(1);
-                if self.tries <= MAX_RETRIES {
-                    count(&mut stats.cas_retries);
-                    return None;
-                }
-                GaveUp::Conflicts
+        match self.change.write(store, stats) {
+            Ok(Written::Done) => Some(Ok(())),
+            Ok(Written::Conflict) => None,
+            Err(gave_up) => {
+                count(&mut stats.lost_returns);
+                Some(Err(gave_up))
             }
-        };
-        count(&mut stats.lost_returns);
-        Some(Err(gave_up))
+        }
     }
 }
 

@@ -7,12 +7,13 @@ use alloc::vec::Vec;
 
 use loudou_limiter::Clock;
 
-use crate::attempt::GaveUp;
+use crate::attempt::{GaveUp, StoreStats};
+use crate::change::PageChange;
 use crate::names::{self, Names};
-use crate::page::{Page, Slot};
+use crate::page::SlotHead;
 use crate::rule::{Age, LiveRule};
-use crate::shared_data::{MAX_RETRIES, SharedData, Written};
-use crate::table::Table;
+use crate::shared_data::{SharedData, Written};
+use crate::table::{BucketId, Table};
 
 impl Table {
     /// Converts the buckets of `rule` in a page to the version in force; returns their number. A bucket
@@ -24,37 +25,42 @@ impl Table {
         rule: &dyn LiveRule,
         clock: Clock,
     ) -> Result<usize, GaveUp> {
-        let key = self.page_key(index);
+        let id = BucketId {
+            rule_tag: rule.tag(),
+            fingerprint: 0,
+            page: index,
+        };
+        let mut change = PageChange::new(self, id, "");
         let mut bytes = Vec::new();
-        for _ in 0..=MAX_RETRIES {
-            let Some(cas) = store.get(&key, &mut bytes)? else {
-                return Ok(0);
+        loop {
+            change.read(store)?;
+            let page = &mut change.page;
+            let is_behind = |head: &SlotHead| {
+                head.rule_tag == rule.tag() && rule.age(head.version) == Age::Older
             };
-            let mut page = Page::decode(&bytes).map_err(|_unknown| GaveUp::UnknownPage)?;
-            let is_behind =
-                |slot: &Slot| slot.rule_tag == rule.tag() && rule.age(slot.version) == Age::Older;
-            if !page.slots.iter().any(is_behind) {
+            let behind: Vec<SlotHead> = page.heads().filter(is_behind).collect();
+            if behind.is_empty() {
                 return Ok(0);
             }
             store.get(&self.key(names::KIND, index), &mut bytes)?;
             let names = Names::decode(&bytes);
             let mut brought: usize = 0;
-            let Page { origins, slots } = &mut page;
-            for slot in slots.iter_mut().filter(|slot| is_behind(slot)) {
-                if let Some(name) = names.get(slot.fingerprint) {
+            for head in behind {
+                if let Some(name) = names.get(head.fingerprint)
+                    && let Some((place, mut slot)) = page.find(head.fingerprint)
+                {
                     let limits = rule.limits_of(name);
-                    let origin = origins.wrapping_add(1);
+                    let origin = page.origins().wrapping_add(1);
                     if slot.bring_forward(rule, (name, limits), origin, clock) {
-                        *origins = origin;
+                        page.set_origins(origin);
                     }
+                    page.replace(place, &slot);
                     brought = brought.saturating_add(1);
                 }
             }
-            page.encode(&mut bytes);
-            if brought == 0 || store.set(&key, &bytes, cas)? == Written::Done {
+            if brought == 0 || change.write(store, &mut StoreStats::default())? == Written::Done {
                 return Ok(brought);
             }
         }
-        Err(GaveUp::Conflicts)
     }
 }

@@ -12,13 +12,14 @@ use loudou_limiter::hash::HashSeed;
 use loudou_limiter::{Clock, Nanos};
 use smallvec::SmallVec;
 
-use crate::attempt::GaveUp;
+use crate::attempt::{GaveUp, StoreStats};
+use crate::change::PageChange;
 use crate::names::{self, Names};
 use crate::page::{self, Page, PageBytes, SLOTS, Slot};
 use crate::rule::{Age, LiveRule};
-use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, MAX_RETRIES, SharedData, Written};
+use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, SharedData, Written};
 
-/// The maximum number of retries of a name. It is lower than [`MAX_RETRIES`], because a lost name costs no
+/// The maximum number of retries of a name. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name costs no
 /// decision.
 const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
@@ -208,10 +209,11 @@ impl Table {
         id: BucketId,
         anew: &Anew<'_>,
     ) -> Result<Option<Reset>, GaveUp> {
-        let key = self.page_key(id.page);
-        let mut page = PageBytes::default();
-        for _ in 0..=MAX_RETRIES {
-            let cas = page.read(store, &key)?;
+        // The bucket is not new, so that its name stays.
+        let mut change = PageChange::new(self, id, "");
+        loop {
+            change.read(store)?;
+            let page = &mut change.page;
             let origin = page.origins().wrapping_add(1);
             let Some((index, before)) = page.find(id.fingerprint) else {
                 return Ok(None);
@@ -224,12 +226,11 @@ impl Table {
                     page.replace(index, slot);
                 }
             }
-            if store.set(&key, page.bytes(), cas)? == Written::Done {
+            if change.write(store, &mut StoreStats::default())? == Written::Done {
                 let stays = anew.is_some();
                 return Ok(Some(Reset { before, stays }));
             }
         }
-        Err(GaveUp::Conflicts)
     }
 
     /// All buckets of a page with their names; `None` if the page was never written.

@@ -162,15 +162,15 @@ fn step(
         lease: None,
     };
     let mut attempt = Attempt::new(table, take);
-    let read = attempt.page.read(store, &attempt.page_key);
-    attempt.expected = read.expect("memory");
-    if let Some((index, mut slot)) = attempt.page.find(attempt.id.fingerprint) {
+    attempt.change.read(store).expect("memory");
+    let id = attempt.change.id;
+    if let Some((index, mut slot)) = attempt.change.page.find(id.fingerprint) {
         match before {
             Before::Flag => slot.flags ^= FLAG_KEEPS_GAIN,
             Before::Given => slot.bucket.given ^= 3,
             Before::Nothing | Before::Edit | Before::Ahead => {}
         }
-        attempt.page.replace(index, &slot);
+        attempt.change.page.replace(index, &slot);
     }
     let in_place = if straight {
         attempt.plan_straight()
@@ -184,9 +184,10 @@ fn step(
         let done = attempt.write(store, &mut StoreStats::default());
         done.expect("no other worker")
     });
-    let page_key = attempt.page_key.clone();
     let mut bytes = Vec::new();
-    store.get(&page_key, &mut bytes).expect("memory");
+    store
+        .get(&table.page_key(id.page), &mut bytes)
+        .expect("memory");
     (
         charge.map(|charge| alloc::format!("{charge:?}")),
         was_in_place,
