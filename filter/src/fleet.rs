@@ -69,7 +69,7 @@ pub(crate) trait RulesInForce {
         change: &mut LeaseChange<'_, T>,
     ) -> Option<(T, &str, Terms)>;
 
-    /// Takes over an answer to a call that told these changes, by name and version, and puts new changes in force.
+    /// Reads an answer to a call that sent the changes `told` (name and version of each), and puts new changes in force.
     fn hear_changes(
         &self,
         host: &dyn Host,

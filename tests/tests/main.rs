@@ -1,6 +1,7 @@
-//! The tests in a real Envoy: one program, so that a test that waits leaves the machine to the others, and one link.
+//! The tests in a real Envoy. They are one program, which is linked once, and in which tests of any two subjects run at
+//! the same time.
 //!
-//! Each module is a subject; `cargo test -p loudou-tests --test envoy bans` runs the tests of one.
+//! Each module is a subject; `cargo test -p loudou-tests --test envoy bans::` runs the tests of one.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! The lease of a bucket, changed besides requests: a call that asks for tokens, and its answer.
+//! The lease of a bucket: how a request takes from it, and how a call to the relay and its answer change it.
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{Ask, BucketDecision, Clock, Limits};

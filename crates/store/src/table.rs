@@ -19,8 +19,8 @@ use crate::page::{self, Page, PageBytes, SLOTS, Slot};
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, SharedData, Written};
 
-/// The maximum number of retries of a name. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name costs no
-/// decision.
+/// The maximum number of retries of a name. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name
+/// costs no decision.
 const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
 /// The most buckets of a table. A head that says more is damaged; every search goes through all pages.

@@ -256,7 +256,7 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
     })
 }
 
-/// The answer to an edit that the rule may not have.
+/// The answer to an edit that [`RuleRecord::check`] refuses.
 fn refused(why: NotAllowed) -> Failure {
     match why {
         NotAllowed::Wrong(problems) => Failure::wrong_body("a valid edit", &problems),

@@ -1,4 +1,4 @@
-//! What an answer of the relay does to the rules in force: leases are changed, and the changes that travel are put in
+//! The effect of an answer of the relay on the rules in force: it changes leases, and puts the changes that travel in
 //! force.
 
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 //!
 //! One value of shared data has the changes ([`Changes`]): those that were made here and that the engine does
 //! not have yet, and those that it has and that last. The worker that calls for its Envoy sends the first, and
-//! learns of the second ([`heard`](Changes::heard)). A change is put in force by the same operations as one
-//! that was made here, where the rule is the one that it was made for; elsewhere it waits.
+//! learns of the second ([`heard`](Changes::heard)). A change from another Envoy is put in force by the same
+//! operations as a change that was made here, if the rule here is the same; otherwise the change waits.
 //!
 //! Which of two changes of one name holds is the engine's decision; see [`loudou_api::Change`]. Versions of a rule
 //! have names of their own where they need them ([`bases`]).

@@ -10,7 +10,7 @@ use super::edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit}
 use super::part::Part;
 use super::rule::RuleRecord;
 
-/// Why a rule may not be as an edit made it.
+/// Why an edit is refused, although each of its fields is valid.
 #[derive(Debug)]
 pub(crate) enum NotAllowed {
     Wrong(Vec<Problem>),
@@ -19,7 +19,8 @@ pub(crate) enum NotAllowed {
 }
 
 impl RuleRecord {
-    /// Checks the rule after an edit: what can be told only of the whole.
+    /// Checks the rule after an edit: whether its overrides fit its limits, whether a fleet can share
+    /// both, and the number of overrides.
     pub(crate) fn check(&self) -> Result<(), NotAllowed> {
         let effective = self.effective();
         if !self.activate().scales_fit() {

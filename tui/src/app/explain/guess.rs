@@ -1,5 +1,5 @@
-//! A request that a rule applies to with a given key, as far as the rule and the key tell: most questions begin with a
-//! bucket, and the rest is typed.
+//! The request that the explain form begins with when it is opened on a bucket: one that matches the bucket's rule and
+//! has its key. The user types what neither the rule nor the key determines.
 
 use loudou_rules::config::parse_rule;
 use loudou_rules::rule::{KeyPart, Match, NamedTest, PathMatch, Rule, Test};
@@ -82,7 +82,7 @@ fn of_key(
     (query, cookies)
 }
 
-/// Headers and metadata that the match needs, beside those of the key.
+/// Adds the headers and metadata that the match needs and that the key did not give.
 fn named(request: &mut TypedRequest, matches: &Match) {
     for named in &matches.headers {
         let is_there = request.headers.iter().any(|(name, _)| *name == named.name);
