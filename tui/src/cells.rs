@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::num::cells;
-use crate::text::escape;
+use loudou_words::num::cells;
+use loudou_words::text::escape;
 
 /// `text` without characters that a terminal acts on and without characters of zero width, so that its
 /// width is the width on the screen.

@@ -59,7 +59,7 @@ use options::Global;
 use outcome::{Outcome, exit_codes};
 use world::{Env, Io, Usage};
 
-use crate::client::Client;
+use loudou_client::Client;
 
 const EXAMPLES: &str = "\
 Examples:

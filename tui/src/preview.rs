@@ -9,8 +9,8 @@ use loudou_rules::rule::{Cost, Mode, Override, Rule};
 
 use crate::cells::fit;
 use crate::draw::words::percent;
-use crate::num::{count, float, whole};
-use crate::text::{counted, escape};
+use loudou_words::num::{count, float, whole};
+use loudou_words::text::{counted, escape};
 
 /// The time that is played.
 const SPAN: Nanos = Nanos::from_secs(60);

@@ -4,8 +4,8 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::command_line::CommandLine;
-use crate::num::typed;
+use loudou_client::command_line::CommandLine;
+use loudou_words::num::typed;
 
 /// The request; a part that is absent has the default of the admin API.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

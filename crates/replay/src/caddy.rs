@@ -10,9 +10,9 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::envoy_json::{status, text, time};
 use super::json::{self, JsonStr, Scalar};
-use super::num::whole;
 use super::record::{LoggedRequest, OtherLine, Text, Unread};
 use super::source::address_of;
+use loudou_words::num::whole;
 
 #[derive(Deserialize)]
 struct Wire<'a> {

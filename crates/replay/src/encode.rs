@@ -236,7 +236,7 @@ fn write_text(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 fn write_length(out: &mut Vec<u8>, length: usize) {
-    write_number(out, super::num::count(length));
+    write_number(out, loudou_words::num::count(length));
 }
 
 /// Seven bits in each byte, the lowest first; all but the last have the eighth bit set.

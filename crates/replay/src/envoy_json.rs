@@ -11,10 +11,10 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::instant;
 use super::json::{self, JsonStr, Scalar};
-use super::num::whole;
 use super::record::{LoggedRequest, OtherLine, Text, Unread};
 use super::source::address_of;
 use super::verdict::LogVerdict;
+use loudou_words::num::whole;
 
 /// A line, and its time if it has one.
 struct LogWire<'a> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use loudou_limiter::fingerprint;
 
-use super::num::count;
+use loudou_words::num::count;
 
 /// The most keys of all rules of a file whose requests are counted each.
 pub const MOST_COUNTED: usize = 500_000;

@@ -71,7 +71,6 @@ mod keys;
 mod lines;
 mod missing;
 mod notes;
-pub mod num;
 mod pattern;
 mod play;
 mod read;

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-use super::num::count;
+use loudou_words::num::count;
 
 /// The longest line, in bytes, without its end.
 pub(crate) const MAX_LINE: usize = 256 << 10;

@@ -4,10 +4,10 @@ use loudou_limiter::Nanos;
 
 use super::format::LogFormat;
 use super::input::Intake;
-use super::num::counted;
 use super::rule_notes;
 use super::run::{Run, Side};
 use super::top::TopKeys;
+use loudou_words::text::counted;
 
 /// The least requests of which one client can have nearly all.
 const ENOUGH: u64 = 100;

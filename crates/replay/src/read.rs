@@ -14,13 +14,13 @@ use super::error::{Error, Observer, Progress};
 use super::format::{LineParser, LogFormat};
 use super::input::{BadLine, Input, InputIntake, Intake};
 use super::lines::{Lines, MAX_LINE, RawLine};
-use super::num::count;
 use super::pattern::Pattern;
 use super::record::{FAR, LogLine, LoggedRequest, Unread};
 use super::recording::Recording;
 use super::sort::{NewScratch, Sorter};
 use super::source::ClientSource;
 use super::window::{Part, Window};
+use loudou_words::num::count;
 
 /// The number of unrecognised lines after which an input is given up. A proxy may write many messages before
 /// its first request.

@@ -6,8 +6,8 @@ use loudou_rules::rule::{Mode, OnMissingKey, Rule, Scope};
 use super::format::LogFormat;
 use super::input::Intake;
 use super::missing::{MissingPart, Need, missing};
-use super::num::counted;
 use super::tally::{RuleCounts, has_phase};
+use loudou_words::text::counted;
 
 /// The warnings about a rule of which a log does not show all. `name` goes before each.
 pub(super) fn of_log(

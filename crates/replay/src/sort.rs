@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Read, Seek, Write};
 
-use super::num::count;
+use loudou_words::num::count;
 
 mod merge;
 mod spill;

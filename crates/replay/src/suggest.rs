@@ -21,12 +21,13 @@ use loudou_rules::rule::{Mode, Reach, Rule, RuleFile};
 use crate::error::{Error, Observer, Progress};
 use crate::input::{Input, Intake};
 use crate::keys::KeyPlaces;
-use crate::num::{counted, float};
 use crate::read::{Reading, read};
 use crate::record::{LogLine, LoggedRequest};
 use crate::recording::Recording;
 use crate::tally::RuleCounts;
 use crate::{notes, rule_notes, run};
+use loudou_words::num::float;
+use loudou_words::text::counted;
 
 /// The most keys of all rules that are followed.
 pub const MOST_KEYS: usize = 1_000_000;

@@ -6,7 +6,7 @@
 use loudou_limiter::{Nanos, Verdict};
 use serde::Serialize;
 
-use super::num::count;
+use loudou_words::num::count;
 
 /// The maximum number of slots; even.
 pub(crate) const SLOTS: usize = 512;

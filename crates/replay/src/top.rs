@@ -3,7 +3,7 @@
 use loudou_limiter::{Nanos, fingerprint};
 use loudou_store::top::summary::{Entry, Summary};
 
-use super::num::count;
+use loudou_words::num::count;
 
 /// The number of keys that certainly have a slot; up to here all counts are exact.
 const PLACES: usize = 8_192;

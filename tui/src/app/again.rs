@@ -8,11 +8,11 @@ use loudou_limiter::Nanos;
 use super::msg::{Failure, Snapshot};
 use super::question::{Action, Pending};
 use super::state::{Mode, State};
-use crate::live::apply::Done;
-use crate::live::ledger::{Look, Lost};
-use crate::live::{Clocks, Id, Item, Left, counts};
-use crate::num::{count, whole_seconds};
-use crate::text::{counted, date, humanise};
+use loudou_client::live::apply::Done;
+use loudou_client::live::ledger::{Look, Lost};
+use loudou_client::live::{Clocks, Id, Item, Left, counts};
+use loudou_words::num::{count, whole_seconds};
+use loudou_words::text::{counted, date, humanise};
 
 /// The most changes listed in the question.
 const NAMED: usize = 8;

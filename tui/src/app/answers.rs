@@ -10,11 +10,11 @@ use super::previewed;
 use super::question::Pending;
 use super::state::{Mode, State};
 use super::undoing;
-use crate::change::Change;
-use crate::change::edit::Edit;
-use crate::change::key_override::Override;
-use crate::change::verb::{Answer, Question};
-use crate::text::escape;
+use loudou_client::change::Change;
+use loudou_client::change::edit::Edit;
+use loudou_client::change::key_override::Override;
+use loudou_client::change::verb::{Answer, Question};
+use loudou_words::text::escape;
 
 /// The time for which the rows of a changed rule are highlighted.
 const STANDS_OUT: Nanos = Nanos::from_secs(5);

@@ -12,11 +12,11 @@ use super::question::{Action, Pending};
 use super::sheet::{Answer, Content, Part, Sheet, Tone};
 use super::state::{Mode, State};
 use crate::cells::{safe, width};
-use crate::change::Change;
-use crate::change::form::Prompt;
-use crate::limit_edit;
-use crate::meaning::leased;
 use crate::short_names::{short_names, without_scheme};
+use loudou_client::change::Change;
+use loudou_client::change::form::Prompt;
+use loudou_words::limit_edit;
+use loudou_words::meaning::leased;
 
 /// The most cells of the name of an Envoy in an answer, and the width of the terminal from which on there is one.
 const NAME: u16 = 24;

@@ -11,8 +11,8 @@ use super::effects::Sending;
 use super::msg::Failure;
 use super::state::State;
 use super::undoing::of_broadcast;
-use crate::change::Change;
-use crate::change::verb::Answer;
+use loudou_client::change::Change;
+use loudou_client::change::verb::Answer;
 
 mod report;
 

@@ -21,11 +21,11 @@ use super::screen::Screen;
 use super::screens;
 use super::state::{Exit, Frozen, Mode, State};
 use super::undoing;
-use crate::change::edit::Edit;
-use crate::change::form::KeyPlace;
-use crate::change::{Begun, Change, Start};
-use crate::command_line::to_paste;
-use crate::text::humanise;
+use loudou_client::change::edit::Edit;
+use loudou_client::change::form::KeyPlace;
+use loudou_client::change::{Begun, Change, Start};
+use loudou_client::command_line::to_paste;
+use loudou_words::text::humanise;
 
 /// Runs a command of the screens, or shows why it does not apply.
 pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {

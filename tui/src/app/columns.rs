@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use loudou_limiter::Nanos;
 
 use super::rows::Row;
-use crate::meaning::Standing;
-use crate::num::whole;
+use loudou_words::meaning::Standing;
+use loudou_words::num::whole;
 
 mod placing;
 

@@ -2,7 +2,7 @@
 
 use super::press::{Code, Press};
 use super::screen::{BROWSE, Places, Screen};
-use crate::change::Start;
+use loudou_client::change::Start;
 
 /// A command that a key can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use loudou_api::{BanView, BucketState};
 use serde_json::Value;
 
 use super::rows::BucketName;
-use crate::change::{Change, Undo};
-use crate::live::Item;
+use loudou_client::change::{Change, Undo};
+use loudou_client::live::Item;
 
 /// One effect.
 #[derive(Clone, Debug)]

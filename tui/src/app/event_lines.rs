@@ -4,7 +4,7 @@ use loudou_api::Event;
 
 use super::state::State;
 use crate::draw::words::ago;
-use crate::text::{date, humanise};
+use loudou_words::text::{date, humanise};
 
 /// The rule and the key that an event is about: `per-user alice`.
 pub(crate) fn about(event: &Event) -> String {

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::line::Line;
 use super::press::Press;
 use super::rows::BucketName;
-use crate::client::problem_text;
 use crate::draw::words::wrap;
-use crate::meaning::explained::{self, Tone};
 use crate::typed_request::{TypedRequest, header, metadata};
+use loudou_client::problem_text;
+use loudou_words::meaning::explained::{self, Tone};
 
 pub(crate) use field::{Field, Part};
 

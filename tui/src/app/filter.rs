@@ -8,9 +8,9 @@ use loudou_limiter::Nanos;
 
 use super::effects::Wanted;
 use super::rows::Row;
-use crate::meaning::{BAN_OFF, Standing, WOULD_REFUSE};
-use crate::num::float;
-use crate::text::as_key;
+use loudou_words::meaning::{BAN_OFF, Standing, WOULD_REFUSE};
+use loudou_words::num::float;
+use loudou_words::text::as_key;
 
 /// The most rules that are searched because their names contain a text.
 const MOST_RULES: usize = 3;

@@ -8,9 +8,9 @@ use super::history::{Counts, Track};
 use super::state::{Data, State};
 use super::targets;
 use crate::draw::words::{percent, rate};
-use crate::live::{Item, Left};
-use crate::num;
-use crate::text::{counted, humanise};
+use loudou_client::live::{Item, Left};
+use loudou_words::num;
+use loudou_words::text::{counted, humanise};
 
 /// A rule that refuses more than this share of its requests.
 const MANY_REFUSED: f64 = 0.2;

@@ -10,10 +10,10 @@ use loudou_rules::config::{Problem, parse_edit, spoken_value};
 use serde_json::{Map, Value, json};
 
 use super::press::Press;
-use crate::change::edit::{Edit, EditTo};
-use crate::change::form::{Prompt, other_end, time_left};
-use crate::change::verb::Verb;
-use crate::limit_edit;
+use loudou_client::change::edit::{Edit, EditTo};
+use loudou_client::change::form::{Prompt, other_end, time_left};
+use loudou_client::change::verb::Verb;
+use loudou_words::limit_edit;
 
 mod fields;
 

@@ -11,7 +11,7 @@ use loudou_api::Status;
 use loudou_limiter::Nanos;
 
 use super::rows::BucketName;
-use crate::num::float;
+use loudou_words::num::float;
 
 pub(crate) use rates::{Counts, Rates};
 pub(crate) use track::{Keep, Track, WINDOW_NS};

@@ -19,7 +19,7 @@ use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use super::targets;
 use crate::cells::{safe, width};
-use crate::num::count;
+use loudou_words::num::count;
 
 /// The most rows that are kept.
 const MOST_ROWS: usize = 2_000;

@@ -10,8 +10,8 @@ use super::screen::{
 };
 use super::screens::{self, SCREENS};
 use super::state::{Mode, State};
-use crate::change::Start;
-use crate::live::is_lost;
+use loudou_client::change::Start;
+use loudou_client::live::is_lost;
 
 mod table;
 

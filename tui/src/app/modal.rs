@@ -20,7 +20,7 @@ use super::question::{Action, Pending};
 use super::screens;
 use super::state::{Mode, SENDING, State};
 use super::undoing;
-use crate::change::Change;
+use loudou_client::change::Change;
 
 /// Handles a key with its command, if any. The mode is taken out, and put back unless the key ends it.
 pub(crate) fn pressed(

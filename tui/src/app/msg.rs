@@ -7,10 +7,10 @@ use loudou_limiter::Nanos;
 use super::effects::{Goal, Sending};
 use super::press::{Mouse, Press};
 use super::rows::BucketName;
-use crate::change::verb::Answer;
-use crate::client::ClientError;
-use crate::live::Item;
-use crate::live::apply::Done;
+use loudou_client::ClientError;
+use loudou_client::change::verb::Answer;
+use loudou_client::live::Item;
+use loudou_client::live::apply::Done;
 
 /// One message.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use super::form::{Field, Input, Kind, choose, field_problem};
 use super::press::Press;
 use super::question::Pending;
-use crate::change::form::{Asked, KeyPlace, Typed};
-use crate::change::{Change, Start};
+use loudou_client::change::form::{Asked, KeyPlace, Typed};
+use loudou_client::change::{Change, Start};
 
 /// The form.
 #[derive(Clone, Debug, PartialEq)]

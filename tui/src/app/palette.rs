@@ -4,7 +4,7 @@ use super::command::Binding;
 use super::keys;
 use super::screen::BROWSE;
 use super::state::State;
-use crate::num::count;
+use loudou_words::num::count;
 
 /// The most letters that a match in a description may skip.
 const MOST_SKIPPED: u64 = 24;

@@ -5,11 +5,11 @@ use loudou_rules::rule::{Mode, Override, Rule};
 
 use super::rows::Row;
 use super::state::State;
-use crate::change::edit::{Edit, EditTo};
-use crate::limit_edit::full_later;
-use crate::num::count;
 use crate::preview::{Key, name, named, preview};
-use crate::text::counted;
+use loudou_client::change::edit::{Edit, EditTo};
+use loudou_words::limit_edit::full_later;
+use loudou_words::num::count;
+use loudou_words::text::counted;
 
 /// The lines of the preview; none if nothing is known, or nothing to be previewed.
 pub(crate) fn lines(state: &State, edit: &Edit) -> Vec<String> {

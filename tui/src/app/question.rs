@@ -3,9 +3,9 @@
 use loudou_limiter::Nanos;
 
 use super::effects::Sending;
-use crate::change::Change;
-use crate::change::verb::Question;
-use crate::live::Item;
+use loudou_client::change::Change;
+use loudou_client::change::verb::Question;
+use loudou_client::live::Item;
 
 /// For so long a question that opened by itself takes no "yes": the key was meant for the screen under it.
 const UNSEEN: Nanos = Nanos::from_millis(700);

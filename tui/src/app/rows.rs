@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::history::Rates;
 use crate::draw::words::ago;
-use crate::meaning::{Standing, enforced_ban, main_limit};
-use crate::num::fraction;
+use loudou_words::meaning::{Standing, enforced_ban, main_limit};
+use loudou_words::num::fraction;
 
 /// The identity of a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 use super::layout::body_height;
 use super::press::Press;
 use crate::draw::words::{width, wrap};
-use crate::num::cells;
+use loudou_words::num::cells;
 
 /// The cells of a box beside its text: the border, and a cell at each side. The right one has the scroll bar.
 const BESIDE: u16 = 4;

@@ -23,9 +23,9 @@ use super::running::Running;
 use super::screen::Screen;
 use super::table::Table;
 use super::targets::{Numbers, TargetSummary};
-use crate::change::ban_undo::Seen;
-use crate::live::ledger::Ledger;
 use crate::typed_request::TypedRequest;
+use loudou_client::change::ban_undo::Seen;
+use loudou_client::live::ledger::Ledger;
 
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;

@@ -8,10 +8,10 @@ use loudou_api::{RuleTotals, RuleView};
 use serde_json::{Map, Value};
 
 use super::history::Rates;
-use crate::meaning::short;
-use crate::num::count;
 use crate::short_names::short_names;
-use crate::text::counted;
+use loudou_words::meaning::short;
+use loudou_words::num::count;
+use loudou_words::text::counted;
 
 /// The most rules that are named.
 const NAMED: usize = 3;

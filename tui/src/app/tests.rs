@@ -12,9 +12,9 @@ use super::screen::Screen;
 use super::state::{Exit, Mode, State};
 use super::targets::TargetSummary;
 use super::update::update;
-use crate::change::Change;
-use crate::change::edit::{Edit, EditTo};
-use crate::change::verb::Answer;
+use loudou_client::change::Change;
+use loudou_client::change::edit::{Edit, EditTo};
+use loudou_client::change::verb::Answer;
 
 pub(crate) mod again;
 mod apart;

@@ -7,10 +7,10 @@ use super::previewed;
 use super::question::Pending;
 use super::rows::BucketName;
 use super::state::{Mode, State};
-use crate::change::ban_undo::Seen;
-use crate::change::in_doubt::{Around, Doubt};
-use crate::change::verb::Question;
-use crate::change::{Change, Undo};
+use loudou_client::change::ban_undo::Seen;
+use loudou_client::change::in_doubt::{Around, Doubt};
+use loudou_client::change::verb::Question;
+use loudou_client::change::{Change, Undo};
 
 /// The question's sentence about a change for all.
 const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.";

@@ -19,7 +19,7 @@ use super::state::{Exit, Mode, State};
 use super::targets::{TargetSummary, are_twins, in_force};
 use super::update::{tick_after, update};
 use super::{again, answers, ingest, undoing};
-use crate::live::Item;
+use loudou_client::live::Item;
 
 /// The part of the summaries that a message changes.
 #[derive(Clone, Copy, Debug)]

@@ -11,9 +11,9 @@ use super::target::{self, Address};
 use super::targets;
 use super::world::{Io, Usage};
 use super::{Cli, Command, command, events, failed};
-use crate::client::Client;
-use crate::num::count;
-use crate::text::{counted, escape};
+use loudou_client::Client;
+use loudou_words::num::count;
+use loudou_words::text::{counted, escape};
 
 impl Command {
     /// The option that repeats it, if it is given.

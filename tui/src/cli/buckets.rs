@@ -15,10 +15,10 @@ use super::table::{Cell, Paint, Set, TextTable, bar, csv};
 use super::watch::WatchArgs;
 use super::world::{Style, json, json_list};
 use super::{complete, options, watch};
-use crate::meaning::leased::{heard, lease};
-use crate::meaning::{Origins, enforced_ban, refusals, stands_out, state_word};
-use crate::num::typed;
-use crate::text::{escape, humanise};
+use loudou_words::meaning::leased::{heard, lease};
+use loudou_words::meaning::{Origins, enforced_ban, refusals, stands_out, state_word};
+use loudou_words::num::typed;
+use loudou_words::text::{escape, humanise};
 
 pub(super) use leased::fleet;
 

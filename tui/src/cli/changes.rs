@@ -9,12 +9,12 @@ use super::options::{AskArgs, Format};
 use super::outcome::Outcome;
 use super::world::json as print_json;
 use super::{buckets, rules};
-use crate::change::Change;
-use crate::change::edit::{Edit, EditTo};
-use crate::change::verb::Answer;
-use crate::client::ClientError;
-use crate::limit_edit::full_later;
-use crate::meaning::leased;
+use loudou_client::ClientError;
+use loudou_client::change::Change;
+use loudou_client::change::edit::{Edit, EditTo};
+use loudou_client::change::verb::Answer;
+use loudou_words::limit_edit::full_later;
+use loudou_words::meaning::leased;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
 

@@ -15,8 +15,8 @@ use super::outcome::Outcome;
 use super::report::{FileProblem, Report};
 use super::table::csv;
 use super::world::json_list;
-use crate::text::escape;
 use around::Checked;
+use loudou_words::text::escape;
 use summary::{Content, FileReport};
 
 mod around;

@@ -22,8 +22,8 @@ use super::options::{ConnectArgs, URL};
 use super::target;
 use super::targets;
 use super::world::Env;
-use crate::client::{Client, TopQuery};
 use crate::config::Config;
+use loudou_client::{Client, TopQuery};
 
 /// Set by the scripts, to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
@@ -279,7 +279,7 @@ mod tests {
     use loudou_api::{Top, TopEntry};
 
     use super::*;
-    use crate::client::fake::{Answer, Fake};
+    use loudou_client::fake::{Answer, Fake};
 
     fn line(fake: &Fake, words: &str) -> Line {
         Line {

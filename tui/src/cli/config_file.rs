@@ -10,7 +10,7 @@ use super::world::{Env, Style, Usage};
 use crate::config::{Config, NamedTarget};
 use crate::draw::theme::Look;
 use crate::draw::theme::color::Depth;
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// The most problems that are shown.
 const MOST: usize = 64;

@@ -10,8 +10,8 @@ use super::config_file;
 use super::options::{AskArgs, Format, Global, Output};
 use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
-use crate::client::Client;
 use crate::draw::theme::Look;
+use loudou_client::Client;
 
 /// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);

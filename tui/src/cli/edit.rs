@@ -18,9 +18,9 @@ use super::options::{AskArgs, FieldValue, field_value, span};
 use super::outcome::Outcome;
 use super::typed_limits::changed_limits;
 use super::world::Usage;
-use crate::change::Change;
-use crate::change::edit::{Edit, EditTo};
-use crate::num::typed;
+use loudou_client::change::Change;
+use loudou_client::change::edit::{Edit, EditTo};
+use loudou_words::num::typed;
 
 const SET_EXAMPLES: &str = "\
 Examples:

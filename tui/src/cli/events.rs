@@ -6,8 +6,8 @@ use loudou_api::EventSource;
 
 use super::complete;
 use super::context::Context;
-use crate::live::gone;
-use crate::text::date;
+use loudou_client::live::gone;
+use loudou_words::text::date;
 
 mod follow;
 mod merged;

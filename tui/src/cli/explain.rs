@@ -21,8 +21,8 @@ use super::context::Context;
 use super::options::Format;
 use super::outcome::Outcome;
 use super::world::{Usage, json as print_json, json_list};
-use crate::client::problem_line;
 use crate::typed_request::TypedRequest;
+use loudou_client::problem_line;
 
 mod view;
 

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::context::Context;
 use super::world::json;
-use crate::live::collect::{Live, collect};
-use crate::live::document::Document;
-use crate::live::{Item, Kind, Left};
-use crate::num::count;
-use crate::text::{counted, escape, humanise};
+use loudou_client::live::collect::{Live, collect};
+use loudou_client::live::document::Document;
+use loudou_client::live::{Item, Kind, Left};
+use loudou_words::num::count;
+use loudou_words::text::{counted, escape, humanise};
 
 const EXAMPLES: &str = "\
 Examples:

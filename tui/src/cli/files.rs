@@ -10,7 +10,7 @@ use loudou_rules::config::Problem;
 use super::context::Context;
 use super::report::Report;
 use crate::document::MAX_MANIFEST_BYTES;
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// The name of a file in messages.
 pub(super) fn name_of(path: &Path) -> String {

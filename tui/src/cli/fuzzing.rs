@@ -7,7 +7,7 @@ use loudou_limiter::Nanos;
 use super::config_file;
 use super::run;
 use super::world::{Env, Io};
-use crate::text::is_unsafe;
+use loudou_words::text::is_unsafe;
 
 /// Runs `loudou` with these arguments and `input` as standard input. The result is its exit code, and what
 /// it printed to both outputs.

@@ -15,10 +15,10 @@ use super::outcome::Outcome;
 use super::report::Report;
 use super::table::{Set, TextTable};
 use super::world::json_list;
-use crate::live::apply::{Done, Target};
-use crate::live::{Item, Left, document};
-use crate::num::count;
-use crate::text::{counted, escape, humanise};
+use loudou_client::live::apply::{Done, Target};
+use loudou_client::live::{Item, Left, document};
+use loudou_words::num::count;
+use loudou_words::text::{counted, escape, humanise};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::options::Format;
 use super::table::csv_field;
-use crate::text::json_safe;
+use loudou_words::text::json_safe;
 
 /// The name of the field or column.
 const ENVOY: &str = "envoy";

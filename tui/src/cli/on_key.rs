@@ -9,9 +9,9 @@ use super::complete;
 use super::context::Context;
 use super::options::{self, AskArgs, span};
 use super::outcome::Outcome;
-use crate::change::Change;
-use crate::change::ban::{Ban, BanTo};
-use crate::change::reset::Reset;
+use loudou_client::change::Change;
+use loudou_client::change::ban::{Ban, BanTo};
+use loudou_client::change::reset::Reset;
 
 const BAN_EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use loudou_limiter::{DURATION_FORM, Nanos};
 
 use crate::config::{Config, NamedTarget};
 use crate::draw::theme::Base;
-use crate::text::as_key;
+use loudou_words::text::as_key;
 
 /// A command in which some variables count as not set.
 pub(super) fn without_variables(command: Command, is_unset: impl Fn(&OsStr) -> bool) -> Command {

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::io;
 
 use super::world::Usage;
-use crate::client::ClientError;
-use crate::live::collect::Unread;
+use loudou_client::ClientError;
+use loudou_client::live::collect::Unread;
 
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use super::outcome::Outcome;
 use super::report::Report;
 use super::typed_limits::changed_limits;
 use super::world::Usage;
-use crate::change::Change;
-use crate::change::key_override::Override;
+use loudou_client::change::Change;
+use loudou_client::change::key_override::Override;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::clock::Clock;
-use crate::text::{bytes, escape, humanise, shortened};
+use loudou_client::clock::Clock;
+use loudou_words::text::{bytes, escape, humanise, shortened};
 
 /// The most that is kept of standard error, in bytes.
 const MOST_ERRORS: usize = 64 << 10;

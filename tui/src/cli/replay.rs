@@ -23,8 +23,8 @@ use super::files::{bytes_of, name_of};
 use super::options::{Format, every_output};
 use super::outcome::Outcome;
 use super::world::{Io, Style, Usage, json};
-use crate::num::typed;
-use crate::text::{escape, json_safe};
+use loudou_words::num::typed;
+use loudou_words::text::{escape, json_safe};
 
 mod beside_log;
 mod compared;

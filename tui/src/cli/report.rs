@@ -13,7 +13,7 @@ use super::table::Paint;
 use super::world::Style;
 use crate::document::configuration::{Configuration, Place};
 use crate::document::{self, Document, Fault, Kind, Position, envoy, manifest};
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// The maximum number of characters of a line that are shown.
 const SHOWN: usize = 100;

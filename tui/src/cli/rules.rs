@@ -13,8 +13,8 @@ use super::options::Format;
 use super::table::{Paint, Set, TextTable, csv};
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json, json_list};
-use crate::meaning::{self, key_in_json, short};
-use crate::text::{date, escape, humanise};
+use loudou_words::meaning::{self, key_in_json, short};
+use loudou_words::text::{date, escape, humanise};
 
 const RULES_EXAMPLES: &str = "\
 Examples:

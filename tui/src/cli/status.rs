@@ -13,9 +13,9 @@ use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, csv, named};
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json};
-use crate::meaning;
-use crate::meaning::leased::{self, counted};
-use crate::text::{date, escape, humanise};
+use loudou_words::meaning;
+use loudou_words::meaning::leased::{self, counted};
+use loudou_words::text::{date, escape, humanise};
 
 const EXAMPLES: &str = "\
 Examples:

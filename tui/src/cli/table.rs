@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::world::Style;
 use crate::draw::bars;
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// The number of columns of a bar.
 const BAR: u16 = 10;

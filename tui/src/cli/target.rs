@@ -12,12 +12,12 @@ use loudou_rules::config::nearest;
 
 use super::options::ConnectArgs;
 use super::world::{Env, Usage};
-use crate::client::{
+use crate::config::NamedTarget;
+use loudou_client::{
     BAD_TOKEN, ClientError, PORTS, Pem, Target, Tls, check_address, is_in_the_clear, is_port,
     is_token,
 };
-use crate::config::NamedTarget;
-use crate::text::{escape, meant};
+use loudou_words::text::{escape, meant};
 
 /// The maximum size of a file with a token, a key or certificates, in bytes.
 const MAX_FILE: u64 = 1 << 20;

@@ -11,9 +11,9 @@ use super::options::ConnectArgs;
 use super::printed::{self, BOUNDS, printed};
 use super::target::{self, Address};
 use super::world::{Io, Usage};
-use crate::client::Client;
 use crate::config::NamedTarget;
-use crate::text::escape;
+use loudou_client::Client;
+use loudou_words::text::escape;
 
 /// The most Envoys that a screen watches: each has two threads.
 const MAX_ENVOYS: usize = 64;

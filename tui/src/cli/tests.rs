@@ -9,8 +9,8 @@ use loudou_limiter::Nanos;
 
 use super::run;
 use super::world::{Env, Io};
-use crate::client::fake::{Answer, Fake};
-use crate::text::is_unsafe;
+use loudou_client::fake::{Answer, Fake};
+use loudou_words::text::is_unsafe;
 
 mod at_each;
 mod calibrations;

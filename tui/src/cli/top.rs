@@ -17,10 +17,10 @@ use super::target;
 use super::targets::watched;
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
-use crate::client::TopQuery;
-use crate::meaning::refusals;
 use crate::runtime;
-use crate::text::humanise;
+use loudou_client::TopQuery;
+use loudou_words::meaning::refusals;
+use loudou_words::text::humanise;
 
 mod several;
 

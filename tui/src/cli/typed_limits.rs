@@ -5,8 +5,8 @@ use loudou_rules::config::{self, nearest};
 use serde_json::{Map, Value};
 
 use super::world::Usage;
-use crate::limit_edit;
-use crate::text::{escape, meant};
+use loudou_words::limit_edit;
+use loudou_words::text::{escape, meant};
 
 /// The limits of the rule, with the fields of the selected limit changed.
 pub(super) fn changed_limits(

@@ -16,7 +16,7 @@ use super::options::{Format, span};
 use super::table::Paint;
 use super::target;
 use super::world::{Io, Usage};
-use crate::text::{date, escape, humanise};
+use loudou_words::text::{date, escape, humanise};
 
 /// More often than this serves no reader.
 const SHORTEST: Nanos = Nanos::from_millis(100);

@@ -17,8 +17,8 @@ use signal_hook::flag::register_conditional_shutdown;
 
 use super::options::{ColorWhen, Format, Global};
 use crate::cells::fit;
-use crate::clock::Clock;
-use crate::text::json_safe;
+use loudou_client::clock::Clock;
+use loudou_words::text::json_safe;
 
 /// Input, output and environment of one run.
 pub(crate) struct Io<'a> {
@@ -223,7 +223,7 @@ pub(crate) fn json_list<T: Serialize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::is_unsafe;
+    use loudou_words::text::is_unsafe;
     use proptest::prelude::*;
 
     proptest! {

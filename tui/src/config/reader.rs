@@ -10,7 +10,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::text::{escape, shortened};
+use loudou_words::text::{escape, shortened};
 
 /// The most characters of a value that a problem shows.
 const MOST_SHOWN: usize = 60;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::NamedTarget;
 use super::reader::{Node, Reader};
-use crate::client::{BAD_TOKEN, is_token};
+use loudou_client::{BAD_TOKEN, is_token};
 
 const FIELDS: [&str; 7] = [
     "url",

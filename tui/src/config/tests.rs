@@ -1,8 +1,8 @@
 //! Config files, right and wrong.
 
 use super::*;
-use crate::client::BAD_TOKEN;
 use crate::draw::theme::Base;
+use loudou_client::BAD_TOKEN;
 
 const WHOLE: &str = r#"
 url = "@edge"

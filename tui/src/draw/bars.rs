@@ -4,7 +4,7 @@
 use ratatui::style::Style;
 
 use super::pen::Pen;
-use crate::num::{share, whole};
+use loudou_words::num::{share, whole};
 
 /// A cell filled from the bottom, by eighths, and its ASCII substitute.
 const RISING: [(char, char); 9] = [
@@ -100,7 +100,7 @@ pub(crate) fn scroll(pen: &mut Pen<'_>, (first, shown, all): (usize, usize, usiz
         } else {
             (theme.pick('│', '|'), theme.track)
         };
-        pen.cell(0, i32::from(crate::num::cells(y)), glyph, style);
+        pen.cell(0, i32::from(loudou_words::num::cells(y)), glyph, style);
     }
 }
 

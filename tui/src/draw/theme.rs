@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::meaning::Standing;
-use crate::num::{cells, share};
+use loudou_words::meaning::Standing;
+use loudou_words::num::{cells, share};
 
 pub(crate) mod color;
 mod palette;

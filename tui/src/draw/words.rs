@@ -1,8 +1,8 @@
 //! The text of numbers and ages.
 
 pub(crate) use crate::cells::{safe, width, wrap};
-use crate::num::float;
-use crate::text::humanise;
+use loudou_words::num::float;
+use loudou_words::text::humanise;
 
 /// A rate in at most six cells: `0`, `0.4`, `96`, `1.2k`; `-` if it is unknown.
 pub(crate) fn rate(rate: Option<f64>) -> String {

@@ -20,10 +20,10 @@ use super::panic_if_asked;
 use crate::app::effects::{PollRequest, Wanted};
 use crate::app::msg::{Failure, Msg, Snapshot};
 use crate::app::rows::BucketName;
-use crate::client::{Client, ClientError, TopQuery};
-use crate::clock::Clock;
-use crate::live::is_lost;
-use crate::num::count;
+use loudou_client::clock::Clock;
+use loudou_client::live::is_lost;
+use loudou_client::{Client, ClientError, TopQuery};
+use loudou_words::num::count;
 
 mod search;
 

@@ -7,7 +7,7 @@ use crate::app::state::State;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::draw::words::wrap;
-use crate::num::cells;
+use loudou_words::num::cells;
 
 /// The column of the values.
 const VALUE: u16 = 13;

@@ -10,8 +10,8 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
-use crate::meaning::explained::Tone;
-use crate::num::cells;
+use loudou_words::meaning::explained::Tone;
+use loudou_words::num::cells;
 
 /// The column of the values.
 const VALUE: u16 = 14;

@@ -14,7 +14,7 @@ use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{whole_seconds, width};
 use crate::short_names::without_scheme;
-use crate::text::humanise;
+use loudou_words::text::humanise;
 use ratatui::style::Style;
 
 /// The least cells of an address that does not fit.

@@ -6,7 +6,7 @@ use crate::app::screens;
 use crate::app::state::State;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
-use crate::num::cells;
+use loudou_words::num::cells;
 
 /// Draws the keys of the screen under the help.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, top: usize) {

@@ -5,7 +5,7 @@ use crate::app::of_key::KeyForm;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::draw::words::wrap;
-use crate::num::cells;
+use loudou_words::num::cells;
 
 /// Draws the form.
 pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm, url: Option<&str>) {

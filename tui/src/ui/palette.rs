@@ -10,7 +10,7 @@ use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
-use crate::num::cells;
+use loudou_words::num::cells;
 
 /// Said where nothing matches.
 const NONE: &str = "nothing matches: names of commands, rules and Envoys";

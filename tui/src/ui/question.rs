@@ -19,7 +19,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, sheet: &Sheet) -> Rect {
     for (part, y) in lines.zip(0..) {
         line(&mut pen, y, part);
     }
-    let shown = crate::num::cells(sheet.shown);
+    let shown = loudou_words::num::cells(sheet.shown);
     if sheet.lines.len() > sheet.shown {
         let edge = pen.width().saturating_sub(1);
         let place = (sheet.top, sheet.shown, sheet.lines.len());

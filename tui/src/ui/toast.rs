@@ -27,7 +27,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
             .max()
             .unwrap_or(0)
             .saturating_add(4);
-        let high = crate::num::cells(lines.len());
+        let high = loudou_words::num::cells(lines.len());
         let Some(top) = bottom.checked_sub(high) else {
             return;
         };

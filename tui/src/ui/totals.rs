@@ -9,9 +9,9 @@ use crate::app::targets;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{amount, percent, rate, safe, whole_seconds, width};
-use crate::meaning::leased;
-use crate::num::{count, fraction};
-use crate::text::{counted, humanise};
+use loudou_words::meaning::leased;
+use loudou_words::num::{count, fraction};
+use loudou_words::text::{counted, humanise};
 
 /// Words and values, each with its colour.
 type Part = Vec<(String, Style)>;

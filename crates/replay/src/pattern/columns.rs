@@ -8,10 +8,10 @@ use loudou_rules::request::Sample;
 use super::client::{Client, is_host_name, is_known_host, is_virtual_host, is_word};
 use super::{Dialect, Field, Piece, Unit, Why};
 use crate::instant;
-use crate::num::whole;
 use crate::record::{LoggedRequest, Text};
 use crate::source::{self, is_address};
 use crate::verdict::LogVerdict;
+use loudou_words::num::whole;
 
 /// A line's columns so far.
 pub(super) struct Columns<'a> {

@@ -6,7 +6,7 @@ use std::io::{self, SeekFrom};
 use std::ops::Range;
 
 use super::{HEAD, Level, Scratch, parse_head};
-use crate::num::count;
+use loudou_words::num::count;
 
 /// The memory of all buffers.
 const MEMORY: usize = 32 << 20;

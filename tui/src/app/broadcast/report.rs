@@ -4,7 +4,7 @@ use super::Broadcast;
 use crate::app::again;
 use crate::app::delivery::Delivery;
 use crate::app::state::State;
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// The most Envoys that a message names.
 const NAMED: usize = 2;

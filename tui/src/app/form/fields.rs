@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::app::line::Line;
 use crate::app::press::{Code, Press};
-use crate::change::form::Prompt;
-use crate::limit_edit;
+use loudou_client::change::form::Prompt;
+use loudou_words::limit_edit;
 
 /// The ways to carry levels over, the default first.
 pub(super) const CARRIES: [&str; 3] = ["keep", "proportional", "reset"];

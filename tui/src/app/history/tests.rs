@@ -229,7 +229,7 @@ fn the_total_is_of_the_rules_that_were_there() {
     .into_iter()
     .enumerate()
     {
-        let second = crate::num::count(second);
+        let second = loudou_words::num::count(second);
         history.note_rules(&status(second * S, rules), Nanos::from_secs(second), 3 * S);
     }
     let minute = chart(&history.total, Scale::Minute, 3 * S, 60);

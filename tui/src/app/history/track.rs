@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::rates::{Counts, Rates};
-use crate::num::{float, fraction};
+use loudou_words::num::{float, fraction};
 
 /// The time span of a sparkline.
 pub(crate) const WINDOW_NS: u64 = 60_000_000_000;

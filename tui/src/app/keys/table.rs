@@ -9,7 +9,7 @@ use crate::app::screen::{
     A_BUCKET, A_RULE, BROWSE, CONFIRM, EVENT, EXPLAIN, EXPLAINED, FILTER, FORM, FORM_CONFIRM,
     FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
-use crate::change::Start;
+use loudou_client::change::Start;
 
 const BUCKETS: Places = Screen::HOME.place();
 /// All screens except the home screen.

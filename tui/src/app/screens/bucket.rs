@@ -15,9 +15,9 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{ago, amount, percent, seen, width, wrap};
-use crate::meaning::{Origins, enforced_ban, leased, main_limit, stands_out};
-use crate::num::cells;
-use crate::text::humanise;
+use loudou_words::meaning::{Origins, enforced_ban, leased, main_limit, stands_out};
+use loudou_words::num::cells;
+use loudou_words::text::humanise;
 
 use funnel::Water;
 

@@ -16,7 +16,7 @@ use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, width as width_of};
-use crate::num::count;
+use loudou_words::num::count;
 
 mod cells;
 

@@ -7,7 +7,7 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::rate;
-use crate::text::humanise;
+use loudou_words::text::humanise;
 
 /// The most columns: a minute has one for each second.
 const MOST: u16 = 60;

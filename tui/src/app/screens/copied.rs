@@ -4,7 +4,7 @@ use loudou_limiter::Nanos;
 
 use crate::app::rows::Row;
 use crate::draw::words::{ago, amount, rate};
-use crate::text::{escape, humanise};
+use loudou_words::text::{escape, humanise};
 
 /// A bucket, `age` after it was read.
 pub(super) fn bucket(row: &Row, age: Nanos) -> String {

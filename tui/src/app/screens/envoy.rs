@@ -12,8 +12,8 @@ use crate::app::state::{Data, State};
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, width, wrap};
-use crate::num::fraction;
-use crate::text::{bytes, counted, date, humanise};
+use loudou_words::num::fraction;
+use loudou_words::text::{bytes, counted, date, humanise};
 
 static ABOUT: About = About {
     screen: Screen::Envoy,

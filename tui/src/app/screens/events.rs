@@ -14,7 +14,7 @@ use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{ago, amount, seen};
-use crate::meaning::leased::{self, is_alarm};
+use loudou_words::meaning::leased::{self, is_alarm};
 
 static ABOUT: About = About {
     screen: Screen::Events,

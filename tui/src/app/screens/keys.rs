@@ -13,8 +13,8 @@ use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, rate, safe};
-use crate::num::count;
 use loudou_limiter::Nanos;
+use loudou_words::num::count;
 
 mod drawing;
 

@@ -7,7 +7,7 @@ use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{amount, width as width_of};
-use crate::num::count;
+use loudou_words::num::count;
 
 /// The cells at the right that are left to the scroll bar.
 pub(super) const SCROLL_BAR: u16 = 1;

@@ -17,8 +17,8 @@ use crate::app::screen::{Places, Screen};
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate};
-use crate::meaning::{self, refusals, short};
-use crate::num::cells;
+use loudou_words::meaning::{self, refusals, short};
+use loudou_words::num::cells;
 
 mod numbers;
 

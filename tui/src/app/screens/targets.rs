@@ -15,10 +15,10 @@ use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{rate, safe, width as width_of};
-use crate::meaning::refusals;
-use crate::num::{cells, count};
 use crate::short_names::short_names;
-use crate::text::{counted, humanise};
+use loudou_words::meaning::refusals;
+use loudou_words::num::{cells, count};
+use loudou_words::text::{counted, humanise};
 use ratatui::style::Style;
 
 mod results;

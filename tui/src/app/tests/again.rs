@@ -10,8 +10,8 @@ use crate::app::effects::Effect;
 use crate::app::fixture::{S, UNIX_MS, rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg, Snapshot};
 use crate::app::state::{Mode, State};
-use crate::live::apply::Done;
-use crate::live::{Item, Kind};
+use loudou_client::live::apply::Done;
+use loudou_client::live::{Item, Kind};
 
 /// Makes a snapshot one of another process, that started just before it.
 pub(super) fn restart(snapshot: &mut Snapshot) {

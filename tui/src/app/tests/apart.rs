@@ -10,8 +10,8 @@ use super::*;
 use crate::app::command::Command;
 use crate::app::fixture::{S, rules, snapshot};
 use crate::app::watched::Watched;
-use crate::change::ban::BanTo;
-use crate::change::edit::EditTo;
+use loudou_client::change::ban::BanTo;
+use loudou_client::change::edit::EditTo;
 
 fn both() -> Watched {
     let mut watched = watched();

@@ -9,7 +9,7 @@ use crate::app::delivery::Delivery;
 use crate::app::effects::Goal;
 use crate::app::fixture::snapshot;
 use crate::app::watched::Watched;
-use crate::change::ban::{Ban, BanTo};
+use loudou_client::change::ban::{Ban, BanTo};
 
 pub(super) fn failed(text: &str) -> Failure {
     Failure {

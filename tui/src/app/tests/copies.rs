@@ -7,7 +7,7 @@ use crate::app::effects::Effect;
 use crate::app::fixture::{banned, state, type_keys};
 use crate::app::state::Mode;
 use crate::term::clipboard;
-use crate::text::is_unsafe;
+use loudou_words::text::is_unsafe;
 
 fn copied(effects: Vec<Effect>) -> Option<String> {
     effects.into_iter().find_map(|effect| match effect {

@@ -13,8 +13,8 @@ use crate::app::msg::{Failure, Msg};
 
 use crate::app::state::Mode;
 use crate::app::update::update;
-use crate::change::Change;
-use crate::change::edit::EditTo;
+use loudou_client::change::Change;
+use loudou_client::change::edit::EditTo;
 
 #[test]
 fn an_edit_is_shown_then_sent_with_what_was_read() {

@@ -9,10 +9,10 @@ use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::state::{Mode, State};
-use crate::change::Change;
-use crate::change::ban::BanTo;
-use crate::change::key_override::Override;
-use crate::change::verb::Answer;
+use loudou_client::change::Change;
+use loudou_client::change::ban::BanTo;
+use loudou_client::change::key_override::Override;
+use loudou_client::change::verb::Answer;
 
 /// What a key is to be.
 pub(super) fn to(sending: &Sending) -> BanTo {

@@ -10,7 +10,7 @@ use crate::app::form::Kind;
 use crate::app::history::Rates;
 use crate::app::rows::{BucketName, Row};
 use crate::app::state::{Mode, State};
-use crate::change::edit::EditTo;
+use loudou_client::change::edit::EditTo;
 
 const HEAD: &str = "of 4 keys seen, if they go on as in the last 10s:";
 

@@ -13,10 +13,10 @@ use crate::app::rows::BucketName;
 use crate::app::screen::Screen;
 use crate::app::state::{Mode, State};
 use crate::app::update::update;
-use crate::change::Change;
-use crate::change::verb::Answer;
 use crate::draw::spots::Spots;
-use crate::live::apply::Done;
+use loudou_client::change::Change;
+use loudou_client::change::verb::Answer;
+use loudou_client::live::apply::Done;
 
 pub(super) fn presses() -> impl Strategy<Value = String> {
     let named = prop::sample::select(vec![

@@ -10,9 +10,9 @@ use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::state::{Mode, State};
-use crate::change::Change;
-use crate::change::ban::BanTo;
-use crate::change::edit::EditTo;
+use loudou_client::change::Change;
+use loudou_client::change::ban::BanTo;
+use loudou_client::change::edit::EditTo;
 
 /// No answer comes to a change.
 fn lost(state: &mut State, sending: Box<Sending>) {

@@ -9,9 +9,9 @@ use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, snapshot, state, type_keys};
 use crate::app::msg::Msg;
 use crate::app::state::{Mode, State};
-use crate::change::Change;
-use crate::change::ban::{Ban, BanTo};
-use crate::change::verb::Answer;
+use loudou_client::change::Change;
+use loudou_client::change::ban::{Ban, BanTo};
+use loudou_client::change::verb::Answer;
 
 /// The answer of a server that obeys: the ban of the bucket before and after.
 pub(super) fn done(

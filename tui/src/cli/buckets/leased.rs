@@ -10,9 +10,9 @@ use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, csv, named};
 use crate::cli::world::{Style, json};
-use crate::client::{Client, ClientError};
-use crate::meaning::leased::{answered, denied, down, envoys, heard, left, outage};
-use crate::text::escape;
+use loudou_client::{Client, ClientError};
+use loudou_words::meaning::leased::{answered, denied, down, envoys, heard, left, outage};
+use loudou_words::text::escape;
 
 /// A shared bucket as one Envoy knows it.
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use loudou_api::{BucketState, BucketView, BucketsPage, MAX_PAGE};
 
 use super::BucketsArgs;
 use crate::cli::context::Context;
-use crate::client::{BucketsQuery, Client, Pace};
+use loudou_client::{BucketsQuery, Client, Pace};
 
 /// The maximum number of buckets that are read to find the first ones.
 const MAX_READ: usize = 200_000;

@@ -11,8 +11,8 @@ use loudou_rules::size::{self, Memory};
 use serde::Serialize;
 
 use crate::cli::report::Report;
-use crate::meaning::{self, Sharing};
-use crate::text::{bytes, escape};
+use loudou_words::meaning::{self, Sharing};
+use loudou_words::text::{bytes, escape};
 
 /// The contents of a valid file.
 #[derive(Debug)]

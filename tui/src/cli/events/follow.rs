@@ -10,12 +10,12 @@ use super::view::{is_other, show};
 use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::world::json;
-use crate::client::{Client, ClientError};
-use crate::live::collect::collect;
-use crate::live::document::Document;
-use crate::live::ledger::{Ledger, Look, Lost};
-use crate::live::{Clocks, gone};
-use crate::text::escape;
+use loudou_client::live::collect::collect;
+use loudou_client::live::document::Document;
+use loudou_client::live::ledger::{Ledger, Look, Lost};
+use loudou_client::live::{Clocks, gone};
+use loudou_client::{Client, ClientError};
+use loudou_words::text::escape;
 
 /// The interval between two polls.
 const INTERVAL: Nanos = Nanos::from_secs(1);

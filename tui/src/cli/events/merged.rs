@@ -10,9 +10,9 @@ use crate::cli::context::Context;
 use crate::cli::failed;
 use crate::cli::joined::Joined;
 use crate::cli::outcome::Outcome;
-use crate::client::Client;
 use crate::short_names::short_names;
-use crate::text::escape;
+use loudou_client::Client;
+use loudou_words::text::escape;
 
 /// Lists the events of all that answer; the others are reported.
 pub(in crate::cli) fn merged(

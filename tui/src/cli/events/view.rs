@@ -9,8 +9,8 @@ use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, json_list};
-use crate::meaning::leased::is_alarm;
-use crate::text::date;
+use loudou_words::meaning::leased::is_alarm;
+use loudou_words::text::date;
 
 /// True if the events are known to come from a process other than `instance`.
 pub(super) fn is_other(events: &Events, instance: &str) -> bool {

@@ -6,8 +6,8 @@ use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 
 use crate::cli::table::{Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
-use crate::meaning::explained::{self as words, Tone};
-use crate::text::escape;
+use loudou_words::meaning::explained::{self as words, Tone};
+use loudou_words::text::escape;
 
 /// The indentation of the lines of a block.
 const INDENT: &str = "    ";

@@ -7,7 +7,7 @@ use loudou_replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary, 
 use super::over_time;
 use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
-use crate::text::{counted, escape};
+use loudou_words::text::{counted, escape};
 
 /// Prints the first rule file, which is A, and those that are compared with it: B, C ….
 pub(super) fn print(

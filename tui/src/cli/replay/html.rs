@@ -7,7 +7,7 @@ use loudou_replay::summary::{BesideLog, Compare, RunSummary, SideSummary};
 
 use self::page::Page;
 use super::{beside_log, compared, of_keys, view};
-use crate::text::counted;
+use loudou_words::text::counted;
 
 mod axis;
 pub(super) mod capacity;

@@ -7,7 +7,7 @@ use loudou_replay::summary::{KeysSummary, MOST_COUNTED, Percentiles, SideSummary
 use super::words::share;
 use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
-use crate::text::counted;
+use loudou_words::text::counted;
 
 /// Prints the keys of the rules that have any.
 pub(super) fn print(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {

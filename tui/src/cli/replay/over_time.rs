@@ -6,7 +6,7 @@ use loudou_replay::summary::TimelineSummary;
 
 use super::plot::{self, Axis};
 use crate::cli::world::Style;
-use crate::text::{date, humanise};
+use loudou_words::text::{date, humanise};
 
 /// Instants from here on are calendar time (after 1973).
 pub(super) const CALENDAR_NS: u64 = 100_000_000_000_000_000;

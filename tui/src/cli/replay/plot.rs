@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::cli::world::Style;
 use crate::draw::bars;
-use crate::num::count;
+use loudou_words::num::count;
 
 /// The number of lines of a plot.
 const LINES: u16 = 5;

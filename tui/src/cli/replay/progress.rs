@@ -6,9 +6,9 @@ use loudou_replay::Progress;
 
 use crate::cli::table::bar;
 use crate::cli::world::Style;
-use crate::clock::Clock;
-use crate::num::{float, whole};
-use crate::text::{self, humanise};
+use loudou_client::clock::Clock;
+use loudou_words::num::{float, whole};
+use loudou_words::text::{self, humanise};
 
 /// The bar appears only after this time.
 const PATIENCE_NS: u64 = 300_000_000;

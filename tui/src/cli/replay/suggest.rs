@@ -23,8 +23,8 @@ use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, Usage, json as print_json};
 use crate::document;
-use crate::num::count;
-use crate::text::{counted, escape};
+use loudou_words::num::count;
+use loudou_words::text::{counted, escape};
 
 mod page;
 mod shares;

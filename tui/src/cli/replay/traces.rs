@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use loudou_replay::Input;
 
 use super::super::files::name_of;
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// The traces, in the order of their names: so the order of the arguments does not matter.
 pub(super) struct Traces(Vec<PathBuf>);

@@ -11,7 +11,7 @@ use super::over_time::{self, WIDEST, instant};
 use super::words::{print_note, share};
 use crate::cli::table::{Cell, Paint, Set, TextTable, bar};
 use crate::cli::world::Style;
-use crate::text::{counted, escape, humanise};
+use loudou_words::text::{counted, escape, humanise};
 
 /// The minimum width that shows rules with all columns.
 const WIDE: usize = 76;

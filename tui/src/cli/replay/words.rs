@@ -6,7 +6,7 @@ use super::over_time::WIDEST;
 use crate::cells::wrap;
 use crate::cli::table::Paint;
 use crate::cli::world::Style;
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// Prints a note or a warning, which may take several lines.
 pub(super) fn print_note(

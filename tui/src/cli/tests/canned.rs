@@ -7,7 +7,7 @@ use loudou_api::{
 };
 use serde_json::{Value, json};
 
-use crate::client::fake::Answer;
+use loudou_client::fake::Answer;
 
 /// The server's clock in all answers.
 pub(super) const NOW: u64 = 7_500_000_000_000;

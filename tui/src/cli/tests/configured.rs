@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{Env, Loudou, canned};
-use crate::client::fake::{Answer, Fake};
+use loudou_client::fake::{Answer, Fake};
 
 /// A folder with files of these modes, which is removed at the end.
 pub(super) struct Folder(pub(super) PathBuf);

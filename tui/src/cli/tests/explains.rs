@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::canned::{HOSTILE, ok};
 use super::*;
 use crate::app::fixture::explained as every_outcome;
-use crate::client::fake::Answer;
+use loudou_client::fake::Answer;
 
 const RULES: &str = "\
 version: 1

@@ -73,7 +73,7 @@ fn a_follower_reports_the_losses_of_a_restart() {
         .find(|line| line.starts_with('{'))
         .expect("a document");
     let document: Value = serde_json::from_str(document).expect("JSON");
-    let read = crate::live::document::read(&document).expect("valid");
+    let read = loudou_client::live::document::read(&document).expect("valid");
     assert_eq!(read.len(), 3);
 }
 

@@ -350,7 +350,7 @@ fn a_narrow_terminal() {
 #[test]
 fn dates_read_and_written() {
     for seconds in (0..10_000_000_000_u64).step_by(86_399 * 7) {
-        let printed = crate::text::date(seconds * 1_000).replace(' ', "T");
+        let printed = loudou_words::text::date(seconds * 1_000).replace(' ', "T");
         let read = loudou_replay::instant::rfc3339(printed.as_bytes());
         assert_eq!(read, Some(Nanos::from_secs(seconds)), "{printed}");
     }

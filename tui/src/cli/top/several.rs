@@ -16,12 +16,12 @@ use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::target::Address;
 use crate::cli::targets;
 use crate::cli::world::json_list;
-use crate::client::{Client, TopQuery};
-use crate::meaning::refusals;
-use crate::merged_top::{MergedRow, MergedTop, merged};
-use crate::num::count;
 use crate::short_names::short_names;
-use crate::text::{counted, escape, humanise};
+use loudou_client::merged_top::{MergedRow, MergedTop, merged};
+use loudou_client::{Client, TopQuery};
+use loudou_words::meaning::refusals;
+use loudou_words::num::count;
+use loudou_words::text::{counted, escape, humanise};
 
 /// The answers of several Envoys, and their list.
 struct Several<'a> {

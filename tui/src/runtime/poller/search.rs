@@ -4,8 +4,8 @@ use loudou_api::{BucketView, BucketsPage, MAX_PAGE};
 use loudou_limiter::Nanos;
 
 use crate::app::effects::Wanted;
-use crate::client::{BucketsQuery, Client, ClientError, too_early};
-use crate::clock::{Clock, pause};
+use loudou_client::clock::{Clock, pause};
+use loudou_client::{BucketsQuery, Client, ClientError, too_early};
 
 /// The time between the end of a search and its next beginning.
 const REST: Nanos = Nanos::from_secs(30);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::client::fake::Fake;
+use loudou_client::fake::Fake;
 
 mod world;
 
@@ -97,7 +97,7 @@ fn a_slow_call_for_rows_makes_the_status_old() {
     let mut world = World::new(600);
     let fake = Fake::serving(move |request| {
         if request.starts_with("POST /v1/buckets") {
-            crate::clock::pause(SLOW);
+            loudou_client::clock::pause(SLOW);
         }
         world.answer(request)
     });

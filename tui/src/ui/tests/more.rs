@@ -4,7 +4,7 @@ use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
 
 use super::*;
 use crate::app::fixture::shared;
-use crate::change::verb::Answer;
+use loudou_client::change::verb::Answer;
 
 /// Three Envoys, of which those with these numbers are marked.
 fn several(state: &mut State, marked: &[usize]) {

@@ -23,7 +23,7 @@ use crate::app::history::Rates;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate, width};
-use crate::num::{cells, float, whole};
+use loudou_words::num::{cells, float, whole};
 
 /// Lines above the rim, for drops and labels.
 const ABOVE: u16 = 3;

@@ -9,8 +9,8 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate, seen, width as width_of};
-use crate::meaning::{Standing, refusals};
-use crate::text::humanise;
+use loudou_words::meaning::{Standing, refusals};
+use loudou_words::text::humanise;
 
 /// The table shows levels and waits as read, like the other columns; only the Bucket screen animates
 /// them between polls.
@@ -152,7 +152,7 @@ fn sparkline(pen: &mut Pen<'_>, state: &State, row: &Row) {
             Some(rates) if rates.shadow > 0.0 => theme.shadow,
             _ => theme.good,
         };
-        let x = crate::num::cells(x);
+        let x = loudou_words::num::cells(x);
         bars::columns(&mut pen.part(x, 0, 1, 1), &[*all], top, style);
     }
 }

@@ -14,9 +14,9 @@ use crate::app::state::State;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::words::{rate, safe, width as width_of};
-use crate::meaning::refusals;
-use crate::num::cells;
 use crate::short_names::short_names;
+use loudou_words::meaning::refusals;
+use loudou_words::num::cells;
 
 /// The width of a rate with the gap before it.
 const RATE: u16 = 11;

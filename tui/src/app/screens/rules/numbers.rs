@@ -6,8 +6,8 @@ use loudou_rules::rule::Mode;
 use super::super::copied;
 use crate::app::history::Rates;
 use crate::draw::words::{amount, percent, rate};
-use crate::meaning::short;
-use crate::num::fraction;
+use loudou_words::meaning::short;
+use loudou_words::num::fraction;
 
 /// Whether the rule only reports what it would refuse.
 pub(super) fn is_shadow(totals: &RuleTotals) -> bool {

@@ -4,7 +4,7 @@ use super::MARKS;
 use crate::app::delivery::Delivery;
 use crate::app::state::State;
 use crate::draw::pen::Pen;
-use crate::num::cells;
+use loudou_words::num::cells;
 
 /// The results of the last changes for all.
 pub(super) struct Results<'a> {

@@ -2,7 +2,7 @@
 
 use crate::cli::replay::html::markup::grouped;
 use crate::cli::replay::over_time::CALENDAR_NS;
-use crate::text::{date, humanise};
+use loudou_words::text::{date, humanise};
 
 /// The most steps of an axis of counts.
 const COUNT_STEPS: u64 = 4;

@@ -2,7 +2,7 @@
 
 use super::markup::{Html, percent};
 use super::{axis, timeline::tenths};
-use crate::num::{float, whole};
+use loudou_words::num::{float, whole};
 
 const HEIGHT_PX: u64 = 260;
 /// The resolution of an axis.

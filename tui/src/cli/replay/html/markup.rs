@@ -1,6 +1,6 @@
 //! Writes HTML in which a text can be nothing but a text.
 
-use crate::text::escape;
+use loudou_words::text::escape;
 
 /// A part of a page. Names and attributes are constants of this program; everything else is escaped.
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::is_unsafe;
+    use loudou_words::text::is_unsafe;
     use proptest::prelude::*;
 
     fn text(text: &str) -> String {

@@ -7,7 +7,7 @@ use super::markup::{Html, group, grouped};
 use crate::cli::replay::over_time::CALENDAR_NS;
 use crate::cli::replay::view::bad_lines;
 use crate::cli::table::{Cell, Paint, Set, TextTable};
-use crate::text::{counted, date, humanise};
+use loudou_words::text::{counted, date, humanise};
 
 const STYLE: &str = include_str!("style.css");
 /// The most input files that are listed.
@@ -127,7 +127,7 @@ impl Page<'_> {
                 let is_open = [("open", "")];
                 let is_open = is_open.get(..usize::from(lines <= FILE_LINES));
                 html.within("details", is_open.unwrap_or_default(), |html| {
-                    let lines = counted(crate::num::count(lines), "line");
+                    let lines = counted(loudou_words::num::count(lines), "line");
                     html.element("summary", &[], &format!("{name} ({lines})"));
                     code(html, text);
                 });
@@ -159,14 +159,14 @@ impl Page<'_> {
 fn warnings(html: &mut Html, warnings: &[String]) {
     let attributes = [("class", "warnings"), ("aria-label", "Warnings")];
     html.within("section", &attributes, |html| {
-        let title = counted(crate::num::count(warnings.len()), "warning");
+        let title = counted(loudou_words::num::count(warnings.len()), "warning");
         html.element("h2", &[], &format!("{title} that may change the answer"));
         texts(html, "warning", warnings.iter().map(String::as_str));
     });
 }
 
 fn inputs(html: &mut Html, files: &[InputIntake]) {
-    let title = counted(crate::num::count(files.len()), "file");
+    let title = counted(loudou_words::num::count(files.len()), "file");
     html.within("details", &[], |html| {
         html.element("summary", &[], &title);
         let mut rows = TextTable::new(&[

@@ -7,8 +7,8 @@ use super::markup::{Html, grouped, percent};
 use super::page;
 use crate::cli::replay::over_time::CALENDAR_NS;
 use crate::cli::table::{Set, TextTable};
-use crate::num::count;
-use crate::text::{date, humanise};
+use loudou_words::num::count;
+use loudou_words::text::{date, humanise};
 
 /// The heights of plots.
 const TALL_PX: u64 = 180;

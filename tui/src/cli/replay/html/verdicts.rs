@@ -5,7 +5,7 @@ use loudou_replay::summary::{Requests, WaitsSummary};
 use super::markup::{Html, grouped, percent};
 use crate::cli::replay::words::share;
 use crate::cli::table::TextTable;
-use crate::text::humanise;
+use loudou_words::text::humanise;
 
 /// Explains columns that do not explain themselves.
 const LEGEND: [(&str, &str); 6] = [

@@ -4,9 +4,9 @@ use super::{NO_LIMIT, PER_MILLE, Rule, needs_table, shares, without_keys};
 use crate::cli::replay::html::capacity::{Plot, Rate, Series, per_second};
 use crate::cli::replay::html::markup::{Html, grouped};
 use crate::cli::replay::html::page::{Page, RuleText, code, section, table, times};
-use crate::num::count;
 use loudou_replay::input::{InputIntake, Intake};
 use loudou_replay::suggest::{Share, Suggestion};
+use loudou_words::num::count;
 
 /// The classes of the lines of the plot, in the order of the percentiles.
 const CLASSES: [&str; PER_MILLE.len()] = ["p50", "p90", "p99", "p999"];

@@ -6,8 +6,8 @@ use loudou_api::{
 };
 
 use super::MINE;
-use crate::client::fake::Answer;
-use crate::num::count;
+use loudou_client::fake::Answer;
+use loudou_words::num::count;
 
 /// A server's buckets: `k0`, `k1` and so on.
 #[derive(Clone, Default)]

@@ -1,0 +1,340 @@
+//! A change of live rules, keys or buckets is one type: question, preview, sending, outcome, undo, and
+//! the rule for conflicts. The command line prints it as lines, the screen as form, question and toast;
+//! `import` sends it, too, but after a conflict previews anew: it replaces the edits of others, and reports so.
+//!
+//! Each kind of change is a file here that implements [`Verb`]; this one lists them.
+
+use loudou_api::{EditAnswer, RuleView};
+
+use crate::{Client, ClientError};
+
+pub mod ban;
+pub mod ban_undo;
+pub mod edit;
+pub mod form;
+pub mod in_doubt;
+pub mod key_override;
+mod numbers;
+pub mod reset;
+#[cfg(test)]
+mod tests;
+pub mod verb;
+
+use ban::{Ban, BanTo};
+use ban_undo::{BanUndo, Seen};
+use edit::{Edit, EditTo, EditUndo};
+use form::{Asked, KeyPlace, Typed, Wrong};
+use key_override::{Override, OverrideUndo};
+use reset::Reset;
+use verb::{Answer, Question, Verb};
+
+/// The maximum number of resends of a change after only the generation moved.
+const MOST_RESENDS: u8 = 16;
+
+/// A change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Of the limits or the mode of a rule.
+    Edit(Edit),
+    /// Of the limits of one key.
+    Override(Override),
+    /// Of the ban of one key.
+    Ban(Ban),
+    /// Of what one key has used.
+    Reset(Reset),
+}
+
+impl Change {
+    /// The part that depends on its kind.
+    pub fn verb(&self) -> &dyn Verb {
+        match self {
+            Self::Edit(edit) => edit,
+            Self::Override(change) => change,
+            Self::Ban(ban) => ban,
+            Self::Reset(reset) => reset,
+        }
+    }
+
+    /// The rule as it was when the change was decided, if that matters.
+    pub fn seen(&self) -> Option<&RuleView> {
+        match self {
+            Self::Edit(edit) => Some(&edit.seen),
+            Self::Override(change) => Some(&change.seen),
+            Self::Ban(_) | Self::Reset(_) => None,
+        }
+    }
+
+    /// Bases the change on the rule as it is now.
+    pub fn see(&mut self, now: RuleView) {
+        match self {
+            Self::Edit(edit) => *edit.seen = now,
+            Self::Override(change) => *change.seen = now,
+            Self::Ban(_) | Self::Reset(_) => {}
+        }
+    }
+
+    /// The same change for another Envoy, whose rule is this, by that server's clock; or why it cannot be.
+    pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
+        match self {
+            Self::Edit(edit) => edit.at_another(rule, now_ns).map(Self::Edit),
+            // The ban that was seen is one of another Envoy.
+            Self::Ban(ban) => Ok(Self::Ban(Ban {
+                if_match: None,
+                ..ban.clone()
+            })),
+            Self::Override(_) | Self::Reset(_) => {
+                let mut change = self.clone();
+                change.see(rule);
+                Ok(change)
+            }
+        }
+    }
+
+    /// Before and after, if that is known without a change.
+    pub fn preview(&mut self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
+        self.resend(|change| change.verb().preview(client))
+    }
+
+    /// Sends it, or its dry run.
+    pub fn send(&mut self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
+        self.resend(|change| change.verb().send(client, dry_run))
+    }
+
+    /// The one rule for conflicts (HTTP 412): a change is still valid if nothing that it was decided on has
+    /// moved, only the generation, and is sent again with the new one. Otherwise the operator has to decide
+    /// again.
+    fn resend<T>(
+        &mut self,
+        send: impl Fn(&Self) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        for _ in 0..MOST_RESENDS {
+            let error = match send(self) {
+                Err(error) if error.status() == Some(412) => error,
+                answer => return answer,
+            };
+            match error.current() {
+                Some(now) if self.is_as_seen(now) => {
+                    self.see(now.clone());
+                }
+                _ => return Err(error),
+            }
+        }
+        send(self)
+    }
+
+    /// Whether all that it was decided on is as it was seen, in the same process: for an edit the rule with
+    /// its edit, for an override the rule's limits and that key.
+    fn is_as_seen(&self, now: &RuleView) -> bool {
+        let is_same = |seen: &RuleView| seen.instance == now.instance;
+        match self {
+            Self::Edit(Edit { seen, .. }) => {
+                is_same(seen) && seen.rule == now.rule && seen.edit == now.edit
+            }
+            Self::Override(Override { seen, key, .. }) => {
+                let of = |view: &RuleView| {
+                    let edited = view.overrides.iter().find(|edited| edited.key == *key);
+                    let gives = view.rule.get("overrides").and_then(|all| all.get(key));
+                    let limits = view.rule.get("limits");
+                    (limits.cloned(), gives.cloned(), edited.cloned())
+                };
+                is_same(seen) && of(seen) == of(now)
+            }
+            Self::Ban(_) | Self::Reset(_) => false,
+        }
+    }
+
+    /// Its name in a sentence: `the ban of alice`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Edit(Edit {
+                to: EditTo::Put { .. },
+                rule,
+                ..
+            }) => format!("the edit of {rule}"),
+            Self::Edit(Edit { rule, .. }) => format!("the drop of the edit of {rule}"),
+            Self::Override(change) => format!("the override of {}", change.key),
+            Self::Ban(Ban {
+                to: BanTo::Banned(_),
+                key,
+                ..
+            }) => format!("the ban of {key}"),
+            Self::Ban(Ban { key, .. }) => format!("the unban of {key}"),
+            Self::Reset(reset) => format!("the reset of {}", reset.key),
+        }
+    }
+
+    /// Its undo, if it had an effect that can be undone.
+    pub fn undo(&self, answer: &Answer) -> Option<Undo> {
+        let outcome = self.verb().outcome(answer).toast;
+        match self {
+            Self::Edit(edit) => EditUndo::new(edit, answer).map(Box::new).map(Undo::Edit),
+            Self::Override(change) => {
+                OverrideUndo::new(change, answer, &outcome).map(Undo::Override)
+            }
+            Self::Ban(ban) => BanUndo::new(ban, answer, &outcome).map(Undo::Ban),
+            Self::Reset(_) => None,
+        }
+    }
+}
+
+/// The undo of a change that this program made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Undo {
+    /// Of the edit of a rule.
+    Edit(Box<EditUndo>),
+    /// Of an override of a key.
+    Override(OverrideUndo),
+    /// Of a ban or its end.
+    Ban(BanUndo),
+}
+
+impl Undo {
+    /// The outcome of the change, in one line.
+    pub fn change(&self) -> &str {
+        match self {
+            Self::Edit(undo) => &undo.change,
+            Self::Override(undo) => &undo.change,
+            Self::Ban(undo) => &undo.change,
+        }
+    }
+
+    /// Names the change in words that do not say that it was made.
+    fn rename(&mut self, name: String) {
+        match self {
+            Self::Edit(undo) => undo.change = name,
+            Self::Override(undo) => undo.change = name,
+            Self::Ban(undo) => undo.change = name,
+        }
+    }
+
+    /// The rule, and the key if the change was for one key.
+    pub fn of(&self) -> (&str, Option<&str>) {
+        match self {
+            Self::Edit(undo) => (&undo.after.name, None),
+            Self::Override(undo) => (&undo.rule, Some(&undo.key)),
+            Self::Ban(undo) => (&undo.rule, Some(&undo.key)),
+        }
+    }
+
+    /// The question before the undo, and the change that performs it, by the server's clock and the ban
+    /// `seen` in a poll. `None` if nothing is left to undo.
+    pub fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Change)> {
+        Some(match self {
+            Self::Edit(undo) => {
+                let (question, edit) = undo.ask(server_ns);
+                (question, Change::Edit(edit))
+            }
+            Self::Override(undo) => {
+                let (question, change) = undo.ask(server_ns);
+                (question, Change::Override(change))
+            }
+            Self::Ban(undo) => {
+                let (question, ban) = undo.ask(server_ns, seen)?;
+                (question, Change::Ban(ban))
+            }
+        })
+    }
+
+    /// True if `change` is the one that this undo sends.
+    pub fn sends(&self, change: &Change) -> bool {
+        match (self, change) {
+            (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
+            (Self::Override(undo), Change::Override(change)) => undo.sends(change),
+            (Self::Ban(undo), Change::Ban(ban)) => undo.sends(ban),
+            _ => false,
+        }
+    }
+
+    /// The instant after which a poll shows whether others changed the result.
+    pub fn made_at_ns(&self) -> Option<u64> {
+        match self {
+            Self::Ban(undo) => undo.made_at_ns(),
+            Self::Edit(_) | Self::Override(_) => None,
+        }
+    }
+
+    /// Records that a later change for the same key was undone: the result of this one is in effect again.
+    pub fn put_back(&mut self, answer: &Answer) {
+        if let (Self::Ban(undo), Answer::Ban(answer)) = (self, answer) {
+            undo.put_back(answer);
+        }
+    }
+}
+
+/// A change for one key that the screen can begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Forgets what the key has used.
+    Reset,
+    /// Bans the key, or ends its ban.
+    Ban,
+    /// Gives the key limits of its own.
+    Override,
+}
+
+/// The first step of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Begun {
+    /// Only its question.
+    Ask(Change),
+    /// A form.
+    Form(Vec<Asked>),
+}
+
+impl Start {
+    /// The title of its form, before the key.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Ban => "ban",
+            Self::Override => "override of",
+        }
+    }
+
+    /// True if the change needs the name of the key.
+    pub const fn needs_name(self) -> bool {
+        !matches!(self, Self::Reset)
+    }
+
+    /// True if the change needs the rule.
+    pub const fn needs_rule(self) -> bool {
+        matches!(self, Self::Override)
+    }
+
+    /// Begins the change for this key: by a form where something has to be typed.
+    pub fn begin(self, place: &KeyPlace) -> Begun {
+        match self {
+            Self::Reset => Begun::Ask(Change::Reset(reset::at(place))),
+            Self::Ban => match ban::lift(place) {
+                Some(ban) => Begun::Ask(Change::Ban(ban)),
+                None => Begun::Form(ban::fields()),
+            },
+            Self::Override => Begun::Form(key_override::fields(place)),
+        }
+    }
+
+    /// A problem of the combination of values that are each valid.
+    pub fn wrong(self, place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
+        match self {
+            Self::Override => key_override::wrong(place, typed),
+            Self::Reset | Self::Ban => None,
+        }
+    }
+
+    /// The end of what the form describes, where it differs from that of what it replaces.
+    pub fn other_end(self, place: &KeyPlace, typed: &Typed) -> Option<String> {
+        match self {
+            Self::Override => key_override::other_end(place, typed),
+            Self::Reset | Self::Ban => None,
+        }
+    }
+
+    /// The change that the form describes.
+    pub fn of_form(self, place: &KeyPlace, typed: &Typed) -> Option<Change> {
+        match self {
+            Self::Reset => Some(Change::Reset(reset::at(place))),
+            Self::Ban => Some(Change::Ban(ban::of_form(place, typed))),
+            Self::Override => key_override::of_form(place, typed).map(Change::Override),
+        }
+    }
+}

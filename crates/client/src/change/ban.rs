@@ -1,0 +1,190 @@
+//! Bans and unbans of keys.
+
+use loudou_api::{BanAnswer, BanBy, BanView};
+use loudou_limiter::Nanos;
+
+use super::form::{Asked, KeyPlace, Prompt, Typed};
+use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
+use crate::command_line::CommandLine;
+use crate::{ActRequest, Client, ClientError};
+use loudou_words::meaning::banned;
+use loudou_words::text::humanise;
+
+/// A ban or an unban of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// The name of the rule.
+    pub rule: String,
+    /// The key, in the form of the bucket list.
+    pub key: String,
+    /// What becomes of the ban.
+    pub to: BanTo,
+    /// True if an earlier ban that ends later gives way, too.
+    pub replaces: bool,
+    /// The `ETag` of the ban that this was decided on, if that is known.
+    pub if_match: Option<String>,
+    /// The reason, for the events; may be empty.
+    pub reason: String,
+}
+
+/// The state that the key gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BanTo {
+    /// Banned for a time, or until an operator unbans it.
+    Banned(Option<Nanos>),
+    /// Not banned; with the origin of the earlier ban, if known.
+    Free(Option<BanBy>),
+}
+
+impl Verb for Ban {
+    fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.key)
+    }
+
+    fn question(&self) -> Question {
+        let ask = |key: &str| match self.to {
+            BanTo::Banned(span) => format!("Ban {key} {}?", how_long(span)),
+            BanTo::Free(_) => format!("Unban {key}?"),
+        };
+        let mut detail = details(&self.rule, &self.reason);
+        if let BanTo::Free(Some(by)) = self.to {
+            detail.push(forgotten(by).to_owned());
+        }
+        Question {
+            line: ask(&key_of_rule(&self.rule, &self.key)),
+            title: ask(&self.key),
+            detail,
+        }
+    }
+
+    fn command(&self, url: Option<&str>) -> Option<String> {
+        let (verb, span) = match self.to {
+            BanTo::Banned(span) => ("ban", span),
+            BanTo::Free(_) => ("unban", None),
+        };
+        let line = CommandLine::new(verb).word(&self.rule).word(&self.key);
+        let line = if self.replaces && verb == "ban" {
+            line.flag("--replace")
+        } else {
+            line
+        };
+        Some(line.lasting(span).because(&self.reason).at(url).text())
+    }
+
+    fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
+        let (action, span) = match self.to {
+            BanTo::Banned(span) => ("ban", span),
+            BanTo::Free(_) => ("unban", None),
+        };
+        let with = ActRequest {
+            span,
+            replaces: self.replaces && action == "ban",
+            if_match: self.if_match.clone(),
+            reason: self.reason.clone(),
+        };
+        let answer = client.act((action, &self.rule, &self.key), &with)?;
+        Ok(Answer::Ban(Box::new(answer)))
+    }
+
+    fn outcome(&self, answer: &Answer) -> OutcomeText {
+        let Answer::Ban(answer) = answer else {
+            return OutcomeText::default();
+        };
+        let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
+        match self.to {
+            BanTo::Banned(_) if !answer.changed => {
+                let stays = stays(answer);
+                OutcomeText {
+                    line: format!("{name} {stays}; nothing was changed (--replace shortens a ban)"),
+                    toast: format!("{key} {stays}; nothing was changed"),
+                }
+            }
+            BanTo::Banned(span) => OutcomeText {
+                line: format!("{name} is banned {}", how_long(span)),
+                toast: match span {
+                    None => format!("{key} is banned"),
+                    Some(span) => format!("{key} is banned for {}", humanise(span.get())),
+                },
+            },
+            BanTo::Free(_) => OutcomeText {
+                line: lifted(&name, answer),
+                toast: if answer.before.is_none() {
+                    format!("{key} was not banned")
+                } else {
+                    format!("{key} is no longer banned")
+                },
+            },
+        }
+    }
+}
+
+/// `is already banned by an operator for 59m more`.
+fn stays(answer: &BanAnswer) -> String {
+    let ban = answer.bucket.as_ref().and_then(|bucket| bucket.ban);
+    let ban = ban.map_or_else(
+        || "banned".to_owned(),
+        |ban| banned(&ban, Some(answer.now_ns)),
+    );
+    format!("is already {ban}")
+}
+
+fn how_long(span: Option<Nanos>) -> String {
+    match span {
+        None => "until unbanned".to_owned(),
+        Some(span) => format!("for {span}"),
+    }
+}
+
+const fn forgotten(by: BanBy) -> &'static str {
+    match by {
+        BanBy::Penalty => "Its penalties will be cleared.",
+        BanBy::Operator | BanBy::Override => "Refusals that count towards a ban will be cleared.",
+    }
+}
+
+fn lifted(name: &str, answer: &BanAnswer) -> String {
+    let bucket = answer.bucket.as_ref();
+    let still = bucket.is_some_and(|bucket| bucket.ban.is_some());
+    match (&answer.before, still) {
+        (_, true) => format!("the ban of {name} is lifted, but an override still bans it"),
+        (Some(_), false) => format!("{name} is no longer banned"),
+        (None, false) => format!("{name} was not banned"),
+    }
+}
+
+/// The unban of the key of a bucket, if it has a ban that can be lifted.
+pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
+    let ban = place.bucket.as_ref()?.ban?;
+    (ban.by != BanBy::Override).then(|| Ban {
+        rule: place.rule.clone(),
+        key: place.key.clone(),
+        to: BanTo::Free(Some(ban.by)),
+        replaces: false,
+        if_match: Some(BanView::etag(Some(ban))),
+        reason: String::new(),
+    })
+}
+
+/// The form of a ban.
+pub(super) fn fields() -> Vec<Asked> {
+    vec![
+        Asked::time(Prompt::Lasts, "10m"),
+        Asked::text(Prompt::Reason),
+    ]
+}
+
+/// The ban that the form describes.
+pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Ban {
+    Ban {
+        rule: place.rule.clone(),
+        key: place.key.clone(),
+        to: BanTo::Banned(Nanos::parse(typed.get(Prompt::Lasts))),
+        replaces: false,
+        if_match: None,
+        reason: typed.get(Prompt::Reason).to_owned(),
+    }
+}

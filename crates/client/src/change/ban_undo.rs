@@ -1,0 +1,196 @@
+//! The undo of bans, with a question if other operators changed them since.
+
+use loudou_api::{BanAnswer, BanBy, BanView};
+use loudou_limiter::Nanos;
+
+use super::ban::{Ban, BanTo};
+use super::verb::{Answer, Question, undo_reason};
+use loudou_words::meaning::{banned, imposed};
+use loudou_words::num::whole_seconds;
+
+/// The undo of a ban that this program imposed or lifted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BanUndo {
+    pub(super) rule: String,
+    pub(super) key: String,
+    back: Back,
+    /// True for a ban, false for a lifted one.
+    bans: bool,
+    /// The ban that it left in effect, if known.
+    made: Option<Made>,
+    /// The outcome of the change, in one line.
+    pub(super) change: String,
+}
+
+/// The state before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Back {
+    Free,
+    /// Banned until this instant, or permanently.
+    Banned(Option<u64>),
+}
+
+/// The ban after a change, if any, and the instant of the change on the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    ban: Option<BanView>,
+    at_ns: u64,
+}
+
+impl Made {
+    fn new(answer: &BanAnswer) -> Self {
+        Self {
+            ban: answer.bucket.as_ref().and_then(|bucket| bucket.ban),
+            at_ns: answer.now_ns,
+        }
+    }
+}
+
+/// The ban of a bucket in the last poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// No reading, or none that is new enough.
+    Unknown,
+    /// The bucket no longer exists.
+    Gone,
+    /// The bucket was read, with its ban.
+    Read(Option<BanView>),
+}
+
+impl BanUndo {
+    /// The undo of `change`, if there is anything to undo.
+    pub(super) fn new(change: &Ban, answer: &Answer, outcome: &str) -> Option<Self> {
+        let Answer::Ban(answer) = answer else {
+            return None;
+        };
+        if !answer.changed {
+            return None;
+        }
+        let bans = matches!(change.to, BanTo::Banned(_));
+        let made = Made::new(answer);
+        let (back, made) = if bans {
+            let back = answer.before.map(|ban| Back::Banned(ban.until_ns));
+            let made = Some(made).filter(|made| made.ban.is_some());
+            (back.unwrap_or(Back::Free), made)
+        } else {
+            (Back::Banned(answer.before?.until_ns), Some(made))
+        };
+        Some(Self {
+            rule: change.rule.clone(),
+            key: change.key.clone(),
+            back,
+            bans,
+            made,
+            change: outcome.to_owned(),
+        })
+    }
+
+    /// True if `change` is the one that this undo sends.
+    pub(super) fn sends(&self, change: &Ban) -> bool {
+        change.rule == self.rule
+            && change.key == self.key
+            && change.reason == undo_reason(&self.change)
+    }
+
+    /// Records that a later change was undone: the ban of this one is in effect again until its end.
+    pub(super) fn put_back(&mut self, answer: &BanAnswer) {
+        self.made = Some(Made::new(answer));
+    }
+
+    /// The instant after which a poll shows whether others changed the ban.
+    pub(super) fn made_at_ns(&self) -> Option<u64> {
+        self.made.map(|made| made.at_ns)
+    }
+
+    /// The change that undoes it, and its question, by the server's clock: a temporary ban is restored for
+    /// the rest of its time. `None` if nothing is left to undo.
+    pub(super) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Ban)> {
+        if self.is_over(server_ns, seen) {
+            return None;
+        }
+        let mut detail = vec![format!("change: {}", self.change)];
+        let title = match self.changed(seen) {
+            None => format!("Undo the last change for {}?", self.key),
+            Some((made, now)) => {
+                let state = |ban: Option<BanView>| match ban {
+                    Some(ban) => banned(&ban, Some(server_ns)),
+                    None => "not banned".to_owned(),
+                };
+                detail.push(format!("your change: {}", state(made)));
+                detail.push(format!("now: {}", state(now)));
+                let key = &self.key;
+                let what = match (made, now) {
+                    (_, None) => format!("The ban of {key} has since been lifted"),
+                    (None, Some(ban)) => format!("{key} has since been banned {}", imposed(ban.by)),
+                    (Some(_), Some(ban)) => {
+                        format!(
+                            "The ban of {key} has since been changed {}",
+                            imposed(ban.by)
+                        )
+                    }
+                };
+                format!("{what}. Undo anyway?")
+            }
+        };
+        let question = Question {
+            title,
+            detail,
+            ..Question::default()
+        };
+        let change = Ban {
+            rule: self.rule.clone(),
+            key: self.key.clone(),
+            to: self.to(server_ns),
+            replaces: true,
+            if_match: self.if_match(seen),
+            reason: undo_reason(&self.change),
+        };
+        Some((question, change))
+    }
+
+    /// True if the ban expired or was lifted, so that nothing is left to undo.
+    fn is_over(&self, server_ns: u64, seen: Seen) -> bool {
+        let ends = |until: Option<u64>| until.is_some_and(|at| at <= server_ns);
+        match (self.back, self.made) {
+            (_, Some(made)) if self.bans => {
+                let free = seen == Seen::Read(None) && self.back == Back::Free;
+                free || made.ban.is_none_or(|ban| ends(ban.until_ns))
+            }
+            (Back::Banned(until), _) if !self.bans => ends(until),
+            _ => false,
+        }
+    }
+
+    /// The ban that this change left in effect and the current one, if they differ.
+    fn changed(&self, seen: Seen) -> Option<(Option<BanView>, Option<BanView>)> {
+        let now = match seen {
+            Seen::Unknown => return None,
+            Seen::Gone => None,
+            Seen::Read(ban) => ban,
+        };
+        let made = self.made?.ban;
+        (made != now).then_some((made, now))
+    }
+
+    /// The `ETag` of the ban that the question shows; none if an override hides it.
+    fn if_match(&self, seen: Seen) -> Option<String> {
+        let ban = match seen {
+            Seen::Unknown => self.made?.ban,
+            Seen::Gone => None,
+            Seen::Read(ban) => ban,
+        };
+        let is_hidden = ban.is_some_and(|ban| ban.by == BanBy::Override);
+        (!is_hidden).then(|| BanView::etag(ban))
+    }
+
+    fn to(&self, server_ns: u64) -> BanTo {
+        match self.back {
+            Back::Free => BanTo::Free(None),
+            Back::Banned(None) => BanTo::Banned(None),
+            Back::Banned(Some(until)) => match whole_seconds(until.saturating_sub(server_ns)) {
+                Nanos::ZERO => BanTo::Free(None),
+                left => BanTo::Banned(Some(left)),
+            },
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Edits of a rule, and their removal.
+
+use loudou_api::{EditAnswer, EditView, OverrideView, RuleView};
+use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::spoken_value;
+use serde_json::{Map, Value, json};
+
+use super::verb::{Answer, OutcomeText, Question, Verb, difference, undo_reason};
+use crate::command_line::{self, CommandLine};
+use crate::{Client, ClientError, DropRequest, EditRequest};
+use loudou_words::limit_edit::{self, text};
+use loudou_words::num::whole_seconds;
+use loudou_words::text::escape;
+
+/// A change of one rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edit {
+    /// The name of the rule.
+    pub rule: String,
+    /// What the rule becomes.
+    pub to: EditTo,
+    /// The rule as it was when this was decided; the request carries its generation.
+    pub seen: Box<RuleView>,
+    /// How much of what the live buckets have used remains.
+    pub carry: Carry,
+    /// The reason, for the events; may be empty.
+    pub reason: String,
+}
+
+/// The state that the rule gets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EditTo {
+    /// Other limits or another mode.
+    Put {
+        /// The parts of the rule that are replaced, as in a rule file.
+        body: Value,
+        /// The time until the edit ends; `None` for never.
+        expires_after: Option<Nanos>,
+        /// Whether that is the end which the rule's edit has: another Envoy's edit then keeps its own.
+        keeps_end: bool,
+    },
+    /// The rule of the configuration.
+    Drop,
+}
+
+impl Verb for Edit {
+    fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn key(&self) -> Option<&str> {
+        None
+    }
+
+    fn question(&self) -> Question {
+        let verb = match self.to {
+            EditTo::Put { .. } => "Change",
+            EditTo::Drop => "Drop the edit of",
+        };
+        Question {
+            line: format!("{verb} {}?", escape(&self.rule)),
+            title: format!("{verb} {}?", self.rule),
+            detail: Vec::new(),
+        }
+    }
+
+    fn command(&self, url: Option<&str>) -> Option<String> {
+        let EditTo::Put {
+            body,
+            expires_after,
+            ..
+        } = &self.to
+        else {
+            let line = CommandLine::new("unset")
+                .word(&self.rule)
+                .carrying(self.carry);
+            return Some(line.because(&self.reason).at(url).text());
+        };
+        let mode = body.get("mode").and_then(Value::as_str);
+        let mode =
+            mode.filter(|mode| self.seen.rule.get("mode").and_then(Value::as_str) != Some(mode));
+        let limits = match body.get("limits") {
+            Some(_) => command_line::fields(&self.seen.rule, body)?,
+            None => Vec::new(),
+        };
+        let several = self.seen.rule.get("limits").and_then(Value::as_array);
+        let several = several.is_some_and(|limits| limits.len() > 1);
+        // One call changes one limit.
+        let first = limits.first().cloned().unwrap_or_default();
+        let rest = limits.into_iter().skip(1);
+        let calls = std::iter::once((first, mode)).chain(rest.map(|limit| (limit, None)));
+        let lines = calls.map(|((limit, fields), mode)| {
+            let line = CommandLine::new("set").word(&self.rule);
+            let line = line.option("--limit", if several { &limit } else { "" });
+            let line = fields.iter().fold(line, |line, field| line.word(field));
+            let line = line.option("--mode", mode.unwrap_or_default());
+            let line = line.carrying(self.carry).lasting(*expires_after);
+            line.because(&self.reason).at(url).text()
+        });
+        Some(lines.collect::<Vec<_>>().join(" && "))
+    }
+
+    fn preview(&self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
+        match &self.to {
+            EditTo::Put { .. } => self.answer(client, true).map(Some),
+            EditTo::Drop => Ok(Some(EditAnswer {
+                dry_run: true,
+                before: self.seen.rule.clone(),
+                after: RuleView {
+                    rule: self.without(),
+                    ..(*self.seen).clone()
+                },
+                change: String::new(),
+                changed: true,
+                fleet: None,
+            })),
+        }
+    }
+
+    fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
+        let answer = self.answer(client, dry_run)?;
+        Ok(Answer::Edit(Box::new(answer)))
+    }
+
+    fn outcome(&self, answer: &Answer) -> OutcomeText {
+        let Answer::Edit(answer) = answer else {
+            return OutcomeText::default();
+        };
+        let (name, change) = (escape(&answer.after.name), difference(&answer.change));
+        let toast = match answer.change.as_str() {
+            "" => "nothing changed",
+            change => change,
+        };
+        OutcomeText {
+            line: format!("{name}: {}", escape(change)),
+            toast: format!("{toast} (generation {})", answer.after.generation),
+        }
+    }
+}
+
+impl Edit {
+    fn answer(&self, client: &Client, dry_run: bool) -> Result<EditAnswer, ClientError> {
+        let (if_match, carry, reason) = (self.seen.etag(), self.carry, self.reason.clone());
+        match &self.to {
+            EditTo::Put {
+                body,
+                expires_after,
+                ..
+            } => {
+                let request = EditRequest {
+                    body: body.clone(),
+                    if_match,
+                    carry,
+                    expires_after: *expires_after,
+                    reason,
+                    dry_run,
+                };
+                client.put_rule(&self.rule, &request)
+            }
+            EditTo::Drop => {
+                let request = DropRequest {
+                    if_match,
+                    carry,
+                    reason,
+                    dry_run,
+                };
+                client.delete_rule(&self.rule, &request)
+            }
+        }
+    }
+}
+
+impl Edit {
+    /// The removal of the edit of a rule.
+    pub fn dropping(rule: RuleView) -> Self {
+        Self {
+            rule: rule.name.clone(),
+            to: EditTo::Drop,
+            seen: Box::new(rule),
+            carry: Carry::default(),
+            reason: String::new(),
+        }
+    }
+
+    /// The rule without its edit: as configured, with the overrides that were edited one by one.
+    pub fn without(&self) -> Value {
+        let mut rule = self.seen.base.clone();
+        let now = self.seen.rule.get("overrides");
+        for OverrideView { key, .. } in &self.seen.overrides {
+            let gives = now.and_then(|all| all.get(key));
+            if let (Some(gives), Some(fields)) = (gives, rule.as_object_mut()) {
+                let all = fields.entry("overrides").or_insert_with(|| json!({}));
+                if let Some(all) = all.as_object_mut() {
+                    all.insert(key.clone(), gives.clone());
+                }
+            }
+        }
+        rule
+    }
+
+    /// The same change of the rule as another Envoy has it: what it does not change stays as it is there. Or why that
+    /// cannot be: the rule has no such limit.
+    pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
+        let mut edit = self.clone();
+        edit.keep_end(&rule, now_ns);
+        if let EditTo::Put { body, .. } = &mut edit.to {
+            let mut parts = Map::new();
+            let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
+            parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
+            // A body needs a part, also where only the end of the edit changes.
+            let mode = body
+                .get("mode")
+                .filter(|mode| self.seen.rule.get("mode") != Some(mode));
+            let own = rule.rule.get("mode").filter(|_| parts.is_empty());
+            parts.extend(mode.or(own).map(|mode| ("mode".to_owned(), mode.clone())));
+            *body = Value::Object(parts);
+        }
+        *edit.seen = rule;
+        Ok(edit)
+    }
+
+    /// Takes over the end that the edit of `rule` has, if nobody typed another one: a form rounds what is left.
+    pub fn keep_end(&mut self, rule: &RuleView, now_ns: u64) {
+        let EditTo::Put {
+            expires_after,
+            keeps_end: true,
+            ..
+        } = &mut self.to
+        else {
+            return;
+        };
+        let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
+        // One that ends now is replaced by one that ends as soon as there can be one.
+        let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
+        *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
+    }
+}
+
+/// The limits of a rule with the fields that `body` changes in those of `before`; `None` if it changes none.
+fn changed_limits(before: &Value, body: &Value, rule: &Value) -> Result<Option<Value>, String> {
+    let (before, after) = (limits_of(before), limits_of(body));
+    if after.is_empty() || before == after {
+        return Ok(None);
+    }
+    let names = |limits: &[Map<String, Value>]| -> Vec<_> {
+        let names = limits
+            .iter()
+            .map(|limit| ["name", "algorithm"].map(|name| limit.get(name).cloned()));
+        names.collect()
+    };
+    if names(&before) != names(&after) {
+        return Ok(Some(json!(after)));
+    }
+    let mut limits = limits_of(rule);
+    for (before, after) in before.iter().zip(&after) {
+        if before == after {
+            continue;
+        }
+        let same = |other: &&mut Map<String, Value>| {
+            ["name", "algorithm"]
+                .iter()
+                .all(|name| other.get(*name) == after.get(*name))
+        };
+        let Some(limit) = limits.iter_mut().find(same) else {
+            let [name, algorithm] =
+                ["name", "algorithm"].map(|name| after.get(name).map(text).unwrap_or_default());
+            return Err(format!(
+                "the rule has no limit {name} that is a {algorithm}"
+            ));
+        };
+        let fields = before.keys().chain(after.keys());
+        let set: Vec<&str> = fields
+            .filter(|name| before.get(*name) != after.get(*name))
+            .map(String::as_str)
+            .collect();
+        for name in &set {
+            match after.get(*name) {
+                Some(value) => limit.insert((*name).to_owned(), value.clone()),
+                None => limit.shift_remove(*name),
+            };
+        }
+        limit_edit::settle(limit, &set);
+    }
+    Ok(Some(json!(limits)))
+}
+
+/// The limits of a rule without what repeats a default.
+fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
+    let limits = rule
+        .get("limits")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    limits
+        .filter_map(Value::as_object)
+        .map(spoken_value)
+        .collect()
+}
+
+/// The undo of an edit that this program made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EditUndo {
+    /// The rule after the edit.
+    pub(super) after: RuleView,
+    /// The limits and the mode before it.
+    before: Value,
+    /// The edit that was in effect before it, if any.
+    earlier: Option<EditView>,
+    carry: Carry,
+    /// The outcome of the edit, in one line.
+    pub(super) change: String,
+}
+
+impl EditUndo {
+    /// The undo of `edit`, if it had an effect.
+    pub(super) fn new(edit: &Edit, answer: &Answer) -> Option<Self> {
+        let Answer::Edit(answer) = answer else {
+            return None;
+        };
+        (!answer.change.is_empty()).then(|| Self {
+            after: answer.after.clone(),
+            before: body_of(&answer.before),
+            earlier: edit.seen.edit.clone(),
+            // Levels that were reset cannot be restored; do not reset them again.
+            carry: match edit.carry {
+                Carry::Reset => Carry::default(),
+                carry => carry,
+            },
+            change: answer.change.clone(),
+        })
+    }
+
+    /// The edit that undoes it, and its question, by the server's clock: an earlier edit is restored for
+    /// the rest of its time; without one, the rule returns to its configuration.
+    pub(super) fn ask(&self, server_ns: u64) -> (Question, Edit) {
+        let left = self
+            .earlier
+            .as_ref()
+            .map(|earlier| earlier.expires_at_ns.map(|at| at.saturating_sub(server_ns)));
+        let to = match left {
+            None | Some(Some(0)) => EditTo::Drop,
+            Some(left) => EditTo::Put {
+                body: self.before.clone(),
+                expires_after: left.map(whole_seconds),
+                keeps_end: false,
+            },
+        };
+        let question = Question {
+            title: format!("Undo the last edit of {}?", self.after.name),
+            detail: vec![format!("change: {}", self.change)],
+            ..Question::default()
+        };
+        let edit = Edit {
+            rule: self.after.name.clone(),
+            to,
+            seen: Box::new(self.after.clone()),
+            carry: self.carry,
+            reason: undo_reason(&self.change),
+        };
+        (question, edit)
+    }
+}
+
+/// The parts of a rule that an edit replaces.
+fn body_of(rule: &Value) -> Value {
+    let mut body = Map::new();
+    for name in ["limits", "mode"] {
+        if let Some(value) = rule.get(name) {
+            body.insert(name.to_owned(), value.clone());
+        }
+    }
+    Value::Object(body)
+}

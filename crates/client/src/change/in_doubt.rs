@@ -1,0 +1,137 @@
+//! A change of which no answer says whether it was made: what a later reading of the server says about it,
+//! and its undo.
+
+use loudou_api::{BanAnswer, BanBy, BanView, BucketView, EditAnswer, EditView, RuleView};
+
+use super::ban::BanTo;
+use super::ban_undo::Seen;
+use super::edit::Edit;
+use super::key_override::Override;
+use super::verb::Answer;
+use super::{Change, Undo};
+use loudou_words::meaning::banned;
+
+/// The undo of such a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Doubt {
+    /// It is not in force.
+    NotMade,
+    /// It is in force, or may be.
+    Undo(Undo),
+    /// Its kind has no undo.
+    Endless,
+}
+
+/// The state of the server around the change.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// The ban of the key before.
+    pub before: Option<BanView>,
+    /// The ban of the key after it; [`Seen::Unknown`] if it was not read since.
+    pub ban: Seen,
+    /// The rule as read last.
+    pub rule: Option<&'a RuleView>,
+    /// True if the rule was read after the change.
+    pub is_read: bool,
+    /// The server's clock.
+    pub now_ns: u64,
+}
+
+impl Change {
+    /// The edit of a rule, or of the override of a key, that this one replaces.
+    fn edit_in<'a>(&self, rule: &'a RuleView) -> Option<&'a EditView> {
+        match self {
+            Self::Edit(_) => rule.edit.as_ref(),
+            Self::Override(change) => {
+                let mut all = rule.overrides.iter();
+                let edited = all.find(|edited| edited.key == change.key);
+                edited.map(|edited| &edited.edit)
+            }
+            Self::Ban(_) | Self::Reset(_) => None,
+        }
+    }
+
+    /// Its undo, if no answer says whether it was made.
+    pub fn doubt(&self, around: &Around<'_>) -> Doubt {
+        let answer = match self {
+            Self::Edit(Edit { seen, reason, .. })
+            | Self::Override(Override { seen, reason, .. }) => {
+                around.edited(seen, |now| {
+                    let (before, now) = (self.edit_in(seen), self.edit_in(now));
+                    // An edit with another reason is one of another operator.
+                    before != now && now.is_none_or(|now| now.reason == *reason)
+                })
+            }
+            Self::Ban(ban) => around.banned(matches!(ban.to, BanTo::Banned(_))),
+            Self::Reset(_) => return Doubt::Endless,
+        };
+        let undo = answer.and_then(|answer| self.undo(&answer));
+        undo.map_or(Doubt::NotMade, |mut undo| {
+            undo.rename(self.name());
+            Doubt::Undo(undo)
+        })
+    }
+}
+
+impl Around<'_> {
+    /// The state that `change` is about, in words; `None` if it was not read after the change.
+    pub fn words(&self, change: &Change) -> Option<String> {
+        let edited = |edit: Option<&EditView>| match edit {
+            None => "no edit".to_owned(),
+            Some(edit) if edit.reason.is_empty() => format!("edited by {}", edit.by),
+            Some(edit) => format!("edited by {}: {}", edit.by, edit.reason),
+        };
+        match (change, self.ban) {
+            (Change::Ban(_) | Change::Reset(_), Seen::Unknown) => None,
+            (Change::Ban(_) | Change::Reset(_), Seen::Read(Some(ban))) => {
+                Some(banned(&ban, Some(self.now_ns)))
+            }
+            (Change::Ban(_) | Change::Reset(_), Seen::Read(None) | Seen::Gone) => {
+                Some("not banned".to_owned())
+            }
+            (Change::Edit(_) | Change::Override(_), _) => {
+                let rule = self.rule.filter(|_| self.is_read)?;
+                Some(edited(change.edit_in(rule)))
+            }
+        }
+    }
+
+    /// The answer to a change of a rule as it was `seen`; `None` if a later reading of it is not `own`.
+    fn edited(&self, seen: &RuleView, own: impl Fn(&RuleView) -> bool) -> Option<Answer> {
+        let after = self.rule?;
+        (!self.is_read || own(after)).then(|| {
+            Answer::Edit(Box::new(EditAnswer {
+                before: seen.rule.clone(),
+                after: after.clone(),
+                change: "in doubt".to_owned(),
+                changed: true,
+                ..EditAnswer::default()
+            }))
+        })
+    }
+
+    /// The answer to a ban, or to its lifting; `None` if it is not in force.
+    fn banned(&self, bans: bool) -> Option<Answer> {
+        let ban = match self.ban {
+            Seen::Read(ban) => ban,
+            Seen::Gone | Seen::Unknown => None,
+        };
+        let is_own = match self.ban {
+            Seen::Unknown => true,
+            _ if bans => ban.is_some_and(|ban| ban.by == BanBy::Operator),
+            _ => ban.is_none(),
+        };
+        is_own.then(|| {
+            Answer::Ban(Box::new(BanAnswer {
+                now_ns: self.now_ns,
+                before: self.before.filter(|ban| ban.by != BanBy::Override),
+                bucket: ban.map(|ban| BucketView {
+                    ban: Some(ban),
+                    ..BucketView::default()
+                }),
+                changed: true,
+                fleet: None,
+            }))
+        })
+    }
+}

@@ -1,0 +1,360 @@
+//! Overrides: other limits for one key, and their removal.
+
+use loudou_api::{EditAnswer, RuleView};
+use loudou_limiter::{Decimal, Limits, Nanos};
+use loudou_rules::config::{parse_limits, parse_override, scaled};
+use serde_json::{Value, json};
+
+use super::form::{self, Asked, KeyPlace, Prompt, Typed, Wrong, time_left};
+use super::numbers::compared;
+use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
+use crate::command_line::CommandLine;
+use crate::{Client, ClientError, OverrideRequest};
+use loudou_words::num::whole_seconds;
+use loudou_words::text::escape;
+
+/// The kinds of overrides that the form offers.
+const GIVES: [&str; 4] = ["scale", "unlimited", "banned", REMOVE];
+/// The kind that drops the edited override.
+const REMOVE: &str = "remove";
+
+/// A change of the override of a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    /// The name of the rule.
+    pub rule: String,
+    /// The key, in the form of the bucket list.
+    pub key: String,
+    /// The override; `None` drops the edited one and restores that of the configuration.
+    pub gives: Option<Value>,
+    /// The time until the override ends; `None` for never.
+    pub expires_after: Option<Nanos>,
+    /// The rule as it was when this was decided.
+    pub seen: Box<RuleView>,
+    /// The reason, for the events; may be empty.
+    pub reason: String,
+}
+
+impl Verb for Override {
+    fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.key)
+    }
+
+    fn question(&self) -> Question {
+        let key = &self.key;
+        let span = self.expires_after.map(|span| format!(" for {span}"));
+        let span = span.unwrap_or_default();
+        let scale = self.gives.as_ref().and_then(|gives| gives.get("scale"));
+        let mut detail = details(&self.rule, &self.reason);
+        let title = match (&self.gives, scale.map(scale_text)) {
+            (None, _) => format!("Remove the edited override of {key}?"),
+            (_, Some(scale)) => {
+                detail.extend(self.scaled(&scale));
+                format!("Give {key} {scale} times the limits{span}?")
+            }
+            (Some(Value::String(word)), None) => {
+                if word == "unlimited" {
+                    detail.push(
+                        "a ban in force stays, also one of a penalty; unban lifts it".to_owned(),
+                    );
+                }
+                format!("Make {key} {word}{span}?")
+            }
+            (Some(_), None) => format!("Give {key} other limits{span}?"),
+        };
+        let (rule, key) = (escape(&self.rule), escape(&self.key));
+        Question {
+            line: format!("Change the override of {key} in {rule}?"),
+            title,
+            detail,
+        }
+    }
+
+    fn command(&self, url: Option<&str>) -> Option<String> {
+        let line = CommandLine::new("override")
+            .word(&self.rule)
+            .word(&self.key);
+        let line = match &self.gives {
+            None => line.flag("--remove"),
+            Some(Value::String(word)) => line.word(word),
+            Some(gives) => line.word(&format!("scale={}", scale_text(gives.get("scale")?))),
+        };
+        Some(
+            line.lasting(self.expires_after)
+                .because(&self.reason)
+                .at(url)
+                .text(),
+        )
+    }
+
+    fn preview(&self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
+        self.answer(client, true).map(Some)
+    }
+
+    fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
+        let answer = self.answer(client, dry_run)?;
+        Ok(Answer::Edit(Box::new(answer)))
+    }
+
+    fn outcome(&self, answer: &Answer) -> OutcomeText {
+        let Answer::Edit(answer) = answer else {
+            return OutcomeText::default();
+        };
+        let (name, change) = (escape(&answer.after.name), difference(&answer.change));
+        let is_unlimited = self
+            .gives
+            .as_ref()
+            .is_some_and(|gives| gives == "unlimited");
+        let stays = if is_unlimited {
+            "; a ban in force stays"
+        } else {
+            ""
+        };
+        OutcomeText {
+            line: format!("{name}: {}{stays}", escape(change)),
+            toast: match answer.change.as_str() {
+                "" => format!("{}: nothing changed", self.key),
+                change => change.to_owned(),
+            },
+        }
+    }
+}
+
+impl Override {
+    fn answer(&self, client: &Client, dry_run: bool) -> Result<EditAnswer, ClientError> {
+        let request = OverrideRequest {
+            body: self.gives.clone(),
+            if_match: self.seen.etag(),
+            expires_after: self.expires_after,
+            reason: self.reason.clone(),
+            dry_run,
+        };
+        client.set_override(&self.rule, &self.key, &request)
+    }
+
+    /// The limits of the key now, and scaled.
+    fn scaled(&self, scale: &str) -> Vec<String> {
+        let numbers = || {
+            let limits = limits(&self.seen)?;
+            let after = scaled(&limits, Decimal::parse(scale)?)?;
+            Some(compared(&self.limits_now(limits), &after))
+        };
+        numbers().unwrap_or_default()
+    }
+
+    /// The limits that the key has before the change: those of the rule, or of its override.
+    fn limits_now(&self, limits: Limits) -> Limits {
+        let own = in_force(&self.seen, &self.key);
+        let own = own.and_then(|gives| match gives.get("scale") {
+            Some(scale) => scaled(&limits, Decimal::parse(&scale_text(scale))?),
+            None => parse_limits(gives.get("limits")?).ok(),
+        });
+        own.unwrap_or(limits)
+    }
+}
+
+fn scale_text(scale: &Value) -> String {
+    let text = scale.as_str().map(ToOwned::to_owned);
+    text.unwrap_or_else(|| scale.to_string())
+}
+
+/// The limits of the rule, if this version of the program can read them.
+fn limits(rule: &RuleView) -> Option<Limits> {
+    parse_limits(rule.rule.get("limits")?).ok()
+}
+
+/// The override of a key in its rule.
+fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
+    rule.rule.get("overrides")?.get(key)
+}
+
+/// The override that applies to a key: its own, or that of the longest prefix.
+fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
+    let all = rule.rule.get("overrides")?.as_object()?;
+    let prefix = |pattern: &str| {
+        pattern
+            .strip_suffix('*')
+            .is_some_and(|start| key.starts_with(start))
+    };
+    let longest = || {
+        let found = all.iter().filter(|(pattern, _)| prefix(pattern));
+        found
+            .max_by_key(|(pattern, _)| pattern.len())
+            .map(|(_, gives)| gives)
+    };
+    all.get(key).or_else(longest)
+}
+
+/// The form of an override; its initial values are those in effect.
+pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
+    let current = place
+        .seen
+        .as_ref()
+        .and_then(|seen| current(seen, &place.key));
+    let scale = current
+        .and_then(|current| current.get("scale"))
+        .map(Value::to_string);
+    let gives = current.and_then(Value::as_str).unwrap_or("scale");
+    vec![
+        Asked {
+            value: gives.to_owned(),
+            words: &GIVES,
+            ..Asked::text(Prompt::Gives)
+        },
+        Asked {
+            value: scale.unwrap_or_else(|| "10".to_owned()),
+            selected: true,
+            ..Asked::text(Prompt::Scale)
+        },
+        Asked::time(
+            Prompt::Expires,
+            &left(place).unwrap_or_else(|| "30m".to_owned()),
+        ),
+        Asked::text(Prompt::Reason),
+    ]
+}
+
+/// The time that is left of the edited override of a key.
+fn left(place: &KeyPlace) -> Option<String> {
+    let mut all = place.seen.as_ref()?.overrides.iter();
+    let edited = all.find(|edited| edited.key == place.key)?;
+    Some(time_left(&edited.edit, place.now_ns))
+}
+
+/// The end of an override beside that of the one it replaces, where they differ.
+pub(super) fn other_end(place: &KeyPlace, typed: &Typed) -> Option<String> {
+    let before = left(place).filter(|_| typed.get(Prompt::Gives) != REMOVE)?;
+    form::other_end(&before, typed.get(Prompt::Expires))
+}
+
+/// The problem of the typed override, if any.
+pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
+    let rule = place.seen.as_ref()?;
+    if typed.get(Prompt::Gives) == REMOVE {
+        return no_edited(rule, &place.key);
+    }
+    let limits = limits(rule);
+    let wrong = parse_override(&place.key, &gives(typed)?, limits.as_ref()).err()?;
+    let problem = wrong.first()?;
+    let allowed = problem.allowed.as_ref();
+    let allowed = allowed.map(|allowed| format!("; allowed: {allowed}"));
+    Some(Wrong {
+        prompt: Prompt::Scale,
+        text: format!("{}{}", problem.message, allowed.unwrap_or_default()),
+    })
+}
+
+/// The problem of removing an override of a key that has no edited one.
+fn no_edited(rule: &RuleView, key: &str) -> Option<Wrong> {
+    let text = match in_force(rule, key) {
+        _ if rule.overrides.iter().any(|edited| edited.key == key) => return None,
+        None => format!("{key} has no override"),
+        Some(_) if current(rule, key).is_some() => {
+            "the override is in the configuration; only an edited one can be removed".to_owned()
+        }
+        Some(_) => format!("{key} has no override of its own; it has that of a prefix"),
+    };
+    Some(Wrong {
+        prompt: Prompt::Gives,
+        text,
+    })
+}
+
+/// The typed override; `None` to drop the edited one.
+fn gives(typed: &Typed) -> Option<Value> {
+    match typed.get(Prompt::Gives) {
+        REMOVE => None,
+        "scale" => {
+            let text = typed.get(Prompt::Scale);
+            let scale = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+            Some(json!({ "scale": scale }))
+        }
+        word => Some(Value::from(word)),
+    }
+}
+
+/// The override that the form describes, if its rule is known.
+pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
+    let gives = gives(typed);
+    let span = Nanos::parse(typed.get(Prompt::Expires));
+    Some(Override {
+        rule: place.rule.clone(),
+        key: place.key.clone(),
+        expires_after: span.filter(|_| gives.is_some()),
+        gives,
+        seen: place.seen.clone()?,
+        reason: typed.get(Prompt::Reason).to_owned(),
+    })
+}
+
+/// The undo of an override that this program made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverrideUndo {
+    pub(super) rule: String,
+    pub(super) key: String,
+    /// The edited override before, with its end; `None` if it was not edited.
+    earlier: Option<(Value, Option<u64>)>,
+    /// The rule after the change.
+    after: Box<RuleView>,
+    /// The outcome of the change, in one line.
+    pub(super) change: String,
+}
+
+impl OverrideUndo {
+    /// The undo of `change`, if it had an effect.
+    pub(super) fn new(change: &Override, answer: &Answer, outcome: &str) -> Option<Self> {
+        let Answer::Edit(answer) = answer else {
+            return None;
+        };
+        if answer.change.is_empty() {
+            return None;
+        }
+        let Override { key, seen, .. } = change;
+        let edited = seen.overrides.iter().find(|edited| edited.key == *key);
+        let earlier = edited.zip(current(seen, key));
+        let earlier = earlier.map(|(edited, current)| (current.clone(), edited.edit.expires_at_ns));
+        Some(Self {
+            rule: change.rule.clone(),
+            key: key.clone(),
+            earlier,
+            after: Box::new(answer.after.clone()),
+            change: outcome.to_owned(),
+        })
+    }
+
+    /// True if `change` is the one that this undo sends.
+    pub(super) fn sends(&self, change: &Override) -> bool {
+        change.rule == self.rule
+            && change.key == self.key
+            && change.reason == undo_reason(&self.change)
+    }
+
+    /// The change that undoes it, and its question, by the server's clock: a temporary override is restored
+    /// for the rest of its time.
+    pub(super) fn ask(&self, server_ns: u64) -> (Question, Override) {
+        let over = |(_, until): &&(Value, Option<u64>)| until.is_some_and(|at| at <= server_ns);
+        let earlier = self.earlier.as_ref().filter(|earlier| !over(earlier));
+        let left = |until: u64| {
+            let left = whole_seconds(until.saturating_sub(server_ns));
+            Some(left).filter(|left| *left > Nanos::ZERO)
+        };
+        let question = Question {
+            title: format!("Undo the last change for {}?", self.key),
+            detail: vec![format!("change: {}", self.change)],
+            ..Question::default()
+        };
+        let change = Override {
+            rule: self.rule.clone(),
+            key: self.key.clone(),
+            gives: earlier.map(|(current, _)| current.clone()),
+            expires_after: earlier.and_then(|(_, until)| left((*until)?)),
+            seen: self.after.clone(),
+            reason: undo_reason(&self.change),
+        };
+        (question, change)
+    }
+}

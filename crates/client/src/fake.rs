@@ -1,0 +1,161 @@
+//! A server for tests: one scripted answer per connection, byte for byte, and a record of the requests.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Client, Target};
+
+/// The reaction of the server after it has read a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// Writes these bytes and closes.
+    Bytes(Vec<u8>),
+    /// Writes these bytes and then nothing until the client hangs up.
+    Hang(Vec<u8>),
+    /// Writes these bytes, and then zeros for as long as the client takes them.
+    Endless(Vec<u8>),
+}
+
+impl Answer {
+    /// A status and a JSON body.
+    pub fn json(status: &str, body: &impl Serialize) -> Self {
+        let body = serde_json::to_string(body).expect("serialises");
+        Self::text(status, &body)
+    }
+
+    /// A status and a body.
+    pub fn text(status: &str, body: &str) -> Self {
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n");
+        Self::Bytes(format!("{head}connection: close\r\n\r\n{body}").into_bytes())
+    }
+}
+
+/// The address of a server that gives `answers` in turn, and the requests it got.
+#[derive(Debug)]
+pub struct Fake {
+    /// The address of the server.
+    pub url: String,
+    requests: Receiver<String>,
+}
+
+impl Fake {
+    /// A server with these answers. Without any, it is gone: nobody listens at its address.
+    pub fn new(answers: Vec<Answer>) -> Self {
+        let (count, mut answers) = (answers.len(), answers.into_iter());
+        Self::start(count, move |_| answers.next())
+    }
+
+    /// A server that answers each request with what this returns. It gets the same text as [`Self::request`].
+    pub fn serving(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> Self {
+        Self::start(usize::MAX, move |request| Some(answer(request)))
+    }
+
+    fn start(
+        count: usize,
+        mut answer: impl FnMut(&str) -> Option<Answer> + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (sender, requests) = channel();
+        if count == 0 {
+            // Before anybody connects: a connection that was made would be reset instead of refused.
+            drop(listener);
+            return Self {
+                url: format!("http://{address}"),
+                requests,
+            };
+        }
+        thread::spawn(move || {
+            for _ in 0..count {
+                let Ok((mut stream, _)) = listener.accept() else {
+                    return;
+                };
+                let request = read_request(&mut stream);
+                let Some(answer) = answer(&request) else {
+                    return;
+                };
+                if sender.send(request).is_err() {
+                    return;
+                }
+                serve(stream, &answer);
+            }
+        });
+        Self {
+            url: format!("http://{address}"),
+            requests,
+        }
+    }
+
+    /// A client with the token `secret`.
+    pub fn client(&self, timeout: Duration) -> Client {
+        let target = Target {
+            url: self.url.clone(),
+            token: Some("secret".to_owned()),
+            ..Target::default()
+        };
+        Client::new(&target, timeout).expect("a good target")
+    }
+
+    /// The next request: its head as received, and its JSON, from a body or from the header for it.
+    pub fn request(&self) -> String {
+        self.requests
+            .recv_timeout(Duration::from_secs(10))
+            .expect("a request")
+    }
+
+    /// The next request, if it has arrived.
+    pub fn try_request(&self) -> Option<String> {
+        self.requests.try_recv().ok()
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &Answer) {
+    let (Answer::Bytes(bytes) | Answer::Hang(bytes) | Answer::Endless(bytes)) = answer;
+    let mut open = stream.write_all(bytes).is_ok();
+    match answer {
+        Answer::Bytes(_) => {}
+        Answer::Hang(_) => {
+            let mut rest = [0; 64];
+            while stream.read(&mut rest).is_ok_and(|n| n > 0) {}
+        }
+        Answer::Endless(_) => {
+            while open {
+                open = stream.write_all(&[b' '; 8192]).is_ok();
+            }
+        }
+    }
+    drop(stream.shutdown(Shutdown::Both));
+}
+
+/// Reads a head, and a body of the length in the head; or else the JSON in the head.
+fn read_request(stream: &mut TcpStream) -> String {
+    let mut got = Vec::new();
+    let mut byte = [0];
+    while !got.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+        got.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&got).to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .and_then(|length| length.parse().ok())
+        .unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("the body");
+    let text = String::from_utf8_lossy(&got).into_owned();
+    let in_header = text
+        .lines()
+        .find_map(|line| line.strip_prefix("loudou-body: "));
+    got.extend(if length == 0 {
+        in_header.unwrap_or_default().as_bytes()
+    } else {
+        &body
+    });
+    String::from_utf8(got).expect("the client writes UTF-8")
+}

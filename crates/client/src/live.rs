@@ -1,0 +1,316 @@
+//! Changes that live only in the memory of an Envoy and are lost with its process: edits of rules,
+//! edited overrides of keys, and bans by operators.
+//!
+//! Ends are kept on the wall clock here, because the clock of the server's answers restarts with each boot.
+
+use std::collections::BTreeMap;
+
+use loudou_api::{BanBy, BucketView, EditView, Event, EventKind, Rules, Status};
+use loudou_limiter::Nanos;
+use serde_json::Value;
+
+use loudou_words::limit_edit::text;
+use loudou_words::meaning::short;
+use loudou_words::text::counted;
+
+pub mod apply;
+pub mod collect;
+pub mod document;
+pub mod ledger;
+
+/// The maximum distance of two ends that count as the same: about the maximum time of a call.
+const SAME_END_MS: u64 = 5_000;
+
+/// One live change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// The name of the rule.
+    pub rule: String,
+    /// What was changed.
+    pub what: What,
+    /// The author; empty if no longer known.
+    pub by: String,
+    /// The reason; may be empty.
+    pub reason: String,
+    /// The time of the change, in milliseconds since the Unix epoch, if known.
+    pub made_unix_ms: Option<u64>,
+    /// The time of its end; `None` for never.
+    pub ends_unix_ms: Option<u64>,
+}
+
+/// The kind of change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// An edit of a rule, with the parts that it replaces.
+    Edit(Value),
+    /// An override of a key.
+    Override {
+        /// The key, in the form of the bucket list.
+        key: String,
+        /// The override, as in a rule file.
+        gives: Value,
+    },
+    /// A ban of a key.
+    Ban {
+        /// The key, in the form of the bucket list.
+        key: String,
+    },
+}
+
+/// The identity of a live change, independent of its contents: there is one of each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id {
+    kind: Kind,
+    rule: String,
+    key: String,
+}
+
+/// The order of listing: an edit may replace the overrides of its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// An edit of a rule.
+    Edit,
+    /// An edited override of a key.
+    Override,
+    /// A ban of a key by an operator.
+    Ban,
+}
+
+/// The remaining time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It has no end.
+    Endless,
+    /// It ends after this time.
+    For(Nanos),
+    /// It has ended.
+    Nothing,
+}
+
+impl Kind {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Edit => "edit",
+            Self::Override => "override",
+            Self::Ban => "ban",
+        }
+    }
+}
+
+impl Item {
+    /// The identity of the change.
+    pub fn id(&self) -> Id {
+        Id::new(self.kind(), &self.rule, self.key().unwrap_or_default())
+    }
+
+    /// The kind of the change.
+    pub const fn kind(&self) -> Kind {
+        match self.what {
+            What::Edit(_) => Kind::Edit,
+            What::Override { .. } => Kind::Override,
+            What::Ban { .. } => Kind::Ban,
+        }
+    }
+
+    /// The key that it applies to.
+    pub fn key(&self) -> Option<&str> {
+        match &self.what {
+            What::Edit(_) => None,
+            What::Override { key, .. } | What::Ban { key } => Some(key),
+        }
+    }
+
+    /// The remaining time at an instant.
+    pub fn left(&self, unix_ms: u64) -> Left {
+        match self.ends_unix_ms {
+            None => Left::Endless,
+            Some(at) if at <= unix_ms => Left::Nothing,
+            Some(at) => Left::For(Nanos::from_millis(at.saturating_sub(unix_ms))),
+        }
+    }
+
+    /// In words: `ban of mallory`, `override of alice: scale 10`, `edit to burst 9 at 3/s; mode shadow`.
+    pub fn words(&self) -> String {
+        match &self.what {
+            What::Edit(change) => {
+                let parts = change.as_object().into_iter().flatten();
+                let parts: Vec<String> = parts
+                    .map(|(part, value)| match value {
+                        Value::Array(_) if part == "limits" => short::line(change),
+                        Value::Array(_) | Value::Object(_) => part.clone(),
+                        _ => format!("{part} {}", text(value)),
+                    })
+                    .collect();
+                format!("edit to {}", parts.join("; "))
+            }
+            What::Override { key, gives } => format!("override of {key}: {}", short::gives(gives)),
+            What::Ban { key } => format!("ban of {key}"),
+        }
+    }
+}
+
+impl Id {
+    /// The identity of a change of this kind; the key is empty for an edit of a rule.
+    pub fn new(kind: Kind, rule: &str, key: &str) -> Self {
+        Self {
+            kind,
+            rule: rule.to_owned(),
+            key: key.to_owned(),
+        }
+    }
+}
+
+/// The server's two clocks at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// The monotonic clock, which begins anew with each boot, in nanoseconds.
+    pub now_ns: u64,
+    /// The wall clock, in milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+}
+
+impl Clocks {
+    /// The clocks in an answer.
+    pub const fn of(status: &Status) -> Self {
+        Self {
+            now_ns: status.now_ns,
+            unix_ms: status.unix_ms,
+        }
+    }
+
+    /// An instant of the server's monotonic clock on its wall clock.
+    pub const fn unix_ms(self, at_ns: u64) -> u64 {
+        let ahead = at_ns.saturating_sub(self.now_ns).div_ceil(1_000_000);
+        let behind = self.now_ns.saturating_sub(at_ns) / 1_000_000;
+        self.unix_ms.saturating_add(ahead).saturating_sub(behind)
+    }
+}
+
+/// True if two ends are the same, within the time of a call.
+pub const fn same_end(a: Option<u64>, b: Option<u64>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a.abs_diff(b) <= SAME_END_MS,
+        _ => false,
+    }
+}
+
+/// Edits and edited overrides of rules.
+pub fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
+    let item = |rule: &str, edit: &EditView, what: What| Item {
+        rule: rule.to_owned(),
+        what,
+        by: edit.by.clone(),
+        reason: edit.reason.clone(),
+        made_unix_ms: Some(edit.at_unix_ms),
+        ends_unix_ms: edit.expires_at_ns.map(|at| clocks.unix_ms(at)),
+    };
+    let mut items = Vec::new();
+    for rule in &rules.rules {
+        let edit = rule.edit.as_ref().zip(rule.edit_body.as_ref());
+        items.extend(edit.map(|(edit, change)| item(&rule.name, edit, What::Edit(change.clone()))));
+        for entry in &rule.overrides {
+            let gives = rule
+                .rule
+                .get("overrides")
+                .and_then(|all| all.get(&entry.key));
+            let Some(gives) = gives.cloned() else {
+                continue;
+            };
+            let key = entry.key.clone();
+            items.push(item(&rule.name, &entry.edit, What::Override { key, gives }));
+        }
+    }
+    items
+}
+
+/// The ban of a bucket by an operator, still without an author.
+pub fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
+    let bans = [bucket.ban, bucket.hidden_ban];
+    let ban = bans
+        .into_iter()
+        .flatten()
+        .find(|ban| ban.by == BanBy::Operator)?;
+    Some(Item {
+        rule: bucket.rule.clone(),
+        what: What::Ban {
+            key: bucket.key.clone(),
+        },
+        by: String::new(),
+        reason: String::new(),
+        made_unix_ms: None,
+        ends_unix_ms: ban.until_ns.map(|at| clocks.unix_ms(at)),
+    })
+}
+
+/// The newest event about the ban of each key.
+#[derive(Clone, Debug, Default)]
+pub struct Authors(BTreeMap<Id, Event>);
+
+impl Authors {
+    /// Adds events, oldest first.
+    pub fn note(&mut self, events: &[Event]) {
+        for event in events {
+            let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
+                continue;
+            };
+            let id = Id::new(Kind::Ban, rule, key);
+            match event.kind {
+                EventKind::Ban => {
+                    self.0.insert(id, event.clone());
+                }
+                EventKind::Unban | EventKind::BanExpired | EventKind::Reset => {
+                    self.0.remove(&id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Removes all but the bans in `items`.
+    pub fn keep(&mut self, items: &BTreeMap<Id, Item>) {
+        self.0.retain(|id, _| items.contains_key(id));
+    }
+
+    /// Adds the author and the reason to a ban, if an event has them.
+    pub fn fill(&self, item: &mut Item) {
+        if let Some(event) = self.0.get(&item.id()) {
+            item.by.clone_from(&event.by);
+            item.reason.clone_from(&event.reason);
+            item.made_unix_ms = Some(event.at_unix_ms);
+        }
+    }
+}
+
+/// The number of each kind: `2 bans, 1 edit, 3 overrides`.
+pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
+    let mut counts = [(Kind::Ban, 0_u64), (Kind::Edit, 0), (Kind::Override, 0)];
+    for item in items {
+        for (kind, n) in &mut counts {
+            *n = n.saturating_add(u64::from(*kind == item.kind()));
+        }
+    }
+    let counts = counts.iter().filter(|(_, n)| *n > 0);
+    let counts: Vec<String> = counts.map(|(kind, n)| counted(*n, kind.name())).collect();
+    counts.join(", ")
+}
+
+/// The losses of a restart, in one line.
+pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms: u64) -> String {
+    let at = loudou_words::text::date(started_unix_ms);
+    let are = if items.len() == 1 { "is" } else { "are" };
+    match counts(items).as_str() {
+        "" => format!("Envoy restarted at {at}"),
+        counts => format!("Envoy restarted at {at}: {counts} of the previous instance {are} lost"),
+    }
+}
+
+/// True if only the hash of a key is known, because its name was lost.
+pub fn is_lost(key: &str) -> bool {
+    let digits = key.strip_prefix('#').unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Applies the live changes of one process to another: with the calls that made them, for the rest of
+//! their time.
+
+use std::collections::BTreeMap;
+
+use loudou_api::{BanBy, EditAnswer, EditView, MAX_REASON, RuleView};
+use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::nearest;
+
+use super::{Clocks, Item, Kind, Left, What, same_end};
+use crate::change::Change;
+use crate::change::ban::{Ban, BanTo};
+use crate::change::edit::{Edit, EditTo};
+use crate::change::key_override::Override;
+use crate::change::verb::Answer;
+use crate::clock::Clock;
+use crate::{Client, ClientError};
+use loudou_words::num::whole_seconds;
+
+/// The maximum number of previews of a change while other operators change the same rule.
+const MAX_TRIES: usize = 5;
+/// The end of the reason of everything that was applied again.
+const MARK: &str = "(imported)";
+
+/// The Envoy that changes are applied to.
+#[derive(Debug)]
+pub struct Target<'a> {
+    client: &'a Client,
+    clock: Clock,
+    /// Its clocks at the local time `read_at`.
+    clocks: Clocks,
+    read_at: Nanos,
+    instance: String,
+    rules: Vec<RuleView>,
+    /// True if nothing may be changed.
+    pub dry_run: bool,
+    /// The reason why further calls make no sense.
+    gone: Option<String>,
+}
+
+/// The outcome of one item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It is in effect again, or would be; with the difference that this makes.
+    Applied(String),
+    /// It was already in effect.
+    SoAlready,
+    /// It has ended.
+    Ended,
+    /// The rule is unknown; with the known rules and the one that was probably meant.
+    UnknownRule {
+        /// The names of the known rules, as a list in words.
+        known: String,
+        /// The known name that is most similar.
+        meant: Option<String>,
+    },
+    /// It failed.
+    Failed(String),
+}
+
+impl Done {
+    /// True if the change is not in effect and has not ended.
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::UnknownRule { .. } | Self::Failed(_))
+    }
+
+    /// The outcome in words, for tables and messages.
+    pub fn words(&self, dry_run: bool) -> String {
+        match self {
+            Self::Applied(change) if dry_run => format!("would apply: {change}"),
+            Self::Applied(change) => format!("applied: {change}"),
+            Self::SoAlready => "skipped: already in effect".to_owned(),
+            Self::Ended => "skipped: has ended".to_owned(),
+            Self::UnknownRule { .. } => "failed: unknown rule".to_owned(),
+            Self::Failed(why) => format!("failed: {why}"),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    /// Reads the rules and the clocks.
+    pub fn read(client: &'a Client, dry_run: bool) -> Result<Self, ClientError> {
+        let clock = Clock::start();
+        let status = client.status()?;
+        let read_at = clock.now();
+        let rules = client.rules()?;
+        Ok(Self {
+            client,
+            clock,
+            clocks: Clocks::of(&status),
+            read_at,
+            instance: rules.instance,
+            rules: rules.rules,
+            dry_run,
+            gone: None,
+        })
+    }
+
+    /// The server's wall clock now.
+    pub fn unix_ms(&self) -> u64 {
+        let age = self.clock.now().since(self.read_at);
+        self.clocks.unix_ms.saturating_add(age.as_millis())
+    }
+
+    /// Applies items, with the outcome of each; their order does not matter, but that an edit may replace the overrides of
+    /// its rule, and comes before them. No ban is accepted while its rule does not enforce, although those that exist
+    /// stay: so bans come before the edit that may end that. An edit may also be what makes a ban possible, so what
+    /// failed is tried once more after the rest.
+    pub fn apply_all<'i>(&mut self, items: impl Iterator<Item = &'i Item>) -> Vec<Done> {
+        let (bans, rest): (Vec<_>, Vec<_>) = items
+            .enumerate()
+            .partition(|(_, item)| item.kind() == Kind::Ban);
+        let ordered = [bans, rest].concat();
+        let mut results = BTreeMap::new();
+        for (at, item) in &ordered {
+            results.insert(*at, self.apply(item));
+        }
+        let is_applied = |done: &Done| matches!(done, Done::Applied(_));
+        let has_changed = !self.dry_run && results.values().any(is_applied);
+        for (at, item) in ordered.iter().filter(|_| has_changed) {
+            let has_failed = matches!(results.get(at), Some(Done::Failed(_)));
+            if has_failed && self.gone.is_none() {
+                results.insert(*at, self.apply(item));
+            }
+        }
+        results.into_values().collect()
+    }
+
+    /// Applies one item.
+    fn apply(&mut self, item: &Item) -> Done {
+        let left = item.left(self.unix_ms());
+        if left == Left::Nothing {
+            return Done::Ended;
+        }
+        if let Some(why) = &self.gone {
+            return Done::Failed(format!("not tried: {why}"));
+        }
+        if self.rules.iter().all(|rule| rule.name != item.rule) {
+            let names: Vec<&str> = self.rules.iter().map(|rule| rule.name.as_str()).collect();
+            return Done::UnknownRule {
+                meant: nearest(&item.rule, &names).map(ToOwned::to_owned),
+                known: names.join(", "),
+            };
+        }
+        let span = match left {
+            Left::For(span) => Some(whole_seconds(span.get())),
+            Left::Endless | Left::Nothing => None,
+        };
+        let done = match &item.what {
+            What::Ban { key } => self.ban(item, key, span),
+            What::Edit(_) | What::Override { .. } => self.edit(item, span),
+        };
+        done.unwrap_or_else(|error| {
+            let text = error.to_string();
+            if error.problem().is_none() {
+                self.gone = Some(text.clone());
+            }
+            Done::Failed(text)
+        })
+    }
+
+    fn ban(&self, item: &Item, key: &str, span: Option<Nanos>) -> Result<Done, ClientError> {
+        let bucket = match self.client.bucket(&item.rule, key) {
+            Ok(bucket) => Some(bucket),
+            Err(error) if error.status() == Some(404) => None,
+            Err(error) => return Err(error),
+        };
+        let bans = bucket
+            .iter()
+            .flat_map(|bucket| [bucket.ban, bucket.hidden_ban]);
+        let ours = bans.flatten().find(|ban| ban.by == BanBy::Operator);
+        // The clocks were read at another instant, but run at the same pace.
+        let end = ours.map(|ban| ban.until_ns.map(|at| self.clocks.unix_ms(at)));
+        // A ban that lasts longer is a newer decision of an operator.
+        let lasts = end.is_some_and(|end| match (end, item.ends_unix_ms) {
+            (None, _) => true,
+            (Some(end), Some(wanted)) if end > wanted => true,
+            (end, wanted) => same_end(end, wanted),
+        });
+        if lasts {
+            return Ok(Done::SoAlready);
+        }
+        if let (false, Some(mut change)) = (self.dry_run, self.change(item, span)) {
+            change.send(self.client, false)?;
+        }
+        Ok(Done::Applied(match span {
+            None => "banned until unbanned".to_owned(),
+            Some(span) => format!("banned for {}", loudou_words::text::humanise(span.get())),
+        }))
+    }
+
+    fn edit(&mut self, item: &Item, span: Option<Nanos>) -> Result<Done, ClientError> {
+        for _ in 0..MAX_TRIES {
+            let preview = match self.send(item, span, true) {
+                Err(error) if self.overtaken(&error) => continue,
+                answer => answer?,
+            };
+            let current = self.current(item);
+            let ends = current.map(|edit| edit.expires_at_ns.map(|at| self.clocks.unix_ms(at)));
+            // The state of the configuration needs no edit.
+            let stays = ends.is_none_or(|ends| same_end(ends, item.ends_unix_ms));
+            if preview.change.is_empty() && stays {
+                return Ok(Done::SoAlready);
+            }
+            let change = match preview.change.as_str() {
+                "" => "a different end".to_owned(),
+                change => change.to_owned(),
+            };
+            let replaced = current.map(|edit| format!("; replaces the edit by {}", edit.by));
+            let change = format!("{change}{}", replaced.unwrap_or_default());
+            if self.dry_run {
+                return Ok(Done::Applied(change));
+            }
+            match self.send(item, span, false) {
+                Err(error) if self.overtaken(&error) => {}
+                answer => {
+                    self.made(&answer?.after);
+                    return Ok(Done::Applied(change));
+                }
+            }
+        }
+        Ok(Done::Failed(
+            "other operators keep changing the rules; try again".to_owned(),
+        ))
+    }
+
+    fn rule(&self, name: &str) -> Option<&RuleView> {
+        self.rules.iter().find(|rule| rule.name == name)
+    }
+
+    /// The current edit in the place of an item.
+    fn current(&self, item: &Item) -> Option<&EditView> {
+        let rule = self.rule(&item.rule)?;
+        match item.key() {
+            None => rule.edit.as_ref(),
+            Some(key) => {
+                let entry = rule.overrides.iter().find(|entry| entry.key == key);
+                entry.map(|entry| &entry.edit)
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        item: &Item,
+        span: Option<Nanos>,
+        dry_run: bool,
+    ) -> Result<EditAnswer, ClientError> {
+        let Some(mut change) = self.change(item, span) else {
+            return Ok(EditAnswer::default());
+        };
+        match change.send(self.client, dry_run)? {
+            Answer::Edit(answer) => Ok(*answer),
+            Answer::Ban(_) | Answer::Reset(_) => Ok(EditAnswer::default()),
+        }
+    }
+
+    /// The change for an item, based on its rule as it is now.
+    fn change(&self, item: &Item, span: Option<Nanos>) -> Option<Change> {
+        let (rule, reason) = (item.rule.clone(), imported(&item.reason));
+        let seen = self.rule(&item.rule).cloned();
+        Some(match &item.what {
+            What::Override { key, gives } => Change::Override(Override {
+                rule,
+                key: key.clone(),
+                gives: Some(gives.clone()),
+                expires_after: span,
+                seen: Box::new(seen?),
+                reason,
+            }),
+            What::Edit(body) => Change::Edit(Edit {
+                rule,
+                to: EditTo::Put {
+                    body: body.clone(),
+                    expires_after: span,
+                    keeps_end: false,
+                },
+                seen: Box::new(seen?),
+                carry: Carry::default(),
+                reason,
+            }),
+            What::Ban { key } => Change::Ban(Ban {
+                rule,
+                key: key.clone(),
+                to: BanTo::Banned(span),
+                replaces: false,
+                if_match: None,
+                reason,
+            }),
+        })
+    }
+
+    /// Records an edit of this program: all rules are as they were read, with the new generation.
+    fn made(&mut self, after: &RuleView) {
+        for rule in &mut self.rules {
+            if rule.name == after.name {
+                rule.clone_from(after);
+            }
+            rule.generation = after.generation;
+        }
+    }
+
+    /// True if another operator changed the same rule in the same process; updates it.
+    fn overtaken(&mut self, error: &ClientError) -> bool {
+        let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
+            return false;
+        };
+        if current.instance != self.instance {
+            self.gone = Some("Envoy restarted in the meantime".to_owned());
+            return false;
+        }
+        for rule in &mut self.rules {
+            if rule.name == current.name {
+                rule.clone_from(current);
+            }
+        }
+        true
+    }
+}
+
+/// A reason with a mark that it does not come from the sender of the request.
+fn imported(reason: &str) -> String {
+    if reason.is_empty() || reason == MARK {
+        return MARK.to_owned();
+    }
+    let reason = reason.strip_suffix(MARK).unwrap_or(reason).trim_end();
+    let most = MAX_REASON.saturating_sub(MARK.len()).saturating_sub(1);
+    let mut kept = String::new();
+    for c in reason.chars().filter(|c| !c.is_control()) {
+        if kept.len().saturating_add(c.len_utf8()) > most {
+            break;
+        }
+        kept.push(c);
+    }
+    format!("{kept} {MARK}")
+}

@@ -1,0 +1,108 @@
+//! Reads all live changes from an Envoy.
+
+use std::collections::BTreeMap;
+
+use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
+
+use super::{Authors, Clocks, Id, Item, ban_of, is_lost, of_rules};
+use crate::{BucketsQuery, Client, ClientError, Pace};
+
+/// The maximum number of pages of banned buckets. Pages end with the time of an answer, so that those of the
+/// largest store may be many.
+const MAX_PAGES: usize = 400_000;
+
+/// All live changes in one Envoy.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    /// The status of the Envoy when the changes were read.
+    pub status: Status,
+    /// The changes.
+    pub items: BTreeMap<Id, Item>,
+    /// The authors of bans, as far as events have them.
+    pub authors: Authors,
+    /// The number of the last event that was read.
+    pub last_seq: u64,
+    /// The number of bans of keys whose names were lost.
+    pub nameless: usize,
+}
+
+/// The reason why it could not be read.
+#[derive(Debug)]
+pub enum Unread {
+    /// A call failed.
+    Call(ClientError),
+    /// The filter does not report the contents of edits.
+    TooOld,
+    /// The pages of buckets have no end.
+    Endless,
+}
+
+impl From<ClientError> for Unread {
+    fn from(error: ClientError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl std::error::Error for Unread {}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::TooOld => f.write_str("the filter in this Envoy is too old to report its edits"),
+            Self::Endless => f.write_str("the pages of buckets do not end; try again"),
+        }
+    }
+}
+
+/// Reads everything.
+pub fn collect(client: &Client) -> Result<Live, Unread> {
+    let status = client.status()?;
+    if status.instance.is_empty() {
+        return Err(Unread::TooOld);
+    }
+    let mut live = Live::default();
+    // Events first: a ban that is imposed in the meantime is reported again later.
+    let events = client.events(&status.instance, 0)?;
+    live.authors.note(&events.events);
+    live.last_seq = events.last_seq;
+    let rules: Rules = client.rules()?;
+    let clocks = Clocks::of(&status);
+    let items = of_rules(&rules, clocks).into_iter();
+    live.items = items.map(|item| (item.id(), item)).collect();
+    if events.instance != status.instance || rules.instance != status.instance {
+        return Err(client.restarted().into());
+    }
+    let mut query = BucketsQuery {
+        state: Some(BucketState::Banned),
+        limit: Some(MAX_PAGE),
+        ..BucketsQuery::default()
+    };
+    let mut reader = Pace::default();
+    for _ in 0..MAX_PAGES {
+        let page = reader.buckets(client, &query)?;
+        if page.instance != status.instance {
+            return Err(client.restarted().into());
+        }
+        for bucket in &page.buckets {
+            let Some(mut item) = ban_of(bucket, clocks) else {
+                continue;
+            };
+            if is_lost(&bucket.key) {
+                live.nameless = live.nameless.saturating_add(1);
+                continue;
+            }
+            live.authors.fill(&mut item);
+            live.items.insert(item.id(), item);
+        }
+        if page.next_cursor.is_none() {
+            live.status = status;
+            return Ok(live);
+        }
+        if page.next_cursor == query.cursor {
+            return Err(Unread::Endless);
+        }
+        query.cursor = page.next_cursor;
+    }
+    Err(Unread::Endless)
+}

@@ -1,0 +1,176 @@
+//! The live changes that a follower of an Envoy remembers, to report the losses of a restart.
+
+use std::collections::BTreeMap;
+
+use loudou_api::{BucketView, Event, Rules};
+
+use super::collect::Live;
+
+use super::{Authors, Clocks, Id, Item, Kind, Left, What, ban_of, is_lost, of_rules};
+
+/// The live changes at the last look.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    instance: String,
+    clocks: Clocks,
+    items: BTreeMap<Id, Item>,
+    authors: Authors,
+    /// The losses of restarts, until they are applied again.
+    lost: Option<Lost>,
+}
+
+/// The losses of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lost {
+    /// The process that had them, or the last of several.
+    pub instance: String,
+    /// The start of the next process.
+    pub started_unix_ms: u64,
+    items: BTreeMap<Id, Item>,
+}
+
+impl Lost {
+    /// The lost changes, in the order of listing.
+    pub fn items(&self) -> impl ExactSizeIterator<Item = &Item> + Clone {
+        self.items.values()
+    }
+
+    /// The losses in one line.
+    pub fn line(&self) -> String {
+        super::gone(self.items(), self.started_unix_ms)
+    }
+}
+
+/// One look at an Envoy.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The process.
+    pub instance: &'a str,
+    /// The start of the process, in milliseconds since the Unix epoch.
+    pub started_unix_ms: u64,
+    /// Its clocks.
+    pub clocks: Clocks,
+    /// The rules, unless they are unchanged.
+    pub rules: Option<&'a Rules>,
+    /// The events since the last look.
+    pub events: &'a [Event],
+}
+
+impl Ledger {
+    /// A ledger of the changes that were read together.
+    pub fn new(live: Live) -> Self {
+        Self {
+            instance: live.status.instance.clone(),
+            clocks: Clocks::of(&live.status),
+            items: live.items,
+            authors: live.authors,
+            lost: None,
+        }
+    }
+
+    /// The live changes.
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        self.items.values()
+    }
+
+    /// The losses of restarts that were not applied again.
+    pub const fn lost(&self) -> Option<&Lost> {
+        self.lost.as_ref()
+    }
+
+    /// Drops the losses of restarts.
+    pub fn forget(&mut self) {
+        self.lost = None;
+    }
+
+    /// Records a look. True if it is the first at a new process.
+    pub fn look(&mut self, look: &Look<'_>) -> bool {
+        let both_known = !self.instance.is_empty() && !look.instance.is_empty();
+        let restarted = both_known && self.instance != look.instance;
+        if restarted {
+            let mut items = self.lost.take().map(|lost| lost.items).unwrap_or_default();
+            items.append(&mut self.items);
+            self.authors = Authors::default();
+            self.lost = Some(Lost {
+                instance: self.instance.clone(),
+                started_unix_ms: look.started_unix_ms,
+                items,
+            });
+        }
+        look.instance.clone_into(&mut self.instance);
+        self.clocks = look.clocks;
+        if let Some(rules) = look.rules {
+            self.items.retain(|id, _| id.kind == Kind::Ban);
+            let items = of_rules(rules, self.clocks).into_iter();
+            self.items.extend(items.map(|item| (item.id(), item)));
+        }
+        self.note(look.events);
+        self.settle();
+        restarted
+    }
+
+    /// Records the bans of buckets that were read at the last look: of all banned buckets if `are_all`, else
+    /// of some.
+    pub fn buckets<'a>(&mut self, buckets: impl Iterator<Item = &'a BucketView>, are_all: bool) {
+        let mut seen = BTreeMap::new();
+        for bucket in buckets.filter(|bucket| !is_lost(&bucket.key)) {
+            let id = Id::new(Kind::Ban, &bucket.rule, &bucket.key);
+            seen.insert(id, ban_of(bucket, self.clocks));
+        }
+        self.items
+            .retain(|id, _| id.kind != Kind::Ban || (!are_all && !seen.contains_key(id)));
+        for mut item in seen.into_values().flatten() {
+            self.authors.fill(&mut item);
+            self.items.insert(item.id(), item);
+        }
+        self.settle();
+    }
+
+    /// Records buckets that do not exist: neither do their bans.
+    pub fn gone<'a>(&mut self, buckets: impl Iterator<Item = (&'a str, &'a str)>) {
+        for (rule, key) in buckets {
+            self.items.remove(&Id::new(Kind::Ban, rule, key));
+        }
+    }
+
+    /// Records the bans in events.
+    fn note(&mut self, events: &[Event]) {
+        use loudou_api::EventKind::{Ban, BanExpired, Reset, Unban};
+        self.authors.note(events);
+        for event in events {
+            let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
+                continue;
+            };
+            let id = Id::new(Kind::Ban, rule, key);
+            match event.kind {
+                Ban => {
+                    let item = Item {
+                        rule: rule.clone(),
+                        what: What::Ban { key: key.clone() },
+                        by: event.by.clone(),
+                        reason: event.reason.clone(),
+                        made_unix_ms: Some(event.at_unix_ms),
+                        ends_unix_ms: event.until_ns.map(|at| self.clocks.unix_ms(at)),
+                    };
+                    self.items.insert(id, item);
+                }
+                Unban | BanExpired | Reset => {
+                    self.items.remove(&id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Drops changes that have ended, and losses that are in effect again or were decided again.
+    fn settle(&mut self) {
+        let now = self.clocks.unix_ms;
+        self.items.retain(|_, item| item.left(now) != Left::Nothing);
+        self.authors.keep(&self.items);
+        if let Some(lost) = &mut self.lost {
+            let items = &self.items;
+            lost.items
+                .retain(|id, item| item.left(now) != Left::Nothing && !items.contains_key(id));
+        }
+    }
+}

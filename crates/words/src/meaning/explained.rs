@@ -1,0 +1,260 @@
+//! The explanation of a request in words: outcomes of rules, and the parts that they require of the request.
+
+use loudou_api::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
+use loudou_rules::config::parse_rule;
+use serde_json::{Map, Value, json};
+
+use super::leased::outage;
+use crate::text::humanise;
+
+/// The place of a condition that must not hold.
+const NOT: &str = "match.not";
+
+/// How good an outcome is for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Neither good nor bad.
+    Plain,
+    /// It says nothing about the request.
+    Dim,
+    /// The request passes.
+    Good,
+    /// It passes late, or perhaps not, or only because the rule does not enforce.
+    Warn,
+    /// The request is refused.
+    Bad,
+}
+
+/// The tone of an outcome.
+pub const fn tone(says: Says, is_shadow: bool) -> Tone {
+    match says {
+        Says::Admit => Tone::Good,
+        Says::Hold | Says::Unknown => Tone::Warn,
+        Says::Refuse if is_shadow => Tone::Warn,
+        Says::Refuse => Tone::Bad,
+        Says::Skip | Says::NoMatch | Says::NotNow | Says::Off | Says::Stopped | Says::NotAsked => {
+            Tone::Dim
+        }
+    }
+}
+
+/// The mark before an outcome: its tone without colour.
+pub const fn mark(says: Says) -> char {
+    match says {
+        Says::Admit => '✓',
+        Says::Hold => '~',
+        Says::Refuse => '✗',
+        Says::Skip | Says::NoMatch | Says::NotNow | Says::Off | Says::Stopped | Says::NotAsked => {
+            '-'
+        }
+        Says::Unknown => '?',
+    }
+}
+
+/// The verdict of all rules together on the request `title`.
+pub fn verdict(answer: &ExplainAnswer, title: &str) -> String {
+    let has_say = |rule: &ExplainedRule| matches!(rule.says, Says::Admit | Says::Hold);
+    match answer.verdict {
+        Says::Refuse => {
+            let by = answer.refused_by.as_deref().unwrap_or("a rule");
+            let rule = answer.rules.iter().find(|rule| rule.rule == by);
+            let why = rule.and_then(refusal).unwrap_or_default();
+            format!("{title} is refused by {by}{why}")
+        }
+        Says::Hold => format!(
+            "{title} is held for {}, then admitted",
+            humanise(answer.wait_ns)
+        ),
+        Says::Admit if answer.rules.iter().any(has_say) => format!("{title} is admitted"),
+        Says::Admit => format!("{title} is admitted: no rule applies"),
+        _ => format!("{title} has a verdict that this loudou does not know; see --output json"),
+    }
+}
+
+/// The reason why a rule refuses, and its end.
+fn refusal(rule: &ExplainedRule) -> Option<String> {
+    if rule.missing.is_some() && rule.key.is_none() {
+        return Some(": the request has no key".to_owned());
+    }
+    if rule.too_long.is_some() && rule.key.is_none() {
+        return Some(": a value is too long".to_owned());
+    }
+    if rule.repeated.is_some() && rule.key.is_none() {
+        return Some(": the request has several values of the key".to_owned());
+    }
+    if let Some(error) = &rule.error {
+        return Some(format!(": {error}"));
+    }
+    if let Some(ban) = &rule.ban {
+        return Some(format!(": its key is banned {}", lasts(ban)));
+    }
+    let limit = rule.limits.get(rule.reported)?;
+    Some(again(limit, rule.cost).map_or_else(String::new, |when| format!("; {when}")))
+}
+
+/// The remaining time of a ban.
+pub fn lasts(ban: &ExplainedBan) -> String {
+    ban.lasts_ns.map_or_else(
+        || "permanently".to_owned(),
+        |wait| format!("for {}", humanise(wait)),
+    )
+}
+
+/// The time after which the same request would pass.
+fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
+    let now = &limit.now;
+    match now.retry_after_ns {
+        Some(wait) => Some(format!("the same request passes in {}", humanise(wait))),
+        None if cost.is_some_and(|cost| cost > now.capacity) => {
+            Some(format!("its cost exceeds the capacity of {}", now.name))
+        }
+        None => None,
+    }
+}
+
+/// The outcome of a rule, to follow its name.
+pub fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
+    let earlier = rule.behind.as_deref().unwrap_or("another rule");
+    let is_shadow = rule.mode == "shadow";
+    let mut outcome = match rule.says {
+        Says::Admit if rule.overruled => {
+            let by = answer.refused_by.as_deref().unwrap_or("another rule");
+            format!("admits, but {by} refuses, so nothing is taken")
+        }
+        Says::Admit => "admits".to_owned(),
+        Says::Hold => {
+            let waits = rule.limits.iter().map(|limit| limit.wait_ns);
+            format!("holds for {}", humanise(waits.max().unwrap_or(0)))
+        }
+        Says::Refuse if is_shadow => "would refuse".to_owned(),
+        Says::Refuse => "refuses".to_owned(),
+        Says::Skip => "does not apply: the request has no key".to_owned(),
+        Says::NoMatch => "does not match".to_owned(),
+        Says::NotNow => {
+            "does not apply now: `when` requires a failing upstream (see --cluster)".to_owned()
+        }
+        Says::Off => "is off".to_owned(),
+        Says::Stopped => format!("was skipped: {earlier} is the last rule for this request"),
+        Says::NotAsked => format!("was skipped: {earlier} refused"),
+        Says::Unknown => {
+            "has an outcome that this loudou does not know; see --output json".to_owned()
+        }
+    };
+    if is_shadow {
+        outcome.push_str(" (shadow: not enforced)");
+    }
+    if let Some(error) = &rule.error {
+        outcome.push_str(": ");
+        outcome.push_str(error);
+    }
+    outcome
+}
+
+/// Names and values: the reason why a rule does not match the request, or the bucket that it selects.
+pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
+    let parts = rule.failing.iter().chain(&rule.too_long);
+    for part in parts.chain(&rule.missing) {
+        row(&part.place, format!("requires {}", requirement(part)));
+        if part.place.starts_with("match.") {
+            row("found", found(part));
+        }
+        if let Some(longest) = part.longest {
+            row(
+                "too long",
+                format!("longer than the {longest} bytes that it tests, so on_long_value decides"),
+            );
+        }
+    }
+    if let Some(part) = &rule.repeated {
+        row(&part.place, format!("several: {}", requirement(part)));
+        row("found", found(part));
+    }
+    if let Some(key) = &rule.key {
+        row("key", key.clone());
+    }
+    if let Some(ban) = &rule.ban {
+        row("banned", lasts(ban));
+    }
+    if rule.unlimited {
+        row("unlimited", "this key has no limits".to_owned());
+    }
+    if let Some(out) = rule.outage {
+        row("outage", outage(out));
+    }
+    if let Some(reason) = &rule.not_held {
+        let words = match reason.as_str() {
+            "deadline" => "its deadline would come first",
+            _ => "the worker holds as many requests as it may",
+        };
+        row("not held", words.to_owned());
+    }
+    if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.invalid_cost) {
+        let odd = if rule.invalid_cost {
+            ", the default: the request has no cost that is a whole number from 1"
+        } else {
+            ""
+        };
+        row("cost", format!("{cost}{odd}"));
+    }
+    rows
+}
+
+/// The outcome of a limit, and the units that it would have left.
+pub fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
+    let left = limit.remaining;
+    match limit.says {
+        Says::Refuse => {
+            let when = again(limit, cost);
+            when.map_or_else(|| "refuses".to_owned(), |when| format!("refuses; {when}"))
+        }
+        Says::Hold => format!("holds for {}, then {left} left", humanise(limit.wait_ns)),
+        _ => format!("then {left}"),
+    }
+}
+
+/// The requirement of a part of a rule: `requests with x-plan: free`, `header x-user-id`.
+pub fn requirement(part: &UnmetPart) -> String {
+    if part.place.starts_with("key[") {
+        return super::key_in_json(&json!({ "key": [part.asked] }));
+    }
+    let required = matches(part).and_then(|matches| {
+        let limits = json!([{ "algorithm": "concurrency", "capacity": 1 }]);
+        let rule = json!({ "name": "r", "key": [], "limits": limits, "match": matches });
+        let rule = parse_rule(&rule).ok()?;
+        Some(super::requests(&rule.matches))
+    });
+    // A newer server may have requirements that this program cannot read.
+    let required = required.unwrap_or_else(|| part.asked.to_string());
+    if part.place == NOT {
+        format!("anything but {required}")
+    } else {
+        required
+    }
+}
+
+/// A match with this part only; for `not`, the condition that must not hold.
+fn matches(part: &UnmetPart) -> Option<Value> {
+    let place = part.place.strip_prefix("match.")?;
+    if place == "not" {
+        return Some(part.asked.clone());
+    }
+    // A part of a `not` whose value is too long.
+    let place = place.trim_start_matches("not.");
+    let (name, required) = match place.split_once('[') {
+        Some((list, _)) => (list, json!([part.asked])),
+        None => (place, part.asked.clone()),
+    };
+    Some(Value::Object(Map::from_iter([(name.to_owned(), required)])))
+}
+
+/// The value in the request that a part of a rule was compared with.
+pub fn found(part: &UnmetPart) -> String {
+    match part.found.as_deref() {
+        None if part.place == NOT => "a request that matches".to_owned(),
+        None => "nothing".to_owned(),
+        Some("") => "an empty string".to_owned(),
+        Some(found) => found.to_owned(),
+    }
+}
