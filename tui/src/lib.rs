@@ -5,7 +5,6 @@ mod app;
 mod cells;
 pub mod cli;
 mod config;
-pub mod document;
 mod draw;
 mod preview;
 pub mod runtime;

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 pub(super) fn manifest(path: &str) -> Result<Value> {
     let path = workspace_root().join("envoy").join(path);
     let text = fs::read(&path).with_context(|| path.display().to_string())?;
-    let document = loudou::document::read(&text);
+    let document = loudou_check::document::read(&text);
     let document = document.map_err(|fault| anyhow::anyhow!("{}: {fault:?}", path.display()))?;
     // A list of the documents in the file.
     Ok(field(&document.value, "/0")?.clone())

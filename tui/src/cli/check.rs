@@ -5,22 +5,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use loudou_rules::config::{self, Problem};
+use loudou_check::{Content, FileProblem, FileReport, check, check_around, describe, severity};
+use loudou_rules::config;
 use loudou_rules::rule::RuleFile;
 
 use super::context::Context;
-use super::files::{bytes_of, name_of};
+use super::files::{bytes_of, name_of, painted};
 use super::options::Format;
 use super::outcome::Outcome;
-use super::report::{FileProblem, Report};
 use super::table::csv;
 use super::world::json_list;
-use around::Checked;
 use loudou_words::text::escape;
-use summary::{Content, FileReport};
-
-mod around;
-mod summary;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,10 +53,10 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
             valid &= found.is_some();
             match context.format() {
                 Format::Table => {
-                    let text = report.lines(context.style);
+                    let text = report.lines(&painted(context.style));
                     write!(context.io.out, "{text}")?;
                     match &found {
-                        Some(found) => summary::print(&report.name(), found, context.io.out)?,
+                        Some(found) => describe(&report.name(), found, context.io.out)?,
                         None => writeln!(context.io.out, "{}", report.count())?,
                     }
                 }
@@ -86,61 +81,6 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     })
 }
 
-/// For each configuration in a text, its problems and, if it is valid, its contents. A rule file is one
-/// configuration; an Envoy file has one for each filter.
-fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
-    let reports = Report::of_text(name, bytes).configurations();
-    let checked = reports
-        .into_iter()
-        .map(|report| check_one(report, on_preflights));
-    checked.collect()
-}
-
-/// Adds the problems around the configurations. Manifests of several files may be for one Envoy; two Envoy files
-/// are for two.
-fn check_around(texts: &mut [Vec<Checked>]) {
-    let mut manifests: Vec<&mut Checked> = Vec::new();
-    for text in texts {
-        if text.iter().any(|(report, _)| report.is_manifest()) {
-            manifests.extend(text);
-        } else {
-            around::add(&mut text.iter_mut().collect::<Vec<_>>());
-        }
-    }
-    around::add(&mut manifests);
-}
-
-/// Warnings about a valid file.
-type Advice = fn(&RuleFile) -> Vec<Problem>;
-
-fn check_one(mut report: Report, on_preflights: Advice) -> Checked {
-    let Some(document) = &report.document else {
-        return (report, None);
-    };
-    let (problems, content) = if config::is_admin(&document.value) {
-        match config::parse_admin(&document.value) {
-            Ok(settings) => (Vec::new(), Some(Content::Admin(settings))),
-            Err(problems) => (problems, None),
-        }
-    } else {
-        let mut parsed = config::parse(&document.value);
-        if let Some(file) = &parsed.file {
-            parsed.problems.extend(config::advice(file));
-            if !report.is_without_preflights {
-                parsed.problems.extend(on_preflights(file));
-            }
-        }
-        let (file, admin) = (parsed.file, parsed.admin);
-        (
-            parsed.problems,
-            file.map(|file| Content::Rules(file, admin)),
-        )
-    };
-    report.add(&problems);
-    let content = content.filter(|_| !report.has_errors());
-    (report, content)
-}
-
 /// The rules of a file for another command; an Envoy file is accepted too. Problems go to standard
 /// error.
 pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
@@ -159,7 +99,7 @@ pub(super) fn rules_of_text(
     let mut distinct: Vec<(String, &RuleFile)> = Vec::new();
     let mut valid = true;
     for (report, found) in &checked {
-        write!(context.io.err, "{}", report.lines(context.style))?;
+        write!(context.io.err, "{}", report.lines(&painted(context.style)))?;
         match found {
             None => {
                 valid = false;
@@ -206,7 +146,7 @@ fn lines(problems: &[FileProblem], out: &mut dyn Write) -> io::Result<()> {
             file.clone(),
             number(problem.line),
             number(problem.column),
-            super::report::severity(problem.severity).to_owned(),
+            severity(problem.severity).to_owned(),
             problem.path.clone(),
             problem.value.clone(),
             problem.message.clone(),

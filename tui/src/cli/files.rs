@@ -5,12 +5,14 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use loudou_rules::config::Problem;
+use loudou_check::Report;
+use loudou_check::document::MAX_MANIFEST_BYTES;
+use loudou_rules::config::{Problem, Severity};
+use loudou_words::text::escape;
 
 use super::context::Context;
-use super::report::Report;
-use crate::document::MAX_MANIFEST_BYTES;
-use loudou_words::text::escape;
+use super::table::Paint;
+use super::world::Style;
 
 /// The name of a file in messages.
 pub(super) fn name_of(path: &Path) -> String {
@@ -50,7 +52,18 @@ pub(super) fn problems(
     wrong: &[Problem],
 ) -> Result<()> {
     read.add(wrong);
-    let text = read.lines(context.style);
+    let text = read.lines(&painted(context.style));
     context.note(text.trim_end())?;
     Ok(())
+}
+
+/// Colours the severity of a problem.
+pub(super) fn painted(style: Style) -> impl Fn(Severity, &str) -> String {
+    move |severity, text| {
+        let paint = match severity {
+            Severity::Error => Paint::Bad,
+            Severity::Warning => Paint::Warn,
+        };
+        paint.on(text, style)
+    }
 }

@@ -15,9 +15,9 @@ use super::context::Context;
 use super::files::{problems, report_of};
 use super::options::{self, AskArgs, FieldValue, field_value, span};
 use super::outcome::Outcome;
-use super::report::Report;
 use super::typed_limits::changed_limits;
 use super::world::Usage;
+use loudou_check::Report;
 use loudou_client::change::Change;
 use loudou_client::change::key_override::Override;
 

@@ -22,7 +22,7 @@ use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, Usage, json as print_json};
-use crate::document;
+use loudou_check::document;
 use loudou_words::num::count;
 use loudou_words::text::{counted, escape};
 

@@ -123,7 +123,7 @@ fn all_problems_are_reported_at_once() {
 
 #[test]
 fn the_text_of_a_problem_is_that_of_the_filter() {
-    let document = crate::document::read(THREE_JSON.as_bytes()).expect("readable");
+    let document = loudou_check::document::read(THREE_JSON.as_bytes()).expect("readable");
     let out = check(THREE_JSON, "").out;
     let problems = config::parse(&document.value).problems;
     assert!(problems.len() >= 3);
@@ -526,14 +526,14 @@ fn examples_keep_to_the_schema() {
     let texts = own.into_iter().chain(written.iter().map(String::as_str));
     let mut found = Vec::new();
     for text in texts {
-        let document = crate::document::read(text.as_bytes()).expect("readable");
+        let document = loudou_check::document::read(text.as_bytes()).expect("readable");
         configurations(&document.value, &mut found);
     }
     assert_eq!(found.len(), 8);
     for file in in_envoy() {
         let text = std::fs::read(file).expect("an envoy.yaml");
-        let document = crate::document::read(&text).expect("readable");
-        let filters = crate::document::envoy::configurations(&document).expect("filters");
+        let document = loudou_check::document::read(&text).expect("readable");
+        let filters = loudou_check::document::envoy::configurations(&document).expect("filters");
         let documents = filters.into_iter().map(|filter| filter.document);
         found.extend(documents.map(|document| document.expect("readable").value));
     }
@@ -544,7 +544,7 @@ fn examples_keep_to_the_schema() {
     }
     // Invalid files are invalid for the schema, too.
     for text in [THREE_YAML, THREE_JSON, include_str!("bad.json")] {
-        let document = crate::document::read(text.as_bytes()).expect("readable");
+        let document = loudou_check::document::read(text.as_bytes()).expect("readable");
         assert!(!validator.is_valid(&document.value), "{text}");
     }
 }

@@ -66,7 +66,7 @@ fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
             .is_some_and(|extension| extension == "yaml")
         {
             let text = std::fs::read_to_string(&path).expect("a text");
-            let kinds = crate::document::manifest::KINDS.iter();
+            let kinds = loudou_check::document::manifest::KINDS.iter();
             let mut kinds = kinds.map(|(_, kind)| format!("kind: {kind}\n"));
             if kinds.any(|kind| text.contains(&kind)) {
                 found.push(path);
@@ -124,7 +124,7 @@ fn every_configuration_is_found() {
         ]
     );
     // `kubectl get -o json` prints a list of one JSON document.
-    let gateway = crate::document::read(include_bytes!("manifests/right/gateway.yaml"));
+    let gateway = loudou_check::document::read(include_bytes!("manifests/right/gateway.yaml"));
     let list = gateway.expect("readable").value[0].to_string();
     assert_eq!(found(&list).len(), 2);
     // Empty documents at the ends, comments, and Windows' line ends.

@@ -9,8 +9,6 @@ use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::secret::masked;
-use super::table::Paint;
-use super::world::Style;
 use crate::document::configuration::{Configuration, Place};
 use crate::document::{self, Document, Fault, Kind, Position, envoy, manifest};
 use loudou_words::text::escape;
@@ -20,9 +18,12 @@ const SHOWN: usize = 100;
 /// The maximum number of them before the place.
 const BEFORE: usize = 60;
 
+/// Colours a text by the severity that it is about.
+pub type Paint<'a> = &'a dyn Fn(Severity, &str) -> String;
+
 /// The problems of one text.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub struct Report {
     file: String,
     /// The filters of a file for Envoy or Kubernetes that it describes.
     filter: Option<String>,
@@ -31,11 +32,11 @@ pub(super) struct Report {
     source: Rc<[String]>,
     findings: Vec<Finding>,
     /// The parsed text, if it could be read.
-    pub(super) document: Option<Document>,
+    pub document: Option<Document>,
     /// Whether CORS preflights end at an earlier filter.
-    pub(super) is_without_preflights: bool,
+    pub is_without_preflights: bool,
     /// Whether it is about manifests that have no Loudou configuration.
-    pub(super) is_unrelated: bool,
+    pub is_unrelated: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -48,17 +49,19 @@ struct Finding {
 
 /// A problem with its file, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct FileProblem {
-    pub(super) file: String,
+pub struct FileProblem {
+    /// The file, as it was named.
+    pub file: String,
     /// Object, listener, filter and role, in a file for Envoy or Kubernetes.
-    pub(super) filter: Option<String>,
+    pub filter: Option<String>,
+    /// The problem, with its place in the file.
     #[serde(flatten)]
-    pub(super) problem: RuleProblem,
+    pub problem: RuleProblem,
 }
 
 impl Report {
     /// Reads a text and keeps its problems of syntax.
-    pub(super) fn of_text(file: &str, bytes: &[u8]) -> Self {
+    pub fn of_text(file: &str, bytes: &[u8]) -> Self {
         let mut report = Self {
             file: file.to_owned(),
             ..Self::default()
@@ -78,7 +81,7 @@ impl Report {
     }
 
     /// For a file for Envoy or Kubernetes, a report for each Loudou configuration in it.
-    pub(super) fn configurations(mut self) -> Vec<Self> {
+    pub fn configurations(mut self) -> Vec<Self> {
         let Some(file) = self.document.take_if(|it| it.kind != Kind::Loudou) else {
             return vec![self];
         };
@@ -117,40 +120,43 @@ impl Report {
     }
 
     /// The file around the configuration, and the configuration's place in it.
-    pub(super) fn around(&self) -> Option<(&Document, &Place)> {
+    pub fn around(&self) -> Option<(&Document, &Place)> {
         let (file, place) = self.around.as_ref()?;
         Some((file, place))
     }
 
     /// Whether it is about an object of Kubernetes.
-    pub(super) fn is_manifest(&self) -> bool {
+    pub fn is_manifest(&self) -> bool {
         let around = self.around.as_ref();
         around.is_some_and(|(file, _)| file.kind == Kind::Kubernetes)
     }
 
-    pub(super) fn file(&self) -> &str {
+    /// The file, as it was named.
+    pub fn file(&self) -> &str {
         &self.file
     }
 
-    pub(super) fn filter(&self) -> Option<&str> {
+    /// The filter that the configuration is of, in a file for Envoy or Kubernetes.
+    pub fn filter(&self) -> Option<&str> {
         self.filter.as_deref()
     }
 
     /// Its name in messages.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match &self.filter {
             Some(filter) => format!("{}: {filter}", self.file),
             None => self.file.clone(),
         }
     }
 
-    pub(super) fn has_errors(&self) -> bool {
+    /// True if the file cannot be used.
+    pub fn has_errors(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.problem.severity == Severity::Error)
     }
 
     /// Adds the problems of the contents, and sorts all problems in the order of the text.
-    pub(super) fn add(&mut self, problems: &[Problem]) {
+    pub fn add(&mut self, problems: &[Problem]) {
         for problem in problems {
             let document = self.document.as_ref();
             let position = document.map(|document| locate(document, problem));
@@ -161,7 +167,7 @@ impl Report {
     }
 
     /// Adds problems of what is around the configuration: their paths begin at the whole file.
-    pub(super) fn add_around(&mut self, problems: &[Problem]) {
+    pub fn add_around(&mut self, problems: &[Problem]) {
         let Some((file, place)) = &self.around else {
             return;
         };
@@ -185,7 +191,8 @@ impl Report {
         Path::from([around.steps(), path.steps()].concat())
     }
 
-    pub(super) fn problems(&self) -> impl Iterator<Item = FileProblem> {
+    /// All problems, with the file of each.
+    pub fn problems(&self) -> impl Iterator<Item = FileProblem> {
         self.findings.iter().map(|finding| FileProblem {
             file: self.file.clone(),
             filter: self.filter.clone(),
@@ -193,16 +200,16 @@ impl Report {
         })
     }
 
-    /// All findings as text, each with its line.
-    pub(super) fn lines(&self, style: Style) -> String {
+    /// All findings as text, each with its line. `paint` colours what is of a severity, or does not.
+    pub fn lines(&self, paint: Paint<'_>) -> String {
         self.findings
             .iter()
-            .map(|finding| self.finding(finding, style))
+            .map(|finding| self.finding(finding, paint))
             .collect()
     }
 
     /// `rules.yaml: 3 errors, 1 warning`.
-    pub(super) fn count(&self) -> String {
+    pub fn count(&self) -> String {
         let count = |severity: Severity| {
             let findings = self.findings.iter();
             let n = findings
@@ -218,13 +225,9 @@ impl Report {
         format!("{}: {}", escape(&self.name()), counts.join(", "))
     }
 
-    fn finding(&self, finding: &Finding, style: Style) -> String {
+    fn finding(&self, finding: &Finding, paint: Paint<'_>) -> String {
         let severity = finding.problem.severity;
-        let paint = match severity {
-            Severity::Error => Paint::Bad,
-            Severity::Warning => Paint::Warn,
-        };
-        let word = paint.on(&format!("{}:", self::severity(severity)), style);
+        let word = paint(severity, &format!("{}:", self::severity(severity)));
         let object = self.around.as_ref();
         let object = object.and_then(|(_, place)| place.object.as_ref());
         let object = object.map(|object| format!("{object}: "));
@@ -237,12 +240,12 @@ impl Report {
         let Some(at) = finding.position.filter(|position| position.line > 0) else {
             return format!("{file}: {word} {line}\n");
         };
-        let excerpt = self.excerpt(at, paint, style);
+        let excerpt = self.excerpt(at, &paint(severity, "^"));
         format!("{file}:{}:{}: {word} {line}\n{excerpt}", at.line, at.column)
     }
 
     /// The line of a place, with a mark below the place.
-    fn excerpt(&self, at: Position, paint: Paint, style: Style) -> String {
+    fn excerpt(&self, at: Position, mark: &str) -> String {
         let Some(line) = self.source.get(at.line.saturating_sub(1)) else {
             return String::new();
         };
@@ -261,7 +264,6 @@ impl Report {
         let number = at.line.to_string();
         let margin = " ".repeat(number.len());
         let indent = " ".repeat(before.width());
-        let mark = paint.on("^", style);
         format!("  {number} | {before}{after}\n  {margin} | {indent}{mark}\n")
     }
 }
@@ -299,7 +301,8 @@ impl Finding {
     }
 }
 
-pub(super) const fn severity(severity: Severity) -> &'static str {
+/// The word for a severity.
+pub const fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",

@@ -10,21 +10,22 @@ use loudou_rules::rule::{FleetSettings, OnOutage, Override, Rule, RuleFile};
 use loudou_rules::size::{self, Memory};
 use serde::Serialize;
 
-use crate::cli::report::Report;
+use crate::Report;
 use loudou_words::meaning::{self, Sharing};
 use loudou_words::text::{bytes, escape};
 
 /// The contents of a valid file.
 #[derive(Debug)]
-pub(in crate::cli) enum Content {
+pub enum Content {
     /// With the admin API that the plugin answers itself, if it does.
     Rules(RuleFile, Option<EmbeddedAdmin>),
+    /// The settings of a plugin that only answers the admin API.
     Admin(AdminSettings),
 }
 
 /// One file as JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct FileReport {
+pub struct FileReport {
     file: String,
     /// Listener, filter and role, in an Envoy file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +88,8 @@ struct RuleReport {
 }
 
 impl FileReport {
-    pub(super) fn new(report: &Report, content: Option<&Content>) -> Self {
+    /// The report of a file with these contents; `None` if it is not valid.
+    pub fn new(report: &Report, content: Option<&Content>) -> Self {
         let file = match content {
             Some(Content::Rules(file, _)) => Some(file),
             _ => None,
@@ -165,8 +167,8 @@ impl RuleReport {
     }
 }
 
-/// Prints the contents of a valid file.
-pub(super) fn print(name: &str, content: &Content, out: &mut dyn Write) -> io::Result<()> {
+/// Says in words what a valid file contains.
+pub fn describe(name: &str, content: &Content, out: &mut dyn Write) -> io::Result<()> {
     match content {
         Content::Rules(file, admin) => {
             limits(name, file, out)?;

@@ -9,9 +9,8 @@ use roles::Role;
 use serde_json::Value;
 use view::View;
 
-use crate::cli::check::summary::Content;
-use crate::cli::report::Report;
 use crate::document::configuration::Object;
+use crate::{Checked, Content, Report};
 
 mod discovery;
 mod envoy;
@@ -20,11 +19,8 @@ mod keys;
 mod roles;
 mod view;
 
-/// A configuration with its problems, and its contents if it is valid.
-pub(super) type Checked = (Report, Option<Content>);
-
 /// Adds the problems around configurations that may run in one Envoy.
-pub(super) fn add(group: &mut [&mut Checked]) {
+pub(crate) fn add(group: &mut [&mut Checked]) {
     let roles: Vec<Option<Role>> = group.iter().map(|checked| role(checked)).collect();
     let mut discovered: Rc<[Discovered]> = Rc::new([]);
     let mut last = std::ptr::null();

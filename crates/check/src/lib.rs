@@ -1,0 +1,73 @@
+//! Rule files, Envoy configurations and manifests for Kubernetes as text: every problem with its place, and what a
+//! valid file does, in words and as JSON. No terminal, no files, no network.
+#![forbid(unsafe_code)]
+
+use loudou_rules::config::{self, Problem};
+use loudou_rules::rule::RuleFile;
+
+mod around;
+pub mod document;
+mod report;
+mod secret;
+mod summary;
+
+pub use report::{FileProblem, Paint, Report, severity};
+pub use summary::{Content, FileReport, describe};
+
+/// A configuration with its problems, and its contents if it is valid.
+pub type Checked = (Report, Option<Content>);
+
+/// For each configuration in a text, its problems and, if it is valid, its contents. A rule file is one
+/// configuration; an Envoy file has one for each filter.
+pub fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
+    let reports = Report::of_text(name, bytes).configurations();
+    let checked = reports
+        .into_iter()
+        .map(|report| check_one(report, on_preflights));
+    checked.collect()
+}
+
+/// Adds the problems around the configurations. Manifests of several files may be for one Envoy; two Envoy files
+/// are for two.
+pub fn check_around(texts: &mut [Vec<Checked>]) {
+    let mut manifests: Vec<&mut Checked> = Vec::new();
+    for text in texts {
+        if text.iter().any(|(report, _)| report.is_manifest()) {
+            manifests.extend(text);
+        } else {
+            around::add(&mut text.iter_mut().collect::<Vec<_>>());
+        }
+    }
+    around::add(&mut manifests);
+}
+
+/// Warnings about a valid file.
+pub type Advice = fn(&RuleFile) -> Vec<Problem>;
+
+fn check_one(mut report: Report, on_preflights: Advice) -> Checked {
+    let Some(document) = &report.document else {
+        return (report, None);
+    };
+    let (problems, content) = if config::is_admin(&document.value) {
+        match config::parse_admin(&document.value) {
+            Ok(settings) => (Vec::new(), Some(Content::Admin(settings))),
+            Err(problems) => (problems, None),
+        }
+    } else {
+        let mut parsed = config::parse(&document.value);
+        if let Some(file) = &parsed.file {
+            parsed.problems.extend(config::advice(file));
+            if !report.is_without_preflights {
+                parsed.problems.extend(on_preflights(file));
+            }
+        }
+        let (file, admin) = (parsed.file, parsed.admin);
+        (
+            parsed.problems,
+            file.map(|file| Content::Rules(file, admin)),
+        )
+    };
+    report.add(&problems);
+    let content = content.filter(|_| !report.has_errors());
+    (report, content)
+}
