@@ -4,22 +4,21 @@
 //! cursor are reset on return, on a panic in any thread, on signals and while suspended.
 //! [`restore`] may be called any number of times.
 
-use std::io::{self, BufWriter, Stdout, Write as _};
-use std::panic;
+use std::io::{BufWriter, Stdout, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::{io, panic, thread};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{
-    self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, Event, KeyCode,
-    KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, Event, KeyCode, KeyEvent,
+    KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use crossterm::execute;
 use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
+use crossterm::{event, execute};
 use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
@@ -27,11 +26,7 @@ use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};
 
 use crate::app::msg::Msg;
 use crate::app::press::{Code, Mouse, MouseAction, Press};
-use crate::draw::theme::color::Depth;
-
-mod basic;
-
-use basic::Basic;
+use crate::draw::theme::Depth;
 
 /// The prefix of the names of threads whose panics end the app through a message.
 pub(crate) const BACKGROUND: &str = "loudou-";
@@ -90,7 +85,7 @@ impl Terminal {
     pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
         let out = self.inner.backend_mut();
         write!(out, "{}", clipboard(text))?;
-        io::Write::flush(out)
+        out.flush()
     }
 
     /// Takes the terminal again after another program had it; the next draw is complete.
@@ -225,4 +220,128 @@ fn mouse(mouse: MouseEvent) -> Option<Mouse> {
         y: mouse.row,
         spot: None,
     })
+}
+
+// Colours for terminals with 16 of them: the writer of the screen asks for each by a number of 256
+// (`38;5;9`), which such a terminal reads as other styles, such as blinking. Here it becomes the old form (`91`).
+
+const BEGIN: &[u8] = b"\x1b[";
+
+/// A writer that rewrites colours, or passes everything on.
+#[derive(Debug)]
+struct Basic<W> {
+    inner: W,
+    /// The bytes since the last flush; a sequence may come in several writes.
+    pending: Vec<u8>,
+    rewrites: bool,
+}
+
+impl<W> Basic<W> {
+    const fn new(inner: W, rewrites: bool) -> Self {
+        Self {
+            inner,
+            pending: Vec::new(),
+            rewrites,
+        }
+    }
+}
+
+impl<W: Write> Write for Basic<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.rewrites {
+            return self.inner.write(bytes);
+        }
+        self.pending.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        self.inner.write_all(&rewritten(&pending))?;
+        self.inner.flush()
+    }
+}
+
+/// The same output with the colours in their old form.
+fn rewritten(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(first) = rest.first() {
+        if let Some((colors, tail)) = styles(rest) {
+            out.extend_from_slice(BEGIN);
+            out.extend_from_slice(old_form(colors).as_bytes());
+            out.push(b'm');
+            rest = tail;
+        } else {
+            out.push(*first);
+            rest = rest.get(1..).unwrap_or_default();
+        }
+    }
+    out
+}
+
+/// The parameters of a sequence that sets styles at the beginning of `bytes`, and what follows it.
+fn styles(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = bytes.strip_prefix(BEGIN)?;
+    let end = rest
+        .iter()
+        .position(|b| !b.is_ascii_digit() && *b != b';')?;
+    let (styles, rest) = rest.split_at_checked(end)?;
+    let tail = rest.strip_prefix(b"m")?;
+    Some((std::str::from_utf8(styles).ok()?, tail))
+}
+
+fn old_form(styles: &str) -> String {
+    let mut out: Vec<String> = Vec::new();
+    let mut parts = styles.split(';');
+    while let Some(part) = parts.next() {
+        let base = match part {
+            "38" => 30_u8,
+            "48" => 40,
+            other => {
+                out.push(other.to_owned());
+                continue;
+            }
+        };
+        let color = match (parts.next(), parts.next().map(str::parse::<u8>)) {
+            (Some("5"), Some(Ok(n @ 0..8))) => base.saturating_add(n),
+            // The bright ones.
+            (Some("5"), Some(Ok(n @ 8..16))) => base.saturating_add(n).saturating_add(52),
+            // The theme has none of the others.
+            _ => base.saturating_add(9),
+        };
+        out.push(color.to_string());
+    }
+    out.join(";")
+}
+
+#[cfg(test)]
+mod basic_tests {
+    use super::*;
+
+    fn written(rewrites: bool, parts: &[&str]) -> String {
+        let mut out = Vec::new();
+        let mut basic = Basic::new(&mut out, rewrites);
+        for part in parts {
+            basic.write_all(part.as_bytes()).expect("a buffer");
+        }
+        basic.flush().expect("a buffer");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn colours_are_in_their_old_form() {
+        for (parts, out) in [
+            (&["\x1b[38;5;1mx"][..], "\x1b[31mx"),
+            (&["\x1b[38;5;9m", "\x1b[48;5;15m"], "\x1b[91m\x1b[107m"),
+            (&["\x1b[38;5", ";0;48;5;8m"], "\x1b[30;100m"),
+            (&["\x1b[39;49;1m"], "\x1b[39;49;1m"),
+            (&["\x1b[38;5;99m"], "\x1b[39m"),
+            (&["\x1b[12;5H漏斗\x1b[?25l"], "\x1b[12;5H漏斗\x1b[?25l"),
+            (&["\x1b[38;5;1"], "\x1b[38;5;1"),
+        ] {
+            assert_eq!(written(true, parts), out);
+            assert_eq!(written(false, parts), parts.concat());
+        }
+    }
 }

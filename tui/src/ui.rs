@@ -9,28 +9,29 @@
 //!  Enter open  e edit  / filter  s sort  …                                footer
 //! ```
 
+use loudou_words::num::cells;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use crate::app::asking;
+use crate::app::command::Binding;
 use crate::app::layout::{FOOT, HEAD, LEAST};
-use crate::app::screens;
 use crate::app::state::{Mode, State};
+use crate::app::{asking, keys, screens};
+use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::draw::spots::Spots;
+use crate::draw::words::{width, wrap};
+
+pub(crate) use crate::draw::theme::Theme;
 
 mod event;
 mod explain;
 mod form;
 mod frame;
-mod help;
 mod of_key;
 mod palette;
 mod question;
-mod toast;
 mod totals;
-
-pub(crate) use crate::draw::theme::Theme;
 
 /// Draws everything, and notes in `spots` where clicks act.
 pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &mut Spots) {
@@ -60,7 +61,7 @@ pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &
     );
     // Messages never cover a question, whose answers do what is written above them, nor the commands of the palette.
     let top = covered.map_or(HEAD, |place| place.bottom().clamp(HEAD, foot));
-    toast::draw(
+    draw_toasts(
         &mut pen.part(0, top, area.width, foot.saturating_sub(top)),
         state,
     );
@@ -86,7 +87,7 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
         // Questions are drawn above.
         Mode::Browse | Mode::Filter(..) | Mode::Confirm(_) => {}
         Mode::Sort(at) => palette::sort_menu(pen, state, *at),
-        Mode::Help(top) => help::draw(pen, state, *top),
+        Mode::Help(top) => draw_help(pen, state, *top),
         Mode::Palette(line, at) => return Some(palette::draw(pen, state, line, *at)),
         Mode::Edit(form) => form::draw(pen, state, form),
         Mode::OfKey(form) => of_key::draw(pen, form, state.settings.named_url()),
@@ -98,3 +99,71 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+// The keys of this screen with their descriptions, from the key table.
+
+/// Draws the keys of the screen under the help.
+fn draw_help(pen: &mut Pen<'_>, state: &State, top: usize) {
+    let theme = pen.theme;
+    let place = state.screen.place();
+    let here = keys::all().filter(|b| b.places & place != 0 && keys::is_listed(state, b));
+    let here: Vec<&Binding> = here.collect();
+    let title = format!("keys on {}", screens::shown(state).about().title);
+    let height = cells(here.len()).saturating_add(2);
+    let width = pen.width().saturating_sub(2).min(70);
+    let mut pen = panel::open(pen, &title, width, height);
+    let last = here.len().saturating_sub(usize::from(pen.height()));
+    for (binding, y) in here.iter().skip(top.min(last)).zip(0..pen.height()) {
+        let obstacle = keys::obstacle(state, binding.command);
+        let names: Vec<String> = binding.keys.iter().map(ToString::to_string).collect();
+        let (key, style) = match obstacle {
+            None => (theme.key, theme.plain),
+            Some(_) => (theme.dim, theme.dim),
+        };
+        pen.within(1, y, 11, &names.join(" "), key);
+        let x = pen.text(13, y, binding.help, style);
+        if let Some(why) = obstacle {
+            pen.text(x.saturating_add(1), y, &format!("({why})"), theme.dim);
+        }
+    }
+}
+
+// Messages that disappear after a few seconds, at the bottom right of the body.
+
+/// The most lines of one message.
+const MOST_LINES: usize = 4;
+
+/// Draws the messages, the newest at the bottom.
+fn draw_toasts(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let most = pen.width().saturating_sub(6).min(72);
+    let mut bottom = pen.height();
+    for toast in state.toasts.iter().rev() {
+        let mut lines = wrap(&toast.text, most);
+        lines.truncate(MOST_LINES);
+        let style = if toast.is_bad { theme.bad } else { theme.good };
+        let mark = if toast.is_bad {
+            theme.pick('✖', 'x')
+        } else {
+            theme.pick('✔', '>')
+        };
+        let wide = lines
+            .iter()
+            .map(|line| width(line))
+            .max()
+            .unwrap_or(0)
+            .saturating_add(4);
+        let high = cells(lines.len());
+        let Some(top) = bottom.checked_sub(high) else {
+            return;
+        };
+        let x = pen.width().saturating_sub(wide);
+        let mut part = pen.part(x, top, wide, high);
+        part.clear();
+        part.cell(1, 0, mark, style);
+        for (line, y) in lines.iter().zip(0..) {
+            part.text(3, y, line, style);
+        }
+        bottom = top;
+    }
+}

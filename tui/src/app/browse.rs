@@ -5,7 +5,7 @@ use loudou_api::{EditView, RuleView};
 use super::again;
 use super::command::Command;
 use super::effects::Effect;
-use super::explaining;
+use super::explain;
 use super::form::Form;
 use super::history::Scale;
 use super::ingest;
@@ -73,7 +73,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
             let lacking = again::lacking(state, std::iter::empty());
             again::ask(state, lacking);
         }
-        Command::Explain => explaining::open(state),
+        Command::Explain => explain::open(state),
         motion if is_motion(motion) => go(state, motion),
         other => screens::shown(state).run(state, other),
     }

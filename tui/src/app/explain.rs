@@ -1,22 +1,25 @@
 //! Explaining a request on the screen: a form for the request, then the decision on it, rule by rule.
 
 use loudou_api::{ExplainAnswer, RuleProblem, RuleView, Says};
-use loudou_rules::config::parse_sample;
-use loudou_rules::rule::Mode as RuleMode;
+use loudou_client::problem_text;
+use loudou_rules::config::{parse_rule, parse_sample};
+use loudou_rules::rule::{KeyPart, Match, Mode as RuleMode, NamedTest, PathMatch, Rule, Test};
+use loudou_words::meaning::explained;
+use loudou_words::meaning::explained::Tone;
 use serde_json::Value;
 
+use super::command::Command;
+use super::effects::Effect;
+use super::layout::body_height;
 use super::line::Line;
+use super::motion::moved;
+use super::msg::Failure;
 use super::press::Press;
 use super::rows::BucketName;
-use crate::draw::words::wrap;
+use super::screens;
+use super::state::{Mode, State};
+use crate::draw::words::{ago, wrap};
 use crate::typed_request::{TypedRequest, header, metadata};
-use loudou_client::problem_text;
-use loudou_words::meaning::explained::{self, Tone};
-
-pub(crate) use field::{Field, Part};
-
-mod field;
-mod guess;
 
 /// The cells before the lines of a rule.
 const INDENT: u16 = 4;
@@ -66,7 +69,7 @@ impl Explain {
         rules: &[RuleView],
         about: Option<BucketName>,
     ) -> Self {
-        let fields = field::fields(request, rules);
+        let fields = fields(request, rules);
         let focus = fields.iter().position(Field::is_open).unwrap_or(0);
         Self {
             fields,
@@ -78,7 +81,7 @@ impl Explain {
 
     /// A request that this rule applies to, with this key; `None` if this version cannot read the rule.
     pub(super) fn guess(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
-        guess::request(rule, key)
+        request(rule, key)
     }
 
     /// The request as typed; an error is in its field.
@@ -251,4 +254,418 @@ fn say(lines: &mut Vec<ShownLine>, wide: u16, mut line: ShownLine) {
 /// The width of the lines of an answer on a terminal of this size.
 pub(crate) fn inside((columns, _): (u16, u16)) -> u16 {
     columns.saturating_sub(6).min(90)
+}
+
+// The request that the explain form begins with when it is opened on a bucket: one that matches the bucket's rule and
+// has its key. The user types what neither the rule nor the key determines.
+
+/// The request; `None` if this version cannot read the rule.
+fn request(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
+    let rule = parse_rule(rule).ok()?;
+    let mut request = TypedRequest::default();
+    let (mut query, mut cookies) = of_key(&mut request, &rule, key);
+    let matches = &rule.matches;
+    if request.method.is_none() {
+        request.method = matches.methods.first().cloned();
+    }
+    if request.path.is_none() {
+        request.path = matches.path.as_ref().and_then(path);
+    }
+    if request.host.is_none() {
+        request.host = matches.host.as_ref().and_then(passing);
+    }
+    if request.route.is_none() {
+        request.route = matches.route.as_ref().and_then(passing);
+    }
+    if request.source.is_none() {
+        let first = matches.source.first();
+        request.source = first.map(|network| address(&network.to_string()));
+    }
+    named(&mut request, matches);
+    let pairs = |tests: &[NamedTest]| -> Vec<String> {
+        let known = tests
+            .iter()
+            .filter_map(|named| Some((named, passing(&named.test)?)));
+        known
+            .map(|(named, value)| format!("{}={value}", named.name))
+            .collect()
+    };
+    query.extend(pairs(&matches.query));
+    cookies.extend(pairs(&matches.cookies));
+    if !query.is_empty() {
+        let path = request.path.take().unwrap_or_else(|| "/".to_owned());
+        request.path = Some(format!("{path}?{}", query.join("&")));
+    }
+    if !cookies.is_empty() {
+        request
+            .headers
+            .push(("cookie".to_owned(), cookies.join("; ")));
+    }
+    Some(request)
+}
+
+/// Puts the parts of the key into the request; returns query parameters and cookies.
+fn of_key(
+    request: &mut TypedRequest,
+    rule: &Rule,
+    key: Option<&str>,
+) -> (Vec<String>, Vec<String>) {
+    let (mut query, mut cookies) = (Vec::new(), Vec::new());
+    let values = key.and_then(|key| values(rule, key));
+    for (number, part) in rule.key.iter().enumerate() {
+        let value = values.as_ref().and_then(|values| values.get(number));
+        let known = value.filter(|value| !value.is_empty()).cloned();
+        let value = value.cloned().unwrap_or_default();
+        match part {
+            KeyPart::Header(name) => request.headers.push((name.clone(), value)),
+            KeyPart::Query(name) => query.push(format!("{name}={value}")),
+            KeyPart::Cookie(name) => cookies.push(format!("{name}={value}")),
+            KeyPart::Metadata(path) => request.metadata.push((path.join("."), value)),
+            // Any address of the network has this key.
+            KeyPart::Source(_) => request.source = known.as_deref().map(address),
+            KeyPart::Path { .. } => request.path = known,
+            KeyPart::Route => request.route = known,
+            KeyPart::Method => request.method = known,
+            KeyPart::Host => request.host = known,
+            KeyPart::ClientCert => request.client_cert = known,
+            KeyPart::Literal(_) => {}
+        }
+    }
+    (query, cookies)
+}
+
+/// Adds the headers and metadata that the match needs and that the key did not give.
+fn named(request: &mut TypedRequest, matches: &Match) {
+    for named in &matches.headers {
+        let is_there = request.headers.iter().any(|(name, _)| *name == named.name);
+        if let Some(value) = passing(&named.test).filter(|_| !is_there) {
+            request.headers.push((named.name.clone(), value));
+        }
+    }
+    for named in &matches.metadata {
+        let path = named.path.join(".");
+        let is_there = request.metadata.iter().any(|(name, _)| *name == path);
+        if let Some(value) = passing(&named.test).filter(|_| !is_there) {
+            request.metadata.push((path, value));
+        }
+    }
+}
+
+/// A text that passes a test; `None` for absence, and where it would have to be invented.
+fn passing(test: &Test) -> Option<String> {
+    match test {
+        Test::Exact(value) | Test::Prefix(value) | Test::Suffix(value) => Some(value.clone()),
+        Test::Present(true) => Some("x".to_owned()),
+        Test::Present(false) | Test::Regex(_) => None,
+    }
+}
+
+fn path(path: &PathMatch) -> Option<String> {
+    match path {
+        PathMatch::Prefix(text) | PathMatch::Exact(text) => Some(text.clone()),
+        PathMatch::Suffix(text) if text.starts_with('/') => Some(text.clone()),
+        PathMatch::Suffix(text) => Some(format!("/{text}")),
+        PathMatch::Template(text) => Some(text.replace(['{', '}'], "")),
+        PathMatch::Regex(_) => None,
+    }
+}
+
+/// The first address of a network.
+fn address(network: &str) -> String {
+    network.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// The values of the parts of a key; `None` if it was cut or has another number of parts.
+fn values(rule: &Rule, key: &str) -> Option<Vec<String>> {
+    if key.contains('~') {
+        return None;
+    }
+    let values: Vec<String> = key.split(':').map(decoded).collect();
+    (values.len() == rule.key.len()).then_some(values)
+}
+
+/// The text of a part of a key, whose other characters are written `%XX`.
+fn decoded(part: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = part;
+    while let Some(c) = rest.chars().next() {
+        let hex = rest.strip_prefix('%').and_then(|rest| rest.get(..2));
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let step = if let Some(byte) = byte {
+            bytes.push(byte);
+            3
+        } else {
+            bytes.extend(c.to_string().bytes());
+            c.len_utf8()
+        };
+        rest = rest.get(step..).unwrap_or_default();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+// The fields of a request that is typed: one line each, more for parts that may be there several times.
+
+/// A part of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Method,
+    Path,
+    Host,
+    Header,
+    Source,
+    Route,
+    Cluster,
+    Metadata,
+    ClientCert,
+    Cost,
+}
+
+/// All parts, in the order of the form, each with its name in the admin API and the word in rules because of which it
+/// is shown; all are shown without one.
+const PARTS: [(Part, &str, Option<&str>); 10] = [
+    (Part::Method, "method", None),
+    (Part::Path, "path", None),
+    (Part::Host, "host", None),
+    (Part::Header, "header", None),
+    (Part::Source, "source", None),
+    (Part::Route, "route", Some("route")),
+    (Part::Cluster, "cluster", Some("when")),
+    (Part::Metadata, "metadata", Some("metadata")),
+    (Part::ClientCert, "client_cert", Some("client_cert")),
+    (Part::Cost, "cost", None),
+];
+
+/// One line of the form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) part: Part,
+    pub(crate) line: Line,
+    pub(crate) problem: Option<String>,
+}
+
+impl Field {
+    fn new(part: Part, text: &str) -> Self {
+        Self {
+            part,
+            line: Line::new(text),
+            problem: None,
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &'static str {
+        let mut parts = PARTS.iter();
+        let found = parts.find(|(part, ..)| *part == self.part);
+        found.map_or("", |(_, name, _)| name)
+    }
+
+    /// The meaning of an empty field, and an example.
+    pub(crate) const fn hint(&self) -> &'static str {
+        match self.part {
+            Part::Method => "default GET",
+            Part::Path => "default /, with any query",
+            Part::Host => "such as api.example.com",
+            Part::Header => "such as x-user-id: alice",
+            Part::Source => "such as 203.0.113.7",
+            Part::Route => "the name of Envoy's route",
+            Part::Cluster => "the upstream, by its Envoy cluster",
+            Part::Metadata => "such as envoy.filters.http.jwt_authn.payload.sub=alice",
+            Part::ClientCert => "the name in the client's certificate",
+            Part::Cost => "default: the cost in the rules",
+        }
+    }
+
+    /// Whether it waits for a value that a rule needs and nobody knows.
+    fn is_open(&self) -> bool {
+        let text = self.line.text();
+        self.part == Part::Header && text.ends_with(": ")
+    }
+
+    /// Whether a problem with this path in the admin API is about it.
+    fn is_of(&self, path: &str) -> bool {
+        match self.part {
+            Part::Header => match (path.strip_prefix("headers."), header(&self.line.text())) {
+                (Some(rest), Ok((name, _))) => rest.split('[').next() == Some(name.as_str()),
+                _ => false,
+            },
+            Part::Metadata => match (path.strip_prefix("metadata."), metadata(&self.line.text())) {
+                (Some(rest), Ok((name, _))) => rest == name,
+                _ => false,
+            },
+            _ => self.name() == path,
+        }
+    }
+
+    /// Adds its value to a request.
+    fn put_into(&self, request: &mut TypedRequest) -> Result<(), String> {
+        let text = self.line.text().trim().to_owned();
+        if text.is_empty() {
+            return Ok(());
+        }
+        match self.part {
+            Part::Method => request.method = Some(text),
+            Part::Path => request.path = Some(text),
+            Part::Host => request.host = Some(text),
+            Part::Header => request.headers.push(header(&text)?),
+            Part::Source => request.source = Some(text),
+            Part::Route => request.route = Some(text),
+            Part::Cluster => request.cluster = Some(text),
+            Part::Metadata => request.metadata.push(metadata(&text)?),
+            Part::ClientCert => request.client_cert = Some(text),
+            Part::Cost => {
+                let cost = text.parse();
+                let cost = cost.map_err(|_error| "invalid cost; write a whole number")?;
+                request.cost = Some(cost);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines of a form for this request: of each part that some rule reads, and of those that it has.
+fn fields(request: &TypedRequest, rules: &[RuleView]) -> Vec<Field> {
+    let mut fields = Vec::new();
+    for (part, _, word) in PARTS {
+        let texts = texts(part, request);
+        let is_read = word.is_none_or(|word| rules.iter().any(|rule| says(&rule.rule, word)));
+        if !is_read && texts.is_empty() {
+            continue;
+        }
+        fields.extend(texts.iter().map(|text| Field::new(part, text)));
+        let repeats = matches!(part, Part::Header | Part::Metadata);
+        if repeats || texts.is_empty() {
+            fields.push(Field::new(part, ""));
+        }
+    }
+    fields
+}
+
+fn texts(part: Part, request: &TypedRequest) -> Vec<String> {
+    let one = |text: &Option<String>| text.iter().cloned().collect();
+    let pairs = |pairs: &[(String, String)], between: &str| {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| format!("{name}{between}{value}"))
+            .collect()
+    };
+    match part {
+        Part::Method => one(&request.method),
+        Part::Path => one(&request.path),
+        Part::Host => one(&request.host),
+        Part::Header => pairs(&request.headers, ": "),
+        Part::Source => one(&request.source),
+        Part::Route => one(&request.route),
+        Part::Cluster => one(&request.cluster),
+        Part::Metadata => pairs(&request.metadata, "="),
+        Part::ClientCert => one(&request.client_cert),
+        Part::Cost => one(&request.cost.map(|cost| cost.to_string())),
+    }
+}
+
+/// Whether a rule has a field or a text of this name anywhere.
+fn says(rule: &Value, word: &str) -> bool {
+    match rule {
+        Value::String(text) => text == word,
+        Value::Array(items) => items.iter().any(|item| says(item, word)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| name == word || says(value, word)),
+        _ => false,
+    }
+}
+
+// Explaining a request on the screen: opening the form, its keys, and the answer.
+
+/// Opens the form: for the bucket or the rule that keys act on, else with the last request.
+pub(crate) fn open(state: &mut State) {
+    let bucket = screens::target(state);
+    let rule = screens::target_rule(state);
+    let view = rule.and_then(|name| state.rule_named(&name));
+    let key = bucket.as_ref().map(|id| id.key.as_str());
+    let guessed = view.and_then(|view| Explain::guess(&view.rule, key));
+    let request = guessed.unwrap_or_else(|| state.explained.clone().unwrap_or_default());
+    let about = screens::target_row(state).map(|row| row.id.clone());
+    let rules = state
+        .data
+        .as_ref()
+        .map_or(&[][..], |data| &data.rules.rules);
+    let explain = Explain::new(&request, rules, about);
+    state.mode = Mode::Explain(Box::new(explain));
+}
+
+/// The bucket that the overlay is about, and when it was last refused, as far as that is known now.
+pub(crate) fn about(state: &State, explain: &Explain) -> Option<String> {
+    let id = explain.about.as_ref()?;
+    let rows = state.data.iter().flat_map(|data| &data.rows);
+    let row = rows.into_iter().find(|row| row.id == *id);
+    let refused = match row.and_then(|row| row.view.refused_at_ns) {
+        Some(at_ns) => {
+            let now_ns = state.server_ns().saturating_add(state.age().get());
+            format!("last refused {}", ago(now_ns.saturating_sub(at_ns)))
+        }
+        None => "no refusal known".to_owned(),
+    };
+    Some(format!("{} of {}: {refused}", id.key, id.rule))
+}
+
+/// Handles a key in the overlay.
+pub(crate) fn pressed(
+    state: &mut State,
+    mut explain: Box<Explain>,
+    (press, command): (Press, Option<Command>),
+    effects: &mut Vec<Effect>,
+) {
+    match (&explain.stage, command) {
+        (Stage::Editing | Stage::Asking, Some(Command::No)) => return,
+        (Stage::Editing, Some(Command::NextField)) => explain.step(1),
+        (Stage::Editing, Some(Command::PreviousField)) => explain.step(-1),
+        (Stage::Editing, Some(Command::Send)) => ask(state, &mut explain, effects),
+        (Stage::Editing, _) => explain.press(press),
+        (Stage::Answered(..), Some(Command::No)) => explain.stage = Stage::Editing,
+        (Stage::Answered(answer, top), Some(motion)) => {
+            let page = usize::from(body_height(state.size)).saturating_sub(2);
+            let about = about(state, &explain);
+            let lines = explain.lines(answer, about.as_deref(), inside(state.size));
+            let lines = lines.len();
+            let most = lines.saturating_sub(page).saturating_add(1);
+            let top = moved(*top, most, page, motion);
+            explain.stage = Stage::Answered(answer.clone(), top);
+        }
+        _ => {}
+    }
+    state.mode = Mode::Explain(explain);
+}
+
+fn ask(state: &mut State, explain: &mut Explain, effects: &mut Vec<Effect>) {
+    if let Some(request) = explain.request() {
+        effects.push(Effect::Explain(Box::new(request.json())));
+        state.explained = Some(request);
+        explain.stage = Stage::Asking;
+        return;
+    }
+    let mut fields = explain.fields.iter();
+    let bad = fields.position(|field| field.problem.is_some());
+    explain.focus = bad.unwrap_or(explain.focus);
+    state.toast(true, "not sent: correct the marked fields");
+}
+
+/// Handles the answer.
+pub(crate) fn answered(state: &mut State, result: Result<Box<ExplainAnswer>, Failure>) {
+    let Mode::Explain(explain) = &mut state.mode else {
+        return;
+    };
+    if !matches!(explain.stage, Stage::Asking) {
+        return;
+    }
+    match result {
+        Ok(answer) => explain.stage = Stage::Answered(answer, 0),
+        Err(failure) => {
+            explain.stage = Stage::Editing;
+            let problems = failure.problem.iter().flat_map(|problem| &problem.problems);
+            for problem in problems.cloned().collect::<Vec<_>>() {
+                explain.place(&problem);
+            }
+            state.toast(true, format!("not explained: {}", failure.text));
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::browse;
 use super::columns::{Column, Sort};
 use super::command::Command;
 use super::effects::{Effect, Sending};
-use super::explaining;
+use super::explain;
 use super::form::{Form, Stage};
 use super::ingest;
 use super::keys;
@@ -55,7 +55,7 @@ pub(crate) fn pressed(
         Mode::Confirm(pending) => confirm(state, pending, command, effects),
         Mode::Edit(form) => form_key(state, form, press, command, effects),
         Mode::OfKey(form) => of_key(state, form, press, command),
-        Mode::Explain(explain) => explaining::pressed(state, explain, (press, command), effects),
+        Mode::Explain(explain) => explain::pressed(state, explain, (press, command), effects),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
 use loudou_limiter::Nanos;
 
-use super::delivery::Delivery;
+use super::broadcast::Delivery;
 use super::effects::Undoable;
 use super::explain::Explain;
 use super::form::Form;

@@ -8,7 +8,7 @@ use super::asking;
 use super::browse;
 use super::command::Command;
 use super::effects::{Effect, Goal};
-use super::explaining;
+use super::explain;
 use super::feed;
 use super::form::Stage;
 use super::ingest;
@@ -52,7 +52,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::RuleRead(rule, result) => answers::rule_read(state, &rule, result),
         Msg::Changed(sending, result) => answers::changed(state, *sending, result),
         Msg::Again(result) => again::answered(state, result),
-        Msg::Explained(result) => explaining::answered(state, result),
+        Msg::Explained(result) => explain::answered(state, result),
         Msg::Busy(goal) => busy(state, goal),
         Msg::Quit => {
             state.exit.get_or_insert(Exit::Quit);

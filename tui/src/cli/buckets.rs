@@ -1,29 +1,29 @@
 //! `loudou buckets`: live buckets as a table, JSON and CSV.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io;
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use loudou_api::{BucketState, BucketView, BucketsPage, LeaseView, LimitView, OutageView};
-use read::read;
-
-use super::context::Context;
-use super::options::Format;
-use super::table::{Cell, Paint, Set, TextTable, bar, csv};
-use super::watch::WatchArgs;
-use super::world::{Style, json, json_list};
-use super::{complete, options, watch};
-use loudou_words::meaning::leased::{heard, lease};
+use loudou_api::{
+    BucketState, BucketView, BucketsPage, FleetStatus, LeaseView, LimitView, MAX_PAGE, OutageView,
+    Status,
+};
+use loudou_client::{BucketsQuery, Client, ClientError, Pace};
+use loudou_words::meaning::leased::{self, answered, denied, down, envoys, heard, lease, outage};
 use loudou_words::meaning::{Origins, enforced_ban, refusals, stands_out, state_word};
 use loudou_words::num::typed;
 use loudou_words::text::{escape, humanise};
+use serde::Serialize;
 
-pub(super) use leased::fleet;
-
-mod leased;
-mod read;
+use super::context::Context;
+use super::options::Format;
+use super::table::{Cell, Paint, Set, TextTable, bar, csv, named};
+use super::watch::WatchArgs;
+use super::world::{Style, json, json_list};
+use super::{complete, options, watch};
 
 const BUCKETS_EXAMPLES: &str = "\
 Examples:
@@ -352,7 +352,7 @@ pub(crate) struct GetArgs {
 
 pub(in crate::cli) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Result<()> {
     if args.fleet {
-        return leased::get(context, &args.rule, &args.key);
+        return fleet_view(context, &args.rule, &args.key);
     }
     let client = context.client()?;
     let bucket = client.bucket(&args.rule, &args.key)?;
@@ -431,4 +431,270 @@ fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> i
         writeln!(out, "{}", escape(&line))?;
     }
     Ok(())
+}
+
+// Reads the list of buckets page by page, as slowly as the filter asks, and shows how far it is.
+
+/// The maximum number of buckets that are read to find the first ones.
+const MAX_READ: usize = 200_000;
+/// The maximum number of pages: pages may be empty, so the number of buckets is no bound.
+const MAX_PAGES: usize = 400_000;
+
+/// Follows the cursors, and shows the progress on a terminal. `false` if there was more than the maximum.
+fn read(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(BucketsPage, bool)> {
+    let client = context.client()?;
+    let mut progress = Progress::new(context);
+    let read = follow_all(&client, args, &mut progress);
+    progress.end()?;
+    read
+}
+
+/// Reads all that is asked for. `refusing` is about keys: a banned one is refused, too, and a rule in shadow mode refuses
+/// none.
+fn follow_all(
+    client: &Client,
+    args: &BucketsArgs,
+    progress: &mut Progress<'_>,
+) -> Result<(BucketsPage, bool)> {
+    let (mut all, mut complete) = follow(client, args, args.state, progress)?;
+    if args.state == Some(BucketState::Refusing) {
+        let (banned, is_whole) = follow(client, args, Some(BucketState::Banned), progress)?;
+        // A key may have been banned between the two searches.
+        let names: BTreeSet<_> = banned.buckets.iter().map(name).collect();
+        all.buckets.retain(|bucket| !names.contains(&name(bucket)));
+        all.buckets.extend(banned.buckets);
+        all.now_ns = banned.now_ns.max(all.now_ns);
+        all.buckets.retain(|bucket| !bucket.shadow);
+        complete &= is_whole;
+    }
+    Ok((all, complete))
+}
+
+fn name(bucket: &BucketView) -> (&str, &str) {
+    (&bucket.rule, &bucket.key)
+}
+
+fn follow(
+    client: &Client,
+    args: &BucketsArgs,
+    state: Option<BucketState>,
+    progress: &mut Progress<'_>,
+) -> Result<(BucketsPage, bool)> {
+    let mut query = BucketsQuery {
+        rule: args.rule.clone(),
+        key: args.key.clone(),
+        state,
+        cursor: None,
+        limit: Some(MAX_PAGE),
+    };
+    let mut reader = Pace::default();
+    let mut all = reader.buckets(client, &query)?;
+    for _ in 1..MAX_PAGES {
+        if all.next_cursor.is_none() || all.buckets.len() >= MAX_READ {
+            break;
+        }
+        if all.next_cursor == query.cursor {
+            bail!("the server returned the same cursor twice; try again");
+        }
+        query.cursor = all.next_cursor.take();
+        progress.show(&all)?;
+        let page = reader.buckets(client, &query)?;
+        all.buckets.extend(page.buckets);
+        all.next_cursor = page.next_cursor;
+        // With the oldest clock, the newest buckets would be in the future.
+        all.now_ns = page.now_ns.max(all.now_ns);
+        all.generation = page.generation;
+        (all.pages, all.pages_done) = (page.pages, page.pages_done);
+    }
+    let complete = all.next_cursor.is_none();
+    // These describe single pages.
+    (all.pages, all.pages_done, all.wait_ns) = (0, 0, 0);
+    Ok((all, complete))
+}
+
+/// A line on standard error, if it is a terminal, that shows how much of the store has been read. Reading a
+/// large store takes seconds, because the filter asks its clients to read slowly.
+struct Progress<'a> {
+    err: Option<&'a mut dyn Write>,
+    shown: bool,
+}
+
+impl<'a> Progress<'a> {
+    fn new(context: &'a mut Context<'_, '_>) -> Self {
+        let is_seen = context.io.err_terminal && context.io.out_terminal;
+        Self {
+            err: is_seen.then_some(&mut *context.io.err),
+            shown: false,
+        }
+    }
+
+    fn show(&mut self, page: &BucketsPage) -> io::Result<()> {
+        let Some(err) = &mut self.err else {
+            return Ok(());
+        };
+        let percent = u64::from(page.pages_done)
+            .saturating_mul(100)
+            .checked_div(page.pages.into())
+            .unwrap_or(0);
+        self.shown = true;
+        let found = page.buckets.len();
+        write!(err, "\rreading: {percent} %, {found} buckets")?;
+        err.flush()
+    }
+
+    /// Removes the line.
+    fn end(self) -> io::Result<()> {
+        match self.err {
+            Some(err) if self.shown => write!(err, "\r{:40}\r", "").and_then(|()| err.flush()),
+            _ => Ok(()),
+        }
+    }
+}
+
+// `loudou get --fleet`: a bucket that a fleet shares, as far as one Envoy knows it.
+
+/// A shared bucket as one Envoy knows it.
+#[derive(Serialize)]
+struct Leased<'a> {
+    rule: &'a str,
+    key: &'a str,
+    /// The server's clock.
+    now_ns: u64,
+    lease: LeaseView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outage: Option<OutageView>,
+    fleet: FleetStatus,
+    #[serde(skip)]
+    limits: Vec<LimitView>,
+}
+
+/// Prints what this Envoy leased of a bucket, and what is left for all.
+fn fleet_view(context: &mut Context<'_, '_>, rule: &str, key: &str) -> Result<()> {
+    let client = context.client()?;
+    let (lease, limits, outage) = match client.bucket(rule, key) {
+        Ok(BucketView {
+            lease: Some(lease),
+            limits,
+            outage,
+            ..
+        }) => (lease, limits, outage),
+        Ok(BucketView {
+            outage: Some(out), ..
+        }) => {
+            let (rule, key, out) = (escape(rule), escape(key), outage(out));
+            bail!("{key} of {rule} has no lease here; {out}; leave out --fleet to see its bucket");
+        }
+        Ok(_) => return Err(unknown(&client, (rule, key), None)?),
+        Err(error) if error.status() == Some(404) => {
+            return Err(unknown(&client, (rule, key), Some(&error))?);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let Status { now_ns, fleet, .. } = client.status()?;
+    let leased = Leased {
+        rule,
+        key,
+        now_ns,
+        lease,
+        outage,
+        fleet: fleet.unwrap_or_default(),
+        limits,
+    };
+    let format = context.format();
+    match format {
+        Format::Table => leased.lines(context.style, context.io.out)?,
+        Format::Json | Format::Jsonl => json(context.io.out, format, &leased)?,
+        Format::Csv => leased.records(context.io.out)?,
+    }
+    Ok(())
+}
+
+impl Leased<'_> {
+    fn lines(&self, style: Style, out: &mut dyn Write) -> io::Result<()> {
+        let (now, lease) = (self.now_ns, &self.lease);
+        let left = leased::left(lease, &self.limits);
+        let left = format!("{left} for all Envoys, {}", heard(lease, Some(now)));
+        let mut lines = vec![
+            ("rule", Cell::new(self.rule)),
+            ("key", Cell::new(self.key)),
+            ("leased here", lease.tokens.into()),
+            ("left centrally", left.into()),
+        ];
+        if lease.debt > 0 {
+            let debt = format!("{}, which passed on credit", lease.debt);
+            lines.push(("not charged yet", debt.into()));
+        }
+        let warning = match self.outage {
+            Some(out) => Some(("outage", outage(out))),
+            None => denied(lease, Some(now)).map(|text| ("denied", text)),
+        };
+        lines.extend(warning.map(|(name, text)| (name, Cell::from(text).paint(Paint::Warn))));
+        lines.push(("fleet", fleet(&self.fleet, now)));
+        named(&lines, style, out)
+    }
+
+    /// One record per limit.
+    fn records(&self, out: &mut dyn Write) -> io::Result<()> {
+        let heading =
+            "rule,key,now_ns,tokens,limit,left,heard_ns,debt,denied_until_ns,envoys,outage";
+        csv(out, heading.split(','))?;
+        let lease = &self.lease;
+        let until = lease.denied_until_ns.map(|until| until.to_string());
+        for (limit, left) in self.limits.iter().zip(&lease.left) {
+            let record = [
+                self.rule.to_owned(),
+                self.key.to_owned(),
+                self.now_ns.to_string(),
+                lease.tokens.to_string(),
+                limit.name.clone(),
+                left.to_string(),
+                lease.heard_ns.to_string(),
+                lease.debt.to_string(),
+                until.clone().unwrap_or_default(),
+                self.fleet.envoys.to_string(),
+                self.outage.map_or("", OutageView::name).to_owned(),
+            ];
+            csv(out, record.iter().map(String::as_str))?;
+        }
+        Ok(())
+    }
+}
+
+/// How many Envoys there are, when the relay answered, and the workers that decide alone.
+pub(in crate::cli) fn fleet(fleet: &FleetStatus, now_ns: u64) -> Cell {
+    let answer = answered(fleet, now_ns).map_or_else(
+        || "the relay has not answered yet".to_owned(),
+        |ago| format!("{}; last answer {ago}", envoys(fleet)),
+    );
+    match down(fleet) {
+        None => answer.into(),
+        Some(down) => {
+            Cell::from(format!("{answer}; {down}, decided by fleet.on_outage")).paint(Paint::Warn)
+        }
+    }
+}
+
+/// The reason why a key has no lease here, and what to do.
+fn unknown(
+    client: &Client,
+    (rule, key): (&str, &str),
+    none: Option<&ClientError>,
+) -> Result<anyhow::Error> {
+    let view = client.rule(rule)?;
+    let (rule, key) = (escape(rule), escape(key));
+    if view.rule.get("scope").and_then(serde_json::Value::as_str) != Some("fleet") {
+        return Ok(anyhow!(
+            "no fleet shares the buckets of {rule}: each Envoy has its own; leave out --fleet to see the one here, \
+             or set `scope: fleet` in the rule file"
+        ));
+    }
+    Ok(match none {
+        Some(error) => anyhow!(
+            "{error}; send a request with this key through this Envoy, or ask another one with --url"
+        ),
+        None => anyhow!(
+            "{key} of {rule} has no lease here: the relay has not answered for it; its next request asks, and \
+             `loudou status` shows whether the relay answers"
+        ),
+    })
 }

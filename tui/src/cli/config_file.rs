@@ -8,8 +8,8 @@ use super::options::{Global, URL};
 use super::target;
 use super::world::{Env, Style, Usage};
 use crate::config::{Config, NamedTarget};
+use crate::draw::theme::Depth;
 use crate::draw::theme::Look;
-use crate::draw::theme::color::Depth;
 use loudou_words::text::escape;
 
 /// The most problems that are shown.

@@ -1,20 +1,30 @@
 //! `loudou events`: changes with their authors, and warnings; once or as they happen.
 
+use std::io;
+use std::io::Write;
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::Args;
-use loudou_api::EventSource;
+use loudou_api::{Event, EventKind, EventSource, Events};
+use loudou_client::live::collect::collect;
+use loudou_client::live::document::Document;
+use loudou_client::live::ledger::{Ledger, Look, Lost};
+use loudou_client::live::{Clocks, gone};
+use loudou_client::{Client, ClientError};
+use loudou_limiter::Nanos;
+use loudou_words::meaning::leased::is_alarm;
+use loudou_words::text::{date, escape};
 
-use super::complete;
+use super::at_each::{Failures, named};
 use super::context::Context;
-use loudou_client::live::gone;
-use loudou_words::text::date;
-
-mod follow;
-mod merged;
-mod view;
-
-pub(super) use merged::merged;
-use view::{is_other, show};
+use super::joined::Joined;
+use super::options::Format;
+use super::outcome::Outcome;
+use super::table::{Cell, Paint, Set, TextTable, csv};
+use super::world::{Style, json, json_list};
+use super::{complete, failed};
+use crate::short_names::short_names;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,8 +89,364 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     show(context, &events, true)?;
     if args.follow {
         (context.io.succeed_on_interrupt)()?;
-        follow::run(context, &client, args.of, &events)
+        follow(context, &client, args.of, &events)
     } else {
         Ok(())
     }
+}
+
+// `loudou events --follow`: events as they happen, across restarts of Envoy.
+
+/// The interval between two polls.
+const INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Continues after the events of a first answer.
+fn follow(
+    context: &mut Context<'_, '_>,
+    client: &Client,
+    of: Option<EventSource>,
+    first: &Events,
+) -> Result<()> {
+    let mut following = Following {
+        of,
+        instance: first.instance.clone(),
+        seq: first.last_seq,
+        ledger: keep(context, client, first)?,
+    };
+    let mut waited = Nanos::ZERO;
+    loop {
+        (context.io.pause)(Duration::from_nanos(INTERVAL.get()))?;
+        match following.step(context, client) {
+            Ok(restarted) => {
+                if waited > Nanos::ZERO && !restarted {
+                    context.note("connected again")?;
+                }
+                waited = Nanos::ZERO;
+            }
+            Err(Trouble::Gone(error)) if waited < context.io.patience => {
+                if waited == Nanos::ZERO {
+                    context.note(&format!("{error}\nretrying until Envoy is back"))?;
+                }
+                waited = waited.saturating_add(INTERVAL);
+            }
+            Err(Trouble::Gone(error)) => return Err(error.into()),
+            Err(Trouble::Other(error)) => return Err(error),
+        }
+    }
+}
+
+/// Starts a ledger of the live edits, overrides and bans.
+fn keep(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Result<Option<Ledger>> {
+    if first.instance.is_empty() {
+        return Ok(None);
+    }
+    match collect(client) {
+        Ok(live) => Ok(Some(Ledger::new(live))),
+        Err(error) => {
+            let what = "losses by a restart will not be reported";
+            context.note(&format!("{what}: {}", escape(&error.to_string())))?;
+            Ok(None)
+        }
+    }
+}
+
+/// The reason why a step failed.
+enum Trouble {
+    /// Envoy cannot be reached or is not ready.
+    Gone(ClientError),
+    Other(anyhow::Error),
+}
+
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Self {
+        let not_ready = error.status() == Some(503);
+        let not_there =
+            error.problem().is_none() && !matches!(error, ClientError::BadTarget { .. });
+        if not_ready || not_there {
+            Self::Gone(error)
+        } else {
+            Self::Other(error.into())
+        }
+    }
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// The position in the events.
+struct Following {
+    /// The source of the events to print; all are read, since they show what is in force.
+    of: Option<EventSource>,
+    instance: String,
+    seq: u64,
+    ledger: Option<Ledger>,
+}
+
+impl Following {
+    /// Polls once. True if this was the first poll of a new process.
+    fn step(&mut self, context: &mut Context<'_, '_>, client: &Client) -> Result<bool, Trouble> {
+        let events = client.events(&self.instance, self.seq)?;
+        // A smaller number than before, from a filter that names no process, means that it restarted counting.
+        if events.last_seq < self.seq && !events.restarted {
+            self.seq = 0;
+            return Ok(false);
+        }
+        let restarted = is_other(&events, &self.instance);
+        let mut again = None;
+        if let Some(mut ledger) = self.ledger.take() {
+            let looked = look(&mut ledger, client, &events, restarted);
+            // The next poll reads again what could not be read; nothing is printed twice.
+            again = ledger.lost().filter(|_| looked.is_ok()).cloned();
+            if looked.is_ok() {
+                ledger.forget();
+            }
+            self.ledger = Some(ledger);
+            looked?;
+        }
+        if restarted {
+            report_restart(context, &events, again.as_ref())?;
+        }
+        let mut shown = events.clone();
+        let of = self.of;
+        let is_of = |event: &Event| of.is_none_or(|of| of == event.kind.source());
+        shown.events.retain(is_of);
+        show(context, &shown, false)?;
+        self.seq = events.last_seq;
+        self.instance.clone_from(&events.instance);
+        Ok(restarted)
+    }
+}
+
+/// Records the events in the ledger, and reads the rules again if they may have changed.
+fn look(
+    ledger: &mut Ledger,
+    client: &Client,
+    events: &Events,
+    restarted: bool,
+) -> Result<(), ClientError> {
+    let newest = events.events.last();
+    if newest.is_none() && !restarted {
+        return Ok(());
+    }
+    let of_rules = |event: &Event| {
+        !matches!(
+            event.kind,
+            EventKind::Ban | EventKind::Unban | EventKind::BanExpired | EventKind::Reset
+        )
+    };
+    let rules = if restarted || events.lost > 0 || events.events.iter().any(of_rules) {
+        Some(client.rules()?)
+    } else {
+        None
+    };
+    if rules
+        .as_ref()
+        .is_some_and(|rules| rules.instance != events.instance)
+    {
+        return Err(client.restarted());
+    }
+    ledger.look(&Look {
+        instance: &events.instance,
+        started_unix_ms: events.started_unix_ms,
+        clocks: Clocks {
+            now_ns: newest.map_or(events.now_ns, |event| event.at_ns),
+            unix_ms: newest.map_or(events.started_unix_ms, |event| event.at_unix_ms),
+        },
+        rules: rules.as_ref(),
+        events: &events.events,
+    });
+    Ok(())
+}
+
+/// Reports that Envoy restarted, what was lost, and the command that applies it again.
+fn report_restart(
+    context: &mut Context<'_, '_>,
+    events: &Events,
+    lost: Option<&Lost>,
+) -> Result<()> {
+    let Some(lost) = lost.filter(|lost| lost.items().len() > 0) else {
+        let text = gone(std::iter::empty(), events.started_unix_ms);
+        return Ok(context.note(&text)?);
+    };
+    let document = Document::new(&lost.instance, lost.started_unix_ms, lost.items());
+    let mut text = Vec::new();
+    json(&mut text, Format::Jsonl, &document)?;
+    let text = String::from_utf8_lossy(&text);
+    let url = context.global.connect.url.join(",");
+    let url = escape(&url);
+    let line = lost.line();
+    context.note(&format!(
+        "{line}\nto apply them again, run:\n\nloudou --url {url} import - <<'END'\n{text}END\n"
+    ))?;
+    Ok(())
+}
+
+// The events of several Envoys as one list, by time.
+
+/// Lists the events of all that answer; the others are reported.
+pub(in crate::cli) fn merged(
+    context: &mut Context<'_, '_>,
+    args: &EventsArgs,
+    clients: &[Client],
+) -> Result<Outcome> {
+    let EventNumber { instance, seq } = &args.after;
+    let urls: Vec<&str> = clients.iter().map(Client::url).collect();
+    let names: Vec<String> = short_names(&urls)
+        .iter()
+        .map(|name| escape(name).into_owned())
+        .collect();
+    let mut all: Vec<(u64, usize, Event)> = Vec::new();
+    let mut failures = Failures::default();
+    for ((number, client), name) in clients.iter().enumerate().zip(&names) {
+        let events = match client.events_of(args.of, instance, *seq) {
+            Ok(events) => events,
+            Err(error) => {
+                let url = escape(client.url()).into_owned();
+                let outcome = failed(&named(error.into(), &url), context.io);
+                failures.add(url, outcome);
+                continue;
+            }
+        };
+        if is_other(&events, instance) {
+            context.note(&format!(
+                "{name}: another process; all its events are listed"
+            ))?;
+        }
+        if events.lost > 0 {
+            let lost = events.lost;
+            context.note(&format!("{name}: {lost} older events are no longer kept"))?;
+        }
+        // The order of an Envoy's own events stays, also where its clock was set back.
+        let mut at_ms = 0;
+        all.extend(events.events.into_iter().map(|event| {
+            at_ms = event.at_unix_ms.max(at_ms);
+            (at_ms, number, event)
+        }));
+    }
+    all.sort_by_key(|(at_ms, number, _)| (*at_ms, *number));
+    let numbers: Vec<usize> = all.iter().map(|(_, number, _)| *number).collect();
+    let events: Vec<Event> = all.into_iter().map(|(.., event)| event).collect();
+    let (format, style) = (context.format(), context.style);
+    if let Some(mut joined) = Joined::new(format) {
+        for (number, event) in numbers.iter().zip(events) {
+            let one = Events {
+                events: vec![event],
+                ..Events::default()
+            };
+            let mut text = Vec::new();
+            print(&one, true, format, style, &mut text)?;
+            let url = urls.get(*number).copied().unwrap_or_default();
+            joined.print(&String::from_utf8_lossy(&text), url, context.io.out)?;
+        }
+    } else {
+        let name = |number: &usize| names.get(*number).map_or("", String::as_str);
+        let envoys: Vec<&str> = numbers.iter().map(name).collect();
+        table(&events, &envoys).print(context.io.out, style)?;
+    }
+    context.io.out.flush()?;
+    failures.end(context, clients.len())
+}
+
+// Events as tables, JSON and CSV.
+
+/// True if the events are known to come from a process other than `instance`.
+fn is_other(events: &Events, instance: &str) -> bool {
+    events.restarted || (!instance.is_empty() && events.instance != *instance)
+}
+
+fn show(context: &mut Context<'_, '_>, events: &Events, first: bool) -> Result<()> {
+    if events.lost > 0 {
+        context.note(&format!("{} older events are no longer kept", events.lost))?;
+    }
+    if first || !events.events.is_empty() {
+        let format = context.format();
+        print(events, first, format, context.style, context.io.out)?;
+        context.io.out.flush()?;
+    }
+    Ok(())
+}
+
+/// Prints events, with the heading only if `first`.
+fn print(
+    events: &Events,
+    first: bool,
+    format: Format,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table if first => table(&events.events, &[]).print(out, style),
+        Format::Table => table(&events.events, &[]).print_rows(out, style),
+        Format::Json | Format::Jsonl => json_list(out, format, events, &events.events),
+        Format::Csv => lines(&events.events, first, out),
+    }
+}
+
+/// The events, with the names of their Envoys, if there are several.
+fn table(events: &[Event], envoys: &[&str]) -> TextTable {
+    let mut columns = vec![
+        ("SEQ", Set::Right),
+        ("TIME", Set::Left),
+        ("KIND", Set::Left),
+        ("RULE", Set::Left),
+        ("KEY", Set::Shrink),
+        ("BY", Set::Left),
+        ("DETAIL", Set::Shrink),
+        ("REASON", Set::Shrink),
+    ];
+    if !envoys.is_empty() {
+        columns.insert(0, ("ENVOY", Set::Right));
+    }
+    let mut table = TextTable::new(&columns);
+    let mut envoys = envoys.iter();
+    for event in events {
+        let kind = Cell::new(event.kind.name());
+        let mut row: Vec<Cell> = envoys
+            .next()
+            .map(|envoy| Cell::from(*envoy))
+            .into_iter()
+            .collect();
+        row.extend([
+            event.seq.into(),
+            date(event.at_unix_ms).into(),
+            if is_alarm(event.kind) {
+                kind.paint(Paint::Warn)
+            } else {
+                kind
+            },
+            event.rule.clone().into(),
+            event.key.clone().into(),
+            event.by.as_str().into(),
+            event.detail.as_str().into(),
+            event.reason.as_str().into(),
+        ]);
+        table.row(row);
+    }
+    table
+}
+
+fn lines(events: &[Event], first: bool, out: &mut dyn Write) -> io::Result<()> {
+    if first {
+        let heading = "seq,at_ns,at_unix_ms,kind,rule,key,by,detail,reason,generation";
+        csv(out, heading.split(','))?;
+    }
+    for event in events {
+        let record = [
+            event.seq.to_string(),
+            event.at_ns.to_string(),
+            event.at_unix_ms.to_string(),
+            event.kind.name().to_owned(),
+            event.rule.clone().unwrap_or_default(),
+            event.key.clone().unwrap_or_default(),
+            event.by.clone(),
+            event.detail.clone(),
+            event.reason.clone(),
+            event.generation.to_string(),
+        ];
+        csv(out, record.iter().map(String::as_str))?;
+    }
+    Ok(())
 }

@@ -1,10 +1,13 @@
 //! `loudou explain`: how a request would be decided, rule by rule, in Envoy or by a rule file.
 
+use std::io;
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use loudou_api::{ExplainAnswer, RuleProblem};
+use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, RuleProblem, Says, UnmetPart};
+use loudou_client::problem_line;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::{Problem, parse_sample};
@@ -14,17 +17,17 @@ use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::Table;
 use loudou_store::memory::MemoryStore;
+use loudou_words::meaning::explained::{self as words, Tone};
+use loudou_words::text::escape;
 use serde_json::Value;
 
 use super::check::rules_of;
 use super::context::Context;
 use super::options::Format;
 use super::outcome::Outcome;
-use super::world::{Usage, json as print_json, json_list};
+use super::table::{Paint, Set, TextTable, bar, csv};
+use super::world::{Style, Usage, json as print_json, json_list};
 use crate::typed_request::TypedRequest;
-use loudou_client::problem_line;
-
-mod view;
 
 /// The seed of an empty store; its value does not matter.
 const SEED: [u8; 16] = *b"loudou explain 1";
@@ -80,10 +83,10 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
     };
     let (format, style) = (context.format(), context.style);
     match format {
-        Format::Table => view::print(&answer, &args.request.title(), context.io.out, style)?,
+        Format::Table => print(&answer, &args.request.title(), context.io.out, style)?,
         Format::Json => print_json(context.io.out, format, &answer)?,
         Format::Jsonl => json_list(context.io.out, format, &answer, &answer.rules)?,
-        Format::Csv => view::lines(&answer, context.io.out)?,
+        Format::Csv => lines(&answer, context.io.out)?,
     }
     if args.config.is_some() {
         context.note(FRESH)?;
@@ -123,4 +126,138 @@ fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
     let clock = Clock::at(now);
     let explained = explain(&rules, &table, &mut store, &mut sample, clock);
     Ok(ExplainAnswer::new(&explained, &rules, now, 0))
+}
+
+// An explanation as text, a block for each rule, and as CSV.
+
+/// The indentation of the lines of a block.
+const INDENT: &str = "    ";
+
+/// Prints the verdict, then the outcome of each rule.
+fn print(answer: &ExplainAnswer, title: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let verdict = words::verdict(answer, title);
+    writeln!(out, "{}", headline(answer.verdict, false, &verdict, style))?;
+    for rule in &answer.rules {
+        writeln!(out)?;
+        let line = format!("{} {}", rule.rule, words::outcome(rule, answer));
+        let is_shadow = rule.mode == "shadow";
+        writeln!(out, "{}", headline(rule.says, is_shadow, &line, style))?;
+        block(rule).print_rows(out, style)?;
+        limits(rule, style).print_rows(out, style)?;
+    }
+    Ok(())
+}
+
+/// A sentence after its mark, in the colour of the outcome.
+fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
+    let paint = match words::tone(says, is_shadow) {
+        Tone::Good | Tone::Plain => Paint::Heading,
+        Tone::Warn => Paint::Warn,
+        Tone::Bad => Paint::Bad,
+        Tone::Dim => Paint::Dim,
+    };
+    // The words repeat the meaning of the mark.
+    let mark = if style.ascii {
+        String::new()
+    } else {
+        format!("{} ", words::mark(says))
+    };
+    paint.on(&format!("{mark}{}", escape(text)), style)
+}
+
+/// The rows of a rule.
+fn block(rule: &ExplainedRule) -> TextTable {
+    let mut table = TextTable::new(&[("", Set::Left), ("", Set::Left)]);
+    for (name, value) in words::rows(rule) {
+        table.row(vec![format!("{INDENT}{name}").into(), value.into()]);
+    }
+    table
+}
+
+fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
+    let mut table = TextTable::new(&[
+        ("", Set::Left),
+        ("", Set::Left),
+        ("", Set::Right),
+        ("", Set::Left),
+    ]);
+    for limit in &rule.limits {
+        let now = &limit.now;
+        let (part, whole) = now.level(0);
+        table.row(vec![
+            format!("{INDENT}{}", now.name).into(),
+            bar(part, whole, style).into(),
+            format!("{}/{} left", now.remaining, now.capacity).into(),
+            // The limits of a banned key do not decide.
+            if rule.ban.is_some() {
+                String::from(" ").into()
+            } else {
+                words::limit(limit, rule.cost).into()
+            },
+        ]);
+    }
+    table
+}
+
+/// Prints one record for each limit, and one for a rule without limits.
+fn lines(answer: &ExplainAnswer, out: &mut dyn Write) -> io::Result<()> {
+    let heading = "rule,mode,says,overruled,behind,error,place,asked,found,key,cost,unlimited,\
+                   banned,ban_lasts_ns,limit,algorithm,capacity,rate,used,remaining,limit_says,remaining_after,wait_ns,retry_after_ns,\
+                   reset_after_ns";
+    csv(out, heading.split(','))?;
+    for rule in &answer.rules {
+        let mut limits = rule.limits.iter().map(Some).collect::<Vec<_>>();
+        if limits.is_empty() {
+            limits.push(None);
+        }
+        for limit in limits {
+            let mut record = of_rule(rule);
+            record.extend(limit.map_or_else(|| vec![String::new(); 11], of_limit));
+            csv(out, record.iter().map(String::as_str))?;
+        }
+    }
+    Ok(())
+}
+
+fn of_rule(rule: &ExplainedRule) -> Vec<String> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let part = rule.failing.as_ref().or(rule.too_long.as_ref());
+    let part = part.or(rule.missing.as_ref());
+    let part = part.or(rule.repeated.as_ref());
+    let of = |read: fn(&UnmetPart) -> String| part.map(read).unwrap_or_default();
+    vec![
+        rule.rule.clone(),
+        rule.mode.clone(),
+        rule.says.name().to_owned(),
+        rule.overruled.to_string(),
+        text(&rule.behind),
+        text(&rule.error),
+        of(|part| part.place.clone()),
+        of(|part| part.asked.to_string()),
+        of(|part| part.found.clone().unwrap_or_default()),
+        text(&rule.key),
+        number(rule.cost),
+        rule.unlimited.to_string(),
+        rule.ban.is_some().to_string(),
+        number(rule.ban.as_ref().and_then(|ban| ban.lasts_ns)),
+    ]
+}
+
+fn of_limit(limit: &ExplainedLimit) -> Vec<String> {
+    let number = |number: u64| number.to_string();
+    let now = &limit.now;
+    vec![
+        now.name.clone(),
+        now.algorithm.clone(),
+        number(now.capacity),
+        now.rate.clone(),
+        number(now.used),
+        number(now.remaining),
+        limit.says.name().to_owned(),
+        number(limit.remaining),
+        number(limit.wait_ns),
+        now.retry_after_ns.map(number).unwrap_or_default(),
+        number(now.reset_after_ns),
+    ]
 }

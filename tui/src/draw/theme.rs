@@ -5,17 +5,12 @@
 //! has a plain substitute.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 
 use clap::ValueEnum;
-use ratatui::style::{Color, Modifier, Style};
-
 use loudou_words::meaning::Standing;
 use loudou_words::num::{cells, share};
-
-pub(crate) mod color;
-mod palette;
-
-use color::Depth;
+use ratatui::style::{Color, Modifier, Style};
 
 /// A theme, for a dark or a light background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -85,10 +80,10 @@ impl Theme {
         match (look.depth, look.base) {
             // A theme has nothing to say without colours.
             (Depth::Plain, _) => plain,
-            (Depth::Sixteen, Base::Dark) => palette::dark_16(&plain),
-            (Depth::Sixteen, Base::Light) => palette::light_16(&plain),
-            (_, Base::Dark) => palette::dark(&plain),
-            (_, Base::Light) => palette::light(&plain),
+            (Depth::Sixteen, Base::Dark) => dark_16(&plain),
+            (Depth::Sixteen, Base::Light) => light_16(&plain),
+            (_, Base::Dark) => dark(&plain),
+            (_, Base::Light) => light(&plain),
         }
     }
 
@@ -190,6 +185,168 @@ impl Theme {
     }
 }
 
+// How many colours a terminal has.
+
+/// The colours that a terminal can show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// None: bold, dim and reversed only.
+    #[default]
+    Plain,
+    /// The 16 colours of ANSI, which the user's terminal defines.
+    Sixteen,
+    /// Those and 240 fixed ones.
+    Indexed,
+}
+
+/// Terminals with 256 colours whose names do not say so, for connections that do not pass `COLORTERM` on.
+const WELL_KNOWN: [&str; 5] = ["kitty", "alacritty", "foot", "wezterm", "ghostty"];
+
+impl Depth {
+    /// The colours that `TERM` and `COLORTERM` promise.
+    pub(crate) fn of_terminal(term: Option<&OsStr>, color_term: Option<&OsStr>) -> Self {
+        let [term, color_term] =
+            [term, color_term].map(|name| name.and_then(OsStr::to_str).unwrap_or_default());
+        // These cannot do more, whatever an outer terminal left in `COLORTERM`.
+        if term == "linux" || term.contains("16color") || term.starts_with("vt") {
+            return Self::Sixteen;
+        }
+        let has_all = matches!(color_term, "truecolor" | "24bit") || term.contains("direct");
+        let is_known = WELL_KNOWN.iter().any(|name| term.contains(name));
+        if has_all || is_known || term.contains("256color") {
+            Self::Indexed
+        } else {
+            Self::Sixteen
+        }
+    }
+}
+
+// The colours of the built-in themes, for terminals with 256 colours and for those with 16.
+
+const BOLD: Modifier = Modifier::BOLD;
+
+fn ink(n: u8) -> Style {
+    Style::new().fg(Color::Indexed(n))
+}
+
+fn paper(n: u8) -> Style {
+    Style::new().bg(Color::Indexed(n))
+}
+
+/// Colours from the surface of the water down.
+fn shades(all: &[u8]) -> Vec<Color> {
+    all.iter().copied().map(Color::Indexed).collect()
+}
+
+/// For a dark background.
+fn dark(plain: &Theme) -> Theme {
+    Theme {
+        dim: ink(245),
+        name: ink(81).add_modifier(BOLD),
+        head: ink(250).add_modifier(BOLD | Modifier::UNDERLINED),
+        key: ink(81).add_modifier(BOLD),
+        good: ink(78),
+        warn: ink(221),
+        bad: ink(203),
+        shadow: ink(141),
+        row: paper(238).add_modifier(BOLD),
+        row_text: ink(255),
+        changed: ink(221).add_modifier(BOLD),
+        banner: ink(16).bg(Color::Indexed(221)),
+        alarm: ink(231).bg(Color::Indexed(160)).add_modifier(BOLD),
+        field: paper(237),
+        stale: ink(240),
+        wall: ink(250),
+        track: ink(238),
+        water: Water {
+            calm: shades(&[117, 81, 75, 39, 33, 32, 26, 25]),
+            high: shades(&[229, 222, 221, 220, 214, 178, 172, 136]),
+            full: shades(&[224, 217, 210, 203, 197, 161, 125, 124]),
+        },
+        ..plain.clone()
+    }
+}
+
+/// For a light background.
+fn light(plain: &Theme) -> Theme {
+    Theme {
+        dim: ink(242),
+        name: ink(25).add_modifier(BOLD),
+        head: ink(238).add_modifier(BOLD | Modifier::UNDERLINED),
+        key: ink(25).add_modifier(BOLD),
+        good: ink(28),
+        warn: ink(130),
+        bad: ink(160),
+        shadow: ink(91),
+        row: paper(254).add_modifier(BOLD),
+        row_text: ink(16),
+        changed: ink(130).add_modifier(BOLD),
+        banner: ink(16).bg(Color::Indexed(221)),
+        alarm: ink(231).bg(Color::Indexed(160)).add_modifier(BOLD),
+        field: paper(253),
+        stale: ink(247),
+        wall: ink(240),
+        track: ink(251),
+        water: Water {
+            calm: shades(&[75, 69, 33, 32, 27, 26, 25, 24]),
+            high: shades(&[214, 208, 172, 166, 136, 130, 94]),
+            full: shades(&[210, 203, 197, 161, 160, 125, 124]),
+        },
+        ..plain.clone()
+    }
+}
+
+/// For a dark background and 16 colours. The selected line is reversed: every grey of 16 hides some text.
+fn dark_16(plain: &Theme) -> Theme {
+    Theme {
+        dim: ink(7),
+        name: ink(14).add_modifier(BOLD),
+        key: ink(14).add_modifier(BOLD),
+        good: ink(10),
+        warn: ink(11),
+        bad: ink(9),
+        shadow: ink(13),
+        changed: ink(11).add_modifier(BOLD),
+        banner: ink(0).bg(Color::Indexed(3)),
+        alarm: ink(15).bg(Color::Indexed(1)).add_modifier(BOLD),
+        stale: ink(8),
+        wall: ink(7),
+        track: ink(8),
+        water: Water {
+            calm: shades(&[14, 6, 12, 4]),
+            high: shades(&[11, 3]),
+            full: shades(&[9, 1]),
+        },
+        ..plain.clone()
+    }
+}
+
+/// For a light background and 16 colours.
+fn light_16(plain: &Theme) -> Theme {
+    Theme {
+        dim: ink(8),
+        name: ink(4).add_modifier(BOLD),
+        key: ink(4).add_modifier(BOLD),
+        good: ink(2),
+        // Yellow cannot be read on white.
+        warn: ink(1),
+        bad: ink(1).add_modifier(BOLD),
+        shadow: ink(5),
+        changed: ink(4).add_modifier(BOLD),
+        banner: ink(0).bg(Color::Indexed(3)),
+        alarm: ink(15).bg(Color::Indexed(1)).add_modifier(BOLD),
+        stale: ink(8),
+        wall: ink(8),
+        track: ink(7),
+        water: Water {
+            calm: shades(&[6, 4]),
+            high: shades(&[3]),
+            full: shades(&[1]),
+        },
+        ..plain.clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,5 +369,30 @@ mod tests {
             assert!(indexed.iter().all(|n| *n < 16), "{base:?}: {colors}");
             assert!(!colors.contains("Rgb("), "{colors}");
         }
+    }
+}
+
+#[cfg(test)]
+mod color_tests {
+    use super::*;
+
+    #[test]
+    fn terminals_promise_colours() {
+        for (term, color_term, depth) in [
+            ("xterm-256color", "", Depth::Indexed),
+            ("xterm-256color", "truecolor", Depth::Indexed),
+            ("tmux-256color", "24bit", Depth::Indexed),
+            ("xterm-direct", "", Depth::Indexed),
+            ("xterm-kitty", "", Depth::Indexed),
+            ("xterm", "", Depth::Sixteen),
+            ("xterm-16color", "truecolor", Depth::Sixteen),
+            ("linux", "truecolor", Depth::Sixteen),
+            ("screen", "16", Depth::Sixteen),
+            ("", "", Depth::Sixteen),
+        ] {
+            let found = Depth::of_terminal(Some(OsStr::new(term)), Some(OsStr::new(color_term)));
+            assert_eq!(found, depth, "{term} {color_term}");
+        }
+        assert_eq!(Depth::of_terminal(None, None), Depth::Sixteen);
     }
 }

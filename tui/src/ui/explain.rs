@@ -3,8 +3,8 @@
 use loudou_api::ExplainAnswer;
 
 use super::form::{field, problem_rows_of};
+use crate::app::explain::about;
 use crate::app::explain::{Explain, Field, LEVEL, Stage, inside};
-use crate::app::explaining::about;
 use crate::app::press::Spot;
 use crate::app::state::State;
 use crate::draw::bars;

@@ -35,8 +35,8 @@ fn typed(presses: &str) -> Form {
     let mut form = Form::new(view(), NOW);
     for press in keys(presses) {
         match press.code {
-            crate::app::press::Code::Tab => form.step(1),
-            crate::app::press::Code::BackTab => form.step(-1),
+            Code::Tab => form.step(1),
+            Code::BackTab => form.step(-1),
             _ => assert!(form.press(press), "{press}"),
         }
     }
@@ -194,7 +194,7 @@ fn one(limit: &Value, presses: &str) -> Form {
     let mut form = Form::new(view, NOW);
     for press in keys(presses) {
         match press.code {
-            crate::app::press::Code::Tab => form.step(1),
+            Code::Tab => form.step(1),
             _ => assert!(form.press(press), "{press}"),
         }
     }

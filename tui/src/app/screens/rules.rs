@@ -1,14 +1,17 @@
 //! The Rules screen: each rule with its limits and totals.
 
 use loudou_api::{RuleTotals, RuleView};
+use loudou_rules::rule::Mode;
+use loudou_words::meaning;
+use loudou_words::meaning::{refusals, short};
+use loudou_words::num::{cells, fraction};
 use ratatui::style::Style;
 use serde_json::Value;
 
-use super::chart;
 use super::view::{About, View};
-use crate::app::command::Command as C;
-use crate::app::command::{Binding, bind, c, k, tab};
-use crate::app::history::Track;
+use super::{chart, copied};
+use crate::app::command::{Binding, Command as C, bind, c, k, tab};
+use crate::app::history::{Rates, Track};
 use crate::app::ingest;
 use crate::app::layout::table_height;
 use crate::app::press::Code::Enter;
@@ -17,12 +20,6 @@ use crate::app::screen::{Places, Screen};
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate};
-use loudou_words::meaning::{self, refusals, short};
-use loudou_words::num::cells;
-
-mod numbers;
-
-use numbers::{in_a_line, is_shadow, refused_in_mode, refused_rate, share_refused};
 
 static ABOUT: About = About {
     screen: Screen::Rules,
@@ -366,4 +363,62 @@ fn key_part(part: &Value) -> String {
         None => format!("{name} {value}"),
     });
     fields.collect::<Vec<_>>().join(" ")
+}
+
+// The numbers of a rule; in shadow mode, those of the requests that it would have refused.
+
+/// Whether the rule only reports what it would refuse.
+fn is_shadow(totals: &RuleTotals) -> bool {
+    totals.mode == Mode::Shadow.name()
+}
+
+/// The requests that a rule refused or, in shadow mode, would have refused.
+fn refused_in_mode(totals: &RuleTotals) -> u64 {
+    if is_shadow(totals) {
+        totals.shadow_refused
+    } else {
+        totals.refused
+    }
+}
+
+/// The same per second.
+fn refused_rate(totals: &RuleTotals, rates: Rates) -> f64 {
+    if is_shadow(totals) {
+        rates.shadow
+    } else {
+        rates.refused
+    }
+}
+
+/// The share of its requests that this is.
+fn share_refused(totals: &RuleTotals) -> f64 {
+    let refused = totals.refused.saturating_add(totals.shadow_refused);
+    let all = totals.passed().saturating_add(refused);
+    fraction(refused_in_mode(totals), all)
+}
+
+/// The row of a rule as a line of text.
+fn in_a_line(rule: &RuleView, totals: &RuleTotals, rates: Option<Rates>) -> String {
+    let refused = if is_shadow(totals) {
+        "would refuse"
+    } else {
+        "refused"
+    };
+    let mut parts = vec![totals.mode.clone()];
+    parts.extend(rates.map(|rates| {
+        let (bad, good) = (refused_rate(totals, rates), rates.admitted);
+        format!(
+            "{refused} {}/s, admitted {}/s",
+            rate(Some(bad)),
+            rate(Some(good))
+        )
+    }));
+    let share = percent(share_refused(totals));
+    parts.push(format!(
+        "in total {refused} {} ({share}), admitted {}",
+        amount(refused_in_mode(totals)),
+        amount(totals.passed())
+    ));
+    parts.push(short::line(&rule.rule));
+    copied::line(&rule.name, &parts)
 }

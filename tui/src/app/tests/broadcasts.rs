@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::several::{of_process, poll, press, watched};
 use super::*;
 use crate::app::broadcast::Broadcast;
-use crate::app::delivery::Delivery;
+use crate::app::broadcast::Delivery;
 use crate::app::effects::Goal;
 use crate::app::fixture::snapshot;
 use crate::app::watched::Watched;

@@ -7,7 +7,7 @@ use super::{USUAL, draw, styles};
 use crate::app::fixture::{state, type_keys};
 use crate::app::state::State;
 use crate::draw::spots::Spots;
-use crate::draw::theme::color::Depth;
+use crate::draw::theme::Depth;
 use crate::draw::theme::{Base, Look, Theme};
 use crate::ui::view;
 
