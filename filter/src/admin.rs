@@ -17,9 +17,8 @@ use crate::fleet::Pulse;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
 use crate::record::{Bases, Record, RecordError, Records, Shelves};
-use crate::timer::Timer;
+use crate::waiting::Timer;
 
-mod address;
 mod answer;
 mod auth;
 mod bans;
@@ -29,8 +28,6 @@ mod call;
 mod edit;
 mod explain;
 mod if_match;
-mod leased;
-mod named_host;
 mod pace;
 mod refused;
 mod routes;
@@ -113,9 +110,9 @@ impl AdminPlane {
     /// The step for such a request. A connection to another address than loopback finds nothing here, nor does one
     /// from another: where connections come through a tunnel (HBONE), its client names the address that they are to.
     pub fn begin_if_local(&mut self, host: &dyn Host, has_body: bool) -> Begin {
-        let reached = address::of(host, address::DESTINATION);
+        let reached = auth::address_of(host, auth::DESTINATION);
         let is_local = reached.is_some_and(|address| address.is_loopback());
-        if is_local && address::is_source_loopback(host) {
+        if is_local && auth::is_source_loopback(host) {
             return self.begin(host, has_body);
         }
         Begin::Answer(Reply {

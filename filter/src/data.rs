@@ -25,15 +25,14 @@ use crate::loan::Loans;
 use crate::record::Shelves;
 use crate::request::HostRequest;
 use crate::respond::{Refusal, explain};
-use crate::timer::{Timer, sooner};
 use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
+use crate::waiting::{Timer, sooner};
 
 pub use again::Again;
 
 mod active;
 mod again;
 mod changes;
-mod connections;
 mod start;
 
 /// The fate of a request.

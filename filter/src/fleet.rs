@@ -22,8 +22,8 @@ use wire::Answer;
 
 use crate::host::{Host, Outgoing};
 use crate::metrics::FleetMetrics;
-use crate::timer::sooner;
 use crate::waiting::Ticket;
+use crate::waiting::sooner;
 
 pub(crate) use pulse::Pulse;
 

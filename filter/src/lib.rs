@@ -32,7 +32,6 @@ mod record;
 mod request;
 mod respond;
 mod sweep;
-mod timer;
 mod upstream;
 pub mod waiting;
 

@@ -4,7 +4,7 @@
 //! done, the record forgets the changes that every bucket has followed.
 
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 

@@ -5,28 +5,25 @@
 //! in it. `--check` builds a second time, in a clone elsewhere, and compares.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::paths::{target_dir, workspace_root};
 use loudou_tests::temp::TempDir;
+use programs::{Program, TARGETS, Target};
 
 use crate::command::run as run_command;
-use crate::filter;
-use crate::image::{self, VERSION};
-use crate::oci::{self, File, Image};
+use crate::image::VERSION;
+use crate::oci::{File, Image};
+use crate::{filter, image, oci};
 
 mod deb;
-mod formula;
 mod pages;
 mod programs;
 mod sbom;
 mod signature;
-
-use programs::{Program, TARGETS, Target};
 
 /// The options of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -79,7 +76,7 @@ fn replaceable(out: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         Err(error) => return Err(error).context(out.display().to_string()),
     };
-    let is_release = out.join(SUMS).is_file() && out.join(formula::FILE).is_file();
+    let is_release = out.join(SUMS).is_file() && out.join(FILE).is_file();
     ensure!(
         is_empty || is_release,
         "{}: has files that are no release; name an empty folder, or remove it",
@@ -139,10 +136,7 @@ fn make(root: &Path, out: &Path) -> Result<Made> {
             files.push((image_name(program.name, target.oci), layout(&image)?));
         }
     }
-    files.push((
-        formula::FILE.to_owned(),
-        formula::text(&archives).into_bytes(),
-    ));
+    files.push((FILE.to_owned(), text(&archives).into_bytes()));
     files.push((
         format!("loudou-{VERSION}.cdx.json"),
         sbom::text(root)?.into_bytes(),
@@ -292,6 +286,48 @@ fn again(made: &Made) -> Result<()> {
     Ok(())
 }
 
+// A formula for Homebrew on Linux: the archives with their digests.
+
+/// Its name in a release.
+const FILE: &str = "loudou.rb";
+
+/// Where releases are, to be replaced by whoever publishes them.
+const RELEASES: &str = "https://example.com/loudou/releases";
+
+/// The formula for archives with these digests.
+fn text(archives: &[(&Target, String)]) -> String {
+    let mut text = format!(
+        "class Loudou < Formula\n  \
+           desc \"Watch and edit the limits that Loudou enforces inside Envoy\"\n  \
+           homepage \"https://example.com/loudou\"\n  \
+           version \"{VERSION}\"\n  \
+           license \"Apache-2.0\"\n\n  \
+           depends_on :linux\n"
+    );
+    for (target, digest) in archives {
+        let on = if target.oci == "amd64" {
+            "on_intel"
+        } else {
+            "on_arm"
+        };
+        let (triple, digest) = (target.triple, digest.replace("sha256:", ""));
+        text.extend([format!(
+            "\n  {on} do\n    \
+               url \"{RELEASES}/v{VERSION}/loudou-{VERSION}-{triple}.tar.gz\"\n    \
+               sha256 \"{digest}\"\n  \
+             end\n"
+        )]);
+    }
+    text.push_str(
+        "\n  def install\n    bin.install Dir[\"bin/*\"]\n    man1.install Dir[\"share/man/man1/*\"]\n    \
+           bash_completion.install \"share/bash-completion/completions/loudou\"\n    \
+           fish_completion.install \"share/fish/vendor_completions.d/loudou.fish\"\n    \
+           zsh_completion.install \"share/zsh/site-functions/_loudou\"\n  end\n\n  \
+           test do\n    assert_match version.to_s, shell_output(\"#{bin}/loudou --version\")\n  end\nend\n",
+    );
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,7 +340,7 @@ mod tests {
         fs::write(dir.path().join("thesis.txt"), "").expect("written");
         let error = replaceable(dir.path()).expect_err("something else");
         assert!(error.to_string().contains("no release"), "{error}");
-        for name in [SUMS, formula::FILE] {
+        for name in [SUMS, FILE] {
             fs::write(dir.path().join(name), "").expect("written");
         }
         replaceable(dir.path()).expect("a release");

@@ -3,10 +3,10 @@
 //! The body is a request in the form that `loudou_rules::config::parse_sample` reads.
 
 use loudou_limiter::{Nanos, Verdict};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
 use loudou_rules::rule::{Failing, Found, Missing, Repeated};
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_store::GaveUp;
 use serde::{Deserialize, Serialize};

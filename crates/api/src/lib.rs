@@ -6,7 +6,6 @@
 //! grows: readers ignore unknown fields.
 #![forbid(unsafe_code)]
 
-mod acted;
 mod bucket;
 mod change;
 mod event;
@@ -20,11 +19,11 @@ mod schema;
 mod status;
 mod top;
 
-pub use acted::{BanAnswer, ResetAnswer};
 pub use bucket::{
     BanBy, BanView, BucketNames, BucketState, BucketView, BucketsHead, BucketsPage,
     KeyOverrideView, LeaseView, LimitView, OutageView, OverrideKind, REFUSING_FOR,
 };
+pub use change::{BanAnswer, ResetAnswer};
 pub use change::{
     Change, ChangeName, MAX_ALL_CHANGES_BYTES, MAX_ANSWER_CHANGES, MAX_ANSWER_CHANGES_BYTES,
     MAX_CHANGE_BYTES, MAX_CHANGE_NAME, MAX_CHANGES, RejectedChange, SHOWN_CHANGE_NAME, Spread,

@@ -24,7 +24,6 @@ pub mod manifest;
 mod part;
 pub mod proto;
 mod scalar;
-mod size;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -14,7 +14,6 @@ pub mod edit;
 pub mod form;
 pub mod in_doubt;
 pub mod key_override;
-mod numbers;
 pub mod reset;
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use crate::leak::drain_time;
 use crate::lease::{Shared, Unfit};
 use crate::meter::Meter;
-use crate::rate::Rate;
 use crate::time::Nanos;
+use crate::time::Rate;
 
 pub mod concurrency;
 pub mod fixed_window;

@@ -17,8 +17,8 @@ use crate::convert::Carry;
 use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::meter::{Back, USED_ONE, Used};
-use crate::rate::Rate;
 use crate::time::Nanos;
+use crate::time::Rate;
 use crate::wide::{clamp, mul_div_ceil, product, times};
 
 /// Words of state: the nanoseconds and the drops of the arrival time.
@@ -306,7 +306,7 @@ mod narrow_tests {
 
     use super::*;
     use crate::bounds::MAX_AMOUNT;
-    use crate::rate::Rate;
+    use crate::time::Rate;
 
     fn number() -> impl Strategy<Value = u64> {
         prop_oneof![

@@ -446,7 +446,7 @@ impl Terms {
 mod bound_tests {
     use super::*;
     use super::{Held, Lease, Phase};
-    use crate::rate::Rate;
+    use crate::time::Rate;
 
     fn terms(limit: Shared) -> Terms {
         let settings = LeaseSettings {

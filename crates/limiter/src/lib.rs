@@ -119,7 +119,6 @@ mod leak;
 pub mod lease;
 pub mod limit;
 mod meter;
-pub mod rate;
 pub mod taken;
 pub mod time;
 pub mod wide;
@@ -133,6 +132,6 @@ pub use hash::{HashSeed, fingerprint, mix};
 pub use limit::{
     Bucket, BucketDecision, GIVEN, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Plan, Words,
 };
-pub use rate::{RATE_FORM, Rate};
 pub use taken::Taken;
 pub use time::{Clock, DURATION_FORM, Nanos};
+pub use time::{RATE_FORM, Rate};

@@ -6,7 +6,7 @@ use core::any::Any;
 use crate::convert::Carry;
 use crate::decision::{Ask, Decision};
 use crate::leak::{Leak, Level};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
 /// The operations of an algorithm on its state. `words` always has [`Meter::words`] elements, and

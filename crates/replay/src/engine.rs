@@ -1,9 +1,9 @@
 //! One rule file in use: the filter's own decision code over a store in memory.
 
 use loudou_limiter::{BucketDecision, Clock, Decision, Nanos, Verdict};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, Outcome, evaluate};
 use loudou_rules::rule::RuleFile;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::paged::PagedStore;

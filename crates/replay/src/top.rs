@@ -1,7 +1,7 @@
 //! The most counted keys, in bounded memory: the filter's own counters with more slots.
 
 use loudou_limiter::{Nanos, fingerprint};
-use loudou_store::top::summary::{Entry, Summary};
+use loudou_store::top::{Entry, Summary};
 
 use loudou_words::num::count;
 

@@ -36,8 +36,6 @@ mod schema;
 mod spoken;
 mod suggest;
 mod warnings;
-mod when;
-mod written;
 
 pub use admin::{Access, AdminSettings, EmbeddedAdmin, Token, is_admin, parse_admin};
 pub use edit::{FIELDS as EDIT_FIELDS, RuleEdit, misfits, parse_edit, parse_override};
@@ -51,6 +49,7 @@ pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
 pub use mode::MODE_NAMES;
 pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
+pub use reader::written;
 pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
 pub use scale::scaled;
 pub use schema::schema;
@@ -59,7 +58,6 @@ pub use suggest::nearest;
 pub use warnings::impossible_key;
 pub use warnings::patterns::worst_ns;
 pub use warnings::{advice, preflight_advice};
-pub use written::written;
 
 use grammar::object;
 use reader::{Cursor, Report};

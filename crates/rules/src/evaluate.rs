@@ -21,13 +21,13 @@ use loudou_store::{
     Table, Why,
 };
 
-use crate::active_rule::{ActiveRule, Grant};
 use crate::fleet::FleetView;
 use crate::patience::{NotHeld, patience};
 use crate::request::Request;
 use crate::rule::key::Key;
 use crate::rule::{Mode, OnError, OnOutage, Price, Reach, Rule};
 use crate::rule_set::RuleSet;
+use crate::rule_set::{ActiveRule, Grant};
 
 /// The outcome of one rule for a request.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@ use loudou_store::overlay::Overlay;
 use loudou_store::page::Slot;
 use loudou_store::{LiveRule, Outage, SharedData, StoreStats, Table};
 
-use crate::active_rule::{ActiveRule, Grant};
 use crate::evaluate::{Answer, Outcome, evaluate, price};
 use crate::level::Level;
 use crate::patience::patience;
@@ -20,6 +19,7 @@ use crate::request::Request;
 use crate::rule::key::{Key, NoKey};
 use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
 use crate::rule_set::RuleSet;
+use crate::rule_set::{ActiveRule, Grant};
 
 /// The outcome that a rule set would have for a request.
 #[derive(Clone, Debug)]

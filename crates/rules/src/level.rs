@@ -9,9 +9,9 @@ use loudou_limiter::{Ask, Bucket, BucketDecision, Clock, Limits, Nanos};
 use loudou_store::page::Slot;
 use loudou_store::{LiveRule, Outage};
 
-use crate::active_rule::ActiveRule;
 use crate::fleet::FleetView;
 use crate::rule::Scope;
+use crate::rule_set::ActiveRule;
 
 /// A bucket and what decides on its requests.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@
 //! preview. Nothing panics: lints deny it, and arithmetic is checked or saturating.
 //!
 //! Read it in this order: [`rule`], [`config`] (the rule file), [`versions`] (the limits of a rule through
-//! time), [`active_rule`] (a rule in force), [`rule_set`] with [`evaluate`](mod@evaluate) (all rules against
-//! one request), [`explain`](mod@explain) (the reasons for a decision), [`fleet`](mod@fleet)
-//! (limits that many Envoys share), [`size`] (the memory of a rule file).
+//! time), [`rule_set`] with [`evaluate`](mod@evaluate) (the rules in force, all of them against one request),
+//! [`explain`](mod@explain) (the reasons for a decision), [`fleet`](mod@fleet) (limits that many Envoys share),
+//! [`size`] (the memory of a rule file).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -19,7 +19,6 @@
 
 extern crate alloc;
 
-pub mod active_rule;
 pub mod config;
 pub mod evaluate;
 pub mod explain;

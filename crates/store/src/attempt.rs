@@ -11,8 +11,8 @@ use loudou_limiter::{Ask, Bucket, BucketDecision, Limits, Nanos, Taken, Words};
 use crate::change::PageChange;
 use crate::leasing::{ByLease, Leased, Outage};
 use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, Slot, gain_flag};
-use crate::rule::{Age, LiveRule};
 use crate::shared_data::{SharedData, StoreFailed, Written};
+use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, Table};
 
 /// A request to the bucket `key` of a rule.

@@ -7,9 +7,9 @@ use crate::attempt::GaveUp;
 use crate::attempt::StoreStats;
 use crate::change::PageChange;
 use crate::page::{FLAG_PINNED, Slot};
-use crate::rule::{Age, LiveRule};
 use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
+use crate::table::{Age, LiveRule};
 
 /// An operator's ban or unban of the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use loudou_limiter::{Clock, Limits};
 
 use crate::attempt::{GaveUp, StoreStats};
 use crate::page::{Evicted, PageBytes, Slot};
-use crate::rule::{Age, LiveRule};
 use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
+use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, StoreKey, Table};
 
 /// A change of a page in progress: reads and writes in turn until one write succeeds.

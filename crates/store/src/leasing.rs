@@ -7,8 +7,8 @@ use crate::attempt::GaveUp;
 use crate::attempt::StoreStats;
 use crate::change::PageChange;
 use crate::page::Slot;
-use crate::rule::LiveRule;
 use crate::shared_data::{SharedData, Written};
+use crate::table::LiveRule;
 use crate::table::{BucketId, Table};
 
 /// How a request takes from the lease of its bucket.

@@ -32,7 +32,6 @@ pub mod page;
 pub mod paged;
 mod release;
 mod renew;
-mod rule;
 pub mod scan;
 mod shared_data;
 pub mod swap;
@@ -45,9 +44,9 @@ pub use attempt::{Attempt, Charge, GaveUp, Receipt, StoreStats, Take};
 pub use bans::{BanEffect, SetBan, SetTo};
 pub use leasing::{ByLease, LeaseOf, Leased, Leasing, Outage};
 pub use release::{Give, Giving, Why};
-pub use rule::{Age, LiveRule};
 pub use shared_data::{
     CAS_ABSENT, CAS_OVERWRITE, Cas, MAX_RETRIES, SharedData, StoreFailed, Written,
 };
+pub use table::{Age, LiveRule};
 pub use table::{BucketId, MAX_BUCKETS, Reset, Table};
 pub use upstreams::When;

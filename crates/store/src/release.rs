@@ -9,9 +9,9 @@ use crate::attempt::StoreStats;
 use crate::attempt::{Receipt, root_of};
 use crate::change::PageChange;
 use crate::page::{FLAG_KEEPS_GAIN, gain_flag};
-use crate::rule::{Age, LiveRule};
 use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
+use crate::table::{Age, LiveRule};
 
 /// The reason for giving back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

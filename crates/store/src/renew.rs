@@ -5,8 +5,8 @@ use loudou_limiter::{Clock, Limits};
 
 use crate::attempt::root_of;
 use crate::page::{FLAG_KEEPS_GAIN, Slot, Tick, gain_flag};
-use crate::rule::LiveRule;
 use crate::table::BucketId;
+use crate::table::LiveRule;
 
 impl Slot {
     /// A bucket of a rule that nobody has used yet.

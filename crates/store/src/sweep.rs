@@ -11,8 +11,8 @@ use crate::attempt::{GaveUp, StoreStats};
 use crate::change::PageChange;
 use crate::names::{self, Names};
 use crate::page::SlotHead;
-use crate::rule::{Age, LiveRule};
 use crate::shared_data::{SharedData, Written};
+use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, Table};
 
 impl Table {

@@ -1,17 +1,24 @@
 //! Rules in words: sentences that are exact for the numbers of the rule.
 
 use key::{ambiguous, missing};
-use list::list;
 use loudou_limiter::Penalty;
 use loudou_rules::config::{phrase, scaled};
 use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Override, Rule};
 use serde_json::Value;
 
-pub use bucket::{
-    BAN_OFF, Origins, Standing, WOULD_REFUSE, banned, enforced_ban, imposed, main_limit, refusals,
-    stands_out, state_word,
-};
-pub use fleet::{Sharing, sharing};
+pub use bucket::BAN_OFF;
+pub use bucket::Origins;
+pub use bucket::Standing;
+pub use bucket::WOULD_REFUSE;
+pub use bucket::banned;
+pub use bucket::enforced_ban;
+pub use bucket::imposed;
+pub use bucket::main_limit;
+pub use bucket::refusals;
+pub use bucket::stands_out;
+pub use bucket::state_word;
+pub use fleet::Sharing;
+pub use fleet::sharing;
 pub use key::group;
 pub use requests::requests;
 pub use upstream::upstreams;
@@ -22,7 +29,6 @@ pub mod explained;
 mod fleet;
 mod key;
 pub mod leased;
-mod list;
 mod requests;
 pub mod short;
 mod upstream;
@@ -222,6 +228,20 @@ fn penalty(penalty: &Penalty) -> String {
     format!(
         "{first}; each further ban is {factor} times as long, at most {max}, until the key was not banned for {max}"
     )
+}
+
+// Lists in words.
+
+/// `a, b and c`.
+fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
+    match items {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., end] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} {last} {}", first.join(", "), end.as_ref())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Authentication of callers, and their access.
 
+use std::net::IpAddr;
+
 use loudou_api::Access;
 use loudou_rules::config::AdminSettings;
+use loudou_rules::request::bare_address;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::address;
 use super::answer::Failure;
-use super::named_host;
+use crate::escaped::shown;
 use crate::host::Host;
 
 /// The caller of a request.
@@ -25,7 +27,7 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
         let detail = "requests from web pages (with an Origin header) are refused";
         return Err(Failure::new(403, "Forbidden", detail));
     }
-    named_host::check(host, settings)?;
+    named_host(host, settings)?;
     if settings.tokens.is_empty() {
         return loopback(host);
     }
@@ -60,7 +62,7 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 
 /// Without tokens, only this machine may call.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
-    if address::is_source_loopback(host) {
+    if is_source_loopback(host) {
         return Ok(Caller {
             name: "loopback".to_owned(),
             access: Access::Edit,
@@ -69,4 +71,85 @@ fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     let detail =
         "no tokens are configured, so only loopback clients may call; configure admin.tokens";
     Err(Failure::new(403, "Forbidden", detail))
+}
+
+// The two ends of the current request's connection.
+
+/// The property of the end in Envoy.
+pub(super) const DESTINATION: &str = "destination\0address";
+
+/// The property of the end at the client.
+const SOURCE: &str = "source\0address";
+
+/// Whether the client is on this machine. A port of 0 means that the address came from a header, which any client
+/// can write.
+pub(super) fn is_source_loopback(host: &dyn Host) -> bool {
+    let from_header = host
+        .property(SOURCE)
+        .is_some_and(|source| source.ends_with(b":0"));
+    !from_header && address_of(host, SOURCE).is_some_and(|address| address.is_loopback())
+}
+
+/// The address of one end, as a number.
+pub(super) fn address_of(host: &dyn Host, end: &str) -> Option<IpAddr> {
+    let address = host.property(end)?;
+    let text = std::str::from_utf8(bare_address(&address)).ok()?;
+    let address = text.parse::<IpAddr>().ok()?;
+    Some(address.to_canonical())
+}
+
+// The host that a request names. A name that anybody may point at this machine is not enough where no token is
+// needed: a web page that rebinds its name (DNS rebinding) could read the answers.
+
+/// Refuses a request for another host. With tokens and without configured hosts, any host will do: no web page
+/// has a token, and names of services and proxies are many.
+fn named_host(host: &dyn Host, settings: &AdminSettings) -> Result<(), Failure> {
+    if settings.hosts.is_empty() && !settings.tokens.is_empty() {
+        return Ok(());
+    }
+    let authority = host.request_header(":authority").unwrap_or_default();
+    let authority = String::from_utf8(authority).unwrap_or_default();
+    let is_known = name(&authority).is_some_and(|name| is_known(name, host, settings));
+    if is_known {
+        return Ok(());
+    }
+    let named = shown(&authority);
+    let detail = format!(
+        "the host `{named}` is neither loopback nor the address of this listener: call it by one of these, or add \
+         the name to admin.hosts"
+    );
+    Err(Failure::new(403, "Forbidden", detail))
+}
+
+fn is_known(name: &str, host: &dyn Host, settings: &AdminSettings) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let text = lower.strip_suffix('.').unwrap_or(&lower);
+    if text == "localhost" || settings.hosts.iter().any(|known| known == text) {
+        return true;
+    }
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let Ok(address) = inner.unwrap_or(text).parse::<IpAddr>() else {
+        return false;
+    };
+    // IPv6 addresses are written in brackets, and no others are.
+    if address.is_ipv6() != inner.is_some() {
+        return false;
+    }
+    let address = address.to_canonical();
+    address.is_loopback() || address_of(host, DESTINATION) == Some(address)
+}
+
+/// An authority without its port.
+fn name(authority: &str) -> Option<&str> {
+    let end = authority.rfind(']').map_or(0, |end| end.saturating_add(1));
+    let colon = authority.get(end..)?.find(':');
+    let Some(colon) = colon else {
+        return Some(authority);
+    };
+    let (name, port) = authority.split_at_checked(end.saturating_add(colon))?;
+    let digits = port.strip_prefix(':')?;
+    let is_port = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_port.then_some(name)
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use loudou_api::{BanAnswer, BanView, EventKind, Spread};
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::active_rule::{ActiveRule, Grant};
 use loudou_rules::config::is_key;
 use loudou_rules::humanise::humanise;
 use loudou_rules::rule::{Impossible, Mode};
+use loudou_rules::rule_set::{ActiveRule, Grant};
 use loudou_store::page::Slot;
 use loudou_store::{BanEffect, GaveUp, LiveRule, SetBan, SetTo, StoreStats, Table};
 

@@ -1,18 +1,20 @@
 //! A bucket in answers: its limits, and its ban, penalty or override.
 
 use loudou_api::{
-    BanBy, BanView, BucketState, BucketView, KeyOverrideView, LimitView, OverrideKind, REFUSING_FOR,
+    BanBy, BanView, BucketState, BucketView, KeyOverrideView, LeaseView, LimitView, OverrideKind,
+    REFUSING_FOR,
 };
 use loudou_limiter::ban::Conduct;
+use loudou_limiter::lease::Lease;
 use loudou_limiter::{Ask, BucketDecision, Clock, Nanos};
-use loudou_rules::active_rule::{ActiveRule, Grant};
+use loudou_rules::fleet::FleetView;
 use loudou_rules::level::Level;
 use loudou_rules::rule::{Mode, Override};
+use loudou_rules::rule_set::{ActiveRule, Grant};
 use loudou_store::Outage;
 use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
-use super::leased::{Moment, lease_view};
 
 /// A bucket now, without changing it.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, moment: Moment) -> BucketView {
@@ -160,4 +162,33 @@ pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
         }
     };
     Failure::new(404, "Not found", detail)
+}
+
+// A bucket that many Envoys share, as far as it is known here.
+
+/// The time of a call, and the state of the fleet then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) clock: Clock,
+    /// `None` where no worker has a fleet.
+    pub(super) fleet: Option<FleetView>,
+}
+
+impl Moment {
+    /// Whether the engine of the fleet cannot be asked.
+    pub(super) fn is_outage(&self) -> bool {
+        self.fleet.is_some_and(|fleet| fleet.is_down)
+    }
+}
+
+/// A lease of this many limits; `None` before the engine was heard of.
+pub(super) fn lease_view(lease: &Lease, limits: usize, now: Nanos) -> Option<LeaseView> {
+    let seen = lease.seen()?;
+    Some(LeaseView {
+        tokens: lease.tokens(now),
+        left: (0..limits).map(|limit| seen.left.at(limit)).collect(),
+        heard_ns: seen.at.get(),
+        debt: lease.debt(),
+        denied_until_ns: lease.denied_until(now).map(Nanos::get),
+    })
 }

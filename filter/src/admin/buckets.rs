@@ -8,8 +8,8 @@ use loudou_api::{
     ResetAnswer,
 };
 use loudou_limiter::Nanos;
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::rule::Mode;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::{LiveRule, Reset, SetTo};
 use serde_json::Value;
 

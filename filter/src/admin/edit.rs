@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use loudou_api::{EditAnswer, Event, EventKind};
 use loudou_limiter::{Carry, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config;
 use loudou_rules::config::MAX_OVERRIDES;
 use loudou_rules::humanise::humanise;
 use loudou_rules::rule::Rule;
+use loudou_rules::rule_set::ActiveRule;
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};

@@ -8,14 +8,14 @@ use std::fmt;
 
 use loudou_api::{BucketState, REFUSING_FOR};
 use loudou_limiter::Nanos;
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::page::SlotHead;
 use loudou_store::scan::Needle;
 use loudou_store::scan::Scan;
 use loudou_store::{Age, LiveRule, SharedData, Table};
 
 use super::bucket::Current;
-use super::leased::Moment;
+use super::bucket::Moment;
 
 /// The work of reading a value that is missing, of one that exists, and of reporting a bucket.
 const MISSING: u32 = 1;

@@ -6,22 +6,27 @@
 //! operations as a change that was made here, if the rule here is the same; otherwise the change waits.
 //!
 //! Which of two changes of one name holds is the engine's decision; see [`loudou_api::Change`]. Versions of a rule
-//! have names of their own where they need them ([`bases`]).
+//! have names of their own where they need them ([`base_of`]).
 
 use loudou_api::{ChangeName, MAX_ALL_CHANGES_BYTES, MAX_CHANGES, SHOWN_CHANGE_NAME, Spread};
 use loudou_limiter::Nanos;
 use loudou_store::swap::{Swapped, swap};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::Pulse;
 use crate::formats;
 use crate::formats::CHANGES;
 use crate::host::{Host, HostStore};
+use crate::json::{number, text};
 use crate::record::RuleRecord;
 
-pub(crate) use changes::{Change, Changes, Head, Here, Sent};
-pub(crate) use value::{BanValue, base_of};
+pub(crate) use changes::Change;
+pub(crate) use changes::Changes;
+pub(crate) use changes::Head;
+pub(crate) use changes::Here;
+pub(crate) use changes::Sent;
 
-mod bases;
 mod changes;
 
 // An answer of the engine, as far as it is about changes.
@@ -141,9 +146,206 @@ impl Changes {
     }
 }
 
+// The JSON of a change that travels.
+
+/// The value of a ban.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct BanValue {
+    /// The rule's tag: a rule with other keys has no such bucket.
+    pub(crate) tag: u32,
+    pub(crate) by: String,
+    pub(crate) reason: String,
+    pub(crate) at_unix_ms: u64,
+}
+
+impl BanValue {
+    fn write(&self) -> Vec<u8> {
+        as_read(&serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// The ban of a value, unless it is damaged.
+    pub(crate) fn read(value: &[u8]) -> Option<Self> {
+        let ban: Value = serde_json::from_slice(value).ok()?;
+        Some(Self {
+            tag: u32::try_from(number(&ban, "tag")?).ok()?,
+            by: text(&ban, "by")?,
+            reason: text(&ban, "reason")?,
+            at_unix_ms: number(&ban, "at_unix_ms")?,
+        })
+    }
+}
+
+/// The value of an edit or of an override: what it gives, and the identity of the rule that it is made for.
+fn of_edit(base: &str, gives: &impl Serialize) -> Vec<u8> {
+    let gives = serde_json::to_vec(gives).unwrap_or_default();
+    let head = ["{\"base\":\"", base, "\",\"gives\":"].concat();
+    as_read(&[head.as_bytes(), &gives, b"}"].concat())
+}
+
+/// The same JSON as it is written after it was read: so it comes back from the engine, and can be recognised.
+fn as_read(json: &[u8]) -> Vec<u8> {
+    let value: Option<Value> = serde_json::from_slice(json).ok();
+    value.map_or_else(Vec::new, |value| {
+        serde_json::to_vec(&value).unwrap_or_default()
+    })
+}
+
+/// The identity of the rule for which an edit or an override was made.
+pub(crate) fn base_of(value: &Value) -> Option<&str> {
+    value.get("base")?.as_str()
+}
+
+// Versions of one rule, as the Envoys of a fleet have them during a deployment. Each version has edits and overrides
+// of its own.
+//
+// The plain name of an edit has that of one version, as peers of all builds understand it. Only while another version
+// has that place, a version takes a name with its base. An Envoy whose change in force loses the plain name to another
+// version tells it again under such a name: so none is lost, whoever was first, and older builds need not know of it.
+
+/// The most versions of a rule that have a change of one kind. Configurations of the past count, because they may come
+/// back; where there are more, the change that was made first ends.
+const MAX_BASES: usize = 8;
+
+impl Changes {
+    /// The changes to note of one that was made here.
+    fn to_note(&self, made: &Made, now: Nanos) -> Vec<Change> {
+        let change = |name: &ChangeName, value: &[u8], until: Nanos| Change {
+            name: name.to_string(),
+            value: value.to_vec(),
+            made_at: now,
+            until,
+            sent: Sent::Unsent,
+            ..Change::default()
+        };
+        let plain = change(&made.name, &made.value, made.until);
+        let Some(base) = made.base.as_deref() else {
+            return vec![plain];
+        };
+        let named = made.name.with_base(Some(base));
+        if self.base_of(&plain.name).is_some_and(|of| of != base) {
+            return vec![change(&named, &made.value, made.until)];
+        }
+        let mut all = vec![plain];
+        let named = change(&named, &[], Nanos::MAX);
+        if self.of(&named.name).is_some_and(|own| !own.is_end()) {
+            all.push(named);
+        }
+        all
+    }
+
+    /// Keeps a change that is in force here under a name of its own, if the plain name is to have that of another
+    /// version of the rule.
+    fn keep_of_base(&mut self, name: &str, value: &[u8], now: Nanos) {
+        let Some(before) = self.of(name).filter(|change| change.here != Here::Waiting) else {
+            return;
+        };
+        let bases = (before.base(), base_in(value));
+        let (Some(base), Some(other)) = bases else {
+            return;
+        };
+        let about = before.about().filter(|about| about.base().is_none());
+        let Some(about) = about.filter(|_| base != other) else {
+            return;
+        };
+        let kept = Change {
+            name: about.with_base(Some(&base)).to_string(),
+            generation: 0,
+            earlier_until: Nanos::ZERO,
+            sent: Sent::Unsent,
+            ..before.clone()
+        };
+        let known = self.of(&kept.name);
+        let is_known = known.is_some_and(|known| !known.is_end() && known.made_at >= kept.made_at);
+        if !is_known && (known.is_some() || self.has_room()) {
+            self.put(kept);
+            self.end_too_many(&about, now);
+        }
+    }
+
+    /// Ends the changes that were made first, if too many versions of a rule have one.
+    fn end_too_many(&mut self, about: &ChangeName, now: Nanos) {
+        let about = about.with_base(None);
+        let is_one = |change: &&Change| {
+            let of = change.about().filter(|_| !change.is_end());
+            of.is_some_and(|of| of.with_base(None) == about)
+        };
+        while self.all.iter().filter(is_one).count() > MAX_BASES {
+            let first = self.all.iter().filter(is_one).min_by_key(|c| c.made_at);
+            let Some(first) = first.map(|change| change.name.clone()) else {
+                return;
+            };
+            self.put(Change {
+                name: first,
+                made_at: now,
+                until: Nanos::MAX,
+                sent: Sent::Unsent,
+                ..Change::default()
+            });
+        }
+    }
+
+    /// The changes whose names have a base.
+    pub(crate) fn with_bases(&self) -> Vec<&Change> {
+        let all = self.all.iter();
+        // In all other places of a name, it is escaped.
+        all.filter(|change| change.name.contains('@')).collect()
+    }
+
+    /// What becomes of a change of a rule that has this base here, because it is for another one, or another change
+    /// counts; `None` for the one to compare with the rule.
+    pub(crate) fn passed_over(
+        &self,
+        with_bases: &[&Change],
+        (change, about): (&Change, &ChangeName),
+        base: &str,
+    ) -> Option<Here> {
+        let is_end = change.is_end();
+        let is_passed = match about.base() {
+            Some(of) if of != base => true,
+            Some(_) => {
+                let plain = self.of(&about.with_base(None).to_string());
+                let plain = plain.filter(|plain| plain.base().as_deref() == Some(base));
+                plain.is_some_and(|plain| is_end || plain.made_at >= change.made_at)
+            }
+            None => {
+                let name = about.with_base(Some(base)).to_string();
+                let mut named = with_bases.iter().filter(|named| !named.is_end());
+                // An end of the plain name may be that of another version.
+                named.any(|named| named.name == name && (is_end || named.made_at > change.made_at))
+            }
+        };
+        is_passed.then_some(if is_end { Here::InForce } else { Here::Waiting })
+    }
+
+    fn of(&self, name: &str) -> Option<&Change> {
+        self.all.iter().find(|change| change.name == name)
+    }
+
+    /// The base of the change of this name, unless it is an end.
+    fn base_of(&self, name: &str) -> Option<String> {
+        self.of(name)?.base()
+    }
+}
+
+impl Change {
+    /// Whether it ends what had its name before.
+    pub(crate) const fn is_end(&self) -> bool {
+        self.value.is_empty()
+    }
+
+    /// The base of the rule that it was made for, as its value says.
+    fn base(&self) -> Option<String> {
+        base_in(&self.value)
+    }
+}
+
+fn base_in(value: &[u8]) -> Option<String> {
+    let value: Value = serde_json::from_slice(value).ok()?;
+    base_of(&value).map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests;
-mod value;
 
 /// A change that an operator has made here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +404,7 @@ impl Made {
             };
             all.push(match after.edit.as_ref() {
                 None => end(name),
-                Some(to) => edit(name, value::of_edit(&base, to), to.who.until()),
+                Some(to) => edit(name, of_edit(&base, to), to.who.until()),
             });
         }
         if before.own == after.own {
@@ -215,7 +417,7 @@ impl Made {
         };
         for (pattern, own) in after.own.iter() {
             if before.own.of_pattern(&pattern) != Some(own) {
-                let value = value::of_edit(&base, own);
+                let value = of_edit(&base, own);
                 all.push(edit(name(&pattern), value, own.who.until()));
             }
         }

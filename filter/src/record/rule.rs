@@ -5,8 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use loudou_limiter::{Carry, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::rule::{KeyMap, Rule};
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 
 use super::base::Base;

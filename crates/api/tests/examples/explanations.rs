@@ -2,10 +2,10 @@
 
 use loudou_api::{ExplainAnswer, Says};
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::{parse, parse_sample};
 use loudou_rules::evaluate::evaluate;
 use loudou_rules::explain::explain;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_store::memory::MemoryStore;
 use loudou_store::{StoreStats, Table};

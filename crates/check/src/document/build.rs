@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::kind::Kind;
 use super::scalar::{self, Plain};
-use super::size::Size;
+use super::tree::Size;
 use super::tree::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
 
 /// The maximum number of faults that are kept; more of them usually have one cause.

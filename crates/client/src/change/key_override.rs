@@ -3,15 +3,15 @@
 use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::{Decimal, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override, scaled};
+use loudou_words::num::whole_seconds;
+use loudou_words::text::escape;
 use serde_json::{Value, json};
 
-use super::form::{self, Asked, KeyPlace, Prompt, Typed, Wrong, time_left};
-use super::numbers::compared;
+use super::form;
+use super::form::{Asked, KeyPlace, Prompt, Typed, Wrong, time_left};
 use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
 use crate::command_line::CommandLine;
 use crate::{Client, ClientError, OverrideRequest};
-use loudou_words::num::whole_seconds;
-use loudou_words::text::escape;
 
 /// The kinds of overrides that the form offers.
 const GIVES: [&str; 4] = ["scale", "unlimited", "banned", REMOVE];
@@ -357,4 +357,31 @@ impl OverrideUndo {
         };
         (question, change)
     }
+}
+
+// The numbers of limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
+
+/// A line for each limit after the change.
+pub(super) fn compared(before: &Limits, after: &Limits) -> Vec<String> {
+    let lines = after.iter().map(|after| {
+        let new = after.algorithm();
+        let mut earlier = before.iter();
+        let Some(old) = earlier.find(|before| before.name() == after.name()) else {
+            let (name, capacity) = (after.name(), new.capacity());
+            return format!("{name}: {capacity} at once, comes into force as well");
+        };
+        let old = old.algorithm();
+        let capacity = format!("{} at once", step(&old.capacity(), &new.capacity()));
+        let rate = old.rate().zip(new.rate());
+        let rate = rate.map(|(old, new)| format!(", {}", step(&old, &new)));
+        format!("{}: {capacity}{}", after.name(), rate.unwrap_or_default())
+    });
+    lines.collect()
+}
+
+fn step<T: PartialEq + ToString>(old: &T, new: &T) -> String {
+    if old == new {
+        return format!("{} as before", new.to_string());
+    }
+    format!("{} → {}", old.to_string(), new.to_string())
 }

@@ -24,7 +24,7 @@ use crate::decision::Decision;
 use crate::lease::{Shared, Unfit};
 use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
 /// When a window ends.

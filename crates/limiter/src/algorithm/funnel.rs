@@ -20,7 +20,7 @@ use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::lease::{Shared, Unfit};
 use crate::meter::{Back, Used};
 use crate::meter::{Meter, continue_leak};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
 /// Numbers of a funnel.

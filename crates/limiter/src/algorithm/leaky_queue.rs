@@ -25,7 +25,7 @@ use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, continue_leak};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
 /// Numbers of a leaky queue.

@@ -22,7 +22,7 @@ use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
 /// The largest capacity.

@@ -27,7 +27,7 @@ use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, times};
 

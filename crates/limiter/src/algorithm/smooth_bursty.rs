@@ -24,7 +24,7 @@ use crate::decision::Decision;
 use crate::leak::{Level, WORDS, check};
 use crate::meter::{Back, Used};
 use crate::meter::{Meter, same};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{mul_div, mul_div_ceil, mul_div_near};
 

@@ -31,7 +31,7 @@ use crate::decision::Decision;
 use crate::leak::check;
 use crate::meter::{Meter, same};
 use crate::meter::{USED_ONE, Used};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{mul_div, mul_div_ceil, product};
 

@@ -26,7 +26,7 @@ use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::lease::{Shared, Unfit};
 use crate::meter::{Back, USED_ONE, Used};
 use crate::meter::{Meter, continue_leak, same};
-use crate::rate::Rate;
+use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::clamp;
 

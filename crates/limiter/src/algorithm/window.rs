@@ -1,8 +1,8 @@
 //! Arithmetic that the algorithms with a window share.
 
 use crate::meter::{USED_ONE, Used};
-use crate::rate::Rate;
 use crate::time::Nanos;
+use crate::time::Rate;
 use crate::wide::clamp;
 
 /// The capacity per window.

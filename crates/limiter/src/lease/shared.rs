@@ -2,8 +2,8 @@
 
 use crate::bounds::{BadNumbers, check_window};
 use crate::leak::{check, div_ceil, div_rem};
-use crate::rate::Rate;
 use crate::time::Nanos;
+use crate::time::Rate;
 use crate::wide::{clamp, times};
 
 /// The engine's clock has whole microseconds.

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::grammar::{Field, Form, Object, Text, object, words};
 use super::limits::Numbers;
 use super::problem::{Path, Problem};
+use super::reader::written;
 use super::reader::{Cursor, Report};
-use super::written::written;
 use crate::rule::{FleetSettings, OnOutage, Override, Overrides, Rule, Scope, Secret};
 
 /// The longest name of a cluster, in bytes.

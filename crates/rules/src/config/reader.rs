@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use loudou_limiter::Decimal;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::grammar::{Field, Form, alias_of, decimal_form, written_as};
@@ -399,5 +400,17 @@ fn kind(value: &Value) -> &'static str {
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
+    }
+}
+
+// An object with all of its fields, as in a rule file.
+
+/// All fields of a limit or of another object, as in a rule file.
+pub fn written(object: &impl Serialize) -> Map<String, Value> {
+    // Through the text, so that the filter, whose module has to be small, needs no second serialiser.
+    let text = serde_json::to_vec(object).unwrap_or_default();
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
     }
 }

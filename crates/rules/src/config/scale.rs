@@ -12,7 +12,7 @@ use loudou_limiter::wide::times;
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
 use serde_json::Value;
 
-use super::written::written;
+use super::reader::written;
 
 /// Limits scaled by this factor; `None` if they are too large for their algorithms.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
 use super::{RULE_FILE, STORE, WAITING, admin};
-use super::{answers, cost, fleet, keys, limits, matches, overrides, rules, when};
+use super::{answers, cost, fleet, keys, limits, matches, overrides, rules};
 
 /// A rate whose amount and period are not zero.
 const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
@@ -29,7 +29,7 @@ const DEFINITIONS: [&[Field]; 2] = [
         Field::required("fleet", Form::Object(&fleet::FLEET), ""),
         Field::required("defaults", Form::Object(&rules::DEFAULTS), ""),
         Field::required("rule", Form::Object(&rules::RULE), ""),
-        Field::required("when", Form::Object(&when::WHEN), ""),
+        Field::required("when", Form::Object(&rules::WHEN), ""),
         Field::required("match", Form::Object(&matches::MATCH), ""),
         Field::required("path", Form::Object(&matches::PATH), ""),
         Field::required("host", Form::Object(&matches::HOST), ""),

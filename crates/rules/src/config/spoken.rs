@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use loudou_limiter::Limit;
 use serde_json::{Map, Value};
 
-use super::written::written;
+use super::reader::written;
 use super::{Field, limit_fields, parse_limits};
 
 /// The fields of a limit without those that repeat a default.

@@ -136,7 +136,7 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
 
 /// A `max_wait` below the time of one request: almost no request can wait.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
-    let fields = super::written::written(limit);
+    let fields = super::reader::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
     let one = time_of(cost, limit.algorithm().rate()?);
     // The next refill may come at any moment.

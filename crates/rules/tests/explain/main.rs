@@ -2,10 +2,10 @@
 #![cfg(test)]
 
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::{parse, parse_sample};
 use loudou_rules::evaluate::{Outcome, evaluate};
 use loudou_rules::explain::{Explanation, explain};
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;

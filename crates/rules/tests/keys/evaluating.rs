@@ -1,8 +1,8 @@
 //! A rule set against requests.
 
 use loudou_limiter::{Clock, Nanos, Verdict};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, Outcome, evaluate};
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;

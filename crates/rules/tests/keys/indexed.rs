@@ -1,8 +1,8 @@
 //! The index of a rule set, compared with testing each rule.
 
 use loudou_limiter::{Clock, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::evaluate;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;

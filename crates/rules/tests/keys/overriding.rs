@@ -1,9 +1,9 @@
 //! Keys with an override, banned keys, and the causes of bans.
 
 use loudou_limiter::{Ban, Carry, Clock, Decision, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::parse_edit;
 use loudou_rules::evaluate::{Answer, RuleOutcome};
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::page::Slot;
 use loudou_store::{LiveRule, SetBan, SetTo};

@@ -2,7 +2,7 @@
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::names::Names;
 use loudou_store::page::Page;

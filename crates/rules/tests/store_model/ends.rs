@@ -1,7 +1,7 @@
 //! Returns at the end of requests, and lost returns.
 
 use loudou_limiter::{Carry, Nanos};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::memory::MemoryStore;
 use loudou_store::page::{FLAG_KEEPS_GAIN, FLAG_PINNED};
 use loudou_store::{

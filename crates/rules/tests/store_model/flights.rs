@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use loudou_limiter::Nanos;
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::{Attempt, GaveUp, Giving, Receipt, SharedData, StoreStats, Table};
 use proptest::prelude::*;
 use serde_json::json;

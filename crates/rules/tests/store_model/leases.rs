@@ -3,7 +3,7 @@
 
 use loudou_limiter::lease::{Grant, Held, LeaseAsk, LeaseSettings, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{Ask, Nanos};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::{Attempt, ByLease, LeaseOf, Leasing, LiveRule, Outage, StoreStats, Table};
 use proptest::prelude::*;
 use serde_json::json;

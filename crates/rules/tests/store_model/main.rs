@@ -2,8 +2,8 @@
 #![cfg(test)]
 
 use loudou_limiter::{Ask, BucketDecision, Carry, Clock, Limits, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::{parse_edit, parse_rule};
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;
 use loudou_store::page::{KIND, Page, Slot};

@@ -2,7 +2,7 @@
 //! given back to the first one.
 
 use loudou_limiter::{Ask, Nanos};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::page::Slot;
 use loudou_store::{Attempt, Giving, LiveRule, Receipt, SharedData, StoreStats, Table, Why};
 use proptest::prelude::*;

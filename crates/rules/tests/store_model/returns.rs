@@ -1,7 +1,7 @@
 //! Returns to one bucket that is unchanged, evicted, replaced, or edited.
 
 use loudou_limiter::{Carry, Nanos};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::memory::MemoryStore;
 use loudou_store::{Cas, GaveUp, LiveRule as _, Receipt, SharedData, StoreFailed, Why, Written};
 

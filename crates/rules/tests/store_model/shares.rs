@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use loudou_limiter::{Carry, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::parse_rule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::page::{Page, SLOTS};
 use loudou_store::{Charge, GaveUp, LiveRule, Receipt, SetBan, SetTo, Why};

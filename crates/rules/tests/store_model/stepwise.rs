@@ -1,7 +1,7 @@
 //! Workers whose reads and writes are interleaved by a schedule.
 
 use loudou_limiter::{Ask, Nanos};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::{Attempt, SharedData, StoreStats, Table};
 
 /// A request to make: its key and its cost.

@@ -1,9 +1,9 @@
 //! Converting untouched buckets.
 
 use loudou_limiter::{Ask, Bucket, Carry, Nanos};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::{RuleEdit, parse_edit, parse_rule};
 use loudou_rules::rule::Rule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;
 use loudou_store::page::Slot;

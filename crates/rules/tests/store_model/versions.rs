@@ -59,7 +59,7 @@ fn a_bucket_of_a_forgotten_version_is_new() {
     }
     assert!(!world.admits(&old, "k", 0));
     let history = loudou_rules::versions::History::new(9);
-    let new = loudou_rules::active_rule::ActiveRule::new(old.rule().clone(), history);
+    let new = loudou_rules::rule_set::ActiveRule::new(old.rule().clone(), history);
     let origin = world.slot("k").map(|slot| slot.origin);
     assert!(world.admits(&new, "k", 1));
     let slot = world.slot("k").expect("a bucket");

@@ -19,8 +19,8 @@ use crate::attempt::StoreStats;
 use crate::attempt::Take;
 use crate::memory::MemoryStore;
 use crate::page::FLAG_KEEPS_GAIN;
-use crate::rule::LiveRule;
 use crate::shared_data::SharedData;
+use crate::table::LiveRule;
 use crate::table::Table;
 
 /// A rule whose edits change nothing but its version.

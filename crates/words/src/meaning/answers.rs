@@ -2,7 +2,7 @@
 
 use loudou_rules::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
 
-use super::list::list;
+use super::list;
 
 /// The answer to refused clients.
 pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {

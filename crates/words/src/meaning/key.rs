@@ -2,7 +2,7 @@
 
 use loudou_rules::rule::{KeyPart, Mode, OnAmbiguousKey, OnMissingKey, Rule, SourcePrefix};
 
-use super::list::list;
+use super::list;
 
 /// The group that a rule counts together: `each x-user-id`.
 pub fn group(rule: &Rule) -> String {

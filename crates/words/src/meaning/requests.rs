@@ -2,7 +2,7 @@
 
 use loudou_rules::rule::{Cidr, Match, MetadataTest, NamedTest, PathMatch, Test};
 
-use super::list::list;
+use super::list;
 
 /// `POST requests to /reply and below`.
 pub fn requests(matches: &Match) -> String {

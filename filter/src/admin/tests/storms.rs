@@ -1,7 +1,7 @@
 //! More edits of a rule than it remembers.
 
 use loudou_limiter::Carry;
-use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::ActiveRule;
 use loudou_store::Table;
 
 use super::*;

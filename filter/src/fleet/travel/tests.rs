@@ -299,7 +299,7 @@ fn what_ends_on_its_way_is_told_again() {
 
 /// The JSON of an edit of this version of a rule.
 fn of(base: &str) -> String {
-    String::from_utf8(value::of_edit(base, &1)).expect("UTF-8")
+    String::from_utf8(of_edit(base, &1)).expect("UTF-8")
 }
 
 /// The names of all changes that are no ends.

@@ -9,7 +9,7 @@ use alloc::string::{String, ToString as _};
 use loudou_limiter::{Limit, Nanos, Rate};
 use serde_json::{Map, Value};
 
-use crate::config::written::written;
+use crate::config::reader::written;
 use crate::humanise::humanise;
 use crate::rule::Cost;
 
