@@ -1,4 +1,7 @@
 //! Structured logs: one JSON object a line, on standard error. No line has a key of a request in it.
+//!
+//! Not by `tracing-subscriber`: its lines have another time, other names of levels and no `null`, so these lines would
+//! still need a formatter here, and also a filter, because h2 logs parts of requests.
 
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
