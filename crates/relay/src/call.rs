@@ -29,7 +29,7 @@ pub async fn answer(
     });
     let leases = leases.map(|(key, is_first)| async move {
         if !is_first {
-            metrics.keys_error.add(1);
+            metrics.keys_error.inc();
             return KeyAnswer::Failed(LeaseError::Refused);
         }
         let call = script::lease(&request.namespace, key);
@@ -66,23 +66,20 @@ fn lease(reply: &Value, key: &LeaseKey) -> Result<Lease, LeaseError> {
 }
 
 fn count(metrics: &Metrics, key: &LeaseKey, answer: &Result<Lease, LeaseError>) {
-    metrics.units_wanted.add(key.want);
-    match answer {
-        Ok(lease) => {
-            metrics.units_granted.add(lease.granted);
-            metrics.units_charged.add(lease.charged);
-            if lease.granted == key.want {
-                metrics.keys_granted.add(1);
-            } else if lease.granted > 0 {
-                metrics.keys_partly.add(1);
-            } else {
-                metrics.keys_denied.add(1);
-            }
-        }
-        Err(LeaseError::Timeout) => metrics.keys_timeout.add(1),
-        Err(LeaseError::Unreachable) => metrics.keys_unreachable.add(1),
-        Err(_) => metrics.keys_error.add(1),
+    metrics.units_wanted.inc_by(key.want);
+    if let Ok(lease) = answer {
+        metrics.units_granted.inc_by(lease.granted);
+        metrics.units_charged.inc_by(lease.charged);
     }
+    let outcome = match answer {
+        Ok(lease) if lease.granted == key.want => &metrics.keys_granted,
+        Ok(lease) if lease.granted > 0 => &metrics.keys_partly,
+        Ok(_) => &metrics.keys_denied,
+        Err(LeaseError::Timeout) => &metrics.keys_timeout,
+        Err(LeaseError::Unreachable) => &metrics.keys_unreachable,
+        Err(_) => &metrics.keys_error,
+    };
+    outcome.inc();
 }
 
 /// The answer apart from its keys.
@@ -108,7 +105,7 @@ async fn record(
     let call = script::fleet(request, &accepted);
     let reply = engine.call(Which::Fleet, &call, deadline).await;
     let Some((mut answer, verdicts)) = reply.as_ref().ok().and_then(read) else {
-        metrics.record_failed.add(1);
+        metrics.record_failed.inc();
         let why = match reply {
             Err(LeaseError::Timeout) => "the engine did not answer in time: send it again",
             Err(LeaseError::Unreachable) => "the engine is not reached: send it again",
@@ -122,7 +119,7 @@ async fn record(
     };
     for (change, why) in accepted.iter().zip(&verdicts) {
         if why.is_empty() {
-            metrics.changes_written.add(1);
+            metrics.changes_written.inc();
         } else {
             rejected.push(reject(change, why));
         }

@@ -87,7 +87,7 @@ impl Connections {
         let is_reserve = counts.open >= self.most || strangers >= self.of_peer;
         let may_call = !is_reserve || counts.reserve < RESERVE_FOR_CALLS;
         if is_reserve {
-            self.metrics.connections_refused.add(1);
+            self.metrics.connections_refused.inc();
             let most = self.of_peer.saturating_add(RESERVE_OF_PEER);
             if counts.reserve >= RESERVE || strangers >= most {
                 return None;
@@ -179,7 +179,7 @@ impl Seat {
         loop {
             let until = self.activity().until(self.is_reserve, Instant::now());
             if until <= Instant::now() {
-                self.all.metrics.connections_silent.add(1);
+                self.all.metrics.connections_silent.inc();
                 return;
             }
             sleep_until(until).await;

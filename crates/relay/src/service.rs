@@ -112,7 +112,7 @@ impl Service {
         let begin = Instant::now();
         let answer = match self.answer(request, seat, begin).await {
             Ok(answer) => {
-                self.metrics.calls_ok.add(1);
+                self.metrics.calls_ok.inc();
                 with_type("application/json", answer)
             }
             Err((status, detail)) => {
@@ -127,7 +127,9 @@ impl Service {
                 answer
             }
         };
-        self.metrics.call_time.note(begin.elapsed());
+        self.metrics
+            .call_time
+            .observe(begin.elapsed().as_secs_f64());
         answer
     }
 
@@ -139,7 +141,7 @@ impl Service {
             StatusCode::SERVICE_UNAVAILABLE => &self.metrics.calls_overload,
             _ => &self.metrics.calls_bad,
         };
-        counter.add(1);
+        counter.inc();
     }
 
     /// The body of the answer. Nothing is read of a call without the token, or beyond the bound.

@@ -161,7 +161,7 @@ impl Node {
         }
         match run(connection, &script.hash(call)).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.metrics.scripts_sent.add(1);
+                self.metrics.scripts_sent.inc();
                 run(connection, &script.text(call)).await
             }
             result => result,
@@ -279,7 +279,7 @@ impl Node {
                         current.refused.clear();
                         current.number
                     });
-                    self.metrics.engine_connects.add(1);
+                    self.metrics.engine_connects.inc();
                     self.write(Level::Info, self.message("reached"), json!({}));
                     logged.clear();
                     self.watch(number, connection).await;
