@@ -25,8 +25,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use codec::{
-    Bytes, FLAG_CONDUCT, FLAG_GIVEN, FLAG_HELD, FLAG_LATER, FLAGS_IN_BYTES, GIVEN_BYTES,
-    later_bytes, optional_bytes,
+    Bytes, FLAG_CONDUCT, FLAG_LATER, FLAGS_IN_BYTES, GIVEN_BYTES, Head, later_bytes, optional_bytes,
 };
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::Lease;
@@ -291,20 +290,14 @@ impl SlotHead {
 
     /// The head of the slot that begins with these bytes.
     fn read(slot: &[u8]) -> Result<Self, UnknownPage> {
-        let mut bytes = Bytes(slot);
-        let (fingerprint, rule_tag, version) = (bytes.u64()?, bytes.u32()?, bytes.u32()?);
-        let _last: [u8; 8] = bytes.take()?;
-        let idle_at_ms = bytes.u40()?;
-        let _admitted: [u8; 5] = bytes.take()?;
-        let has_refused = bytes.take()? != [0; 5];
-        let refused_at = Tick::from_bytes(bytes.take()?);
-        let [flags] = bytes.take()?;
+        let head = Head::of(slot)?;
+        let flags = head.flags();
         Ok(Self {
-            fingerprint,
-            rule_tag,
-            version,
-            idle_at_ms,
-            refused_at: has_refused.then_some(refused_at),
+            fingerprint: head.fingerprint(),
+            rule_tag: head.rule_tag(),
+            version: head.version(),
+            idle_at_ms: head.idle_at_ms(),
+            refused_at: (head.refused() > 0).then(|| head.refused_at()),
             flags: flags & !FLAGS_IN_BYTES,
             has_conduct: flags & FLAG_CONDUCT != 0,
         })

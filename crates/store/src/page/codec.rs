@@ -1,14 +1,32 @@
-//! The encoded form of a slot.
+//! The encoded form of a slot. Whatever reads or writes a part of a slot does it by the tables of this file: the
+//! offsets of the numbers in its head, and the sizes of the optional parts.
+
+#![expect(
+    clippy::inline_always,
+    reason = "with its offset, each access is one instruction; as a call it is dozens"
+)]
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::mem;
 
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
 use loudou_limiter::{Bucket, GIVEN, MAX_BUCKET_WORDS, Nanos, Words};
 
 use super::{MAGIC, MAX_COUNT, MAX_U40, SLOT_HEAD, Slot, Tick, UnknownPage, VERSION};
+
+/// The offsets of the numbers in the head of a slot, see [`super`].
+const FINGERPRINT_AT: usize = 0;
+const RULE_TAG_AT: usize = 8;
+const VERSION_AT: usize = 12;
+pub(super) const LAST_AT: usize = 16;
+pub(super) const IDLE_AT: usize = 24;
+pub(super) const ADMITTED_AT: usize = 29;
+pub(super) const REFUSED_AT: usize = 34;
+pub(super) const REFUSED_TICK_AT: usize = 39;
+pub(super) const FLAGS_AT: usize = 42;
+const ORIGIN_AT: usize = 43;
+pub(super) const WORDS_AT: usize = 47;
 
 /// Only in the encoded form: the units given back to the bucket are present.
 pub(super) const FLAG_GIVEN: u8 = 1;
@@ -96,36 +114,118 @@ impl Slot {
     fn encode_head(&self, in_bytes: u8, count: u16) -> [u8; SLOT_HEAD] {
         // In one piece: a head has ten numbers, and each addition to a vector has a price.
         let mut head = [0; SLOT_HEAD];
-        let mut rest = Rest(&mut head);
-        rest.put(self.fingerprint.to_le_bytes());
-        rest.put(self.rule_tag.to_le_bytes());
-        rest.put(self.version.to_le_bytes());
-        rest.put(self.bucket.last.get().to_le_bytes());
-        for number in [self.idle_at_ms, self.admitted, self.refused] {
-            rest.put(u40(number.min(MAX_U40)));
-        }
-        rest.put(self.refused_at.to_bytes());
-        rest.put([self.flags & !FLAGS_IN_BYTES | in_bytes]);
-        rest.put(self.origin.to_le_bytes());
-        rest.put(count.to_le_bytes());
+        put(&mut head, FINGERPRINT_AT, self.fingerprint.to_le_bytes());
+        put(&mut head, RULE_TAG_AT, self.rule_tag.to_le_bytes());
+        put(&mut head, VERSION_AT, self.version.to_le_bytes());
+        put(&mut head, LAST_AT, self.bucket.last.get().to_le_bytes());
+        put(&mut head, IDLE_AT, u40(self.idle_at_ms.min(MAX_U40)));
+        put(&mut head, ADMITTED_AT, u40(self.admitted.min(MAX_U40)));
+        put(&mut head, REFUSED_AT, u40(self.refused.min(MAX_U40)));
+        put(&mut head, REFUSED_TICK_AT, self.refused_at.to_bytes());
+        put(
+            &mut head,
+            FLAGS_AT,
+            [self.flags & !FLAGS_IN_BYTES | in_bytes],
+        );
+        put(&mut head, ORIGIN_AT, self.origin.to_le_bytes());
+        put(&mut head, WORDS_AT, count.to_le_bytes());
         head
     }
 }
 
-/// The bytes of a head that are not written yet.
-struct Rest<'a>(&'a mut [u8]);
+/// Writes a number of the head at its offset. Offsets are constants, so the bounds of the head are checked when this is
+/// compiled.
+#[inline(always)]
+pub(super) fn put<const N: usize>(head: &mut [u8; SLOT_HEAD], at: usize, bytes: [u8; N]) {
+    if let Some(place) = head.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *place = bytes;
+    }
+}
 
-impl Rest<'_> {
-    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        if let Some((place, behind)) = mem::take(&mut self.0).split_first_chunk_mut() {
-            *place = bytes;
-            self.0 = behind;
-        }
+/// The head of a slot in its encoded form.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a>(pub(super) &'a [u8; SLOT_HEAD]);
+
+impl<'a> Head<'a> {
+    /// The head of the slot that begins with these bytes.
+    pub(super) fn of(slot: &'a [u8]) -> Result<Self, UnknownPage> {
+        slot.first_chunk().map(Self).ok_or(UnknownPage)
+    }
+
+    #[inline(always)]
+    pub(super) fn fingerprint(self) -> u64 {
+        u64::from_le_bytes(self.bytes(FINGERPRINT_AT))
+    }
+
+    #[inline(always)]
+    pub(super) fn rule_tag(self) -> u32 {
+        u32::from_le_bytes(self.bytes(RULE_TAG_AT))
+    }
+
+    #[inline(always)]
+    pub(super) fn version(self) -> u32 {
+        u32::from_le_bytes(self.bytes(VERSION_AT))
+    }
+
+    #[inline(always)]
+    pub(super) fn last(self) -> Nanos {
+        Nanos::new(u64::from_le_bytes(self.bytes(LAST_AT)))
+    }
+
+    #[inline(always)]
+    pub(super) fn idle_at_ms(self) -> u64 {
+        self.number(IDLE_AT)
+    }
+
+    #[inline(always)]
+    pub(super) fn admitted(self) -> u64 {
+        self.number(ADMITTED_AT)
+    }
+
+    #[inline(always)]
+    pub(super) fn refused(self) -> u64 {
+        self.number(REFUSED_AT)
+    }
+
+    #[inline(always)]
+    pub(super) fn refused_at(self) -> Tick {
+        Tick::from_bytes(self.bytes(REFUSED_TICK_AT))
+    }
+
+    #[inline(always)]
+    pub(super) fn flags(self) -> u8 {
+        let [flags] = self.bytes(FLAGS_AT);
+        flags
+    }
+
+    #[inline(always)]
+    pub(super) fn origin(self) -> u32 {
+        u32::from_le_bytes(self.bytes(ORIGIN_AT))
+    }
+
+    /// The number of the words of its bucket.
+    #[inline(always)]
+    pub(super) fn words(self) -> usize {
+        u16::from_le_bytes(self.bytes(WORDS_AT)).into()
+    }
+
+    /// The number in five bytes at this offset.
+    #[inline(always)]
+    pub(super) fn number(self, at: usize) -> u64 {
+        let low = u64::from(u32::from_le_bytes(self.bytes(at)));
+        let [high] = self.bytes(at.saturating_add(4));
+        low | u64::from(high) << 32
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(self, at: usize) -> [u8; N] {
+        let bytes = self.0.get(at..).and_then(<[u8]>::first_chunk);
+        bytes.copied().unwrap_or([0; N])
     }
 }
 
 /// The five bytes of a number up to [`MAX_U40`].
-fn u40(number: u64) -> [u8; 5] {
+pub(super) fn u40(number: u64) -> [u8; 5] {
     let bytes = number.to_le_bytes();
     bytes.first_chunk().copied().unwrap_or_default()
 }
@@ -195,13 +295,9 @@ impl Bytes<'_> {
 
     /// Reads a slot without its words, and the number of its words.
     pub(super) fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
-        let (fingerprint, rule_tag, version) = (self.u64()?, self.u32()?, self.u32()?);
-        let last = Nanos::new(self.u64()?);
-        let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
-        let refused_at = Tick::from_bytes(self.take()?);
-        let [flags] = self.take()?;
-        let origin = self.u32()?;
-        let count = usize::from(u16::from_le_bytes(self.take()?));
+        let head: [u8; SLOT_HEAD] = self.take()?;
+        let head = Head(&head);
+        let (last, flags) = (head.last(), head.flags());
         let given = if flags & FLAG_GIVEN == 0 {
             0
         } else {
@@ -235,16 +331,16 @@ impl Bytes<'_> {
         }
         let words = Words::new();
         let slot = Slot {
-            fingerprint,
-            rule_tag,
-            version,
-            idle_at_ms,
+            fingerprint: head.fingerprint(),
+            rule_tag: head.rule_tag(),
+            version: head.version(),
+            idle_at_ms: head.idle_at_ms(),
             held_until_ms,
-            admitted,
-            refused,
-            refused_at,
+            admitted: head.admitted(),
+            refused: head.refused(),
+            refused_at: head.refused_at(),
             flags: flags & !FLAGS_IN_BYTES,
-            origin,
+            origin: head.origin(),
             conduct,
             lease,
             bucket: Bucket {
@@ -254,7 +350,7 @@ impl Bytes<'_> {
                 words,
             },
         };
-        Ok((slot, count))
+        Ok((slot, head.words()))
     }
 
     fn conduct(&mut self) -> Result<Conduct, UnknownPage> {

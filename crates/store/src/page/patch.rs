@@ -1,17 +1,13 @@
 //! A page as it is stored. One slot is read and written in place; the others are only
 //! skipped, which takes a fraction of the time of reading and writing them all.
 
-#![expect(
-    clippy::inline_always,
-    reason = "with its offset, each access is one instruction; as a call it is dozens"
-)]
-
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use loudou_limiter::lease::MAX_LATER_LIMITS;
 use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
 
+use super::codec::{ADMITTED_AT, Head, IDLE_AT, LAST_AT, REFUSED_AT, REFUSED_TICK_AT, put, u40};
 use super::{
     Bytes, Evicted, FLAG_LATER, FLAGS_IN_BYTES, MAX_COUNT, MAX_U40, PAGE_HEAD, Page, PageFull,
     SLOT_HEAD, SLOTS, Slot, SlotHead, Standing, Tick, UnknownPage, later_bytes, optional_bytes,
@@ -212,10 +208,8 @@ impl PageBytes {
 
 /// The end of a well-formed slot that begins at `start`.
 fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
-    let fixed = bytes.get(start..)?.get(..SLOT_HEAD)?;
-    let words = u16::from_le_bytes(*fixed.get(WORDS_AT..)?.first_chunk()?);
-    let words = usize::from(words);
-    let flags = *fixed.get(FLAGS_AT)?;
+    let fixed = Head::of(bytes.get(start..)?).ok()?;
+    let (words, flags) = (fixed.words(), fixed.flags());
     // In most slots, the words follow the head directly.
     let words_at = if flags & FLAGS_IN_BYTES == 0 {
         SLOT_HEAD
@@ -249,7 +243,7 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
                 .copied()
                 .map(u64::from_le_bytes)
         };
-        if line > 0 && number(line_at)? <= number(LAST_AT)? {
+        if line > 0 && Nanos::new(number(line_at)?) <= fixed.last() {
             return None;
         }
         end
@@ -275,17 +269,6 @@ fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
 // A plain slot: only a head and words, as the slots of most decisions are. It is read and written in place, at
 // fixed offsets: decoding a slot and encoding it again is several times as much code for each request.
 
-/// The offsets of numbers in the head of a slot, see [`super`].
-const VERSION_AT: usize = 12;
-pub(super) const LAST_AT: usize = 16;
-const IDLE_AT: usize = 24;
-const ADMITTED_AT: usize = 29;
-const REFUSED_AT: usize = 34;
-const REFUSED_TICK_AT: usize = 39;
-pub(super) const FLAGS_AT: usize = 42;
-const ORIGIN_AT: usize = 43;
-pub(super) const WORDS_AT: usize = 47;
-
 /// A slot without any of the optional parts.
 pub(crate) struct PlainSlot<'a> {
     head: &'a mut [u8; SLOT_HEAD],
@@ -298,27 +281,27 @@ impl<'a> PlainSlot<'a> {
         let (head, words) = slot.split_first_chunk_mut()?;
         let (words, _) = words.as_chunks_mut();
         let slot = Self { head, words };
-        (slot.byte(FLAGS_AT) & FLAGS_IN_BYTES == 0).then_some(slot)
+        (slot.flags() & FLAGS_IN_BYTES == 0).then_some(slot)
     }
 
     /// [`super::Slot::version`].
     pub(crate) fn version(&self) -> u32 {
-        u32::from_le_bytes(self.bytes(VERSION_AT))
+        Head(self.head).version()
     }
 
     /// [`super::Slot::flags`].
     pub(crate) fn flags(&self) -> u8 {
-        self.byte(FLAGS_AT)
+        Head(self.head).flags()
     }
 
     /// [`super::Slot::origin`].
     pub(crate) fn origin(&self) -> u32 {
-        u32::from_le_bytes(self.bytes(ORIGIN_AT))
+        Head(self.head).origin()
     }
 
     /// The last touch of its bucket.
     pub(crate) fn last(&self) -> Nanos {
-        Nanos::new(u64::from_le_bytes(self.bytes(LAST_AT)))
+        Head(self.head).last()
     }
 
     /// Copies the words of its bucket to the beginning of `words`; their number, unless there are more.
@@ -348,51 +331,16 @@ impl<'a> PlainSlot<'a> {
 
     /// Notes the last touch, the time from which the bucket is idle, and one more decision.
     pub(crate) fn note(&mut self, last: Nanos, idle_at_ms: u64, is_refused: bool) {
-        self.put(LAST_AT, last.get().to_le_bytes());
-        self.put_number(IDLE_AT, idle_at_ms);
+        put(self.head, LAST_AT, last.get().to_le_bytes());
+        put(self.head, IDLE_AT, u40(idle_at_ms.min(MAX_U40)));
         let counter = if is_refused {
-            self.put(REFUSED_TICK_AT, Tick::of(last).to_bytes());
+            put(self.head, REFUSED_TICK_AT, Tick::of(last).to_bytes());
             REFUSED_AT
         } else {
             ADMITTED_AT
         };
-        self.put_number(counter, self.number(counter).saturating_add(1));
-    }
-
-    // The offsets are constants, so the bounds of the head are checked when this is compiled.
-
-    #[inline(always)]
-    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
-        let bytes = self.head.get(at..).and_then(<[u8]>::first_chunk);
-        bytes.copied().unwrap_or([0; N])
-    }
-
-    #[inline(always)]
-    fn byte(&self, at: usize) -> u8 {
-        let [byte] = self.bytes(at);
-        byte
-    }
-
-    #[inline(always)]
-    fn number(&self, at: usize) -> u64 {
-        let low = u64::from(u32::from_le_bytes(self.bytes(at)));
-        low | u64::from(self.byte(at.saturating_add(4))) << 32
-    }
-
-    #[inline(always)]
-    fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
-        let place = self.head.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
-        if let Some(place) = place {
-            *place = bytes;
-        }
-    }
-
-    #[inline(always)]
-    fn put_number(&mut self, at: usize, number: u64) {
-        let bytes = number.min(MAX_U40).to_le_bytes();
-        if let Some(five) = bytes.first_chunk::<5>() {
-            self.put(at, *five);
-        }
+        let count = Head(self.head).number(counter).saturating_add(1);
+        put(self.head, counter, u40(count.min(MAX_U40)));
     }
 }
 

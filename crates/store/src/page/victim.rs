@@ -17,8 +17,7 @@ use core::cmp::Reverse;
 use loudou_limiter::Nanos;
 
 use super::{
-    Bytes, Evicted, FLAG_CONDUCT, FLAG_GIVEN, FLAG_HELD, FLAG_PINNED, SLOTS, Slot, UnknownPage,
-    is_idle,
+    Bytes, Evicted, FLAG_PINNED, Head, SLOT_HEAD, SLOTS, Slot, UnknownPage, is_idle, optional_bytes,
 };
 
 /// The fields that the choice depends on. Only these are read of each slot.
@@ -62,34 +61,25 @@ impl Standing {
 
     /// The fields of the slot that begins with these bytes.
     pub(super) fn read(slot: &[u8]) -> Result<Self, UnknownPage> {
-        let mut bytes = Bytes(slot);
-        let _fingerprint: [u8; 8] = bytes.take()?;
-        let (rule_tag, _version) = (bytes.u32()?, bytes.u32()?);
-        let last = Nanos::new(bytes.u64()?);
-        let (idle_at_ms, _admitted) = (bytes.u40()?, bytes.u40()?);
-        let has_refused = bytes.take()? != [0; 5];
-        let _refused_at: [u8; 3] = bytes.take()?;
-        let [flags] = bytes.take()?;
-        let _state: [u8; 6] = bytes.take()?;
-        if flags & FLAG_GIVEN != 0 {
-            bytes.u40()?;
-        }
-        let (mut banned_until_ms, mut held_until_ms) = (0, 0);
-        if flags & FLAG_CONDUCT != 0 {
-            banned_until_ms = bytes.u40()?;
-            let _others: [u8; 13] = bytes.take()?;
-        }
-        if flags & FLAG_HELD != 0 {
-            held_until_ms = bytes.u40()?;
-        }
+        let fixed = Head::of(slot)?;
+        let flags = fixed.flags();
+        let [given, conduct, held, ..] = optional_bytes(flags);
+        let conduct_at = SLOT_HEAD.saturating_add(given);
+        let held_at = conduct_at.saturating_add(conduct);
+        // A conduct begins with the end of its ban.
+        let number = |size: usize, at: usize| match slot.get(at..) {
+            Some(bytes) if size > 0 => Bytes(bytes).u40(),
+            Some(_) => Ok(0),
+            None => Err(UnknownPage),
+        };
         Ok(Self {
-            rule_tag,
-            last,
-            idle_at_ms,
-            has_refused,
+            rule_tag: fixed.rule_tag(),
+            last: fixed.last(),
+            idle_at_ms: fixed.idle_at_ms(),
+            has_refused: fixed.refused() > 0,
             flags,
-            banned_until_ms,
-            held_until_ms,
+            banned_until_ms: number(conduct, conduct_at)?,
+            held_until_ms: number(held, held_at)?,
         })
     }
 

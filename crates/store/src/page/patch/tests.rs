@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::super::Tick;
 use super::super::codec::FLAG_LEASE;
+use super::super::codec::{FLAGS_AT, WORDS_AT};
 use super::*;
 
 fn slot() -> impl Strategy<Value = Slot> {
