@@ -1,7 +1,7 @@
 //! The setup of most tests of edits and of the admin API: one rule, `r`, with one limit, `l`, by the
 //! header `x-user-id`. It refills by one a day, so tokens that a test takes do not come back.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::config::{Config, EDIT_TOKEN};
@@ -65,4 +65,17 @@ pub fn unharmed(envoy: &Envoy) -> Result<()> {
         "the log tells of a panic"
     );
     Ok(())
+}
+
+/// A part of a test that shares its Envoy with others, and its name.
+pub type Scene = (&'static str, fn(&Envoy) -> Result<()>);
+
+/// Plays scenes on one Envoy, and checks it after each. A start takes longer than most scenes.
+pub fn play(config: &Config, scenes: &[Scene], check: fn(&Envoy) -> Result<()>) -> Result<()> {
+    let envoy = Envoy::start(config)?;
+    for (name, scene) in scenes {
+        scene(&envoy).context(*name)?;
+        check(&envoy).context(*name)?;
+    }
+    envoy.stop()
 }

@@ -1,16 +1,40 @@
 //! Bodies of admin API calls: they arrive whole, and every problem of a bad one is reported.
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::one_rule::{config, edit, put, unharmed};
+use loudou_tests::one_rule::{Scene, config, edit, play, put, unharmed};
 use loudou_tests::{Envoy, Operator, Request, VIEW_TOKEN, expect_problem};
 use serde_json::json;
 
 /// The maximum body size of the admin API.
 const MAX_BODY: usize = 64 * 1024;
 
+/// On one Envoy: after each scene the rule is as configured.
 #[test]
-fn bodies_that_are_not_edits() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn bad_bodies_change_nothing() -> Result<()> {
+    let scenes: &[Scene] = &[
+        ("bodies that are not edits", bodies_that_are_not_edits),
+        (
+            "every problem of a body is reported",
+            every_problem_of_a_body_is_reported,
+        ),
+        (
+            "bodies of the wrong type are refused",
+            bodies_of_the_wrong_type_are_refused,
+        ),
+        ("larger bodies are refused", larger_bodies_are_refused),
+        (
+            "a duplicate field is reported at its place",
+            a_duplicate_field_is_reported_at_its_place,
+        ),
+        (
+            "the problems of a hostile body are bounded",
+            the_problems_of_a_hostile_body_are_bounded,
+        ),
+    ];
+    play(&config(2), scenes, unharmed)
+}
+
+fn bodies_that_are_not_edits(envoy: &Envoy) -> Result<()> {
     let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
     let nested = format!("{}1{}", "{\"limits\":".repeat(5_000), "}".repeat(5_000));
     let bodies: [&[u8]; 18] = [
@@ -41,13 +65,10 @@ fn bodies_that_are_not_edits() -> Result<()> {
             .into_owned();
         expect_problem(&envoy.admin().send(&request)?, 400).context(shown)?;
     }
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn every_problem_of_a_body_is_reported() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn every_problem_of_a_body_is_reported(envoy: &Envoy) -> Result<()> {
     let body = json!({ "mode": "enforced", "limits": [
         { "algorithm": "funel", "capacity": 1, "rate": "1/s" },
         { "algorithm": "funnel", "capacity": 0, "rate": "0/s" },
@@ -83,13 +104,10 @@ fn every_problem_of_a_body_is_reported() -> Result<()> {
         .map(|problem| problem.path.to_string())
         .collect();
     ensure!(ours == paths, "{ours:?} {paths:?}");
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn bodies_of_the_wrong_type_are_refused() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn bodies_of_the_wrong_type_are_refused(envoy: &Envoy) -> Result<()> {
     let types = [
         None,
         Some("text/plain"),
@@ -110,15 +128,14 @@ fn bodies_of_the_wrong_type_are_refused() -> Result<()> {
     let form = Request::post("/v1/buckets/r/k/reset")
         .header("content-type", "text/plain")
         .body("{}");
-    expect_problem(&Operator::editor(&envoy).send(form)?, 415)?;
-    unharmed(&envoy)?;
+    expect_problem(&Operator::editor(envoy).send(form)?, 415)?;
     for kind in ["application/json; charset=utf-8", "Application/JSON"] {
-        let request = put("/v1/rules/r")
+        let request = put("/v1/rules/r?dry_run")
             .header("content-type", kind)
             .body(edit(9).to_string());
         ensure!(envoy.admin().send(&request)?.status == 200, "{kind}");
     }
-    envoy.stop()
+    Ok(())
 }
 
 /// A valid edit of exactly this many bytes.
@@ -179,9 +196,7 @@ fn bodies_arrive_whole_up_to_the_largest() -> Result<()> {
     envoy.stop()
 }
 
-#[test]
-fn larger_bodies_are_refused() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn larger_bodies_are_refused(envoy: &Envoy) -> Result<()> {
     let json = |body: String| {
         put("/v1/rules/r")
             .header("content-type", "application/json")
@@ -194,7 +209,6 @@ fn larger_bodies_are_refused() -> Result<()> {
         let answer = envoy.admin().send(&json(sized(9, size)).chunked(4096))?;
         ensure!(answer.status == 413, "{size} bytes in chunks: {answer:?}");
     }
-    unharmed(&envoy)?;
     // The permission to send any body is checked before the permission to send a large one.
     let answer = envoy.admin().send(
         &Request::new("PUT", "/v1/rules/r")
@@ -203,12 +217,10 @@ fn larger_bodies_are_refused() -> Result<()> {
             .body("x".repeat(MAX_BODY)),
     )?;
     expect_problem(&answer, 403)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn a_duplicate_field_is_reported_at_its_place() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn a_duplicate_field_is_reported_at_its_place(envoy: &Envoy) -> Result<()> {
     let body =
         r#"{"limits":[{"name":"l","algorithm":"funnel","capacity":9,"capacity":8,"rate":"1/d"}]}"#;
     let request = put("/v1/rules/r").header("content-type", "application/json");
@@ -217,13 +229,10 @@ fn a_duplicate_field_is_reported_at_its_place() -> Result<()> {
     let problem = answer.json()?["problems"][0].clone();
     ensure!(problem["path"] == "limits[0].capacity", "{problem}");
     ensure!(problem["message"] == "duplicate field", "{problem}");
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn the_problems_of_a_hostile_body_are_bounded() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn the_problems_of_a_hostile_body_are_bounded(envoy: &Envoy) -> Result<()> {
     let fields: Vec<String> = (0..5_000).map(|n| format!("\"f{n}\":0,")).collect();
     let fields = fields.concat();
     let request = put("/v1/rules/r").header("content-type", "application/json");
@@ -234,6 +243,5 @@ fn the_problems_of_a_hostile_body_are_bounded() -> Result<()> {
     let answer = answer.json()?;
     let shown = answer["problems"].as_array().context("problems")?.len();
     ensure!(answer["problems_left_out"] == 5_000 - shown, "{shown}");
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }

@@ -1,14 +1,33 @@
 //! Hostile admin API calls, except bodies: each gets a problem document and changes nothing.
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::one_rule::{config, edit, put, unharmed};
+use loudou_tests::one_rule::{Scene, config, edit, play, put, unharmed};
 use loudou_tests::{Envoy, Operator, Request, expect_problem};
 use serde_json::json;
 
+/// On one Envoy: after each scene the rule is as configured.
 #[test]
-fn unknown_paths_are_refused() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
-    let mut ops = Operator::editor(&envoy);
+fn hostile_calls_change_nothing() -> Result<()> {
+    let scenes: &[Scene] = &[
+        ("unknown paths are refused", unknown_paths_are_refused),
+        ("wrong methods are refused", wrong_methods_are_refused),
+        ("invalid queries are refused", invalid_queries_are_refused),
+        ("reasons are one short line", reasons_are_one_short_line),
+        ("a bare flag makes no edit", a_bare_flag_makes_no_edit),
+        (
+            "if match is read as a list over all lines",
+            if_match_is_read_as_a_list_over_all_lines,
+        ),
+        (
+            "head answers as get without a body",
+            head_answers_as_get_without_a_body,
+        ),
+    ];
+    play(&config(2), scenes, unharmed)
+}
+
+fn unknown_paths_are_refused(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::editor(envoy);
     let long = format!("/v1/buckets/r/{}", "k".repeat(5_000));
     let escaped = format!("/v1/buckets/r/{}", "%25".repeat(10_000));
     for path in [
@@ -45,14 +64,11 @@ fn unknown_paths_are_refused() -> Result<()> {
     for path in unknown {
         expect_problem(&ops.send(Request::get(path))?, 404).context(path)?;
     }
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn wrong_methods_are_refused() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
-    let mut ops = Operator::editor(&envoy);
+fn wrong_methods_are_refused(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::editor(envoy);
     let cases = [
         ("POST", "/v1/status", "GET, HEAD"),
         ("DELETE", "/v1/rules", "GET, HEAD"),
@@ -70,8 +86,7 @@ fn wrong_methods_are_refused() -> Result<()> {
             "{method} {path}: {answer:?}"
         );
     }
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
 /// Reads with a parameter that is unknown, empty, or out of its values.
@@ -106,10 +121,8 @@ const INVALID: &[&str] = &[
     "/v1/events?after=",
 ];
 
-#[test]
-fn invalid_queries_are_refused() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
-    let mut ops = Operator::editor(&envoy);
+fn invalid_queries_are_refused(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::editor(envoy);
     for path in INVALID {
         expect_problem(&ops.send(Request::get(path))?, 400).context(*path)?;
     }
@@ -139,34 +152,28 @@ fn invalid_queries_are_refused() -> Result<()> {
         let request = put(&format!("/v1/rules/r?{query}")).json(&edit(9));
         expect_problem(&envoy.admin().send(&request)?, 400).context(query)?;
     }
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn reasons_are_one_short_line() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn reasons_are_one_short_line(envoy: &Envoy) -> Result<()> {
     let long = "x".repeat(201);
     for reason in ["a%0Ab", "%00", "%1B[31mred", "%7F", "%C2%85", long.as_str()] {
         let request = put(&format!("/v1/rules/r?reason={reason}")).json(&edit(9));
         expect_problem(&envoy.admin().send(&request)?, 400).context(reason.to_owned())?;
         let reset = Request::post(&format!("/v1/buckets/r/k/reset?reason={reason}"));
-        expect_problem(&Operator::editor(&envoy).send(reset)?, 400).context(reason.to_owned())?;
+        expect_problem(&Operator::editor(envoy).send(reset)?, 400).context(reason.to_owned())?;
     }
-    unharmed(&envoy)?;
     let longest = "%C3%BC".repeat(100);
-    let request = put(&format!("/v1/rules/r?reason={longest}")).json(&edit(9));
+    let request = put(&format!("/v1/rules/r?dry_run&reason={longest}")).json(&edit(9));
     ensure!(
         envoy.admin().send(&request)?.status == 200,
         "200 bytes are allowed"
     );
-    envoy.stop()
+    Ok(())
 }
 
 /// A flag without a value is set: it must not make the edit that it should only try.
-#[test]
-fn a_bare_flag_makes_no_edit() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
+fn a_bare_flag_makes_no_edit(envoy: &Envoy) -> Result<()> {
     let request = put("/v1/rules/r?dry_run").json(&edit(9));
     let answer = envoy.admin().send(&request)?;
     ensure!(answer.status == 200, "{}", answer.text());
@@ -175,14 +182,11 @@ fn a_bare_flag_makes_no_edit() -> Result<()> {
         answer["dry_run"] == true && answer["changed"] == true,
         "{answer}"
     );
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn if_match_is_read_as_a_list_over_all_lines() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
-    let mut ops = Operator::editor(&envoy);
+fn if_match_is_read_as_a_list_over_all_lines(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::editor(envoy);
     let right = ops.etag()?;
     let try_with = |ops: &mut Operator, lines: &[&str]| {
         let request = Request::new("PUT", "/v1/rules/r?dry_run").json(&edit(9));
@@ -207,14 +211,11 @@ fn if_match_is_read_as_a_list_over_all_lines() -> Result<()> {
     for lines in [&[unquoted][..], &[&right, unquoted], &["*", &right], &[""]] {
         expect_problem(&try_with(&mut ops, lines)?, 400).with_context(|| format!("{lines:?}"))?;
     }
-    unharmed(&envoy)?;
-    envoy.stop()
+    Ok(())
 }
 
-#[test]
-fn head_answers_as_get_without_a_body() -> Result<()> {
-    let envoy = Envoy::start(&config(2))?;
-    let mut ops = Operator::viewer(&envoy);
+fn head_answers_as_get_without_a_body(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::viewer(envoy);
     envoy.data().send(&loudou_tests::one_rule::user("k"))?;
     for path in [
         "/v1/rules",
@@ -245,7 +246,7 @@ fn head_answers_as_get_without_a_body() -> Result<()> {
         );
     }
     expect_problem_of_head(&ops.send(Request::new("HEAD", "/v1/explain"))?)?;
-    envoy.stop()
+    Ok(())
 }
 
 fn expect_problem_of_head(answer: &loudou_tests::Response) -> Result<()> {
