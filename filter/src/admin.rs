@@ -8,7 +8,9 @@ use std::rc::Rc;
 
 use loudou_api::{Access, BODY_HEADER, BodyWays, Event};
 use loudou_limiter::Nanos;
-use loudou_rules::config::{AdminSettings, EmbeddedAdmin};
+use loudou_rules::config::{self, Problem};
+pub use loudou_rules::config::{AdminSettings as Settings, EmbeddedAdmin as Embedded};
+use serde_json::Value;
 
 use crate::ban_ends::{self, Change};
 use crate::current;
@@ -52,7 +54,7 @@ pub const MAX_BODY: usize = 64 * 1024;
 /// One worker's admin role.
 #[derive(Debug)]
 pub struct AdminPlane {
-    settings: AdminSettings,
+    settings: Settings,
     registry: Registry,
     records: Records,
     pace: Pace,
@@ -74,9 +76,19 @@ pub enum Begin {
     AwaitBody(Box<Call>),
 }
 
+/// The settings of the admin role in its configuration.
+pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
+    config::parse_admin(document)
+}
+
+/// The settings of the API that a data role answers, if it does.
+pub fn embedded(admin: Option<Embedded>) -> Result<Option<Embedded>, Vec<Problem>> {
+    Ok(admin)
+}
+
 impl AdminPlane {
     /// An admin role with these settings.
-    pub fn new(settings: AdminSettings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         Self {
             records: Records::new(&settings.store.namespace, Bases::default()),
             settings,
@@ -90,7 +102,7 @@ impl AdminPlane {
     }
 
     /// The part of a data role that answers the API, from `now` on. Its timer is the data role's.
-    pub fn embedded(admin: EmbeddedAdmin, now: Nanos) -> Self {
+    pub fn embedded(admin: Embedded, now: Nanos) -> Self {
         let look = Nanos::from_millis(START_TICK_MS.into());
         Self {
             due: Some(now.saturating_add(look)),
@@ -120,6 +132,15 @@ impl AdminPlane {
             details: "loudou_admin_not_on_loopback".to_owned(),
             ..Reply::default()
         })
+    }
+
+    /// What it is, for the log.
+    pub fn about(&self) -> String {
+        if self.at.is_empty() {
+            format!("admin role, {} tokens", self.settings.tokens.len())
+        } else {
+            format!("admin API at {}, on loopback", self.at)
+        }
     }
 
     /// When its timer is needed next.

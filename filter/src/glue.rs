@@ -244,9 +244,8 @@ impl Root {
                 abi::set_tick_period_ms(data::START_TICK_MS);
                 let mut plane = DataPlane::new(file, host.now()).sharing(shelves);
                 if let Some(admin) = admin {
-                    let at = &admin.at;
-                    host.log(LogLevel::Info, &format!("admin API at {at}, on loopback"));
                     let admin = AdminPlane::embedded(admin, host.now()).sharing(shelves);
+                    host.log(LogLevel::Info, &admin.about());
                     plane = plane.with_admin(admin);
                 }
                 exports::deposit(plane.will());
@@ -254,13 +253,11 @@ impl Root {
                 Self::Data(Box::new(plane))
             }
             Plugin::Admin(settings) => {
-                let tokens = settings.tokens.len();
-                host.log(
-                    LogLevel::Info,
-                    &format!("{about}: admin role, {tokens} tokens"),
-                );
+                let plane = AdminPlane::new(settings).sharing(shelves);
+                let role = plane.about();
+                host.log(LogLevel::Info, &format!("{about}: {role}"));
                 abi::set_tick_period_ms(admin::START_TICK_MS);
-                Self::Admin(Box::new(AdminPlane::new(settings).sharing(shelves)))
+                Self::Admin(Box::new(plane))
             }
         }
     }

@@ -3,7 +3,22 @@
 //! One `.wasm` has two roles, chosen by the plugin configuration. The logic uses the [`host::Host`]
 //! trait and runs natively in tests; only `glue` knows proxy-wasm.
 
+#![cfg_attr(
+    not(feature = "admin"),
+    expect(
+        dead_code,
+        unreachable_code,
+        unused_imports,
+        unused_variables,
+        reason = "only the admin API calls it, and the linker leaves it out"
+    )
+)]
+
+#[cfg(feature = "admin")]
 pub mod admin;
+#[cfg(not(feature = "admin"))]
+#[path = "without_admin.rs"]
+mod admin;
 mod ban_ends;
 mod behind;
 #[cfg(any(test, target_arch = "wasm32"))]

@@ -3,11 +3,11 @@
 //! The data role's configuration is a rule file, which may have an `admin` API of its own; the admin role's is `admin`
 //! with its tokens, and the same `store.namespace`.
 
-use loudou_rules::config::{
-    self, AdminSettings, EmbeddedAdmin, JsonError, Parsed, Problem, Severity,
-};
+use loudou_rules::config::{self, JsonError, Parsed, Problem, Severity};
 use loudou_rules::rule::RuleFile;
 use serde_json::Value;
+
+use crate::admin;
 
 mod structure;
 
@@ -15,9 +15,9 @@ mod structure;
 #[derive(Clone, Debug)]
 pub enum Plugin {
     /// Limits requests, and answers the admin API if it should.
-    Data(RuleFile, Option<EmbeddedAdmin>),
+    Data(RuleFile, Option<admin::Embedded>),
     /// Answers the admin API.
-    Admin(AdminSettings),
+    Admin(admin::Settings),
 }
 
 /// Reads a plugin configuration. Warnings and problems are log lines.
@@ -31,7 +31,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     }
     let document = document(bytes)?;
     if config::is_admin(&document) {
-        let settings = config::parse_admin(&document);
+        let settings = admin::role(&document);
         let settings = settings.map_err(|problems| lines(&problems))?;
         return Ok((Plugin::Admin(settings), Vec::new()));
     }
@@ -44,6 +44,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
         problems.retain(|problem| problem.severity == Severity::Error);
         return Err(lines(&problems));
     };
+    let admin = admin::embedded(admin).map_err(|problems| lines(&problems))?;
     Ok((Plugin::Data(file, admin), lines(&problems)))
 }
 

@@ -26,6 +26,8 @@ pub struct Config {
     pub(crate) drain_s: u32,
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
+    /// The module of the data listener, if it has one of its own.
+    data_wasm: Option<PathBuf>,
     clusters: Vec<Value>,
     /// Replaces the one route for everything.
     routes: Option<Value>,
@@ -64,6 +66,7 @@ impl Config {
             drain_s: 1,
             log_level: "info".to_owned(),
             wasm: None,
+            data_wasm: None,
             clusters: Vec::new(),
             routes: None,
             before: Vec::new(),
@@ -219,6 +222,13 @@ impl Config {
         self
     }
 
+    /// The data listener uses this module, and the admin listener the usual one.
+    #[must_use]
+    pub fn data_wasm(mut self, path: impl Into<PathBuf>) -> Self {
+        self.data_wasm = Some(path.into());
+        self
+    }
+
     /// Envoy's log level (`info`).
     #[must_use]
     pub fn log_level(mut self, level: &str) -> Self {
@@ -291,7 +301,10 @@ impl Config {
     }
 
     fn listeners(&self, wasm: &Path, ecds: Option<&Path>) -> Vec<Value> {
-        let mut listeners = vec![self.data_listener(wasm, ecds), self.admin_listener(wasm)];
+        let mut listeners = vec![
+            self.data_listener(self.data_wasm.as_deref().unwrap_or(wasm), ecds),
+            self.admin_listener(wasm),
+        ];
         for (number, (address, transport)) in self.more_admin.iter().enumerate() {
             let mut admin = self.admin_listener(wasm);
             set(&mut admin, "name", json!(format!("admin-{number}")));

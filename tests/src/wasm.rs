@@ -36,6 +36,15 @@ pub fn trap_wasm_path() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The filter without the admin API: `LOUDOU_DATA_WASM`, or the output of `cargo xtask build --without-admin`; never older
+/// than its sources.
+pub fn data_wasm_path() -> Result<PathBuf> {
+    let path = env::var_os("LOUDOU_DATA_WASM").map_or_else(built_data_wasm, PathBuf::from);
+    check_fresh(&path)
+        .context("`cargo xtask build --without-admin` builds the filter without the admin API")?;
+    Ok(path)
+}
+
 /// The module of the previous release, unpacked into this directory.
 pub fn released_wasm(dir: &TempDir) -> Result<PathBuf> {
     let path = dir.path().join("released.wasm");
@@ -56,6 +65,16 @@ pub fn trap_target_dir() -> PathBuf {
 /// The path at which `cargo xtask build --trap` leaves the filter that panics.
 pub fn built_trap_wasm() -> PathBuf {
     trap_target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
+}
+
+/// The build directory of the filter without the admin API.
+pub fn data_target_dir() -> PathBuf {
+    target_dir().join("without-admin")
+}
+
+/// The path at which `cargo xtask build --without-admin` leaves the filter without the admin API.
+pub fn built_data_wasm() -> PathBuf {
+    data_target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
 /// The path at which `cargo xtask build` leaves the filter.

@@ -65,3 +65,4 @@ mod top;
 mod upgrade;
 mod waiting;
 mod when;
+mod without_admin;

@@ -38,6 +38,10 @@ const UNIT: Step = step!("unit tests", unit());
 const FILTER: Step = step!("the filter (wasm)", filter::build());
 const INSTRUCTIONS: Step = step!("instructions of a request", bench::instructions::check());
 const TRAP: Step = step!("the filter that can panic, for tests", filter::build_trap());
+const WITHOUT_ADMIN: Step = step!(
+    "the filter without the admin API",
+    filter::build_without_admin()
+);
 const LOUDOU: Step = step!("the loudou command", loudou());
 const RELAY: Step = step!("the relay", relay());
 const FUZZ: Step = step!("fuzzing, two seconds for each target", fuzz::short(2));
@@ -55,6 +59,7 @@ pub(crate) fn test() -> Result<()> {
         FILTER,
         INSTRUCTIONS,
         TRAP,
+        WITHOUT_ADMIN,
         LOUDOU,
         RELAY,
         END_TO_END,
@@ -85,6 +90,7 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
         FILTER,
         INSTRUCTIONS,
         TRAP,
+        WITHOUT_ADMIN,
         LOUDOU,
         RELAY,
         END_TO_END,
@@ -162,30 +168,18 @@ fn clippy_wasm() -> Result<()> {
         WASM_TARGET,
     ];
     run(cargo(&package).args(["--", "-D", "warnings"]))?;
+    let without_admin = ["--no-default-features", "--", "-D", "warnings"];
+    run(cargo(&package).args(without_admin))?;
     let floor = ["clippy", "--package", "loudou-floor", "--examples"];
     run(cargo(&floor).args(["--target", WASM_TARGET, "--", "-D", "warnings"]))
 }
 
 fn unit() -> Result<()> {
     // All but `loudou-tests`, which needs the filter and comes later. Tests of the relay build it.
-    let packages = [
-        "loudou-limiter",
-        "loudou-store",
-        "loudou-rules",
-        "loudou-api",
-        "loudou-filter",
-        "loudou-floor",
-        "loudou-relay",
-        "loudou-replay",
-        "loudou",
-        "xtask",
-        "loudou-fuzz",
-    ];
-    let selected = packages.iter().flat_map(|package| ["--package", package]);
-    let mut test = cargo(&["test"]);
+    let mut test = cargo(&["test", "--workspace", "--exclude", "loudou-tests"]);
     // For the relay's; those of the others take no other programs.
     test.env("VALKEY_BIN", loudou_tests::valkey_bin()?);
-    run(test.args(selected))
+    run(&mut test)
 }
 
 fn documentation() -> Result<()> {
@@ -208,6 +202,7 @@ fn end_to_end() -> Result<()> {
     test.env("ENVOY_BIN", loudou_tests::envoy_bin()?)
         .env("LOUDOU_WASM", loudou_tests::wasm::built_wasm())
         .env("LOUDOU_TRAP_WASM", loudou_tests::wasm::built_trap_wasm())
+        .env("LOUDOU_DATA_WASM", loudou_tests::wasm::built_data_wasm())
         .env("LOUDOU_BIN", target_dir().join("debug/loudou"))
         .env("VALKEY_BIN", loudou_tests::valkey_bin()?)
         .env("PROMETHEUS_BIN", loudou_tests::prometheus_bin()?)

@@ -6,7 +6,9 @@ use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
-use loudou_tests::wasm::{built_trap_wasm, built_wasm, check_fresh, trap_target_dir};
+use loudou_tests::wasm::{
+    built_data_wasm, built_trap_wasm, built_wasm, check_fresh, data_target_dir, trap_target_dir,
+};
 use wasmparser::{Encoding, Import, Parser, Payload, TypeRef};
 
 use crate::command::{cargo, run};
@@ -16,7 +18,20 @@ use crate::setup::WASM_TARGET;
 pub(crate) fn build() -> Result<PathBuf> {
     // The filter reports its commit in Envoy's log and in its status.
     run(compile().env("LOUDOU_GIT", commit()))?;
-    let path = built_wasm();
+    checked(built_wasm())
+}
+
+/// Builds the filter without the admin API, beside the whole one, and returns its path.
+pub(crate) fn build_without_admin() -> Result<PathBuf> {
+    let mut compile = compile();
+    compile.args(["--no-default-features", "--target-dir"]);
+    compile.arg(data_target_dir());
+    run(compile.env("LOUDOU_GIT", commit()))?;
+    checked(built_data_wasm())
+}
+
+/// A module whose imports are right, with its size on the screen.
+fn checked(path: PathBuf) -> Result<PathBuf> {
     check_fresh(&path)?;
     let module = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let functions = check(&module).with_context(|| path.display().to_string())?;

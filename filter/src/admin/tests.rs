@@ -301,7 +301,7 @@ fn every_problem_of_a_bad_edit_is_told() {
 #[test]
 fn without_tokens_only_loopback_may_call() {
     let mut bench = Bench::new();
-    bench.admin = AdminPlane::new(AdminSettings::default());
+    bench.admin = AdminPlane::new(Settings::default());
     for (address, status) in [
         ("127.0.0.1:5", 200),
         ("[::1]:5", 200),

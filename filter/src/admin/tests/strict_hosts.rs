@@ -6,9 +6,9 @@ use super::*;
 /// A bench without tokens, called over loopback, whose listener has an address of IPv6.
 fn tokenless(hosts: &[&str]) -> Bench {
     let mut bench = Bench::new();
-    bench.admin = AdminPlane::new(AdminSettings {
+    bench.admin = AdminPlane::new(Settings {
         hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
-        ..AdminSettings::default()
+        ..Settings::default()
     });
     let properties = [
         ("source\0address", "127.0.0.1:5"),

@@ -1,0 +1,123 @@
+//! In place of `admin.rs` in a module that is built without the feature `admin`: no configuration that asks for
+//! the API is accepted, so that no role for it can exist.
+
+#![expect(
+    unreachable_pub,
+    clippy::boxed_local,
+    clippy::needless_pass_by_ref_mut,
+    clippy::needless_pass_by_value,
+    clippy::unused_self,
+    reason = "everything is declared as in the admin role"
+)]
+
+use loudou_limiter::Nanos;
+use loudou_rules::config::{EmbeddedAdmin, Path, Problem};
+use serde_json::Value;
+
+use crate::Shelves;
+use crate::host::{Host, Reply};
+
+/// The period of the admin role's timer, which never runs here.
+pub const START_TICK_MS: u32 = 0;
+/// The largest body of a request, in bytes: none is read.
+pub const MAX_BODY: usize = 0;
+
+/// The settings of the admin role. None are accepted.
+#[derive(Clone, Debug)]
+pub enum Settings {}
+
+/// The settings of an API that the data role answers. None are accepted.
+#[derive(Clone, Debug)]
+pub enum Embedded {}
+
+/// The admin role, which does not exist.
+#[derive(Debug)]
+pub enum AdminPlane {}
+
+/// A call that waits for its body: there is none.
+#[derive(Debug)]
+pub enum Call {}
+
+/// The next step for a request after its headers.
+#[derive(Debug)]
+pub enum Begin {
+    /// Answer it now.
+    Answer(Reply),
+    /// Wait for its body.
+    AwaitBody(Box<Call>),
+}
+
+/// The settings of the admin role: refused.
+pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
+    let admin = document.get("admin").unwrap_or_default();
+    let value = admin.get("role").unwrap_or_default();
+    Err(left_out(&Path::root().field("admin").field("role"), value))
+}
+
+/// The settings of the API of a data role: refused, if there are any.
+pub fn embedded(admin: Option<EmbeddedAdmin>) -> Result<Option<Embedded>, Vec<Problem>> {
+    let Some(admin) = admin else {
+        return Ok(None);
+    };
+    let place = Path::root().field("admin").field("at");
+    Err(left_out(&place, &Value::String(admin.at)))
+}
+
+fn left_out(place: &Path, value: &Value) -> Vec<Problem> {
+    let message = "this module was built without the admin API (the feature `admin`): leave `admin` out and call another \
+                   Envoy of the fleet, or take the module that has the API";
+    vec![Problem::error(place.clone(), value, message)]
+}
+
+impl AdminPlane {
+    /// Never called: there are no settings.
+    pub fn new(settings: Settings) -> Self {
+        match settings {}
+    }
+
+    /// Never called: there are no settings.
+    pub fn embedded(settings: Embedded, _now: Nanos) -> Self {
+        match settings {}
+    }
+
+    /// Never called, as all that follow.
+    #[must_use]
+    pub fn sharing(self, _shelves: &mut Shelves) -> Self {
+        match self {}
+    }
+
+    /// Never called.
+    pub fn is_asked(&self, _host: &dyn Host) -> bool {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn begin_if_local(&mut self, _host: &dyn Host, _has_body: bool) -> Begin {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn begin(&mut self, _host: &dyn Host, _has_body: bool) -> Begin {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn finish(&mut self, _host: &dyn Host, call: Box<Call>) -> Reply {
+        match *call {}
+    }
+
+    /// Never called.
+    pub fn due(&self) -> Option<Nanos> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn about(&self) -> String {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn tick(&mut self, _host: &dyn Host) {
+        match *self {}
+    }
+}
