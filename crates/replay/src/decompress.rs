@@ -72,7 +72,8 @@ fn other(first: &[u8]) -> Option<&'static str> {
     found.map(|(_, advice)| *advice)
 }
 
-/// Reads the members of a gzip file, one after the other, and the zeros that pad it.
+/// Reads the members of a gzip file, one after the other, and the zeros that pad it, which `MultiGzDecoder` of `flate2` takes
+/// for a broken member.
 struct Gzip<R>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for Gzip<R> {

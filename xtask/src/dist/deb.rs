@@ -1,4 +1,6 @@
 //! A package for Debian and Ubuntu: an `ar` archive of two compressed archives (deb(5)).
+//!
+//! `cargo-deb` would be compiled on every machine that tests a release, which takes longer than the rest of that test.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! The list of what is in a release, as `CycloneDX` 1.6: every crate in the programs and in the module.
+//!
+//! `cargo-cyclonedx` writes a list for each package and not for a release, and would be compiled on every machine that tests
+//! a release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
