@@ -34,7 +34,7 @@ pub(crate) trait Meter: Any {
     /// Whether the level falls steadily with time, so that it follows from the time until the bucket is
     /// full.
     fn drains(&self) -> bool {
-        false
+        self.as_level().is_some()
     }
     /// Whether it reads [`Ask::wall`].
     fn reads_wall(&self) -> bool {
@@ -43,8 +43,13 @@ pub(crate) trait Meter: Any {
 
     /// The number of words of state that it keeps.
     fn words(&self) -> usize;
-    /// Writes the state of a bucket first touched at `clock`.
-    fn start(&self, words: &mut [u64], clock: Clock);
+    /// Writes the state of a bucket first touched at `clock`: nothing is used or counted.
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        match self.as_level() {
+            Some(level) => level.write(words, 0, clock.now),
+            None => words.fill(0),
+        }
+    }
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
@@ -69,8 +74,14 @@ pub(crate) trait Meter: Any {
         true
     }
 
-    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
-    fn used(&self, words: &[u64], now: Nanos) -> Used;
+    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt. Without a level or a count, this
+    /// is for the algorithm to say.
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        match self.as_level() {
+            Some(level) => level.used(words, now),
+            None => Used::from(self.counted(words, now).unwrap_or(0)).saturating_mul(USED_ONE),
+        }
+    }
     /// The used capacity of a wholly used bucket: where the next one would be the first to wait.
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
@@ -79,18 +90,20 @@ pub(crate) trait Meter: Any {
     /// capacity shrank below what was used; that is remembered for at least
     /// [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
-    /// Continues at `clock` from `old`, a state of `from`, where more is known than the used capacity:
-    /// the times at which it was taken. False when [`Meter::resume`] does as well. `carry` is not
+    /// Continues at `clock` from `old`, a state of `from`, where more is known than the used capacity: the times at which
+    /// it was taken, or the exact level of another steady leak. False when [`Meter::resume`] does as well. `carry` is not
     /// `reset`.
     fn adopt(
         &self,
-        _words: &mut [u64],
-        _from: &dyn Meter,
-        _old: &[u64],
-        _carry: Carry,
-        _clock: Clock,
+        words: &mut [u64],
+        from: &dyn Meter,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
     ) -> bool {
-        false
+        self.as_leak().is_some_and(|leak| {
+            continue_leak((leak, self.full()), words, (from, old), (carry, clock))
+        })
     }
     /// The units that its state counts in whole numbers at `now`; `None` where the state is finer than that.
     fn counted(&self, _words: &[u64], _now: Nanos) -> Option<u64> {

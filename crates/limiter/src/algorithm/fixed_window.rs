@@ -16,7 +16,7 @@
 
 use serde::Serialize;
 
-use super::window::{left_after, rate, units, used};
+use super::window::{left_after, rate, units};
 use crate::bounds::{BadNumbers, check_window, part};
 use crate::convert::Carry;
 use crate::decision::Ask;
@@ -175,10 +175,6 @@ impl Meter for FixedWindow {
         2
     }
 
-    fn start(&self, words: &mut [u64], _clock: Clock) {
-        words.fill(0);
-    }
-
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         let running = self.read(words, ask.now);
         let count = running.count.saturating_add(ask.cost);
@@ -204,10 +200,6 @@ impl Meter for FixedWindow {
         }
         Running::new(count.saturating_sub(cost), left).write(words, back.last);
         true
-    }
-
-    fn used(&self, words: &[u64], now: Nanos) -> Used {
-        used(self.read(words, now).count)
     }
 
     fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {

@@ -13,13 +13,12 @@
 use serde::Serialize;
 
 use crate::bounds::{BadNumbers, check_wait, part};
-use crate::convert::Carry;
 use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
 use crate::lease::{Shared, Unfit};
+use crate::meter::Meter;
 use crate::meter::{Back, Used};
-use crate::meter::{Meter, continue_leak};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
@@ -122,16 +121,8 @@ impl Meter for Funnel {
         Some(self.leak().level())
     }
 
-    fn drains(&self) -> bool {
-        true
-    }
-
     fn words(&self) -> usize {
         WORDS
-    }
-
-    fn start(&self, words: &mut [u64], clock: Clock) {
-        self.leak().level().write(words, 0, clock.now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -143,31 +134,11 @@ impl Meter for Funnel {
         leak.level().give_back(words, back, leak.full())
     }
 
-    fn used(&self, words: &[u64], now: Nanos) -> Used {
-        self.leak().level().used(words, now)
-    }
-
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         self.leak().level().resume(words, used, clock.now);
     }
 
     fn as_leak(&self) -> Option<Leak> {
         Some(self.leak())
-    }
-
-    fn adopt(
-        &self,
-        words: &mut [u64],
-        from: &dyn Meter,
-        old: &[u64],
-        carry: Carry,
-        clock: Clock,
-    ) -> bool {
-        continue_leak(
-            (self.leak(), self.full()),
-            words,
-            (from, old),
-            (carry, clock),
-        )
     }
 }

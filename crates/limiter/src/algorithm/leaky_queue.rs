@@ -19,12 +19,11 @@
 use serde::Serialize;
 
 use crate::bounds::{BadNumbers, MAX_DRAIN, MAX_WAIT, check_wait};
-use crate::convert::Carry;
 use crate::decision::Ask;
 use crate::decision::Decision;
 use crate::leak::{Leak, Level, WORDS, check, drain_time};
+use crate::meter::Meter;
 use crate::meter::{Back, USED_ONE, Used};
-use crate::meter::{Meter, continue_leak};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
@@ -162,16 +161,8 @@ impl Meter for LeakyQueue {
         Some(self.leak().level())
     }
 
-    fn drains(&self) -> bool {
-        true
-    }
-
     fn words(&self) -> usize {
         WORDS
-    }
-
-    fn start(&self, words: &mut [u64], clock: Clock) {
-        self.leak().level().write(words, 0, clock.now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -211,10 +202,6 @@ impl Meter for LeakyQueue {
         level.give_back(words, back, level.drops(free))
     }
 
-    fn used(&self, words: &[u64], now: Nanos) -> Used {
-        self.leak().level().used(words, now)
-    }
-
     fn full(&self) -> Used {
         let unheld = self.capacity.min(self.immediate.into()).saturating_add(1);
         Used::from(unheld).saturating_mul(USED_ONE)
@@ -226,21 +213,5 @@ impl Meter for LeakyQueue {
 
     fn as_leak(&self) -> Option<Leak> {
         Some(self.leak())
-    }
-
-    fn adopt(
-        &self,
-        words: &mut [u64],
-        from: &dyn Meter,
-        old: &[u64],
-        carry: Carry,
-        clock: Clock,
-    ) -> bool {
-        continue_leak(
-            (self.leak(), self.full()),
-            words,
-            (from, old),
-            (carry, clock),
-        )
     }
 }

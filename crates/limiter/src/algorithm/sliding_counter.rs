@@ -202,10 +202,6 @@ impl Meter for SlidingCounter {
         self.periods().words().saturating_add(2)
     }
 
-    fn start(&self, words: &mut [u64], _clock: Clock) {
-        words.fill(0);
-    }
-
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         let cost = ask.cost;
         let mut state = self.read(words, ask.now);

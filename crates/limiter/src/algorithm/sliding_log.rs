@@ -15,7 +15,7 @@
 
 use serde::Serialize;
 
-use super::window::{left_after, rate, units, used};
+use super::window::{left_after, rate, units};
 use crate::bounds::{BadNumbers, check_window};
 use crate::convert::Carry;
 use crate::decision::Ask;
@@ -116,10 +116,6 @@ impl Meter for SlidingLog {
         entries(self.capacity)
     }
 
-    fn start(&self, words: &mut [u64], _clock: Clock) {
-        words.fill(0);
-    }
-
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         let Ask { cost, now, .. } = *ask;
         let live = Self::live(words, now);
@@ -173,10 +169,6 @@ impl Meter for SlidingLog {
             .take(own)
             .for_each(|word| *word = 0);
         own > 0
-    }
-
-    fn used(&self, words: &[u64], now: Nanos) -> Used {
-        used(count(Self::live(words, now)))
     }
 
     fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {

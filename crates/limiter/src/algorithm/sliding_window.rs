@@ -20,7 +20,7 @@ use core::array;
 use serde::Serialize;
 
 use super::grid::{Grid, Periods, Place};
-use super::window::{left_after, rate, units, used};
+use super::window::{left_after, rate, units};
 use crate::bounds::{BadNumbers, check_window};
 use crate::convert::Carry;
 use crate::decision::Ask;
@@ -254,10 +254,6 @@ impl Meter for SlidingWindow {
         words.saturating_add(self.periods().words())
     }
 
-    fn start(&self, words: &mut [u64], _clock: Clock) {
-        words.fill(0);
-    }
-
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         let cost = ask.cost;
         let place = self.place(words, ask.now);
@@ -295,10 +291,6 @@ impl Meter for SlidingWindow {
         *slot = slot.saturating_sub(back.ask.cost);
         self.write(words, &counts, &place);
         true
-    }
-
-    fn used(&self, words: &[u64], now: Nanos) -> Used {
-        used(total(&self.read(words, &self.place(words, now))))
     }
 
     fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {

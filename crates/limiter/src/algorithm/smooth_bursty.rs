@@ -141,10 +141,6 @@ impl Meter for SmoothBursty {
         Some(self.level())
     }
 
-    fn drains(&self) -> bool {
-        true
-    }
-
     fn words(&self) -> usize {
         WORDS
     }
@@ -176,10 +172,6 @@ impl Meter for SmoothBursty {
 
     fn forgets_losslessly(&self) -> bool {
         self.burst() == Nanos::ZERO
-    }
-
-    fn used(&self, words: &[u64], now: Nanos) -> Used {
-        self.level().used(words, now)
     }
 
     /// All that is stored, and the one that passes without it and is paid for later.

@@ -300,10 +300,6 @@ impl Meter for TokenBucket {
         self.is_greedy().then(|| self.leak().level())
     }
 
-    fn drains(&self) -> bool {
-        self.refill == Refill::Greedy
-    }
-
     fn reads_wall(&self) -> bool {
         self.align == Grid::Clock
     }

@@ -10,11 +10,6 @@ pub(super) fn rate(capacity: u64, window: Nanos) -> Option<Rate> {
     Rate::new(u32::try_from(capacity).ok()?, window)
 }
 
-/// A number of cost units.
-pub(super) fn used(units: u64) -> Used {
-    Used::from(units).saturating_mul(USED_ONE)
-}
-
 /// The whole cost units of a level, rounded up.
 pub(super) fn units(used: Used) -> u64 {
     clamp(used.div_ceil(USED_ONE))
