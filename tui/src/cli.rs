@@ -16,7 +16,6 @@ use loudou_rules::config;
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
 
-mod at_each;
 mod buckets;
 mod changes;
 mod check;
@@ -24,6 +23,7 @@ mod complete;
 mod config_file;
 mod context;
 mod edit;
+mod envoys;
 mod events;
 mod explain;
 mod export;
@@ -31,7 +31,6 @@ mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 mod import;
-mod joined;
 mod man;
 mod on_key;
 mod options;
@@ -207,8 +206,8 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
             }
             let words = args.iter().skip(1).map(|word| word.to_string_lossy());
             let typed = words.collect::<Vec<_>>().join(" ");
-            let outcome = match at_each::several(&cli) {
-                Ok(Some(addresses)) => at_each::run(&cli, &typed, &addresses, io),
+            let outcome = match envoys::several(&cli) {
+                Ok(Some(addresses)) => envoys::run(&cli, &typed, &addresses, io),
                 Ok(None) => command(&cli, &typed, None, io),
                 Err(error) => Err(error),
             };

@@ -16,15 +16,13 @@ use loudou_limiter::Nanos;
 use loudou_words::meaning::leased::is_alarm;
 use loudou_words::text::{date, escape};
 
-use super::at_each::{Failures, named};
+use super::complete;
 use super::context::Context;
-use super::joined::Joined;
+use super::envoys::{Envoys, Joined};
 use super::options::Format;
 use super::outcome::Outcome;
 use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json, json_list};
-use super::{complete, failed};
-use crate::short_names::short_names;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -290,25 +288,15 @@ fn report_restart(
 pub(in crate::cli) fn merged(
     context: &mut Context<'_, '_>,
     args: &EventsArgs,
-    clients: &[Client],
+    envoys: &Envoys,
 ) -> Result<Outcome> {
     let EventNumber { instance, seq } = &args.after;
-    let urls: Vec<&str> = clients.iter().map(Client::url).collect();
-    let names: Vec<String> = short_names(&urls)
-        .iter()
-        .map(|name| escape(name).into_owned())
-        .collect();
+    let names = envoys.names();
+    let mut answers = envoys.ask(|client| client.events_of(args.of, instance, *seq));
     let mut all: Vec<(u64, usize, Event)> = Vec::new();
-    let mut failures = Failures::default();
-    for ((number, client), name) in clients.iter().enumerate().zip(&names) {
-        let events = match client.events_of(args.of, instance, *seq) {
-            Ok(events) => events,
-            Err(error) => {
-                let url = escape(client.url()).into_owned();
-                let outcome = failed(&named(error.into(), &url), context.io);
-                failures.add(url, outcome);
-                continue;
-            }
+    for ((number, events), name) in answers.of_each.iter_mut().enumerate().zip(&names) {
+        let Some(events) = events.take() else {
+            continue;
         };
         if is_other(&events, instance) {
             context.note(&format!(
@@ -338,7 +326,7 @@ pub(in crate::cli) fn merged(
             };
             let mut text = Vec::new();
             print(&one, true, format, style, &mut text)?;
-            let url = urls.get(*number).copied().unwrap_or_default();
+            let url = envoys.urls().get(*number).copied().unwrap_or_default();
             joined.print(&String::from_utf8_lossy(&text), url, context.io.out)?;
         }
     } else {
@@ -347,7 +335,7 @@ pub(in crate::cli) fn merged(
         table(&events, &envoys).print(context.io.out, style)?;
     }
     context.io.out.flush()?;
-    failures.end(context, clients.len())
+    answers.end(context)
 }
 
 // Events as tables, JSON and CSV.

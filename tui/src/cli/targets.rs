@@ -1,18 +1,15 @@
-//! The Envoys that a file or a command names, and the clients of several Envoys.
+//! The addresses of the Envoys that a file or a command names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use loudou_limiter::Nanos;
 
-use super::context::Context;
 use super::options::ConnectArgs;
 use super::printed::{self, BOUNDS, printed};
 use super::target::{self, Address};
 use super::world::{Io, Usage};
 use crate::config::NamedTarget;
-use loudou_client::Client;
 use loudou_words::text::escape;
 
 /// The most Envoys that a screen watches: each has two threads.
@@ -57,26 +54,6 @@ pub(super) fn watched(connect: &ConnectArgs) -> Result<Vec<Address>> {
         );
     }
     Ok(addresses)
-}
-
-/// The clients of several Envoys. None may be there twice: it would count twice.
-pub(super) fn clients(
-    context: &mut Context<'_, '_>,
-    addresses: &[Address],
-    timeout: Nanos,
-) -> Result<Vec<Client>> {
-    let mut clients = Vec::new();
-    for address in addresses {
-        clients.push(context.client_at(address, timeout)?);
-    }
-    let mut urls = BTreeSet::new();
-    if let Some(client) = clients.iter().find(|client| !urls.insert(client.url())) {
-        bail!(Usage(format!(
-            "{} is given twice; leave one out",
-            escape(client.url())
-        )));
-    }
-    Ok(clients)
 }
 
 /// The addresses in a file, one per line.

@@ -4,19 +4,19 @@
 use std::io;
 use std::io::Write;
 
-use anyhow::{Error, Result};
+use anyhow::Result;
 use clap::Args;
 use loudou_api::{MAX_TOP, Top, TopBy};
+use loudou_client::TopQuery;
 use loudou_client::merged_top::{MergedRow, MergedTop, merged};
-use loudou_client::{Client, TopQuery};
 use loudou_limiter::Nanos;
 use loudou_words::meaning::refusals;
 use loudou_words::num::count;
-use loudou_words::text::{counted, escape, humanise};
+use loudou_words::text::{counted, humanise};
 use serde::{Serialize, Serializer};
 
-use super::at_each::{Failures, named};
 use super::context::{Context, TIMEOUT, duration};
+use super::envoys::Envoys;
 use super::options::{Format, URL, span};
 use super::outcome::Outcome;
 use super::table::{Cell, Paint, Set, TextTable, csv};
@@ -24,9 +24,8 @@ use super::target::Address;
 use super::targets::watched;
 use super::watch::WatchArgs;
 use super::world::{Style, json_list};
-use super::{complete, failed, target, targets, watch};
+use super::{complete, target, watch};
 use crate::runtime;
-use crate::short_names::short_names;
 
 /// The time between two polls, and the least time that a poll may take.
 pub(super) const INTERVAL: Nanos = Nanos::from_secs(1);
@@ -238,8 +237,9 @@ fn top_limit(text: &str) -> Result<usize, String> {
 struct Several<'a> {
     by: TopBy,
     urls: Vec<&'a str>,
+    names: Vec<String>,
     /// In the order of the addresses; `None` for an Envoy that did not answer.
-    tops: Vec<Option<Top>>,
+    tops: Vec<Option<&'a Top>>,
     list: MergedTop,
 }
 
@@ -249,53 +249,27 @@ fn list_of_all(
     query: &TopQuery,
     addresses: &[Address],
 ) -> Result<Outcome> {
-    let clients = targets::clients(context, addresses, TIMEOUT)?;
+    let envoys = Envoys::new(context, addresses)?;
     // What is far down at each Envoy may be the first of all: the limit is for the sums.
     let all = TopQuery {
         limit: Some(MAX_TOP),
         ..query.clone()
     };
-    let (mut tops, mut errors) = (Vec::new(), Vec::new());
-    for client in &clients {
-        let answer = client.top(&all);
-        let url = escape(client.url()).into_owned();
-        tops.push(match answer {
-            Ok(top) => Some(top),
-            Err(error) => {
-                errors.push((named(error.into(), &url), url));
-                None
-            }
-        });
-    }
-    if errors.len() == clients.len() {
-        return Err(first(errors, context));
-    }
-    let mut list = merged(&tops.iter().map(Option::as_ref).collect::<Vec<_>>());
+    let answers = envoys.ask(|client| client.top(&all)).some(context)?;
+    let tops: Vec<Option<&Top>> = answers.of_each.iter().map(Option::as_ref).collect();
+    let mut list = merged(&tops);
     list.rows
         .truncate(query.limit.unwrap_or(loudou_api::DEFAULT_TOP));
     let several = Several {
         by: query.by.unwrap_or_default(),
-        urls: clients.iter().map(Client::url).collect(),
+        urls: envoys.urls(),
+        names: envoys.names(),
         tops,
         list,
     };
     several.print(context)?;
     several.note(context)?;
-    let mut failures = Failures::default();
-    for (error, url) in errors {
-        failures.add(url, failed(&error, context.io));
-    }
-    failures.end(context, clients.len())
-}
-
-/// The first of several errors, after a report of the others.
-fn first(errors: Vec<(Error, String)>, context: &mut Context<'_, '_>) -> Error {
-    let mut errors = errors.into_iter().map(|(error, _)| error);
-    let first = errors.next();
-    for error in errors {
-        failed(&error, context.io);
-    }
-    first.unwrap_or_else(|| Error::msg("no Envoy answered"))
+    answers.end(context)
 }
 
 impl Several<'_> {
@@ -328,7 +302,7 @@ impl Several<'_> {
 
     fn answers(&self) -> impl Iterator<Item = (&str, &Top)> {
         let answers = self.urls.iter().zip(&self.tops);
-        answers.filter_map(|(url, top)| Some((*url, top.as_ref()?)))
+        answers.filter_map(|(url, top)| Some((*url, (*top)?)))
     }
 
     /// The kind of count, the time span, and the numbers of Envoys and of keys.
@@ -370,9 +344,7 @@ impl Several<'_> {
         if any_shadow {
             columns.push(("MODE", Set::Left));
         }
-        let names = short_names(&self.urls).into_iter();
-        let names: Vec<String> = names.map(|name| escape(&name).into_owned()).collect();
-        columns.extend(names.iter().map(|name| (name.as_str(), Set::Right)));
+        columns.extend(self.names.iter().map(|name| (name.as_str(), Set::Right)));
         let mut table = TextTable::new(&columns);
         for row in rows {
             let would = row.shadow && self.by == TopBy::Refused;
