@@ -261,39 +261,6 @@ fn state(answer: &Response) -> Result<(u64, Option<u64>)> {
     Ok((number("r=").context("r")?, number("t=")))
 }
 
-/// `t` says when there is more, on admitted and refused answers alike: an admitted request and the refused one after it
-/// name the same instant, and so does the legacy reset.
-#[test]
-fn the_reset_means_one_thing() -> Result<()> {
-    let limits = json!([{ "name": "a", "algorithm": "funnel", "capacity": 3, "rate": "1/1000s" }]);
-    let both = json!({ "respond": { "ratelimit_headers": "both" } });
-    let envoy = Envoy::start(&Config::new(json!([rule("r", &limits, &both)])))?;
-    let mut http = envoy.data();
-    for (status, left) in [(200, 2), (200, 1), (200, 0), (429, 0), (429, 0)] {
-        let answer = http.send(&alice())?;
-        ensure!(answer.status == status, "{answer:?}");
-        let (r, t) = state(&answer)?;
-        // The first unit is back 1000 s after the first request, which was a moment ago.
-        let t = t.context("t")?;
-        ensure!(r == left && (990..=1000).contains(&t), "{answer:?}");
-        ensure!(
-            header(&answer, "x-ratelimit-reset")? == t.to_string(),
-            "{answer:?}"
-        );
-        ensure!(
-            header(&answer, "x-ratelimit-remaining")? == left.to_string(),
-            "{answer:?}"
-        );
-        if status == 429 {
-            ensure!(
-                header(&answer, "retry-after")? == t.to_string(),
-                "{answer:?}"
-            );
-        }
-    }
-    envoy.stop()
-}
-
 /// A place is free when a request ends, which no clock knows: there is no reset, though places have a lease.
 #[test]
 fn places_have_no_reset() -> Result<()> {

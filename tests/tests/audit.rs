@@ -6,9 +6,6 @@ use loudou_tests::one_rule::limits;
 use loudou_tests::{Config, Envoy, Operator, Request};
 use serde_json::{Value, json};
 
-/// The number of operators' actions that the filter keeps.
-const KEPT: usize = 1_024;
-
 fn rules() -> Value {
     json!([
         { "name": "r", "key": [{ "header": "x-user-id" }], "limits": limits(3) },
@@ -95,48 +92,6 @@ fn events_record_changes_and_authors() -> Result<()> {
         lines.filter(|found| found.contains(line)).count() == 1,
         "the log tells of it, too: {log}"
     );
-    envoy.stop()
-}
-
-/// Each action is kept by whichever worker answers, and the oldest are dropped one by one.
-#[test]
-fn the_oldest_actions_are_dropped_and_counted() -> Result<()> {
-    let envoy = Envoy::start(&Config::new(rules()).concurrency(4))?;
-    let reason = "x".repeat(150);
-    let bans = |from: usize| -> Result<()> {
-        // A connection of its own each, so that several workers add events.
-        for n in (from..KEPT).step_by(4) {
-            Operator::editor(&envoy).ban("r", &format!("k{n}"), &format!("reason={n}-{reason}"))?;
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..4).map(|from| scope.spawn(move || bans(from))).collect();
-        all.into_iter().try_for_each(|one| {
-            one.join()
-                .unwrap_or_else(|_panic| anyhow::bail!("a client panicked"))
-        })
-    })?;
-    let mut ops = Operator::editor(&envoy);
-    // The configuration is number 1, and none of the actions is lost.
-    let of = |ops: &mut Operator| -> Result<Vec<u64>> {
-        let events = ops.events(0)?;
-        let actions = events.iter().filter(|event| event["by"] == "ops");
-        Ok(actions.filter_map(|event| event["seq"].as_u64()).collect())
-    };
-    let most = u64::try_from(KEPT)?;
-    ensure!(of(&mut ops)? == (2..=most + 1).collect::<Vec<u64>>());
-    ops.reset("r", "k7")?;
-    ensure!(of(&mut ops)? == (3..=most + 2).collect::<Vec<u64>>());
-    let page = ops.get("/v1/events")?;
-    ensure!(
-        page["lost"] == 1 && page["more"] == true,
-        "{}",
-        page["lost"]
-    );
-    let page = ops.get("/v1/events?of=filter")?;
-    ensure!(page["events"][0]["kind"] == "configured", "{page}");
-    ensure!(page["last_seq"] == most + 2 && page["lost"] == 0, "{page}");
     envoy.stop()
 }
 

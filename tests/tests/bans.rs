@@ -122,32 +122,6 @@ fn the_end_of_a_ban_is_reported_once() -> Result<()> {
     envoy.stop()
 }
 
-/// Bans are never evicted, so a full page has no room for new buckets; requests fall back to `on_error`.
-#[test]
-fn a_store_full_of_bans_decides_nothing_and_survives() -> Result<()> {
-    let envoy = Envoy::start(&config(3).buckets(64))?;
-    let mut ops = Operator::editor(&envoy);
-    let ban = |n: u32| Request::post(&format!("/v1/buckets/r/k{n}/ban"));
-    let mut full = 0;
-    for n in 0..500 {
-        let answer = ops.send(ban(n))?;
-        if answer.status != 200 {
-            let detail = expect_problem(&answer, 503)?;
-            ensure!(detail.contains("store.buckets"), "{detail}");
-            full += 1;
-        }
-    }
-    ensure!(full == 500 - 64, "{full} found no room");
-    let counts = envoy.load(100, CONNECTIONS, |n| user(&format!("new{n}")))?;
-    ensure!(counts.of(200) == 100, "{counts:?}");
-    ensure!(envoy.counter("wasmcustom.loudou.rule.r.errors")? == 100);
-    all(&envoy, "k0", 429)?;
-    ops.unban("r", "k0")?;
-    ensure!(admitted(&mut envoy.data(), "k0")? == 3);
-    ensure!(!envoy.log()?.contains("panicked"));
-    envoy.stop()
-}
-
 #[test]
 fn unknown_rules_and_strange_keys_are_reported() -> Result<()> {
     let envoy = Envoy::start(&config(3))?;
@@ -169,74 +143,5 @@ fn unknown_rules_and_strange_keys_are_reported() -> Result<()> {
     ops.ban("r", escaped, "")?;
     ensure!(envoy.data().send(&user("a:b%c/d"))?.status == 429);
     ensure!(keys(&ops.buckets("state=banned")?) == [escaped]);
-    envoy.stop()
-}
-
-#[test]
-fn a_ban_of_nobody_is_refused() -> Result<()> {
-    let envoy = Envoy::start(&config(3))?;
-    let mut ops = Operator::editor(&envoy);
-    for (path, words) in [
-        ("r/alice/ban?for=1us", "1ms"),
-        ("r/team-*/ban", "override"),
-        ("r/a%3Ab/ban", "did you mean"),
-    ] {
-        let answer = ops.send(Request::post(&format!("/v1/buckets/{path}")))?;
-        let detail = expect_problem(&answer, 400)?;
-        ensure!(detail.contains(words), "{path}: {detail}");
-    }
-    ops.edit("r", "", &serde_json::json!({ "mode": "shadow" }))?;
-    let answer = ops.send(Request::post("/v1/buckets/r/alice/ban"))?;
-    let detail = expect_problem(&answer, 400)?;
-    ensure!(detail.contains("shadow"), "{detail}");
-    ensure!(ops.buckets("")?.is_empty());
-    envoy.stop()
-}
-
-#[test]
-fn a_second_ban_never_shortens_the_first() -> Result<()> {
-    let envoy = Envoy::start(&config(3).concurrency(4))?;
-    let mut ops = Operator::editor(&envoy);
-    let until = ops.ban("r", "alice", "for=1h")?["bucket"]["ban"]["until_ns"].clone();
-    let again = ops.ban("r", "alice", "for=300ms")?;
-    ensure!(
-        again["changed"] == false && again["bucket"]["ban"]["until_ns"] == until,
-        "{again}"
-    );
-    all(&envoy, "alice", 429)?;
-    let replaced = ops.ban("r", "alice", "for=300ms&replace")?;
-    ensure!(replaced["changed"] == true, "{replaced}");
-    let mut http = envoy.data();
-    eventually(SOON, "the shorter ban to end", || {
-        Ok((http.send(&user("alice"))?.status == 200).then_some(()))
-    })?;
-    let free = ops.unban("r", "alice")?;
-    ensure!(free["changed"] == false, "{free}");
-    // The first ban, and the one that replaced it.
-    let events = ops.events(1)?;
-    let bans = events.iter().filter(|event| event["kind"] == "ban");
-    ensure!(bans.count() == 2, "{events:?}");
-    envoy.stop()
-}
-
-/// Two operators look at one key; only the first one's decision is still based on what is in force.
-#[test]
-fn a_ban_depends_on_the_ban_that_was_seen() -> Result<()> {
-    let envoy = Envoy::start(&config(3))?;
-    let mut ops = Operator::editor(&envoy);
-    let post = |what: &str, tag: &str| {
-        let path = format!("/v1/buckets/r/alice/{what}");
-        Request::post(&path).header("if-match", tag)
-    };
-    ensure!(ops.send(post("ban?for=1h", "\"ban-none\""))?.status == 200);
-    let second = ops.send(post("ban?for=1s&replace", "\"ban-none\""))?;
-    expect_problem(&second, 412)?;
-    let bucket = ops.send(Request::get("/v1/buckets/r/alice"))?;
-    let tag = bucket.header("etag").context("an ETag")?.to_owned();
-    expect_problem(&ops.send(post("unban", "\"ban-none\""))?, 412)?;
-    all(&envoy, "alice", 429)?;
-    let lifted = ops.send(post("unban", &tag))?;
-    ensure!(lifted.status == 200 && lifted.header("etag") == Some("\"ban-none\""));
-    ensure!(envoy.data().send(&user("alice"))?.status == 200);
     envoy.stop()
 }

@@ -1,12 +1,10 @@
 //! Used amounts while numbers change: edits, overrides that begin, change and end, and both together.
 
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, user};
-use loudou_tests::{Config, Envoy, Http, Operator, eventually};
+use loudou_tests::{Config, Envoy, Operator, eventually};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -55,33 +53,6 @@ fn takes_one_of(envoy: &Envoy, ops: &mut Operator, key: &str, of: u64) -> Result
     Ok(())
 }
 
-/// Six of twenty are used, by a key with twice the rule's limits.
-#[test]
-fn a_key_with_a_scale_keeps_what_it_used_when_limits_come_go_and_move() -> Result<()> {
-    for carry in ["keep", "proportional"] {
-        let (envoy, mut ops) = start(&window(10))?;
-        ops.set_override("r", "alice", "", &json!({ "scale": 2 }))?;
-        take(&envoy, "alice", 6)?;
-        let second =
-            json!({ "name": "m", "algorithm": "funnel", "capacity": 1000, "rate": "1000/s" });
-        for (limits, of) in [
-            (json!([window(10), second]), 14),
-            (json!([second, window(10)]), 0),
-            (json!([window(10)]), 12),
-        ] {
-            ops.edit("r", &format!("carry={carry}"), &json!({ "limits": limits }))?;
-            if of > 0 {
-                takes_one_of(&envoy, &mut ops, "alice", of)?;
-            } else {
-                take(&envoy, "alice", 1)?;
-                ensure!(left(&mut ops, "alice")?.last() == Some(&12));
-            }
-        }
-        envoy.stop()?;
-    }
-    Ok(())
-}
-
 /// Four of ten are left, and an override for a second does not change that.
 #[test]
 fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
@@ -119,62 +90,6 @@ fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
     envoy.stop()
 }
 
-/// One of ten is used, then come hundreds of raises by one: an untouched bucket has missed all of them,
-/// and the rule does not remember all of them.
-#[test]
-fn hundreds_of_edits_carry_what_was_used() -> Result<()> {
-    let (envoy, mut ops) = start(&window(10))?;
-    for n in 0..40 {
-        take(&envoy, &format!("user-{n}"), 1)?;
-    }
-    take(&envoy, "scaled", 3)?;
-    ops.set_override("r", "scaled", "", &json!({ "scale": 2 }))?;
-    for capacity in 11..=310 {
-        ops.edit("r", "carry=keep", &json!({ "limits": [window(capacity)] }))?;
-    }
-    for n in [0, 17, 39] {
-        takes_one_of(&envoy, &mut ops, &format!("user-{n}"), 309)?;
-    }
-    takes_one_of(&envoy, &mut ops, "scaled", 617)?;
-    ensure!(envoy.counter("loudou.store.cas_give_ups")? == 0);
-    envoy.stop()
-}
-
-/// Seven of ten are used: a slower rate leaves three, and so does a faster one.
-#[test]
-fn another_rate_hands_out_nothing() -> Result<()> {
-    for carry in ["keep", "proportional"] {
-        let (envoy, mut ops) = start(&funnel(10, "1/h"))?;
-        take(&envoy, "alice", 7)?;
-        for rate in ["1/d", "1/m", "1/30d", "2/h"] {
-            ops.edit(
-                "r",
-                &format!("carry={carry}"),
-                &json!({ "limits": [funnel(10, rate)] }),
-            )?;
-            ensure!(left(&mut ops, "alice")? == [3], "{carry} at {rate}");
-        }
-        ensure!(admitted(&mut envoy.data(), "alice")? == 3);
-        envoy.stop()?;
-    }
-    Ok(())
-}
-
-#[test]
-fn a_smaller_capacity_forgets_nothing() -> Result<()> {
-    let (envoy, mut ops) = start(&funnel(100, "1/30d"))?;
-    take(&envoy, "alice", 70)?;
-    let keep = |capacity| json!({ "limits": [funnel(capacity, "1/30d")] });
-    ops.edit("r", "carry=keep", &keep(10))?;
-    ensure!(admitted(&mut envoy.data(), "alice")? == 0);
-    ops.edit("r", "carry=keep", &keep(100))?;
-    ensure!(left(&mut ops, "alice")? == [30]);
-    // The same numbers again, on a new bucket.
-    ops.edit("r", "carry=reset", &keep(100))?;
-    ensure!(left(&mut ops, "alice")? == [100]);
-    envoy.stop()
-}
-
 /// There and back, twenty times, with requests between: the larger of both capacities and no more.
 #[test]
 fn edits_there_and_back_hand_out_nothing() -> Result<()> {
@@ -199,45 +114,4 @@ fn edits_there_and_back_hand_out_nothing() -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn queue(rate: &str) -> Value {
-    json!({ "name": "l", "algorithm": "leaky_queue", "capacity": 50, "rate": rate })
-}
-
-/// Three requests wait when the rate becomes a hundred times as fast, and one comes after them. `replanning.rs` has
-/// their instants.
-#[test]
-fn waiting_and_new_requests_pass_at_the_new_rate() -> Result<()> {
-    let (envoy, mut ops) = start(&queue("1/s"))?;
-    take(&envoy, "alice", 1)?;
-    let (done, order) = mpsc::channel();
-    let address = envoy.data_address();
-    let asks = |name: &'static str| {
-        let done = done.clone();
-        thread::spawn(move || {
-            let status = Http::new(address)
-                .send(&user("alice"))
-                .map(|answer| answer.status);
-            done.send((name, status))
-        })
-    };
-    let mut clients = Vec::new();
-    for (waiting, name) in (1..).zip(["first", "second", "third"]) {
-        clients.push(asks(name));
-        eventually(SOON, "another one to wait", || {
-            Ok((ops.waiting()? == waiting).then_some(()))
-        })?;
-    }
-    ops.edit("r", "carry=keep", &json!({ "limits": [queue("100/s")] }))?;
-    clients.push(asks("last"));
-    // They are due within 40 ms; how late they are depends on their workers.
-    for _ in 0..4 {
-        let (name, status) = order.recv_timeout(SOON)?;
-        ensure!(status? == 200, "{name}");
-    }
-    for client in clients {
-        ensure!(client.join().is_ok_and(|sent| sent.is_ok()));
-    }
-    envoy.stop()
 }

@@ -119,50 +119,6 @@ fn an_edit_names_the_version_it_has_seen() -> Result<()> {
     envoy.stop()
 }
 
-#[test]
-fn a_dry_run_changes_nothing() -> Result<()> {
-    let envoy = Envoy::start(&config(1))?;
-    let mut ops = Operator::editor(&envoy);
-    let mut http = envoy.data();
-    ensure!(admitted(&mut http, "alice")? == 1);
-    let before = (
-        ops.get("/v1/rules")?["rules"].clone(),
-        ops.get("/v1/export")?,
-    );
-    let tried = ops.edit("r", "dry_run=true&for=1h&reason=why", &edit(50))?;
-    ensure!(
-        tried["dry_run"] == true && tried["after"]["rule"]["limits"] == limits(50),
-        "{tried}"
-    );
-    ensure!(
-        tried["after"]["edit"]["reason"] == "why" && tried["change"] == "l: capacity 1 → 50",
-        "{tried}"
-    );
-    let dropped = ops.drop_edit("r", "dry_run=true")?;
-    ensure!(
-        dropped["dry_run"] == true && dropped["change"] == "",
-        "{dropped}"
-    );
-    ensure!(
-        admitted(&mut http, "alice")? == 0,
-        "a dry run is not in force"
-    );
-    let mut after = (
-        ops.get("/v1/rules")?["rules"].clone(),
-        ops.get("/v1/export")?,
-    );
-    // Alice's last request has been counted.
-    after.0[0]["totals"] = before.0[0]["totals"].clone();
-    ensure!(
-        after == before && ops.events(0)?.len() == 1,
-        "{before:?} became {after:?}"
-    );
-    // It is as strict as a real edit.
-    let stale = Request::new("PUT", "/v1/rules/r?dry_run=true").header("if-match", "\"7\"");
-    expect_problem(&ops.send(stale.json(&edit(9)))?, 412)?;
-    envoy.stop()
-}
-
 /// When a request went out, and its status.
 type Sent = (Instant, u16);
 
@@ -323,34 +279,5 @@ fn dropping_an_edit_goes_back_to_the_base() -> Result<()> {
         same["change"] == "" && same["after"].get("edit").is_none(),
         "{same}"
     );
-    envoy.stop()
-}
-
-/// What is in force already is no edit: no generation, no event, and the answer reports it.
-#[test]
-fn an_edit_that_changes_nothing_leaves_no_trace() -> Result<()> {
-    let envoy = Envoy::start(&config(3))?;
-    let mut ops = Operator::editor(&envoy);
-    let right = ops.etag()?;
-    let with = |method: &str, path: &str| Request::new(method, path).header("if-match", &right);
-    for request in [
-        with("PUT", "/v1/rules/r").json(&edit(3)),
-        with("PUT", "/v1/rules/r?for=1h").json(&edit(3)),
-        with("DELETE", "/v1/rules/r"),
-    ] {
-        let answer = expect(&ops.send(request)?, 200)?;
-        ensure!(
-            answer["changed"] == false && answer["after"]["generation"] == 1,
-            "{answer}"
-        );
-    }
-    ensure!(ops.edit("r", "reason=first", &edit(9))?["changed"] == true);
-    ensure!(ops.edit("r", "reason=again", &edit(9))?["changed"] == false);
-    let scale = json!({ "scale": 2 });
-    ensure!(ops.set_override("r", "k", "", &scale)?["changed"] == true);
-    ensure!(ops.set_override("r", "k", "", &scale)?["changed"] == false);
-    ensure!(ops.generation()? == 3 && ops.events(0)?.len() == 3);
-    let rule = ops.get("/v1/rules/r")?;
-    ensure!(rule["edit"]["reason"] == "first", "{rule}");
     envoy.stop()
 }

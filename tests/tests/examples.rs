@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::example::{self, Example, RunningFleet};
-use loudou_tests::paths::{loudou_command, workspace_root};
+use loudou_tests::paths::workspace_root;
 use loudou_tests::{Request, TempDir};
 
 /// Runs the README of an example; it has at least so many commands.
@@ -108,48 +108,6 @@ fn fleet() -> Result<()> {
     let mut running = RunningFleet::start()?;
     running.follow_the_readme("## With Valkey again")?;
     running.stop()
-}
-
-/// `loudou check` reads the same file as Envoy, as each example's comment promises.
-#[test]
-fn loudou_checks_the_file_of_every_example() -> Result<()> {
-    let mut checked = 0;
-    for name in example::names()? {
-        let file = workspace_root().join("envoy").join(name).join("envoy.yaml");
-        let output = loudou_command()?.arg("check").arg(&file).output()?;
-        let printed = String::from_utf8(output.stdout)?;
-        ensure!(output.status.success(), "{}: {printed}", file.display());
-        for filter in [
-            "listener data, filter loudou, data role",
-            "listener admin, filter loudou-admin, admin role",
-        ] {
-            let line = format!("{}: {filter}: valid: ", file.display());
-            ensure!(printed.contains(&line), "no {line:?} in {printed}");
-        }
-        checked += 1;
-    }
-    ensure!(checked >= 8, "{checked} examples");
-    Ok(())
-}
-
-#[test]
-fn loudou_names_the_place_in_the_file_of_envoy() -> Result<()> {
-    let text = fs::read_to_string(workspace_root().join("envoy/quickstart/envoy.yaml"))?;
-    let line = 1 + text
-        .lines()
-        .position(|line| line.contains("capacity: 15"))
-        .context("a capacity")?;
-    let dir = TempDir::new("check-envoy")?;
-    let file = dir.write("envoy.yaml", &text.replace("capacity: 15", "capacty: 15"))?;
-    let output = loudou_command()?.arg("check").arg(&file).output()?;
-    let printed = String::from_utf8(output.stdout)?;
-    ensure!(output.status.code() == Some(1), "{printed}");
-    let place = format!("envoy.yaml:{line}:");
-    ensure!(
-        printed.contains(&place) && printed.contains("did you mean `capacity`?"),
-        "{printed}"
-    );
-    Ok(())
 }
 
 /// The examples run side by side on one machine, are listed in the README, and have a test of their name.

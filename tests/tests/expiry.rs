@@ -69,12 +69,3 @@ fn an_edit_runs_out_under_traffic() -> Result<()> {
     expires(&envoy, &mut ops)?;
     envoy.stop()
 }
-
-#[test]
-fn an_edit_runs_out_without_traffic() -> Result<()> {
-    let envoy = Envoy::start(&config(3))?;
-    let mut ops = Operator::editor(&envoy);
-    ops.edit("r", "for=200ms", &edit(50))?;
-    expires(&envoy, &mut ops)?;
-    envoy.stop()
-}

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::example::Example;
 use loudou_tests::{Config, Envoy};
 use serde_json::{Value, json};
 use tonic::client::Grpc;
@@ -134,22 +133,4 @@ fn a_grpc_client_gets_unavailable_without_a_message() -> Result<()> {
     ensure!(refused.message().is_empty(), "{refused:?}");
     ensure!(refused.get_details_retry_info().is_some(), "{refused:?}");
     envoy.stop()
-}
-
-/// The README's results for curl are the same for a gRPC client.
-#[test]
-fn the_example_serves_a_grpc_client() -> Result<()> {
-    let running = Example::read("grpc")?.start()?;
-    let mut statuses = call(&running.envoy, "/shop.v1.Orders/Search", 3)?;
-    statuses.extend(call(&running.envoy, "/shop.v1.Orders/Get", 9)?);
-    let codes: Vec<Code> = statuses.iter().map(Status::code).collect();
-    let mut expected = vec![Code::Unimplemented; 10];
-    expected.insert(2, Code::Unavailable);
-    expected.push(Code::ResourceExhausted);
-    ensure!(codes == expected, "{codes:?}");
-    for refused in statuses.iter().filter(|s| s.code() != Code::Unimplemented) {
-        ensure!(refused.get_details_retry_info().is_some(), "{refused:?}");
-        ensure!(!of(refused, "grpc-retry-pushback-ms").is_empty());
-    }
-    running.envoy.stop()
 }

@@ -1,7 +1,7 @@
 //! The harness against a real Envoy: starting, counting, pushing, refusing.
 
 use anyhow::{Result, ensure};
-use loudou_tests::{Config, Envoy, Request, Update, Upstream};
+use loudou_tests::{Config, Envoy, Request, Update};
 use serde_json::json;
 
 fn config() -> Config {
@@ -15,39 +15,6 @@ fn config() -> Config {
 /// A rule with an unknown field.
 fn wrong() -> Config {
     config().data_plugin(json!({ "version": 1, "rulez": [] }))
-}
-
-#[test]
-fn load_reaches_the_upstream_and_is_counted() -> Result<()> {
-    let upstream = Upstream::start()?;
-    let envoy = Envoy::start(&config().upstream(upstream.address()))?;
-    let user = |n: u64| Request::get("/").header("x-user-id", format!("user-{}", n % 100));
-    let counts = envoy.load(1_000, 16, user)?;
-    ensure!((counts.of(200), counts.of(429)) == (300, 700), "{counts:?}");
-    ensure!(
-        upstream.requests() == 300,
-        "{} arrived",
-        upstream.requests()
-    );
-    ensure!(envoy.memory()?.allocated > 0);
-    ensure!(envoy.prometheus()?.contains("loudou_rule=\"per-user\""));
-    envoy.stop()
-}
-
-#[test]
-fn updates_are_accepted_or_rejected() -> Result<()> {
-    let envoy = Envoy::start(&config())?;
-    ensure!(envoy.push(&wrong())? == Update::Rejected);
-    ensure!(
-        envoy.data().get("/")?.status == 200,
-        "the old listeners serve on"
-    );
-    ensure!(envoy.push(&config().buckets(1_024))? == Update::Accepted);
-    ensure!(
-        envoy.data().get("/")?.status == 200,
-        "the new listeners serve"
-    );
-    envoy.stop()
 }
 
 #[test]

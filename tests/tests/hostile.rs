@@ -257,36 +257,6 @@ fn absent_keys_are_skipped_refused_or_shared() -> Result<()> {
 }
 
 #[test]
-fn of_two_headers_the_first_counts() -> Result<()> {
-    let envoy = start()?;
-    let before = envoy.sandboxes()?;
-    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
-    let twice = |a: &str, b: &str| {
-        let request = Request::get("/refuse").header("x-user-id", a);
-        request.header("X-User-Id", b)
-    };
-    ensure!(http.send(&twice("mallory", "one"))?.status == 200);
-    ensure!(http.send(&twice("mallory", "two"))?.status == 200);
-    ensure!(
-        http.send(&twice("mallory", "three"))?.status == 429,
-        "no fresh bucket per second value"
-    );
-    ensure!(ops.bucket("refuse", "mallory")?.is_some());
-    ensure!(ops.buckets("rule=refuse")?.len() == 1);
-    // An empty line is no key and hides none.
-    ensure!(http.send(&twice("", "mallory"))?.status == 429);
-    ensure!(http.send(&twice("", "trent"))?.status == 200);
-    ensure!(ops.bucket("refuse", "trent")?.is_some());
-    let mut many = Request::get("/skip");
-    for n in 0..90 {
-        many = many.header("x-user-id", format!("user-{n}"));
-    }
-    ensure!(matches!(http.send(&many)?.status, 200 | 431));
-    unharmed(&envoy, &before)?;
-    envoy.stop()
-}
-
-#[test]
 fn unusual_paths_and_methods_get_a_verdict() -> Result<()> {
     let by_path = json!({
         "name": "by-path", "key": ["path", "source", "route"],

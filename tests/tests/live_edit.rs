@@ -157,49 +157,6 @@ fn a_raised_limit_applies_on_every_worker_until_undone() -> Result<()> {
 }
 
 #[test]
-fn a_second_editor_sees_the_first_ones_change() -> Result<()> {
-    let envoy = Envoy::start(&Config::new(rules()))?;
-    envoy
-        .data()
-        .send(&Request::get("/").header("x-user-id", "alice"))?;
-    let mut first = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
-    let mut second = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
-    // A form that opens reads the rule again, and continues from what it reads until its question is shown. So the second
-    // editor's question is there before the first editor changes the rule.
-    for terminal in [&mut second, &mut first] {
-        terminal.shows("alice")?;
-        terminal.press("e")?;
-        terminal.shows("capacity")?;
-    }
-    ask(&mut second, "815", "3/s")?;
-    fill_in(&mut first, "4711", "2/s")?;
-    first.shows("sent")?;
-    second.press("\r")?;
-    second.until("the other value beside mine", |screen| {
-        screen.contains("4711") && screen.contains("815")
-    })?;
-    ensure!(
-        capacity_in_force(&envoy)? == 4711,
-        "no edit is overwritten without a warning"
-    );
-    // Merge with theirs, check the question again, and send.
-    second.press("\r")?;
-    second.until("the form again", |screen| {
-        screen.contains("4711") && screen.contains("815")
-    })?;
-    second.press("\r")?;
-    second.press("\r")?;
-    eventually(PATIENCE, "the second edit", || {
-        Ok((capacity_in_force(&envoy)? == 815).then_some(()))
-    })?;
-    for mut terminal in [first, second] {
-        terminal.press("\u{3}")?;
-        terminal.ended()?;
-    }
-    envoy.stop()
-}
-
-#[test]
 fn the_terminal_is_restored_however_the_app_ends() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     envoy

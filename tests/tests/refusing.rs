@@ -93,19 +93,3 @@ fn there_may_be_more_headers() -> Result<()> {
     ensure!(admitted.header("x-refused-by").is_none(), "{admitted:?}");
     envoy.stop()
 }
-
-/// Real gRPC is in `grpc.rs`; requests that only look like it are plain HTTP.
-#[test]
-fn grpc_web_is_not_grpc() -> Result<()> {
-    let envoy = start(&json!({}))?;
-    let request = Request::post("/")
-        .header("x-user-id", "alice")
-        .header("content-type", "application/grpc-web");
-    let mut http = envoy.data();
-    ensure!(http.send(&request)?.status == 200);
-    let answer = http.send(&request)?;
-    ensure!(answer.status == 429, "{answer:?}");
-    ensure!(answer.header("grpc-status").is_none(), "{answer:?}");
-    ensure!(header(&answer, "content-type")? == "application/problem+json");
-    envoy.stop()
-}

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::crowd::Crowd;
-use loudou_tests::{Config, Envoy, Http, Operator, Request, eventually, expect};
-use serde_json::{Map, Value, json};
+use loudou_tests::{Config, Envoy, Http, Operator, Request, eventually};
+use serde_json::{Value, json};
 
 type Line = (&'static str, &'static [u8]);
 
@@ -254,86 +254,6 @@ fn matches_see_all_lines_as_envoy_does() -> Result<()> {
         unharmed(envoy)?;
     }
     Ok(())
-}
-
-/// The body of `POST /v1/explain` for a request to the tests' Envoy.
-fn call(path: &str, lines: &[Line]) -> Result<Value> {
-    let mut headers: Map<String, Value> = Map::new();
-    for (name, line) in lines {
-        let line = std::str::from_utf8(line)?;
-        let values = headers.entry(*name).or_insert_with(|| json!([]));
-        values.as_array_mut().context("a list")?.push(json!(line));
-    }
-    Ok(json!({ "path": path, "host": "loudou.test", "headers": headers }))
-}
-
-fn explained_rules() -> Value {
-    let part = |name: &str, part: Value, matches: Value| {
-        rule(name, &json!({ "key": [part], "match": matches }))
-    };
-    let tested = json!({ "headers": [{ "name": "x-a", "suffix": "b" }] });
-    let cookie = json!({ "cookies": [{ "name": "c", "prefix": "b" }] });
-    let strict = json!({
-        "key": [{ "header": "x-a" }], "on_ambiguous_key": "refuse", "on_missing_key": "share",
-        "mode": "shadow",
-    });
-    json!([
-        part("header", json!({ "header": "x-a" }), json!({})),
-        part("cookie", json!({ "cookie": "c" }), json!({})),
-        part("tested", json!({ "header": "x-a" }), tested),
-        part("in-cookie", json!({ "cookie": "c" }), cookie),
-        part("path", json!("path"), json!({ "path": { "prefix": "/p" } })),
-        rule("strict", &strict),
-    ])
-}
-
-/// Headers and cookies on several lines: one shape for each number below 256.
-fn shaped(shape: usize) -> Vec<Line> {
-    const VALUES: [&[u8]; 4] = [b"", b"a", b"b", b"a,b"];
-    const COOKIES: [&[u8]; 4] = [b"", b"x=y; c=", b"c=b; c=a", b"c=\"a\""];
-    let of = |choices: [&'static [u8]; 4], at: u32| choices.get((shape >> (2 * at)) & 3).copied();
-    let lines = [
-        of(VALUES, 0).map(|line| ("x-a", line)),
-        of(COOKIES, 1).map(|line| ("cookie", line)),
-        of(VALUES, 2).map(|line| ("x-a", line)),
-        of(COOKIES, 3).map(|line| ("cookie", line)),
-    ];
-    lines.into_iter().flatten().collect()
-}
-
-/// `loudou explain`, which a replay shares its requests with, agrees with the data path.
-#[test]
-fn explanations_read_repeated_lines_as_requests_do() -> Result<()> {
-    let envoy = Envoy::start(&Config::new(explained_rules()))?;
-    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
-    let mut checked = 0;
-    for shape in 0..256_usize {
-        let lines = shaped(shape);
-        let path = ["/p", "/p/", "/p;x/%71", "/p/../p"].get(shape % 4).copied();
-        let path = path.context("a path")?;
-        let explained = ops.send(Request::post("/v1/explain").json(&call(path, &lines)?))?;
-        let explained = expect(&explained, 200)?;
-        let answer = http.send(&request(path, &lines))?;
-        ensure!(answer.status == 200, "{lines:?}: {answer:?}");
-        let found = buckets(&mut ops)?;
-        for (rule, key) in &found {
-            ops.reset(rule, key)?;
-        }
-        let rules = explained["rules"].as_array().context("rules")?;
-        let named = |rule: &Value| {
-            let key = rule["key"].as_str()?.to_owned();
-            Some((rule["rule"].as_str()?.to_owned(), key))
-        };
-        let mut expected: Vec<_> = rules.iter().filter_map(named).collect();
-        expected.sort();
-        ensure!(
-            found == expected,
-            "{path} {lines:?}: {found:?}, not {expected:?}"
-        );
-        checked += found.len();
-    }
-    ensure!(checked > 600, "only {checked} buckets");
-    unharmed(envoy)
 }
 
 /// Cookies of HTTP/2 may be on many lines, which Envoy joins; other headers stay apart.

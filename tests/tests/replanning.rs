@@ -157,41 +157,6 @@ fn an_edit_frees_a_slow_queue() -> Result<()> {
     world.passes_fast(changed)
 }
 
-/// Those that wait take their places in the new bucket before others.
-#[test]
-fn a_reset_frees_a_slow_queue() -> Result<()> {
-    let mut world = World::new(SLOW.0, false)?;
-    world.wait()?;
-    let edit = json!({ "limits": limits(FAST.0) });
-    let changed = timed(|| world.ops.edit("shape", "carry=reset", &edit).map(drop))?;
-    world.passes_fast(changed)
-}
-
-#[test]
-fn an_override_frees_a_slow_queue() -> Result<()> {
-    let mut world = World::new(SLOW.0, false)?;
-    world.wait()?;
-    let own = json!({ "limits": limits(FAST.0) });
-    let changed = timed(|| {
-        let set = world.ops.set_override("shape", "alice", "", &own);
-        set.map(drop)
-    })?;
-    world.passes_fast(changed)
-}
-
-#[test]
-fn the_end_of_an_override_frees_a_slow_queue() -> Result<()> {
-    const LASTS: Duration = Duration::from_secs(1);
-    let mut world = World::new(FAST.0, false)?;
-    let own = json!({ "limits": limits(SLOW.0) });
-    let (sent, answered) = timed(|| {
-        let set = world.ops.set_override("shape", "alice", "for=1s", &own);
-        set.map(drop)
-    })?;
-    world.wait()?;
-    world.passes_fast((sent + LASTS, answered + LASTS))
-}
-
 #[test]
 fn a_new_listener_frees_the_queue_of_the_old_one() -> Result<()> {
     let mut world = World::new(SLOW.0, false)?;
@@ -214,27 +179,6 @@ fn a_new_extension_frees_the_queue_of_the_old_one() -> Result<()> {
         Ok(())
     })?;
     world.passes_fast(changed)
-}
-
-/// Once a slower rate is acknowledged, no request passes by the faster one.
-#[test]
-fn a_slower_rate_holds_those_that_wait() -> Result<()> {
-    const PERIOD: Duration = Duration::from_secs(1);
-    let mut world = World::new("2/s", false)?;
-    world.wait()?;
-    let edit = json!({ "limits": limits("1/s") });
-    let (sent, answered) = timed(|| world.ops.edit("shape", "carry=keep", &edit).map(drop))?;
-    eventually(SOON, "all to pass", || {
-        Ok((world.passed("w").len() == usize::try_from(WAITING)?).then_some(()))
-    })?;
-    let passed = world.passed("w");
-    let after: Vec<_> = passed.into_iter().filter(|at| *at > answered).collect();
-    ensure!(after.len() >= 2, "{after:?}");
-    for (place, at) in (0..).zip(&after) {
-        let due = sent + PERIOD * place;
-        ensure!(*at >= due, "{place} is early by {:?}", due - *at);
-    }
-    world.envoy.stop()
 }
 
 /// A limit that holds no request lets those that wait pass as far as they fit, and has room for others.
@@ -270,23 +214,4 @@ fn resets_of_the_key_keep_the_queue() -> Result<()> {
     let edit = json!({ "limits": limits(FAST.0) });
     let changed = timed(|| world.ops.edit("shape", "carry=keep", &edit).map(drop))?;
     world.passes_fast(changed)
-}
-
-/// Once a ban is acknowledged, those whose turn comes are refused.
-#[test]
-fn a_ban_refuses_those_that_wait() -> Result<()> {
-    let mut world = World::new(SLOW.0, false)?;
-    world.wait()?;
-    world.ops.ban("shape", "alice", "")?;
-    let answered = now();
-    let edit = json!({ "limits": limits(FAST.0) });
-    world.ops.edit("shape", "carry=keep", &edit)?;
-    eventually(SOON, "nobody to wait", || {
-        Ok((world.ops.waiting()? == 0).then_some(()))
-    })?;
-    // One may have been on its way.
-    let passed = world.passed("w").into_iter();
-    let late = passed.filter(|at| *at > answered).count();
-    ensure!(late <= 1, "{late} passed");
-    world.envoy.stop()
 }

@@ -178,24 +178,3 @@ fn a_rule_explains_itself_to_upstreams_clients_and_logs() -> Result<()> {
     expected(other, "200 | ", "| none | -")?;
     envoy.stop()
 }
-
-#[test]
-fn refusals_are_logged_by_default() -> Result<()> {
-    let rules = json!([rule("r", &json!({}))]);
-    let envoy = Envoy::start(&Config::new(rules).access_log(FORMAT))?;
-    let mut http = envoy.data();
-    for _ in 0..3 {
-        http.send(&of("alice", "/r").header("x-loudou-decision", "the client's"))?;
-    }
-    let lines = lines(&envoy, 3)?;
-    let admitted = lines.iter().take(2);
-    ensure!(
-        admitted
-            .into_iter()
-            .all(|line| line.ends_with("| the client's | -")),
-        "{lines:?}"
-    );
-    let refused = lines.last().context("three")?;
-    ensure!(refused.contains("| r;l;refuse;3"), "{refused}");
-    envoy.stop()
-}

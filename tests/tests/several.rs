@@ -64,35 +64,6 @@ fn statuses(envoy: &Envoy, path: &str, count: usize) -> Result<Vec<u16>> {
     answers.collect()
 }
 
-#[test]
-fn a_refusal_gives_back_what_earlier_rules_took() -> Result<()> {
-    let rules = json!([
-        rule("loose", &every_way(), &json!({})),
-        rule("strict", &per_day(3), &json!({})),
-    ]);
-    let envoy = Envoy::start(&Config::new(rules))?;
-    let mut ops = Operator::viewer(&envoy);
-    ensure!(statuses(&envoy, "/", 3)? == [200; 3]);
-    let expected = (vec![247, 247, 247, 247, 247, 247, 247, 250], 3);
-    eventually(SOON, "the flights to end", || {
-        Ok((bucket(&mut ops, "loose")? == expected).then_some(()))
-    })?;
-    ensure!(statuses(&envoy, "/", 20)? == [429; 20]);
-    let after = bucket(&mut ops, "loose")?;
-    ensure!(after == expected, "{after:?}");
-    let counts = [
-        "loose.admitted",
-        "loose.refused",
-        "strict.admitted",
-        "strict.refused",
-    ]
-    .map(|what| envoy.counter(&format!("wasmcustom.loudou.rule.{what}")));
-    let [admitted, refused, strict_admitted, strict_refused] = counts;
-    ensure!((admitted?, refused?) == (3, 0));
-    ensure!((strict_admitted?, strict_refused?) == (3, 20));
-    envoy.stop()
-}
-
 /// The strictest rule decides how many pass, and the looser one is charged for exactly those.
 #[test]
 fn a_storm_is_charged_for_admitted_requests() -> Result<()> {

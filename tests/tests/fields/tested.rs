@@ -3,8 +3,8 @@
 /// Files are those of `tests/tests`.
 pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     (
-        "harness.rs",
-        "updates_are_accepted_or_rejected",
+        "configuration.rs",
+        "a_bad_update_leaves_limits_and_buckets_alone",
         &["version", "rules"],
     ),
     (

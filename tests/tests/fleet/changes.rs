@@ -276,34 +276,3 @@ fn an_edit_waits_where_the_rule_is_another() -> Result<()> {
     ensure!(capacity(one)? == 8);
     fleet.stop()
 }
-
-/// Bans wait where there is no such rule, however many, and hold once it comes.
-#[test]
-fn bans_wait_for_their_rule() -> Result<()> {
-    const BANS: usize = 70;
-    let mut fleet = Fleet::start(1, &rules(5), &settings())?;
-    let mut one_rule = rules(5);
-    one_rule.as_array_mut().context("rules")?.truncate(1);
-    let other = Config::new(one_rule).fleet(&settings(), fleet.relay.address());
-    fleet.envoys.push(Envoy::start(&other)?);
-    await_fleet(&fleet)?;
-    let [one, other] = fleet.envoys.as_slice() else {
-        anyhow::bail!("two Envoys");
-    };
-    let mut operator = Operator::editor(one);
-    for n in 0..BANS {
-        operator.ban("here", &n.to_string(), "for=1h")?;
-    }
-    let all = u64::try_from(BANS)?;
-    eventually(PATIENCE, "they wait", || {
-        Ok((changes(other, "waiting")? == all).then_some(()))
-    })?;
-    other.push(&config(&fleet.relay, 5))?;
-    eventually(PATIENCE, "they hold", || {
-        Ok((changes(other, "waiting")? == 0).then_some(()))
-    })?;
-    for n in 0..BANS {
-        ensure!(is_banned(other, "x-here", &n.to_string())?, "{n} passes");
-    }
-    fleet.stop()
-}

@@ -83,18 +83,6 @@ fn answers_of_the_relay_are_late_garbage_or_cut() -> Result<()> {
 }
 
 #[test]
-fn the_engine_forgets_the_script() -> Result<()> {
-    let valkey = Valkey::start()?;
-    let mut trial = trial(&valkey)?;
-    for _ in 0..3 {
-        valkey.run(&["SCRIPT", "FLUSH"])?;
-        trial.await_calm()?;
-        trial.go_on()?;
-    }
-    trial.finish(0, false)
-}
-
-#[test]
 fn an_envoy_is_restarted() -> Result<()> {
     let valkey = Valkey::start()?;
     let mut trial = trial(&valkey)?;

@@ -78,20 +78,3 @@ fn leases_the_fleet_and_an_outage_are_shown() -> Result<()> {
     })?;
     fleet.stop()
 }
-
-/// The relay is built beside the command.
-#[test]
-fn the_command_becomes_the_relay() -> Result<()> {
-    let output = loudou_command()?
-        .args(["relay", "--timeout", "--help"])
-        .output()?;
-    let err = String::from_utf8_lossy(&output.stderr);
-    ensure!(err.contains("--timeout-ms"), "{err}");
-    let output = loudou_command()?.args(["relay", "--version"]).output()?;
-    let out = String::from_utf8_lossy(&output.stdout);
-    ensure!(
-        output.status.success() && out.starts_with("loudou-relay "),
-        "{out}"
-    );
-    Ok(())
-}

@@ -37,31 +37,3 @@ fn a_refused_key_is_explained_from_its_row() -> Result<()> {
     terminal.quit()?;
     envoy.stop()
 }
-
-/// Under load, the question before an edit says who is freed; then it is so.
-#[test]
-fn an_edit_is_previewed_on_live_keys() -> Result<()> {
-    let envoy = Envoy::start(&Config::new(rules()))?;
-    under_load(&envoy, |traffic| {
-        traffic.wait_for(now(), 429)?;
-        let mut terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
-        // A rate is known from the second answer on.
-        terminal.until("its rate", |screen| {
-            let row = screen.lines().find(|line| line.contains("alice"));
-            row.is_some_and(|row| row.contains("refusing") && !row.contains(" - "))
-        })?;
-        terminal.press("e")?;
-        terminal.shows("capacity")?;
-        terminal.press("1000000\t1000000/s\r")?;
-        terminal.shows("of 1 key seen")?;
-        terminal.shows("1 is freed: alice")?;
-        terminal.press("\r")?;
-        terminal.shows("sent")?;
-        let shown = now();
-        traffic.wait_for(shown + SOON, 200)?;
-        let refused = traffic.count(shown + SOON, 429);
-        ensure!(refused == 0, "{refused} refusals after the edit");
-        Ok(())
-    })?;
-    envoy.stop()
-}

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use loudou_tests::{Envoy, Operator, Request, Terminal};
 use serde_json::json;
 
-use super::several::{config, connected, is_banned, leave, signal, watch};
+use super::several::{config, is_banned, leave, watch};
 
 /// Checks that an Envoy admits this many requests of a key that it has not seen.
 fn admits(envoy: &Envoy, user: &str, capacity: usize) -> Result<()> {
@@ -33,29 +33,6 @@ fn edit_both(terminal: &mut Terminal, capacity: &str) -> Result<()> {
     terminal.shows("yes, at all 2")?;
     terminal.press("a")?;
     Ok(())
-}
-
-/// It comes back as it was, without the edit: that is offered there, and then both have it.
-#[test]
-fn an_edit_for_both_is_offered_to_the_one_that_was_away() -> Result<()> {
-    let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
-    let mut terminal = watch(&first, &second)?;
-    leave(&mut terminal, &second)?;
-    edit_both(&mut terminal, "5")?;
-    let url = second.admin_url();
-    terminal.shows(&format!("done at 1 of 2 Envoys, FAILED at {url}"))?;
-    admits(&first, "alice", 5)?;
-    signal(&second, "-CONT")?;
-    terminal.press("7")?;
-    connected(&terminal)?;
-    terminal.press("1a")?;
-    terminal.shows("Not in force here: 1 edit. Apply?")?;
-    terminal.press("\r")?;
-    terminal.shows("applied: 1 edit")?;
-    admits(&second, "alice", 5)?;
-    terminal.quit()?;
-    first.stop()?;
-    second.stop()
 }
 
 /// It comes back without its edit and its ban: one key applies the ban that it lost, and the edit that was made at the

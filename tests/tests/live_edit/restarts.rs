@@ -288,27 +288,3 @@ fn the_screen_reports_lost_changes_and_applies_them_again() -> Result<()> {
     terminal.quit()?;
     envoy.stop()
 }
-
-/// The edit ends what the ban needs: a rule that enforces.
-#[test]
-fn a_ban_is_applied_again_beside_an_edit_to_shadow() -> Result<()> {
-    let envoy = Envoy::start(&config())?;
-    let mut ops = Operator::editor(&envoy);
-    ops.ban("per-user", "mallory", "for=20m")?;
-    ops.edit("per-user", "", &json!({ "mode": "shadow" }))?;
-    let mut terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
-    terminal.shows("mallory")?;
-    let envoy = envoy.restart(&config())?;
-    terminal.shows("gone: 1 ban, 1 edit - a: apply again")?;
-    terminal.press("a")?;
-    terminal.shows("Apply again?")?;
-    terminal.press("\r")?;
-    terminal.shows("applied: 1 ban, 1 edit")?;
-    let mut ops = Operator::editor(&envoy);
-    let rule = ops.get("/v1/rules/per-user")?;
-    ensure!(at(&rule, "/rule/mode") == "shadow", "{rule}");
-    let mallory = ops.bucket("per-user", "mallory")?.context("a bucket")?;
-    ensure!(at(&mallory, "/ban/by") == "operator", "{mallory}");
-    terminal.quit()?;
-    envoy.stop()
-}

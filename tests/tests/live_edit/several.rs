@@ -72,31 +72,6 @@ pub(super) fn leave(terminal: &mut Terminal, envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// Another operator has banned the key at one of them before.
-#[test]
-fn an_undo_for_both_leaves_what_was_there_before() -> Result<()> {
-    let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
-    let mut terminal = watch(&first, &second)?;
-    Operator::editor(&second).ban("per-user", "mallory", "reason=fraud")?;
-    terminal.press("1b")?;
-    terminal.shows("for ")?;
-    terminal.press("\r")?;
-    terminal.shows("yes, at all 2")?;
-    terminal.press("a7")?;
-    terminal.until("both done", |screen| screen.matches("done: ").count() == 2)?;
-    ensure!(is_banned(&first)?, "the first Envoy bans");
-    terminal.press("u")?;
-    terminal.shows("Enter undoes it only at this one")?;
-    terminal.press("a")?;
-    terminal.shows("done: nothing to undo")?;
-    terminal.shows("done: mallory is no longer banned")?;
-    ensure!(!is_banned(&first)?, "the first Envoy bans no more");
-    ensure!(is_banned(&second)?, "the second Envoy still bans");
-    terminal.quit()?;
-    first.stop()?;
-    second.stop()
-}
-
 /// It does not answer, but it is not dead: what it lacks when it is back is offered there.
 #[test]
 fn a_ban_for_both_is_offered_to_the_one_that_was_away() -> Result<()> {
