@@ -44,8 +44,10 @@ pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
         EventSource::Operators => LogLevel::Warn,
         EventSource::Filter => LogLevel::Info,
     };
+    // Who sees the line finds the event in the list.
+    let is_kept = kept::add(host, share, source, &|seq| json(event, seq)) == Ok(true);
     host.log(level, &line(event));
-    if kept::add(host, share, source, &|seq| json(event, seq)) != Ok(true) {
+    if !is_kept {
         let line = "the event above could not be added to the list";
         host.log(LogLevel::Warn, line);
     }
