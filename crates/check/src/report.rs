@@ -1,7 +1,7 @@
 //! Problems of a text with their places: `file:line:column`, the line itself, and a mark below it.
 //!
 //! A problem begins as those of compilers do, so that editors find the place. `annotate-snippets` puts the place on a second
-//! line, and masking of secrets, escapes and the cut of long lines would stay ours.
+//! line or leaves out the excerpt, and masking of secrets, escapes and the cut of long lines would stay ours.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! Aligned tables, bars and CSV. Every text passes through [`escape`] first.
 //!
-//! A table names the columns that may be shortened, and a row is one line, so that `grep` finds all of it; `comfy-table`
-//! chooses columns by itself and wraps cells over lines. Of a CSV field, the escapes and the marks of formulas are ours in
+//! A table names the columns that are shortened first. `comfy-table` has no such order, and its colours follow `NO_COLOR`
+//! even with `--color always`. Of a CSV field, the escapes and the marks of formulas are ours in
 //! any case, and the quotes are one line. The colours are four codes, which `anstyle` would spell in as many lines.
 
 use std::io::{self, Write};
