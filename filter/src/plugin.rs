@@ -69,6 +69,7 @@ fn lines(problems: &[Problem]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "admin")]
     #[test]
     fn roles() {
         let data = br#"{"version":1,"rules":[]}"#;
@@ -90,6 +91,18 @@ mod tests {
         assert_eq!(admin.at, "/.loudou");
     }
 
+    #[cfg(not(feature = "admin"))]
+    #[test]
+    fn the_api_is_refused_where_it_is_left_out() {
+        let admin = br#"{"version":1,"admin":{"role":"admin","tokens":[]}}"#;
+        let problems = read(admin).expect_err("no API");
+        assert!(
+            problems[0].starts_with("admin.role: \"admin\""),
+            "{problems:?}"
+        );
+    }
+
+    #[cfg(feature = "admin")]
     #[test]
     fn every_problem_is_reported() {
         let wrong = br#"{"version":2,"admin":{"rule":"admin","tokens":[{"name":"","sha256":"xyz","may":"all"}]}}"#;

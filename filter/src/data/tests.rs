@@ -10,6 +10,7 @@ use crate::record::{Bases, Records};
 
 mod answers;
 mod audit;
+#[cfg(feature = "admin")]
 mod embedded;
 mod generations;
 mod leases;
