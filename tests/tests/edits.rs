@@ -213,33 +213,32 @@ fn a_level_is_carried_over_as_requested() -> Result<()> {
         ("carry=reset", 4, "1/d", 4),
         ("carry=reset", 20, "2/d", 20),
     ];
-    for (query, capacity, rate, left) in cases {
-        let envoy = Envoy::start(&config(10))?;
-        let mut ops = Operator::editor(&envoy);
-        let mut http = envoy.data();
+    let envoy = Envoy::start(&config(10))?;
+    let mut ops = Operator::editor(&envoy);
+    let mut http = envoy.data();
+    for (number, (query, capacity, rate, left)) in cases.into_iter().enumerate() {
+        // Each case has keys of its own, and begins with the rule as configured.
+        let (alice, new) = (format!("alice{number}"), format!("new{number}"));
         for _ in 0..5 {
-            ensure!(http.send(&user("alice"))?.status == 200);
+            ensure!(http.send(&user(&alice))?.status == 200);
         }
         let limit =
             json!({ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": rate });
         ops.edit("r", query, &json!({ "limits": [limit] }))?;
-        let shown = ops.bucket("r", "alice")?.context("a bucket")?;
+        let shown = ops.bucket("r", &alice)?.context("a bucket")?;
         ensure!(
             shown["limits"][0]["remaining"] == left,
             "{query} {capacity}: {shown}"
         );
-        let passed = admitted(&mut http, "alice")?;
+        let passed = admitted(&mut http, &alice)?;
         ensure!(
             passed == left,
             "{query} {capacity}: {passed} instead of {left}"
         );
-        ensure!(
-            admitted(&mut http, "new")? == capacity,
-            "{query} {capacity}"
-        );
-        envoy.stop()?;
+        ensure!(admitted(&mut http, &new)? == capacity, "{query} {capacity}");
+        ops.drop_edit("r", "carry=reset")?;
     }
-    Ok(())
+    envoy.stop()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::crowd::Crowd;
+use loudou_tests::one_rule::{Scene, play};
 use loudou_tests::{Config, Envoy, Http, Operator, Request, eventually};
 use serde_json::{Value, json};
 
@@ -19,10 +20,6 @@ fn rule(name: &str, more: &Value) -> Value {
         }
     }
     rule
-}
-
-fn start(more: &Value) -> Result<Envoy> {
-    Envoy::start(&Config::new(json!([rule("r", more)])))
 }
 
 fn request(path: &str, lines: &[Line]) -> Request {
@@ -68,16 +65,44 @@ fn buckets(ops: &mut Operator) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-fn unharmed(envoy: Envoy) -> Result<()> {
+fn no_panic(envoy: &Envoy) -> Result<()> {
     let log = envoy.log()?;
     ensure!(!log.contains("panicked") && !log.contains("[critical]"));
+    Ok(())
+}
+
+fn unharmed(envoy: Envoy) -> Result<()> {
+    no_panic(&envoy)?;
     envoy.stop()
 }
 
+/// A rule and a path for each scene; each deletes the buckets that it makes.
 #[test]
-fn an_empty_first_line_hides_no_key() -> Result<()> {
-    let envoy = start(&json!({ "key": [{ "header": "x-api-key" }] }))?;
-    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+fn no_line_hides_the_key() -> Result<()> {
+    let scenes: &[Scene] = &[
+        ("headers", an_empty_first_line_hides_no_key),
+        ("cookies", cookies_are_found_on_every_line),
+        ("query", the_first_query_parameter_with_a_value_is_the_key),
+        ("joined", envoy_joins_the_lines_of_headers_that_it_knows),
+    ];
+    let of = |name: &str, part: Value| {
+        let path = format!("/{name}");
+        rule(
+            name,
+            &json!({ "match": { "path": { "exact": path } }, "key": [part] }),
+        )
+    };
+    let rules = json!([
+        of("header", json!({ "header": "x-api-key" })),
+        of("cookie", json!({ "cookie": "sid" })),
+        of("query", json!({ "query": "user" })),
+        of("authorization", json!({ "header": "authorization" })),
+    ]);
+    play(&Config::new(rules), scenes, no_panic)
+}
+
+fn an_empty_first_line_hides_no_key(envoy: &Envoy) -> Result<()> {
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(envoy));
     let cases: [(&[Line], Option<&str>); 8] = [
         (&[("x-api-key", b""), ("x-api-key", b"K")], Some("K")),
         (&[("x-api-key", b"  "), ("x-api-key", b"K")], Some("K")),
@@ -97,23 +122,22 @@ fn an_empty_first_line_hides_no_key() -> Result<()> {
         (&[("x-api-keys", b"K")], None),
     ];
     for (lines, key) in cases {
-        let request = request("/", lines);
+        let request = request("/header", lines);
         let found = key_of(&mut http, &mut ops, &request)?;
         ensure!(found.as_deref() == key, "{request:?}: {found:?}");
     }
-    let attack = request("/", &[("x-api-key", b""), ("x-api-key", b"K")]);
+    let attack = request("/header", &[("x-api-key", b""), ("x-api-key", b"K")]);
     let mut statuses = Vec::new();
     for _ in 0..3 {
         statuses.push(http.send(&attack)?.status);
     }
     ensure!(statuses == [200, 200, 429], "{statuses:?}");
-    unharmed(envoy)
+    ops.reset("header", "K")?;
+    Ok(())
 }
 
-#[test]
-fn cookies_are_found_on_every_line() -> Result<()> {
-    let envoy = start(&json!({ "key": [{ "cookie": "sid" }] }))?;
-    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+fn cookies_are_found_on_every_line(envoy: &Envoy) -> Result<()> {
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(envoy));
     let cases: [(&[Line], Option<&str>); 7] = [
         (&[("cookie", b"a=b"), ("cookie", b"sid=s")], Some("s")),
         (&[("cookie", b""), ("Cookie", b"sid=s")], Some("s")),
@@ -134,27 +158,25 @@ fn cookies_are_found_on_every_line() -> Result<()> {
         (&[("cookie", b"sid="), ("cookie", b"sid=")], None),
     ];
     for (lines, key) in cases {
-        let request = request("/", lines);
+        let request = request("/cookie", lines);
         let found = key_of(&mut http, &mut ops, &request)?;
         ensure!(found.as_deref() == key, "{request:?}: {found:?}");
     }
-    unharmed(envoy)
+    Ok(())
 }
 
-#[test]
-fn the_first_query_parameter_with_a_value_is_the_key() -> Result<()> {
-    let envoy = start(&json!({ "key": [{ "query": "user" }] }))?;
-    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+fn the_first_query_parameter_with_a_value_is_the_key(envoy: &Envoy) -> Result<()> {
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(envoy));
     for (path, key) in [
-        ("/?user=&user=b", Some("b")),
-        ("/?user&user=b", Some("b")),
-        ("/?user=a&user=b", Some("a")),
-        ("/?user=&user=", None),
+        ("/query?user=&user=b", Some("b")),
+        ("/query?user&user=b", Some("b")),
+        ("/query?user=a&user=b", Some("a")),
+        ("/query?user=&user=", None),
     ] {
         let found = key_of(&mut http, &mut ops, &Request::get(path))?;
         ensure!(found.as_deref() == key, "{path}: {found:?}");
     }
-    unharmed(envoy)
+    Ok(())
 }
 
 #[test]
@@ -227,33 +249,40 @@ fn matches_see_all_lines_as_envoy_does() -> Result<()> {
         &[b"f", b"e"],
         &[],
     ];
-    for (kind, text, matcher) in tests {
-        let tested = json!({ "headers": [{ "name": "x-plan", kind: text }] });
-        let rules = json!([rule(
-            "r",
-            &json!({ "match": tested, "key": [], "mode": "shadow" })
-        )]);
+    // A rule and a pair of routes for each kind of test.
+    let (mut rules, mut routes) = (Vec::new(), Vec::new());
+    for (kind, text, matcher) in &tests {
+        let path = format!("/{kind}");
+        let tested = json!({
+            "path": { "prefix": path },
+            "headers": [{ "name": "x-plan", *kind: text }],
+        });
+        let counted = json!({ "match": tested, "key": [], "mode": "shadow" });
+        rules.push(rule(kind, &counted));
         let matched = json!({ "name": "x-plan", "string_match": matcher });
-        let routes = json!([
-            {
-                "match": { "prefix": "/", "headers": [matched] },
-                "direct_response": { "status": 204 },
-            },
-            { "match": { "prefix": "/" }, "direct_response": { "status": 200 } },
-        ]);
-        let envoy = Envoy::start(&Config::new(rules).routes(routes))?;
-        let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+        routes.push(json!({
+            "match": { "prefix": path, "headers": [matched] },
+            "direct_response": { "status": 204 },
+        }));
+        routes.push(json!({
+            "match": { "prefix": path },
+            "direct_response": { "status": 200 },
+        }));
+    }
+    let envoy = Envoy::start(&Config::new(json!(rules)).routes(json!(routes)))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    for (kind, ..) in &tests {
         for lines in cases {
             let lines: Vec<Line> = lines.iter().map(|line| ("x-plan", *line)).collect();
-            let (status, key) = answer_and_key(&mut http, &mut ops, &request("/", &lines))?;
+            let request = request(&format!("/{kind}"), &lines);
+            let (status, key) = answer_and_key(&mut http, &mut ops, &request)?;
             ensure!(
                 (status == 204) == key.is_some(),
                 "{kind} {lines:?}: Envoy answers {status}, the rule's key is {key:?}"
             );
         }
-        unharmed(envoy)?;
     }
-    Ok(())
+    unharmed(envoy)
 }
 
 /// Cookies of HTTP/2 may be on many lines, which Envoy joins; other headers stay apart.
@@ -283,15 +312,13 @@ fn lines_of_http2_count_like_those_of_http1() -> Result<()> {
 }
 
 /// The lines of some headers are joined by Envoy before any filter sees them.
-#[test]
-fn envoy_joins_the_lines_of_headers_that_it_knows() -> Result<()> {
-    let envoy = start(&json!({ "key": [{ "header": "authorization" }] }))?;
-    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+fn envoy_joins_the_lines_of_headers_that_it_knows(envoy: &Envoy) -> Result<()> {
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(envoy));
     let lines: [Line; 2] = [("authorization", b"A"), ("authorization", b"B")];
-    let key = key_of(&mut http, &mut ops, &request("/", &lines))?;
+    let key = key_of(&mut http, &mut ops, &request("/authorization", &lines))?;
     ensure!(key.as_deref() == Some("A,B"), "{key:?}");
     let lines: [Line; 2] = [("authorization", b""), ("authorization", b"B")];
-    let key = key_of(&mut http, &mut ops, &request("/", &lines))?;
+    let key = key_of(&mut http, &mut ops, &request("/authorization", &lines))?;
     ensure!(key.as_deref() == Some("B"), "{key:?}");
-    unharmed(envoy)
+    Ok(())
 }
