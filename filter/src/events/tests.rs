@@ -38,6 +38,16 @@ fn all(host: &FakeHost, of: Option<EventSource>) -> Vec<u64> {
     }
 }
 
+/// A program that waits for the line may read the event at once, on any worker.
+#[test]
+fn the_line_in_the_log_follows_the_event_in_the_list() {
+    let host = FakeHost::default();
+    add(&host, SHARE, &action(EventKind::Reset));
+    let writes = host.writes.get();
+    assert!(writes > 0);
+    assert_eq!(*host.writes_before_logs.borrow(), [writes]);
+}
+
 #[test]
 fn an_event_is_read_as_it_was_written() {
     let host = FakeHost::default();

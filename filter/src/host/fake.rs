@@ -53,6 +53,9 @@ pub(crate) struct FakeHost {
     /// The headers of paused streams.
     pub(crate) paused: RefCell<BTreeMap<u32, Lines>>,
     pub(crate) logs: RefCell<Vec<String>>,
+    /// The number of writes of shared data so far, and for each line of the log those before it.
+    pub(crate) writes: Cell<u32>,
+    pub(crate) writes_before_logs: RefCell<Vec<u32>>,
     /// The lines among them that are warnings.
     pub(crate) warnings: RefCell<Vec<String>>,
 }
@@ -242,6 +245,7 @@ impl Host for FakeHost {
     }
 
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        self.writes.set(self.writes.get().saturating_add(1));
         if self.store_fails.get() {
             return Err(StoreFailed);
         }
@@ -285,5 +289,7 @@ impl Host for FakeHost {
             self.warnings.borrow_mut().push(line.to_owned());
         }
         self.logs.borrow_mut().push(line.to_owned());
+        let writes = self.writes.get();
+        self.writes_before_logs.borrow_mut().push(writes);
     }
 }
