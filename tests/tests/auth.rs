@@ -97,6 +97,11 @@ fn without_a_known_token_nothing_is_disclosed(envoy: &Envoy) -> Result<()> {
             ensure!(challenge.starts_with("Bearer"), "{answer:?}");
         }
     }
+    let told = envoy.log()?.to_lowercase();
+    ensure!(
+        told.contains("admin: 401") && !told.contains(&EDIT_TOKEN.to_lowercase()),
+        "a token is not for the log"
+    );
     Ok(())
 }
 
