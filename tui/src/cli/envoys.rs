@@ -77,8 +77,8 @@ impl Envoys {
 }
 
 impl<T> Answers<'_, T> {
-    /// If there is no answer at all, the first error, after a report of the others.
-    pub(super) fn some(mut self, context: &mut Context<'_, '_>) -> Result<Self> {
+    /// The answers, if there are any; otherwise the first error, after a report of the others.
+    pub(super) fn if_any(mut self, context: &mut Context<'_, '_>) -> Result<Self> {
         if self.errors.len() < self.of_each.len() || self.errors.is_empty() {
             return Ok(self);
         }
@@ -198,10 +198,12 @@ pub(super) fn run(
             command(cli, typed, Some(client), io)
         };
         io.out.flush()?;
-        match outcome {
-            Ok(Outcome::Unread) => return Ok(Outcome::Unread),
+        let outcome = match outcome {
             Ok(outcome) => failures.add(client, outcome),
             Err(error) => failures.report(error, client, io),
+        };
+        if outcome == Outcome::Unread {
+            return Ok(outcome);
         }
     }
     failures.end(&mut Context::new(&cli.global, typed, io), envoys.len())
@@ -237,16 +239,17 @@ struct Failures(Vec<(String, Outcome)>);
 
 impl Failures {
     /// Adds the outcome at an Envoy, if it is a failure.
-    fn add(&mut self, client: &Client, outcome: Outcome) {
+    fn add(&mut self, client: &Client, outcome: Outcome) -> Outcome {
         if outcome != Outcome::Done {
             self.0.push((escape(client.url()).into_owned(), outcome));
         }
+        outcome
     }
 
     /// Reports an error at an Envoy, and adds it.
-    fn report(&mut self, error: Error, client: &Client, io: &mut Io<'_>) {
+    fn report(&mut self, error: Error, client: &Client, io: &mut Io<'_>) -> Outcome {
         let outcome = failed(&named(error, &escape(client.url())), io);
-        self.add(client, outcome);
+        self.add(client, outcome)
     }
 
     /// Reports where the command failed, at how many of all.

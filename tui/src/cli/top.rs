@@ -255,7 +255,7 @@ fn list_of_all(
         limit: Some(MAX_TOP),
         ..query.clone()
     };
-    let answers = envoys.ask(|client| client.top(&all)).some(context)?;
+    let answers = envoys.ask(|client| client.top(&all)).if_any(context)?;
     let tops: Vec<Option<&Top>> = answers.of_each.iter().map(Option::as_ref).collect();
     let mut list = merged(&tops);
     list.rows
