@@ -1,7 +1,8 @@
 //! Problems of a text with their places: `file:line:column`, the line itself, and a mark below it.
 //!
-//! A problem begins as those of compilers do, so that editors find the place. `annotate-snippets` puts the place on a second
-//! line or leaves out the excerpt, and masking of secrets, escapes and the cut of long lines would stay ours.
+//! The first line has the form of a compiler's message, so that editors find the place. `annotate-snippets` puts the place
+//! on the second line, or leaves out the excerpt. Secrets would still have to be masked here, control characters escaped,
+//! and long lines cut.
 
 use std::rc::Rc;
 
@@ -203,7 +204,8 @@ impl Report {
         })
     }
 
-    /// All findings as text, each with its line. `paint` colours what is of a severity, or does not.
+    /// All findings as text, each with its line. `paint` colours the word for the severity and the mark, or leaves them
+    /// plain.
     pub fn lines(&self, paint: Paint<'_>) -> String {
         self.findings
             .iter()

@@ -167,7 +167,7 @@ impl RuleReport {
     }
 }
 
-/// Says in words what a valid file contains.
+/// Describes a valid file in words.
 pub fn describe(name: &str, content: &Content, out: &mut dyn Write) -> io::Result<()> {
     match content {
         Content::Rules(file, admin) => {

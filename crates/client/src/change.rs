@@ -33,13 +33,13 @@ const MOST_RESENDS: u8 = 16;
 /// A change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Of the limits or the mode of a rule.
+    /// An edit of the limits or the mode of a rule.
     Edit(Edit),
-    /// Of the limits of one key.
+    /// An override of the limits of one key.
     Override(Override),
-    /// Of the ban of one key.
+    /// A ban of one key, or the end of the ban.
     Ban(Ban),
-    /// Of what one key has used.
+    /// A reset: the key has its whole capacity again.
     Reset(Reset),
 }
 
@@ -179,11 +179,11 @@ impl Change {
 /// The undo of a change that this program made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Undo {
-    /// Of the edit of a rule.
+    /// The undo of an edit of a rule.
     Edit(Box<EditUndo>),
-    /// Of an override of a key.
+    /// The undo of an override of a key.
     Override(OverrideUndo),
-    /// Of a ban or its end.
+    /// The undo of a ban, or of the end of a ban.
     Ban(BanUndo),
 }
 
@@ -263,11 +263,11 @@ impl Undo {
 /// A change for one key that the screen can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Forgets what the key has used.
+    /// Gives the key its whole capacity again.
     Reset,
     /// Bans the key, or ends its ban.
     Ban,
-    /// Gives the key limits of its own.
+    /// Overrides the rule for this key.
     Override,
 }
 

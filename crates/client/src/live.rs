@@ -26,7 +26,7 @@ const SAME_END_MS: u64 = 5_000;
 pub struct Item {
     /// The name of the rule.
     pub rule: String,
-    /// What was changed.
+    /// The edit, the override or the ban.
     pub what: What,
     /// The author; empty if no longer known.
     pub by: String,
@@ -164,7 +164,7 @@ impl Id {
 /// The server's two clocks at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// The monotonic clock, which begins anew with each boot, in nanoseconds.
+    /// The monotonic clock, which starts at zero with each boot, in nanoseconds.
     pub now_ns: u64,
     /// The wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,

@@ -74,8 +74,8 @@ pub(crate) trait Meter: Any {
         true
     }
 
-    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt. Without a level or a count, this
-    /// is for the algorithm to say.
+    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt. An algorithm
+    /// that has neither a level nor a count overrides this.
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         match self.as_level() {
             Some(level) => level.used(words, now),
