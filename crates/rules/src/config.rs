@@ -49,7 +49,7 @@ pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
 pub use mode::MODE_NAMES;
 pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
-pub use reader::written;
+pub use reader::{Cursor, Fields, Report, written};
 pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
 pub use scale::scaled;
 pub use schema::schema;
@@ -60,7 +60,6 @@ pub use warnings::patterns::worst_ns;
 pub use warnings::{advice, preflight_advice};
 
 use grammar::object;
-use reader::{Cursor, Report};
 use rules::Around;
 
 /// The most rules in a file.

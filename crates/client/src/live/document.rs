@@ -1,13 +1,15 @@
 //! The document of `loudou export --live` and `loudou import`.
 
-use loudou_rules::config::{self, Path, Problem, Step};
+use loudou_rules::config::{self, Cursor, Path, Problem, Report};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Item, Kind, What};
 
 /// The origin of a document, in messages.
 const SOURCE: &str = "the output of `loudou export --live`";
+/// What the key of a ban or override is, in messages.
+const KEY: &str = "a key as `loudou buckets` prints it";
 /// The version of the document format.
 pub const VERSION: u64 = 1;
 
@@ -92,71 +94,59 @@ impl<'a> Entry<'a> {
 
 /// Reads a document: its items with their places, in the order of listing, or all its problems.
 pub fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let root = Path::root();
-    let Some(fields) = document.as_object() else {
-        let problem = Problem::error(root, document, "not an object");
-        return Err(vec![problem.allowed(SOURCE)]);
-    };
-    match fields.get("live_version") {
-        Some(version) if version.as_u64() == Some(VERSION) => {}
-        Some(version) => {
-            let problem = Problem::error(root.field("live_version"), version, "an unknown version");
-            return Err(vec![problem.allowed(VERSION.to_string())]);
-        }
-        None => {
-            let message = if fields.contains_key("rules") {
-                "no live_version: this is a rule file, which belongs in Envoy's configuration"
-            } else {
-                "no live_version"
-            };
-            let problem = Problem::error(root, &Value::Null, message);
-            return Err(vec![problem.allowed(SOURCE)]);
-        }
+    let mut report = Report::default();
+    let root = Cursor::root(document);
+    if let Some(problem) = wrong_version(&root) {
+        return Err(vec![problem]);
     }
-    known(fields, &FIELDS, &root, &mut problems);
-    let mut items = Vec::new();
+    let fields = root.object(&FIELDS, &mut report);
+    let mut items: Vec<(Path, Item)> = Vec::new();
     for (name, kind) in [
         ("edits", Kind::Edit),
         ("overrides", Kind::Override),
         ("bans", Kind::Ban),
     ] {
-        let at = root.field(name);
-        match fields.get(name) {
-            None => {}
-            Some(Value::Array(list)) => {
-                for (index, entry) in list.iter().enumerate() {
-                    let at = at.index(index);
-                    let item = item(kind, entry, &at, &mut problems);
-                    items.extend(item.map(|item| (at, item)));
-                }
+        let Some(list) = fields.as_ref().and_then(|fields| fields.get(name)) else {
+            continue;
+        };
+        for entry in list.list(&mut report).into_iter().flatten() {
+            let Some(item) = item(kind, &entry, &mut report) else {
+                continue;
+            };
+            if items.iter().any(|(_, earlier)| earlier.id() == item.id()) {
+                let words = Value::String(item.words());
+                report.add(entry.with(&words).wrong("duplicate"));
             }
-            Some(other) => problems.push(Problem::error(at, other, "not a list")),
+            items.push((entry.path(), item));
         }
     }
-    for (index, (at, item)) in items.iter().enumerate() {
-        let id = item.id();
-        if items
-            .iter()
-            .take(index)
-            .any(|(_, earlier)| earlier.id() == id)
-        {
-            let what = Value::String(item.words());
-            problems.push(Problem::error(at.clone(), &what, "duplicate"));
+    report.unless_invalid(Some(items))
+}
+
+/// A document without a version, or of another, is not read further: its fields mean something else.
+fn wrong_version(root: &Cursor<'_, '_>) -> Option<Problem> {
+    let none = root.with(&Value::Null);
+    let Some(fields) = root.value.as_object() else {
+        return Some(root.wrong("not an object").allowed(SOURCE));
+    };
+    match fields.get("live_version") {
+        Some(version) if version.as_u64() == Some(VERSION) => None,
+        Some(version) => {
+            let place = Path::root().field("live_version");
+            let problem = Problem::error(place, version, "an unknown version");
+            Some(problem.allowed(VERSION.to_string()))
         }
-    }
-    if problems.is_empty() {
-        Ok(items)
-    } else {
-        Err(problems)
+        None if fields.contains_key("rules") => {
+            let message =
+                "no live_version: this is a rule file, which belongs in Envoy's configuration";
+            Some(none.wrong(message).allowed(SOURCE))
+        }
+        None => Some(none.wrong("no live_version").allowed(SOURCE)),
     }
 }
 
-fn item(kind: Kind, entry: &Value, at: &Path, problems: &mut Vec<Problem>) -> Option<Item> {
-    let Some(fields) = entry.as_object() else {
-        problems.push(Problem::error(at.clone(), entry, "not an object"));
-        return None;
-    };
+/// Reads one entry, or reports its problems.
+fn item(kind: Kind, entry: &Cursor<'_, '_>, report: &mut Report) -> Option<Item> {
     let common = ["rule", "by", "reason", "made_unix_ms", "ends_unix_ms"];
     let specific: &[&str] = match kind {
         Kind::Edit => &["change"],
@@ -164,39 +154,41 @@ fn item(kind: Kind, entry: &Value, at: &Path, problems: &mut Vec<Problem>) -> Op
         Kind::Ban => &["key"],
     };
     let names: Vec<&str> = common.iter().chain(specific).copied().collect();
-    let before = problems.len();
-    known(fields, &names, at, problems);
-    let mut reader = Reader {
-        fields,
-        at,
-        problems,
-    };
-    let rule = reader.needed("rule");
-    let by = reader.text("by");
-    let reason = reader.text("reason");
-    let made_unix_ms = reader.number("made_unix_ms");
-    let ends_unix_ms = reader.number("ends_unix_ms");
+    let before = report.problems.len();
+    let fields = entry.object(&names, report)?;
+    let rule = text(fields.need("rule", "the name of a rule", report), report);
+    let by = text(fields.get("by"), report);
+    let reason = text(fields.get("reason"), report);
+    let made_unix_ms = unix_ms(fields.get("made_unix_ms"), report);
+    let ends_unix_ms = unix_ms(fields.get("ends_unix_ms"), report);
     let what = match kind {
-        Kind::Edit => reader
-            .value("change", |change| config::parse_edit(change).err())
-            .map(What::Edit),
+        Kind::Edit => {
+            let change = fields.need("change", "the changes of a rule", report);
+            change.map(|change| {
+                let problems = config::parse_edit(change.value).err().unwrap_or_default();
+                report.within(&change, problems);
+                What::Edit(change.value.clone())
+            })
+        }
         Kind::Override => {
-            let key = reader.needed("key");
-            let wrong = |gives: &Value| config::parse_override(key.as_deref()?, gives, None).err();
-            let gives = reader.value("gives", wrong);
-            key.clone()
-                .zip(gives)
-                .map(|(key, gives)| What::Override { key, gives })
+            let key = text(fields.need("key", KEY, report), report);
+            let gives = fields.need("gives", "what the key gets", report);
+            key.zip(gives).map(|(key, gives)| {
+                let read = config::parse_override(&key, gives.value, None);
+                report.within(&gives, read.err().unwrap_or_default());
+                let gives = gives.value.clone();
+                What::Override { key, gives }
+            })
         }
         Kind::Ban => {
-            let key = reader.needed("key");
-            if let Some(key) = key.as_deref().filter(|key| !config::is_key(key)) {
-                let allowed = "a key as `loudou buckets` prints it";
-                let problem =
-                    Problem::error(at.field("key"), &Value::from(key), "not a possible key");
-                reader.problems.push(problem.allowed(allowed));
+            let key = fields.need("key", KEY, report);
+            if let Some(key) = key.filter(|key| {
+                let key = key.value.as_str();
+                key.is_some_and(|key| !config::is_key(key))
+            }) {
+                report.error(&key, "not a possible key", KEY);
             }
-            key.map(|key| What::Ban { key })
+            text(key, report).map(|key| What::Ban { key })
         }
     };
     let item = Item {
@@ -207,89 +199,19 @@ fn item(kind: Kind, entry: &Value, at: &Path, problems: &mut Vec<Problem>) -> Op
         made_unix_ms,
         ends_unix_ms,
     };
-    (problems.len() == before).then_some(item)
+    (report.problems.len() == before).then_some(item)
 }
 
-/// Finds unknown fields.
-fn known(fields: &Map<String, Value>, names: &[&str], at: &Path, problems: &mut Vec<Problem>) {
-    for (name, value) in fields {
-        if !names.contains(&name.as_str()) {
-            let problem = Problem::error(at.field(name), value, "an unknown field");
-            let problem = problem
-                .allowed(names.join(", "))
-                .suggest(config::nearest(name, names));
-            problems.push(Problem {
-                at_name: true,
-                ..problem
-            });
-        }
-    }
+fn text(field: Option<Cursor<'_, '_>>, report: &mut Report) -> Option<String> {
+    field?.string(report).map(ToOwned::to_owned)
 }
 
-/// The fields of one entry.
-struct Reader<'a> {
-    fields: &'a Map<String, Value>,
-    at: &'a Path,
-    problems: &'a mut Vec<Problem>,
-}
-
-impl Reader<'_> {
-    fn missing(&mut self, name: &str) {
-        let message = format!("`{name}` is missing");
-        let problem = Problem::error(self.at.clone(), &Value::Null, message);
-        self.problems.push(problem);
+fn unix_ms(field: Option<Cursor<'_, '_>>, report: &mut Report) -> Option<u64> {
+    let field = field?;
+    let time = field.value.as_u64();
+    if time.is_none() {
+        let allowed = "whole milliseconds since the Unix epoch";
+        report.error(&field, "invalid time", allowed);
     }
-
-    fn text(&mut self, name: &str) -> Option<String> {
-        let value = self.fields.get(name).filter(|value| !value.is_null())?;
-        let text = value.as_str().map(ToOwned::to_owned);
-        if text.is_none() {
-            let problem = Problem::error(self.at.field(name), value, "not a string");
-            self.problems.push(problem);
-        }
-        text
-    }
-
-    fn needed(&mut self, name: &str) -> Option<String> {
-        if self.fields.get(name).is_none_or(Value::is_null) {
-            self.missing(name);
-        }
-        self.text(name)
-    }
-
-    fn number(&mut self, name: &str) -> Option<u64> {
-        let value = self.fields.get(name).filter(|value| !value.is_null())?;
-        if value.as_u64().is_none() {
-            let problem = Problem::error(self.at.field(name), value, "invalid time");
-            let allowed = "whole milliseconds since the Unix epoch";
-            self.problems.push(problem.allowed(allowed));
-        }
-        value.as_u64()
-    }
-
-    /// A value, checked by the reader that the filter uses.
-    fn value(
-        &mut self,
-        name: &str,
-        wrong: impl FnOnce(&Value) -> Option<Vec<Problem>>,
-    ) -> Option<Value> {
-        let Some(value) = self.fields.get(name) else {
-            self.missing(name);
-            return None;
-        };
-        let place = self.at.field(name);
-        for problem in wrong(value).unwrap_or_default() {
-            let steps: Vec<Step> = place
-                .steps()
-                .iter()
-                .chain(problem.path.steps())
-                .cloned()
-                .collect();
-            self.problems.push(Problem {
-                path: steps.into(),
-                ..problem
-            });
-        }
-        Some(value.clone())
-    }
+    time
 }

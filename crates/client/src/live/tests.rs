@@ -89,18 +89,21 @@ fn all_problems_of_a_document_are_reported() {
     assert_eq!(
         of(json!({ "ban": [] })),
         [
-            "ban: an unknown field; allowed: live_version, instance, exported_unix_ms, edits, overrides, \
+            "ban: unknown field; allowed: live_version, instance, exported_unix_ms, edits, overrides, \
           bans; did you mean `bans`?"
         ]
     );
-    assert_eq!(of(json!({ "bans": {} })), ["bans: {}: not a list"]);
+    assert_eq!(
+        of(json!({ "bans": {} })),
+        ["bans: {}: an object instead of a list; allowed: a list"]
+    );
     assert_eq!(
         of(json!({ "bans": [{ "rule": "r", "key": "a b" }, { "key": 7 }, "x"] })),
         [
             "bans[0].key: \"a b\": not a possible key; allowed: a key as `loudou buckets` prints it",
-            "bans[1]: `rule` is missing",
-            "bans[1].key: 7: not a string",
-            "bans[2]: \"x\": not an object",
+            "bans[1]: `rule` is missing; allowed: the name of a rule",
+            "bans[1].key: 7: a number instead of a text; allowed: a text",
+            "bans[2]: \"x\": a text instead of an object; allowed: an object with rule, by, reason, made_unix_ms, ends_unix_ms, key",
         ]
     );
     assert_eq!(
@@ -119,7 +122,10 @@ fn all_problems_of_a_document_are_reported() {
         edits[0].starts_with("edits[0].change.mode: \"shaddow\""),
         "{edits:?}"
     );
-    assert_eq!(edits[1], "edits[1]: `change` is missing");
+    assert_eq!(
+        edits[1],
+        "edits[1]: `change` is missing; allowed: the changes of a rule"
+    );
     let ban = json!({ "rule": "r", "key": "k" });
     assert_eq!(
         of(json!({ "bans": [ban, ban] })),

@@ -16,8 +16,9 @@ use crate::joined::joined;
 /// A value and its place: the parent value, and so on. The place becomes a [`Path`] only if the value
 /// has a problem.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor<'a, 'c> {
-    pub(crate) value: &'a Value,
+pub struct Cursor<'a, 'c> {
+    /// The value.
+    pub value: &'a Value,
     within: Option<(&'c Self, Position<'a>)>,
 }
 
@@ -33,21 +34,37 @@ const SUGGESTED: usize = 256;
 
 /// Collects problems.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) problems: Vec<Problem>,
+pub struct Report {
+    /// The problems, in the order of reading.
+    pub problems: Vec<Problem>,
 }
 
 impl Report {
-    pub(crate) fn add(&mut self, problem: Problem) {
+    /// Adds a problem.
+    pub fn add(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
 
-    pub(crate) fn error(&mut self, at: &Cursor<'_, '_>, message: &str, allowed: &str) {
+    /// Adds the problems of the value at `at` that was read as a document of its own.
+    pub fn within(&mut self, at: &Cursor<'_, '_>, problems: Vec<Problem>) {
+        let place = at.path();
+        for problem in problems {
+            let steps = place.steps().iter().chain(problem.path.steps());
+            let path = Path::from(steps.cloned().collect::<Vec<Step>>());
+            self.add(Problem { path, ..problem });
+        }
+    }
+
+    /// Adds the problem of the value at `at`.
+    pub fn error(&mut self, at: &Cursor<'_, '_>, message: &str, allowed: &str) {
         self.add(at.wrong(message).allowed(allowed));
     }
 
     /// The value that was read, unless it has errors. Warnings do not reject it.
-    pub(crate) fn unless_invalid<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
+    ///
+    /// # Errors
+    /// All problems, warnings included.
+    pub fn unless_invalid<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
         let wrong = |problem: &Problem| problem.severity == Severity::Error;
         match read {
             Some(read) if !self.problems.iter().any(wrong) => Ok(read),
@@ -58,13 +75,14 @@ impl Report {
 
 /// An object whose field names are known to be allowed ones.
 #[derive(Debug)]
-pub(crate) struct Fields<'a, 'c> {
+pub struct Fields<'a, 'c> {
     map: &'a Map<String, Value>,
     of: &'c Cursor<'a, 'c>,
 }
 
 impl<'a, 'c> Cursor<'a, 'c> {
-    pub(crate) const fn root(value: &'a Value) -> Self {
+    /// The value of a whole document.
+    pub const fn root(value: &'a Value) -> Self {
         Self {
             value,
             within: None,
@@ -79,12 +97,13 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// Another value at the same place.
-    pub(crate) const fn with(&self, value: &'a Value) -> Self {
+    #[must_use]
+    pub const fn with(&self, value: &'a Value) -> Self {
         Self { value, ..*self }
     }
 
     /// The place in the document.
-    pub(crate) fn path(&self) -> Path {
+    pub fn path(&self) -> Path {
         let mut steps = Vec::new();
         let mut at = self;
         while let Some((parent, place)) = at.within {
@@ -99,7 +118,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// A problem with the value.
-    pub(crate) fn wrong(&self, message: &str) -> Problem {
+    pub fn wrong(&self, message: &str) -> Problem {
         Problem::error(self.path(), self.value, message)
     }
 
@@ -118,11 +137,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// Opens an object, and reports every field that is not one of `allowed`.
-    pub(crate) fn object(
-        &'c self,
-        allowed: &[&str],
-        report: &mut Report,
-    ) -> Option<Fields<'a, 'c>> {
+    pub fn object(&'c self, allowed: &[&str], report: &mut Report) -> Option<Fields<'a, 'c>> {
         let Some(map) = self.value.as_object() else {
             let allowed = format!("an object with {}", joined(allowed, ", "));
             self.misplaced("an object", &allowed, report);
@@ -178,7 +193,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// The elements of a list.
-    pub(crate) fn list(&'c self, report: &mut Report) -> Option<Vec<Self>> {
+    pub fn list(&'c self, report: &mut Report) -> Option<Vec<Self>> {
         let Some(list) = self.value.as_array() else {
             self.misplaced("a list", "a list", report);
             return None;
@@ -197,6 +212,15 @@ impl<'a, 'c> Cursor<'a, 'c> {
             None => self.misplaced("a text", &allowed, report),
         }
         None
+    }
+
+    /// A text, which may be empty and of any length.
+    pub fn string(&self, report: &mut Report) -> Option<&'a str> {
+        let text = self.value.as_str();
+        if text.is_none() {
+            self.misplaced("a text", "a text", report);
+        }
+        text
     }
 
     /// A whole number from `least` to `most`. Envoy passes numbers of a Struct as doubles, so
@@ -300,7 +324,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
 
 impl<'a, 'c> Fields<'a, 'c> {
     /// The field `name`, if it is present under this name or its alias. JSON's null counts as absent.
-    pub(crate) fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
+    pub fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         self.named(name).or_else(|| self.named(alias_of(name)?))
     }
 
@@ -311,12 +335,7 @@ impl<'a, 'c> Fields<'a, 'c> {
     }
 
     /// The field `name`; its absence is reported.
-    pub(crate) fn need(
-        &self,
-        name: &str,
-        form: &str,
-        report: &mut Report,
-    ) -> Option<Cursor<'a, 'c>> {
+    pub fn need(&self, name: &str, form: &str, report: &mut Report) -> Option<Cursor<'a, 'c>> {
         let field = self.get(name);
         if field.is_none() {
             report.add(self.missing(name, form));

@@ -322,10 +322,10 @@ fn an_invalid_file_changes_nothing() {
     let ran = import(vec![], text, "");
     assert_snapshot!(ran.seen(), @r"
     --- standard error
-    (standard input):3:37: error: bans[0].until: an unknown field; allowed: rule, by, reason, made_unix_ms, ends_unix_ms, key
+    (standard input):3:37: error: bans[0].until: unknown field; allowed: rule, by, reason, made_unix_ms, ends_unix_ms, key
       3 |   - { rule: per-user, key: mallory, until: 7 }
         |                                     ^
-    (standard input):4:5: error: bans[1]: `key` is missing
+    (standard input):4:5: error: bans[1]: `key` is missing; allowed: a key as `loudou buckets` prints it
       4 |   - { rule: per-user }
         |     ^
     --- exit code 1
