@@ -31,7 +31,7 @@ use crate::app::history::History;
 use crate::app::msg::{Failure, Msg};
 use crate::app::state::{Exit, Settings, State};
 use crate::app::watched::Watched;
-use crate::draw::spots::Spots;
+use crate::draw::pen::Spots;
 use crate::draw::theme::Look;
 use crate::term;
 use crate::term::Terminal;

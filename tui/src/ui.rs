@@ -11,70 +11,72 @@
 
 use loudou_words::num::cells;
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::Clear;
 
-use crate::app::command::Binding;
 use crate::app::layout::{FOOT, HEAD, LEAST};
 use crate::app::state::{Mode, State};
-use crate::app::{asking, keys, screens};
-use crate::draw::panel;
-use crate::draw::pen::Pen;
-use crate::draw::spots::Spots;
-use crate::draw::words::{width, wrap};
+use crate::app::{asking, screens};
+use crate::draw::pen::{Pen, Spots};
+use crate::draw::words::{text, width, wrap};
 
 pub(crate) use crate::draw::theme::Theme;
 
-mod event;
 mod explain;
 mod form;
 mod frame;
-mod of_key;
-mod palette;
+mod menus;
 mod question;
-mod totals;
 
 /// Draws everything, and notes in `spots` where clicks act.
 pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &mut Spots) {
-    let area = frame.area();
     spots.cover();
-    let mut pen = Pen::new(frame.buffer_mut(), spots, area, theme);
+    let mut pen = Pen::new(frame.buffer_mut(), spots, theme);
+    let area = pen.area;
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        let text = format!("terminal too small (need {}x{})", LEAST.0, LEAST.1);
-        pen.text(0, 0, &text, theme.plain);
-        return;
+        let words = format!("terminal too small (need {}x{})", LEAST.0, LEAST.1);
+        return pen.line(area, text(&words, theme.plain));
     }
-    frame::header(&mut pen.part(0, 0, area.width, HEAD), state);
-    let height = area.height.saturating_sub(HEAD.saturating_add(FOOT));
-    body(&mut pen.part(0, HEAD, area.width, height), state);
-    let foot = HEAD.saturating_add(height);
-    frame::status(&mut pen.part(0, foot, area.width, 1), state);
+    let [head, body, foot] = Layout::vertical([
+        Constraint::Length(HEAD),
+        Constraint::Fill(1),
+        Constraint::Length(FOOT),
+    ])
+    .areas(area);
+    let [status, footer] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(foot);
+    frame::header(&mut pen.part(head), state);
+    draw_body(&mut pen.part(body), state);
+    frame::status(&mut pen.part(status), state);
     if !matches!(state.mode, Mode::Browse) {
         pen.cover_spots();
     }
-    frame::footer(
-        &mut pen.part(0, foot.saturating_add(1), area.width, 1),
-        state,
-    );
-    let covered = overlay(
-        &mut pen.part(0, 1, area.width, height.saturating_add(HEAD)),
-        state,
-    );
+    frame::footer(&mut pen.part(footer), state);
+    let over = Rect {
+        y: 1,
+        height: area.height.saturating_sub(FOOT),
+        ..area
+    };
+    let covered = overlay(&mut pen.part(over), state);
     // Messages never cover a question, whose answers do what is written above them, nor the commands of the palette.
-    let top = covered.map_or(HEAD, |place| place.bottom().clamp(HEAD, foot));
-    draw_toasts(
-        &mut pen.part(0, top, area.width, foot.saturating_sub(top)),
-        state,
-    );
+    let top = covered.map_or(body.y, |place| place.bottom().clamp(body.y, body.bottom()));
+    let left = Rect {
+        y: top,
+        height: body.bottom().saturating_sub(top),
+        ..body
+    };
+    draw_toasts(&mut pen.part(left), state);
 }
 
-fn body(pen: &mut Pen<'_>, state: &State) {
+fn draw_body(pen: &mut Pen<'_>, state: &State) {
     if state.data.is_none() {
-        frame::waiting(pen, state);
-        return;
+        return frame::waiting(pen, state);
     }
     screens::shown(state).draw(pen, state);
     if state.is_stale() {
-        pen.dim_all();
+        // What is shown is old.
+        pen.style(pen.area, pen.theme.stale);
     }
 }
 
@@ -86,84 +88,51 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
     match &state.mode {
         // Questions are drawn above.
         Mode::Browse | Mode::Filter(..) | Mode::Confirm(_) => {}
-        Mode::Sort(at) => palette::sort_menu(pen, state, *at),
-        Mode::Help(top) => draw_help(pen, state, *top),
-        Mode::Palette(line, at) => return Some(palette::draw(pen, state, line, *at)),
+        Mode::Sort(at) => menus::sort(pen, state, *at),
+        Mode::Help(top) => menus::help(pen, state, *top),
+        Mode::Palette(field, at) => return Some(menus::palette(pen, state, field, *at)),
         Mode::Edit(form) => form::draw(pen, state, form),
-        Mode::OfKey(form) => of_key::draw(pen, form, state.settings.named_url()),
+        Mode::OfKey(form) => form::of_key(pen, form, state.settings.named_url()),
         Mode::Explain(explain) => explain::draw(pen, state, explain),
-        Mode::Event(event) => event::draw(pen, state, event),
+        Mode::Event(event) => menus::event(pen, state, event),
     }
     None
 }
 
-#[cfg(test)]
-pub(crate) mod tests;
-
-// The keys of this screen with their descriptions, from the key table.
-
-/// Draws the keys of the screen under the help.
-fn draw_help(pen: &mut Pen<'_>, state: &State, top: usize) {
-    let theme = pen.theme;
-    let place = state.screen.place();
-    let here = keys::all().filter(|b| b.places & place != 0 && keys::is_listed(state, b));
-    let here: Vec<&Binding> = here.collect();
-    let title = format!("keys on {}", screens::shown(state).about().title);
-    let height = cells(here.len()).saturating_add(2);
-    let width = pen.width().saturating_sub(2).min(70);
-    let mut pen = panel::open(pen, &title, width, height);
-    let last = here.len().saturating_sub(usize::from(pen.height()));
-    for (binding, y) in here.iter().skip(top.min(last)).zip(0..pen.height()) {
-        let obstacle = keys::obstacle(state, binding.command);
-        let names: Vec<String> = binding.keys.iter().map(ToString::to_string).collect();
-        let (key, style) = match obstacle {
-            None => (theme.key, theme.plain),
-            Some(_) => (theme.dim, theme.dim),
-        };
-        pen.within(1, y, 11, &names.join(" "), key);
-        let x = pen.text(13, y, binding.help, style);
-        if let Some(why) = obstacle {
-            pen.text(x.saturating_add(1), y, &format!("({why})"), theme.dim);
-        }
-    }
-}
-
-// Messages that disappear after a few seconds, at the bottom right of the body.
-
-/// The most lines of one message.
-const MOST_LINES: usize = 4;
-
-/// Draws the messages, the newest at the bottom.
+/// Draws the messages at the bottom right of the body, the newest at the bottom. They disappear after a few seconds.
 fn draw_toasts(pen: &mut Pen<'_>, state: &State) {
-    let theme = pen.theme;
-    let most = pen.width().saturating_sub(6).min(72);
-    let mut bottom = pen.height();
+    /// The most lines of one message.
+    const MOST_LINES: usize = 4;
+    let (theme, area) = (pen.theme, pen.area);
+    let mut bottom = area.bottom();
     for toast in state.toasts.iter().rev() {
-        let mut lines = wrap(&toast.text, most);
+        let mut lines = wrap(&toast.text, area.width.saturating_sub(6).min(72));
         lines.truncate(MOST_LINES);
-        let style = if toast.is_bad { theme.bad } else { theme.good };
-        let mark = if toast.is_bad {
-            theme.pick('✖', 'x')
+        let (mark, style) = if toast.is_bad {
+            (theme.pick('✖', 'x'), theme.bad)
         } else {
-            theme.pick('✔', '>')
+            (theme.pick('✔', '>'), theme.good)
         };
-        let wide = lines
-            .iter()
-            .map(|line| width(line))
-            .max()
-            .unwrap_or(0)
-            .saturating_add(4);
-        let high = cells(lines.len());
-        let Some(top) = bottom.checked_sub(high) else {
+        let longest = lines.iter().map(|line| width(line)).max().unwrap_or(0);
+        let (wide, high) = (longest.saturating_add(4), cells(lines.len()));
+        let Some(top) = bottom.checked_sub(high).filter(|top| *top >= area.y) else {
             return;
         };
-        let x = pen.width().saturating_sub(wide);
-        let mut part = pen.part(x, top, wide, high);
-        part.clear();
-        part.cell(1, 0, mark, style);
-        for (line, y) in lines.iter().zip(0..) {
-            part.text(3, y, line, style);
-        }
+        let place = Rect {
+            x: area.right().saturating_sub(wide),
+            y: top,
+            width: wide,
+            height: high,
+        };
+        pen.draw(place, Clear);
+        let lines = lines.iter().zip(0..).map(|(line, number)| {
+            let mark = if number == 0 { mark } else { ' ' };
+            Line::from(text(&format!(" {mark} {line}"), style))
+        });
+        pen.part(place).lines(lines);
         bottom = top;
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -11,7 +11,6 @@ use super::history::Scale;
 use super::ingest;
 use super::keys;
 use super::layout::table_height;
-use super::line::Line;
 use super::motion::is_motion;
 use super::of_key::KeyForm;
 use super::previewed;
@@ -20,6 +19,7 @@ use super::rows::BucketName;
 use super::screen::Screen;
 use super::screens;
 use super::state::{Exit, Frozen, Mode, State};
+use super::text_field::TextField;
 use super::undoing;
 use loudou_client::change::edit::Edit;
 use loudou_client::change::form::KeyPlace;
@@ -41,7 +41,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Quit => state.exit = Some(Exit::Quit),
         Command::Suspend => effects.push(Effect::Suspend),
         Command::Help => state.mode = Mode::Help(0),
-        Command::Palette => state.mode = Mode::Palette(Line::default(), 0),
+        Command::Palette => state.mode = Mode::Palette(TextField::default(), 0),
         Command::Back => screens::shown(state).back(state),
         Command::Open => screens::view(Screen::Bucket).enter(state),
         Command::Show(screen) => screens::view(screen).enter(state),

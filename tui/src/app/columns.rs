@@ -7,6 +7,7 @@ use loudou_words::meaning::Standing;
 use loudou_words::num::whole;
 
 use super::rows::Row;
+use crate::draw::widgets::{Wish, fit};
 
 /// A column, in the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,8 +56,9 @@ impl Column {
             Self::Leased => "leased",
             Self::Admitted if width < 11 => "admit/s",
             Self::Admitted => "admitted/s",
+            Self::Refused if width < 10 => "refuse/s",
             Self::Refused => "refused/s",
-            Self::History if width < 10 => "60s",
+            Self::History if width < 20 => "60s",
             Self::History => "last 60s",
             Self::Retry if width < 11 => "retry",
             Self::Retry => "retry after",
@@ -74,6 +76,7 @@ impl Column {
             Self::Retry => "retry after",
             Self::Seen => "last seen",
             Self::Admitted => "admitted/s",
+            Self::Refused => "refused/s",
             _ => self.title(0),
         }
     }
@@ -188,52 +191,7 @@ impl Sort {
     }
 }
 
-// The choice of columns that fit, and their places.
-//
-// Wide screens show more columns. One list has their priority; its last column is the first to be
-// dropped on a narrow screen.
-
-/// A column with its place on the screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
-    pub(crate) column: Column,
-    pub(crate) x: u16,
-    pub(crate) width: u16,
-}
-
-/// The least width of each column, by priority.
-const WANTED: [(Column, u16); 12] = [
-    (Column::State, 1),
-    (Column::Rule, 8),
-    (Column::Key, 8),
-    (Column::Level, 6),
-    (Column::Left, 9),
-    (Column::Refused, 9),
-    (Column::Retry, 6),
-    (Column::Leased, 6),
-    (Column::Admitted, 7),
-    (Column::History, 8),
-    (Column::Seen, 6),
-    (Column::Limit, 6),
-];
-
-/// The widths that columns grow to if there is room, by priority.
-const GROWN: [(Column, u16); 11] = [
-    (Column::Rule, 16),
-    (Column::Key, 24),
-    (Column::State, 10),
-    (Column::Level, 12),
-    (Column::Admitted, 11),
-    (Column::History, 24),
-    (Column::Left, 15),
-    (Column::Retry, 12),
-    (Column::Seen, 10),
-    (Column::Limit, 12),
-    (Column::State, STATE),
-];
-
-/// The width of a state with its age: `◐ refused 5s ago`.
-const STATE: u16 = 16;
+// The columns that fit. Wide screens show more of them.
 
 /// The wishes for the columns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -246,135 +204,75 @@ pub(crate) struct Wishes {
     pub(crate) has_limits: bool,
 }
 
-/// The columns that fit into `width`, with their places.
-pub(crate) fn place(width: u16, wishes: Wishes) -> Vec<Placed> {
-    let mut fitting = fitting(width, wishes);
-    let mut free = fitting.iter().fold(width, |free, (_, least)| {
-        free.saturating_sub(least.saturating_add(1))
-    });
+/// The columns that fit into `width`, with their widths.
+pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
     let (rule, key) = wishes.longest;
-    for (column, most) in GROWN {
-        let most = match column {
-            Column::Rule => most.min(rule),
-            Column::Key => most.min(key),
-            _ => most,
-        };
-        // A part of a word says nothing: its room is for the other columns.
-        let is_part = column == Column::State && !has_room(&fitting, column, most, free);
-        if is_part {
-            continue;
-        }
-        grow(&mut fitting, column, most, &mut free);
-    }
-    grow(&mut fitting, Column::Key, key.min(60), &mut free);
-    grow(&mut fitting, Column::Level, 20, &mut free);
-    grow(&mut fitting, Column::History, 60, &mut free);
-    fitting.sort_by_key(|(column, _)| *column);
-    let mut x = 0_u16;
-    let mut placed = Vec::with_capacity(fitting.len());
-    for (column, width) in fitting {
-        placed.push(Placed { column, x, width });
-        x = x.saturating_add(width).saturating_add(1);
-    }
-    placed
-}
-
-/// The columns that fit, by priority, with their least widths.
-fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
-    let mut fitting: Vec<(Column, u16)> = Vec::new();
-    let mut free = width;
-    for (column, least) in WANTED {
-        let is_absent = match column {
-            Column::Leased => !wishes.has_fleet,
-            Column::Limit => !wishes.has_limits,
-            _ => false,
-        };
-        if is_absent {
-            continue;
-        }
-        // Narrow screens have no sparkline and no time of the last request.
-        let narrow = match column {
-            Column::History => width < if wishes.has_fleet { 90 } else { 60 },
-            Column::Seen => width < 90,
-            Column::Limit => width < 130,
-            _ => false,
-        };
-        let taken = least.saturating_add(1);
-        if narrow || free < taken {
-            break;
-        }
-        free = free.saturating_sub(taken);
-        fitting.push((column, least));
-    }
-    fitting
-}
-
-/// Whether a column can have all of this width.
-fn has_room(chosen: &[(Column, u16)], column: Column, most: u16, free: u16) -> bool {
-    let mut chosen = chosen.iter();
-    let found = chosen.find(|(other, _)| *other == column);
-    found.is_some_and(|(_, width)| most.saturating_sub(*width) <= free)
-}
-
-fn grow(chosen: &mut [(Column, u16)], column: Column, most: u16, free: &mut u16) {
-    if let Some((_, width)) = chosen.iter_mut().find(|(other, _)| *other == column) {
-        let more = most.saturating_sub(*width).min(*free);
-        *width = width.saturating_add(more);
-        *free = free.saturating_sub(more);
-    }
+    // A state is a glyph, or has its words: `◐ refused`, `◐ refused 5s ago`.
+    let state = Wish {
+        in_steps: true,
+        ..Wish::growing(0, 1, 10, 16)
+    };
+    let name = |rank, least: u16, good: u16, most: u16, longest: u16| {
+        let most = most.min(longest).max(least);
+        Wish::growing(rank, least, good.min(most), most)
+    };
+    // Narrow screens have no sparkline and no time of the last request.
+    let has = |column| match column {
+        Column::Leased => wishes.has_fleet,
+        Column::Limit => wishes.has_limits && width >= 130,
+        Column::History => width >= if wishes.has_fleet { 90 } else { 60 },
+        Column::Seen => width >= 90,
+        _ => true,
+    };
+    let all = [
+        (Column::State, state),
+        (Column::Rule, name(1, 8, 16, 32, rule)),
+        (Column::Key, name(2, 8, 24, 60, key)),
+        (Column::Limit, Wish::growing(11, 6, 12, 12)),
+        (Column::Level, Wish::growing(3, 6, 12, 20)),
+        (Column::Left, Wish::growing(4, 9, 15, 15)),
+        (Column::Leased, Wish::fixed(7, 6)),
+        (Column::Admitted, Wish::growing(8, 8, 11, 11)),
+        (Column::Refused, Wish::growing(5, 9, 10, 10)),
+        (Column::History, Wish::growing(9, 8, 24, 60)),
+        (Column::Retry, Wish::growing(6, 6, 12, 12)),
+        (Column::Seen, Wish::growing(10, 6, 10, 10)),
+    ];
+    let all: Vec<(Column, Wish)> = all.into_iter().filter(|(column, _)| has(*column)).collect();
+    let wishes: Vec<Wish> = all.iter().map(|(_, wish)| *wish).collect();
+    let widths = all
+        .into_iter()
+        .map(|(column, _)| column)
+        .zip(fit(width, &wishes));
+    widths.filter(|(_, width)| *width > 0).collect()
 }
 
 #[cfg(test)]
-mod placing_tests {
+mod tests {
     use super::*;
 
-    fn placed(width: u16, longest: (u16, u16), has_fleet: bool) -> Vec<Placed> {
+    fn columns(width: u16, has_fleet: bool) -> Vec<Column> {
         let wishes = Wishes {
-            longest,
+            longest: (14, 30),
             has_fleet,
             has_limits: true,
         };
-        place(width, wishes)
-    }
-
-    fn columns(width: u16) -> Vec<Column> {
-        placed(width, (14, 30), false)
-            .iter()
-            .map(|placed| placed.column)
-            .collect()
+        let fitting = fitting(width, wishes).into_iter();
+        fitting.map(|(column, _)| column).collect()
     }
 
     #[test]
     fn narrow_screens_drop_the_sparkline_then_rates() {
-        assert!(columns(80).contains(&Column::History));
-        let narrow = columns(59);
+        assert!(columns(80, false).contains(&Column::History));
+        let narrow = columns(59, false);
         assert!(!narrow.contains(&Column::History) && narrow.contains(&Column::Refused));
-        let narrower = columns(40);
+        let narrower = columns(40, false);
         assert!(!narrower.contains(&Column::Refused) && narrower.contains(&Column::Left));
-        assert_eq!(columns(0), []);
-    }
-
-    #[test]
-    fn columns_never_overlap_nor_leave_the_screen() {
-        for width in 0..300 {
-            for has_fleet in [false, true] {
-                let placed = placed(width, (40, 200), has_fleet);
-                for pair in placed.windows(2) {
-                    assert!(pair[0].x + pair[0].width < pair[1].x, "{width}");
-                }
-                if let Some(last) = placed.last() {
-                    assert!(last.x + last.width <= width, "{width}");
-                }
-            }
-        }
+        assert_eq!(columns(0, false), []);
     }
 
     #[test]
     fn what_is_leased_has_a_column_where_a_fleet_shares() {
-        let columns = |width, has_fleet| {
-            let placed = placed(width, (14, 30), has_fleet).into_iter();
-            placed.map(|placed| placed.column).collect::<Vec<_>>()
-        };
         for width in [80, 120] {
             assert!(columns(width, true).contains(&Column::Leased));
             assert!(!columns(width, false).contains(&Column::Leased));
@@ -382,24 +280,5 @@ mod placing_tests {
         assert!(!columns(80, true).contains(&Column::History));
         assert!(columns(120, true).contains(&Column::Seen));
         assert!(!columns(40, true).contains(&Column::Leased));
-    }
-
-    /// Where a state has no room for its words, it is a glyph, and other columns have the room.
-    #[test]
-    fn a_state_is_a_glyph_or_has_its_words() {
-        for width in 0..200 {
-            for longest in [(5, 5), (8, 9), (14, 30)] {
-                let placed = placed(width, longest, false);
-                let state = placed.iter().find(|placed| placed.column == Column::State);
-                let width = state.map_or(1, |placed| placed.width);
-                assert!([1, 10, STATE].contains(&width), "{longest:?} {width}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_state_word_has_its_place_on_wide_screens() {
-        let state = placed(120, (14, 30), false)[0];
-        assert_eq!((state.column, state.width), (Column::State, 10));
     }
 }

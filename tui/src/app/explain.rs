@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::command::Command;
 use super::effects::Effect;
 use super::layout::body_height;
-use super::line::Line;
 use super::motion::moved;
 use super::msg::Failure;
 use super::press::Press;
 use super::rows::BucketName;
 use super::screens;
 use super::state::{Mode, State};
+use super::text_field::TextField;
 use crate::draw::words::{ago, wrap};
 use crate::typed_request::{TypedRequest, header, metadata};
 
@@ -439,7 +439,7 @@ const PARTS: [(Part, &str, Option<&str>); 10] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) part: Part,
-    pub(crate) line: Line,
+    pub(crate) line: TextField,
     pub(crate) problem: Option<String>,
 }
 
@@ -447,7 +447,7 @@ impl Field {
     fn new(part: Part, text: &str) -> Self {
         Self {
             part,
-            line: Line::new(text),
+            line: TextField::new(text),
             problem: None,
         }
     }
@@ -484,11 +484,11 @@ impl Field {
     /// Whether a problem with this path in the admin API is about it.
     fn is_of(&self, path: &str) -> bool {
         match self.part {
-            Part::Header => match (path.strip_prefix("headers."), header(&self.line.text())) {
+            Part::Header => match (path.strip_prefix("headers."), header(self.line.text())) {
                 (Some(rest), Ok((name, _))) => rest.split('[').next() == Some(name.as_str()),
                 _ => false,
             },
-            Part::Metadata => match (path.strip_prefix("metadata."), metadata(&self.line.text())) {
+            Part::Metadata => match (path.strip_prefix("metadata."), metadata(self.line.text())) {
                 (Some(rest), Ok((name, _))) => rest == name,
                 _ => false,
             },

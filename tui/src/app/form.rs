@@ -14,8 +14,8 @@ use loudou_rules::config::{MODE_NAMES, Problem, limit_fields, parse_edit, spoken
 use loudou_words::limit_edit;
 use serde_json::{Map, Value, json};
 
-use super::line::Line;
 use super::press::{Code, Press};
+use super::text_field::TextField;
 
 /// The stage of the form.
 #[derive(Clone, Debug, PartialEq)]
@@ -384,7 +384,7 @@ impl Kind {
 /// The input of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    Text(Line),
+    Text(TextField),
     Choice(&'static [&'static str], usize),
 }
 
@@ -405,7 +405,7 @@ impl Field {
         Self {
             kind,
             label,
-            input: Input::Text(Line::new(value)),
+            input: Input::Text(TextField::new(value)),
             before: value.to_owned(),
             problem: None,
         }

@@ -256,6 +256,11 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
+    /// All requests.
+    pub(crate) fn all(&self) -> f64 {
+        self.admitted + self.refused + self.shadow
+    }
+
     /// The sum of both rates.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {

@@ -10,7 +10,6 @@ use super::form::{Form, Stage};
 use super::ingest;
 use super::keys;
 use super::layout::body_height;
-use super::line::Line;
 use super::motion::{is_motion, moved};
 use super::of_key::KeyForm;
 use super::palette::{self, Found};
@@ -19,6 +18,7 @@ use super::previewed;
 use super::question::{Action, Pending};
 use super::screens;
 use super::state::{Mode, SENDING, State};
+use super::text_field::TextField;
 use super::undoing;
 use loudou_client::change::Change;
 
@@ -71,7 +71,7 @@ pub(crate) fn pasted(state: &mut State, text: &str) {
         }
         Mode::Filter(line, _) => {
             line.paste(text);
-            let text = line.text();
+            let text = line.text().to_owned();
             screens::shown(state).filter(state, &text);
         }
         _ => state.toast(true, "cannot paste: no text field is open"),
@@ -80,7 +80,7 @@ pub(crate) fn pasted(state: &mut State, text: &str) {
 
 fn filter(
     state: &mut State,
-    mut line: Line,
+    mut line: TextField,
     before: String,
     press: Press,
     command: Option<Command>,
@@ -96,7 +96,7 @@ fn filter(
         Some(_) => screens::shown(state).filter(state, &before),
         None => {
             line.press(press);
-            screens::shown(state).filter(state, &line.text());
+            screens::shown(state).filter(state, line.text());
             state.mode = Mode::Filter(line, before);
         }
     }
@@ -128,13 +128,13 @@ fn help(state: &mut State, top: usize, command: Option<Command>) {
 
 fn palette(
     state: &mut State,
-    mut line: Line,
+    mut line: TextField,
     mut at: usize,
     press: Press,
     command: Option<Command>,
     effects: &mut Vec<Effect>,
 ) {
-    let found = palette::search(state, &line.text());
+    let found = palette::search(state, line.text());
     match command {
         Some(Command::Yes) => {
             if let Some(found) = found.get(at) {
@@ -144,10 +144,10 @@ fn palette(
         Some(Command::Complete) => {
             let chosen = found.get(at).map(|found| (found.name(), found.text()));
             if let Some((name, text)) = chosen {
-                line = Line::default();
+                line = TextField::default();
                 line.paste(&name);
                 // Others may match as well.
-                let mut found = palette::search(state, &line.text()).into_iter();
+                let mut found = palette::search(state, line.text()).into_iter();
                 at = found.position(|found| found.text() == text).unwrap_or(0);
             }
             state.mode = Mode::Palette(line, at);

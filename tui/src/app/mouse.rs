@@ -22,9 +22,6 @@ pub(crate) fn moused(state: &mut State, mouse: Mouse, effects: &mut Vec<Effect>)
         (MouseAction::WheelDown, _) => wheel(state, Command::Down, effects),
         (MouseAction::Click, Some(Spot::Key(press))) => return Some(press),
         (MouseAction::Click, Some(spot)) => clicked(state, spot, effects),
-        (MouseAction::Click, None) if matches!(state.mode, Mode::Browse) => {
-            screens::shown(state).clicked(state, mouse.x, mouse.y);
-        }
         (MouseAction::Click, None) => {}
     }
     None
@@ -37,9 +34,10 @@ fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
         (Mode::Browse, Spot::Line(at)) => {
             let view = screens::shown(state);
             if at < view.lines(state) {
-                view.select(state, at);
+                view.clicked(state, at);
             }
         }
+        (Mode::Browse, Spot::Head(column)) => screens::shown(state).sorted_by(state, column),
         (Mode::Sort(selected) | Mode::Palette(_, selected), Spot::Line(at)) => {
             *selected = at;
             run(state, Command::Yes, effects);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::columns::Column;
 use super::screen::Screen;
 
 /// A key without its modifiers.
@@ -106,8 +107,10 @@ pub(crate) enum Spot {
     Key(Press),
     /// The tab of a screen.
     Tab(Screen),
-    /// A line of a menu.
+    /// A line of a list or a menu.
     Line(usize),
+    /// The head of a column.
+    Head(Column),
     /// A field of a form.
     Field(usize),
     /// A choice of a field.

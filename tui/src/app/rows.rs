@@ -1,13 +1,13 @@
 //! A bucket as a row: its numbers, and their values some time after they were read.
 
 use loudou_api::{BucketView, LimitView};
-use loudou_limiter::Nanos;
+use loudou_limiter::{Nanos, Rate};
 use serde::{Deserialize, Serialize};
 
 use super::history::Rates;
 use crate::draw::words::ago;
 use loudou_words::meaning::{Standing, enforced_ban, main_limit};
-use loudou_words::num::fraction;
+use loudou_words::num::{float, fraction};
 
 /// The identity of a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +67,11 @@ impl Row {
         }
     }
 
+    /// What that limit allows per second in the long run; `None` if time gives nothing back.
+    pub(crate) fn allowed_per_second(&self) -> Option<f64> {
+        per_second(self.limit()?)
+    }
+
     /// The level of that limit, `age` after it was read.
     pub(crate) fn level(&self, age: Nanos) -> f64 {
         self.limit().map_or(0.0, |limit| level(limit, age))
@@ -106,6 +111,13 @@ impl Row {
     pub(crate) fn admitted(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.admitted)
     }
+}
+
+/// What a limit allows per second in the long run; `None` if time gives nothing back.
+pub(crate) fn per_second(limit: &LimitView) -> Option<f64> {
+    let rate = Rate::parse(&limit.rate)?;
+    let period_ns = float(rate.period().get().max(1));
+    Some(float(rate.amount().into()) * 1e9 / period_ns)
 }
 
 /// The level of a limit from 0 to 1, `age` after it was read: most limits drain over time.

@@ -11,7 +11,6 @@ use super::effects::Undoable;
 use super::explain::Explain;
 use super::form::Form;
 use super::history::{History, Rates, Scale, Track};
-use super::line::Line;
 use super::link::Link;
 use super::merged::{Keys, Summed};
 use super::msg::Snapshot;
@@ -23,6 +22,7 @@ use super::running::Running;
 use super::screen::Screen;
 use super::table::Table;
 use super::targets::{Numbers, TargetSummary};
+use super::text_field::TextField;
 use crate::typed_request::TypedRequest;
 use loudou_client::change::ban_undo::Seen;
 use loudou_client::live::ledger::Ledger;
@@ -60,13 +60,13 @@ pub(crate) enum Mode {
     #[default]
     Browse,
     /// The filter line, with the previous filter.
-    Filter(Line, String),
+    Filter(TextField, String),
     /// The sort menu, with the selected row.
     Sort(usize),
     /// The keys of this screen, with the first line shown.
     Help(usize),
     /// The command palette, with the selected row.
-    Palette(Line, usize),
+    Palette(TextField, usize),
     /// A question.
     Confirm(Box<Pending>),
     /// The edit form.

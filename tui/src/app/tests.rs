@@ -7,7 +7,7 @@ use super::columns::Column;
 use super::effects::{Effect, Sending};
 use super::fixture::{feed, state, type_keys};
 use super::msg::{Failure, Msg};
-use super::press::{Mouse, MouseAction};
+use super::press::Spot;
 use super::screen::Screen;
 use super::state::{Exit, Mode, State};
 use super::targets::TargetSummary;
@@ -278,24 +278,17 @@ fn polls_ask_for_the_text_that_is_looked_for() {
 
 #[test]
 fn the_mouse_selects_opens_and_sorts() {
-    let click = |x, y| {
-        Msg::Mouse(Mouse {
-            action: MouseAction::Click,
-            x,
-            y,
-            spot: None,
-        })
-    };
     let mut state = state(SIZE, 3);
-    send(&mut state, click(5, 5));
+    mouse::click(&mut state, Spot::Line(2));
     assert_eq!(state.table.at, 2);
-    send(&mut state, click(5, 5));
+    mouse::click(&mut state, Spot::Line(2));
     assert_eq!(state.screen, Screen::Bucket);
     type_keys(&mut state, "<esc>");
-    send(&mut state, click(4, 2));
+    let head = Spot::Head(Column::Rule);
+    mouse::click(&mut state, head);
     assert_eq!(state.table.sort.column, Column::Rule);
     let was = state.table.sort.descending;
-    send(&mut state, click(4, 2));
+    mouse::click(&mut state, head);
     assert_eq!(state.table.sort.descending, !was);
 }
 
@@ -328,7 +321,7 @@ fn the_palette_finds_and_runs() {
 fn tab_completes_in_the_palette() {
     let mut state = state(SIZE, 3);
     let typed = |state: &State| match &state.mode {
-        Mode::Palette(line, at) => (line.text(), *at),
+        Mode::Palette(line, at) => (line.text().to_owned(), *at),
         other => panic!("{other:?}"),
     };
     type_keys(&mut state, ":frz<tab>");

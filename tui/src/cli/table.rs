@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::world::Style;
-use crate::draw::bars;
+use crate::draw::widgets;
 use loudou_words::text::escape;
 
 /// The number of columns of a bar.
@@ -212,7 +212,7 @@ pub(crate) fn named<N: AsRef<str>>(
 
 /// A level as a bar: `part` of `whole`, rounded up so that any use is visible.
 pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
-    bars::text(part, whole, BAR, style.ascii)
+    widgets::bar_text(part, whole, BAR, style.ascii)
 }
 
 /// Prints one record according to RFC 4180. A text that a spreadsheet would take for a formula begins with `'`.

@@ -1,16 +1,15 @@
-//! Writing into a part of the frame: clipped, and safe for any text.
+//! A part of the frame that widgets are drawn into: clipped to its area, with the places that a click acts on.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Style};
-use unicode_width::UnicodeWidthChar as _;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+use ratatui::text::Line;
+use ratatui::widgets::Widget;
 
-use super::spots::Spots;
 use super::theme::Theme;
-use super::words::{self, safe};
 use crate::app::press::Spot;
 
-/// A part of the frame, with coordinates relative to its top left corner.
+/// A part of the frame. Areas are those of the whole terminal.
 pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
     spots: &'a mut Spots,
@@ -19,14 +18,9 @@ pub(crate) struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// A pen for `area`.
-    pub(crate) fn new(
-        buffer: &'a mut Buffer,
-        spots: &'a mut Spots,
-        area: Rect,
-        theme: &'a Theme,
-    ) -> Self {
-        let area = area.intersection(buffer.area);
+    /// A pen for the whole frame.
+    pub(crate) fn new(buffer: &'a mut Buffer, spots: &'a mut Spots, theme: &'a Theme) -> Self {
+        let area = buffer.area;
         Self {
             buffer,
             spots,
@@ -35,36 +29,54 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// A pen for a part of this pen's area.
-    pub(crate) fn part(&mut self, x: u16, y: u16, width: u16, height: u16) -> Pen<'_> {
-        let part = Rect {
-            x: self.area.x.saturating_add(x),
-            y: self.area.y.saturating_add(y),
-            width,
-            height,
-        };
+    /// A pen for what this one's area and `area` share.
+    pub(crate) fn part(&mut self, area: Rect) -> Pen<'_> {
         Pen {
-            area: part.intersection(self.area),
+            area: area.intersection(self.area),
             buffer: &mut *self.buffer,
             spots: &mut *self.spots,
             theme: self.theme,
         }
     }
 
-    /// The width of the area.
-    pub(crate) const fn width(&self) -> u16 {
-        self.area.width
+    /// The line with this number from the top, of no height beyond the area.
+    pub(crate) fn row(&self, y: u16) -> Rect {
+        let area = self.area;
+        let row = Rect {
+            y: area.y.saturating_add(y),
+            height: 1,
+            ..area
+        };
+        row.intersection(area)
     }
 
-    /// The height of the area.
-    pub(crate) const fn height(&self) -> u16 {
-        self.area.height
+    /// Draws a widget.
+    pub(crate) fn draw(&mut self, area: Rect, widget: impl Widget) {
+        widget.render(area.intersection(self.area), self.buffer);
+    }
+
+    /// Draws one line; what does not fit is cut with `…`.
+    pub(crate) fn line(&mut self, area: Rect, line: impl Into<Line<'static>>) {
+        let line = self.theme.fit_line(line.into(), area.width);
+        self.draw(area, line);
+    }
+
+    /// Draws lines one below the other.
+    pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = Line<'static>>) {
+        let area = self.area;
+        for (row, line) in area.rows().zip(lines) {
+            self.line(row, line);
+        }
+    }
+
+    /// Changes the style of an area, not its text.
+    pub(crate) fn style(&mut self, area: Rect, style: Style) {
+        self.buffer.set_style(area.intersection(self.area), style);
     }
 
     /// Notes that a click on these cells is one on `spot`.
-    pub(crate) fn spot(&mut self, x: u16, y: u16, width: u16, spot: Spot) {
-        let cells = self.part(x, y, width, 1).area;
-        self.spots.note(cells, spot);
+    pub(crate) fn spot(&mut self, area: Rect, spot: Spot) {
+        self.spots.note(area.intersection(self.area), spot);
     }
 
     /// Makes everything drawn so far deaf to clicks.
@@ -72,109 +84,61 @@ impl<'a> Pen<'a> {
         self.spots.cover();
     }
 
-    /// Writes `text` up to the right edge; returns its end.
-    pub(crate) fn text(&mut self, x: u16, y: u16, text: &str, style: Style) -> u16 {
-        self.within(x, y, self.area.width.saturating_sub(x), text, style)
-    }
-
-    /// Writes `text` in at most `width` cells; returns its end. Text that does not fit is cut with `…`.
-    pub(crate) fn within(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
-        let room = width.min(self.area.width.saturating_sub(x));
-        let mut at = x;
-        for c in self.theme.fit(&safe(text), room).chars() {
-            let wide = u16::try_from(c.width().unwrap_or(0)).unwrap_or(0);
-            if wide > 0 {
-                self.cell(i32::from(at), i32::from(y), c, style);
-            }
-            at = at.saturating_add(wide);
-        }
-        at
-    }
-
-    /// Writes `text` at the right edge of `width` cells.
-    pub(crate) fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
-        let text = safe(text);
-        let text = self.theme.fit(&text, width);
-        let free = width.saturating_sub(words::width(&text));
-        self.within(
-            x.saturating_add(free),
-            y,
-            width.saturating_sub(free),
-            &text,
-            style,
-        );
-    }
-
-    /// Writes `text` in the middle of the line.
-    pub(crate) fn middle(&mut self, y: u16, text: &str, style: Style) {
-        let free = self.area.width.saturating_sub(words::width(&safe(text)));
-        self.text(free / 2, y, text, style);
-    }
-
-    /// Writes parts one after the other; returns their end.
-    pub(crate) fn spans(&mut self, x: u16, y: u16, spans: &[(&str, Style)]) -> u16 {
-        spans
-            .iter()
-            .fold(x, |x, (text, style)| self.text(x, y, text, *style))
-    }
-
-    /// Writes one character; outside the area it is not drawn.
+    /// Draws one character at a place relative to the area, for pictures; outside the area it is not drawn.
     pub(crate) fn cell(&mut self, x: i32, y: i32, c: char, style: Style) {
         let (Ok(x), Ok(y)) = (u16::try_from(x), u16::try_from(y)) else {
             return;
         };
-        if x >= self.area.width || y >= self.area.height {
+        let place = Position {
+            x: self.area.x.saturating_add(x),
+            y: self.area.y.saturating_add(y),
+        };
+        if !self.area.contains(place) {
             return;
         }
-        let at = (self.area.x.saturating_add(x), self.area.y.saturating_add(y));
-        if let Some(cell) = self.buffer.cell_mut(at) {
+        if let Some(cell) = self.buffer.cell_mut(place) {
             // The reset removes earlier colours.
             cell.reset();
             cell.set_char(c).set_style(style);
         }
     }
+}
 
-    /// Styles a line without changing its text.
-    pub(crate) fn style_line(&mut self, y: u16, style: Style) {
-        let line = Rect {
-            y: self.area.y.saturating_add(y),
-            height: 1,
-            ..self.area
-        };
-        self.buffer.set_style(line.intersection(self.area), style);
-    }
+/// The places of a frame that a click acts on, in the order of drawing: the mouse finds what the user sees.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spots(Vec<(Rect, Spot)>);
 
-    /// Marks a line as selected; its colours stay.
-    pub(crate) fn select_line(&mut self, y: u16) {
-        let row = self.area.y.saturating_add(y);
-        if y >= self.area.height {
-            return;
-        }
-        for x in self.area.left()..self.area.right() {
-            if let Some(cell) = self.buffer.cell_mut((x, row)) {
-                if cell.fg == Color::Reset {
-                    cell.set_style(self.theme.row_text);
-                }
-                cell.set_style(self.theme.row);
-            }
+impl Spots {
+    /// Notes a place; empty ones are left out.
+    fn note(&mut self, area: Rect, spot: Spot) {
+        if !area.is_empty() {
+            self.0.push((area, spot));
         }
     }
 
-    /// Blanks the area.
-    pub(crate) fn clear(&mut self) {
-        for y in 0..self.area.height {
-            for x in 0..self.area.width {
-                let at = (self.area.x.saturating_add(x), self.area.y.saturating_add(y));
-                if let Some(cell) = self.buffer.cell_mut(at) {
-                    cell.reset();
-                    cell.set_style(self.theme.plain);
-                }
-            }
-        }
+    /// Forgets all: something was opened over them.
+    pub(crate) fn cover(&mut self) {
+        self.0.clear();
     }
 
-    /// Greys everything: the shown data are old.
-    pub(crate) fn dim_all(&mut self) {
-        self.buffer.set_style(self.area, self.theme.stale);
+    /// The spot under a cell; the last that was drawn is on top.
+    pub(crate) fn at(&self, x: u16, y: u16) -> Option<Spot> {
+        let mut all = self.0.iter().rev();
+        let found = all.find(|(area, _)| area.contains(Position { x, y }));
+        found.map(|(_, spot)| *spot)
+    }
+
+    /// A cell of the place with this number, which begins again behind the last.
+    #[cfg(test)]
+    pub(crate) fn nth(&self, number: usize) -> Option<(u16, u16)> {
+        let found = self.0.get(number.checked_rem(self.0.len())?);
+        found.map(|(area, _)| (area.x, area.y))
+    }
+
+    /// A cell of the first place with `spot`.
+    #[cfg(test)]
+    pub(crate) fn of(&self, spot: Spot) -> Option<(u16, u16)> {
+        let found = self.0.iter().find(|(_, other)| *other == spot);
+        found.map(|(area, _)| (area.x, area.y))
     }
 }

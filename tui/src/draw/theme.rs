@@ -11,6 +11,9 @@ use clap::ValueEnum;
 use loudou_words::meaning::Standing;
 use loudou_words::num::{cells, share};
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::words::width;
 
 /// A theme, for a dark or a light background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -60,8 +63,6 @@ pub(crate) struct Theme {
     pub(crate) selected: Style,
     /// A selected line, on top of its colours.
     pub(crate) row: Style,
-    /// Uncoloured text on a selected line.
-    pub(crate) row_text: Style,
     pub(crate) changed: Style,
     pub(crate) banner: Style,
     /// A banner that nobody must miss.
@@ -107,7 +108,6 @@ impl Theme {
             shadow: plain,
             selected: reversed,
             row: reversed,
-            row_text: plain,
             changed: bold,
             banner: reversed.add_modifier(Modifier::BOLD),
             alarm: reversed.add_modifier(Modifier::BOLD),
@@ -130,6 +130,11 @@ impl Theme {
         })
     }
 
+    /// Whether colours can tell things apart.
+    pub(crate) fn has_colours(&self) -> bool {
+        self.bad.fg.is_some()
+    }
+
     /// The colour of water at the fill `level` and the `depth` below the surface, both from 0 to 1.
     pub(crate) fn water(&self, level: f64, depth: f64) -> Style {
         let inks = if level >= 0.95 {
@@ -150,6 +155,32 @@ impl Theme {
     /// `text` cut to `most` cells.
     pub(crate) fn fit<'a>(&self, text: &'a str, most: u16) -> Cow<'a, str> {
         crate::cells::fit(text, usize::from(most), self.pick('…', '~'))
+    }
+
+    /// A line cut to `most` cells.
+    pub(crate) fn fit_line(&self, mut line: Line<'static>, most: u16) -> Line<'static> {
+        if line.width() <= usize::from(most) {
+            return line;
+        }
+        let mut left = most;
+        let mut kept = Vec::with_capacity(line.spans.len());
+        for span in line.spans.drain(..) {
+            let wide = width(&span.content);
+            if wide < left {
+                left = left.saturating_sub(wide);
+                kept.push(span);
+                continue;
+            }
+            // More follows, even where this one alone would fit.
+            let longer = format!("{}  ", span.content);
+            kept.push(Span::styled(
+                self.fit(&longer, left).into_owned(),
+                span.style,
+            ));
+            break;
+        }
+        line.spans = kept;
+        line
     }
 
     /// A text that the program composed, with arrows and ellipses in ASCII where the terminal has no others.
@@ -250,7 +281,6 @@ fn dark(plain: &Theme) -> Theme {
         bad: ink(203),
         shadow: ink(141),
         row: paper(238).add_modifier(BOLD),
-        row_text: ink(255),
         changed: ink(221).add_modifier(BOLD),
         banner: ink(16).bg(Color::Indexed(221)),
         alarm: ink(231).bg(Color::Indexed(160)).add_modifier(BOLD),
@@ -279,7 +309,6 @@ fn light(plain: &Theme) -> Theme {
         bad: ink(160),
         shadow: ink(91),
         row: paper(254).add_modifier(BOLD),
-        row_text: ink(16),
         changed: ink(130).add_modifier(BOLD),
         banner: ink(16).bg(Color::Indexed(221)),
         alarm: ink(231).bg(Color::Indexed(160)).add_modifier(BOLD),

@@ -1,8 +1,15 @@
-//! The text of numbers and ages.
+//! Text of any origin as spans, and the text of numbers and ages.
 
 pub(crate) use crate::cells::{safe, width, wrap};
 use loudou_words::num::float;
 use loudou_words::text::humanise;
+use ratatui::style::Style;
+use ratatui::text::Span;
+
+/// A text of any origin, in a style. Nothing in it acts on the terminal.
+pub(crate) fn text(text: &str, style: Style) -> Span<'static> {
+    Span::styled(safe(text).into_owned(), style)
+}
 
 /// A rate in at most six cells: `0`, `0.4`, `96`, `1.2k`; `-` if it is unknown.
 pub(crate) fn rate(rate: Option<f64>) -> String {

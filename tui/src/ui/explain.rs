@@ -1,15 +1,16 @@
 //! The overlay that explains a request: its form, then the decision rule by rule.
 
 use loudou_api::ExplainAnswer;
+use ratatui::text::{Line, Span};
 
-use super::form::{field, problem_rows_of};
-use crate::app::explain::about;
-use crate::app::explain::{Explain, Field, LEVEL, Stage, inside};
+use super::form::{FormRow, draw_rows, label, padding, problem, typed};
+use crate::app::explain::{Explain, Field, LEVEL, Stage, about, inside};
 use crate::app::press::Spot;
 use crate::app::state::State;
-use crate::draw::bars;
-use crate::draw::panel;
 use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{bar_text, open, scroll_bar};
+use crate::draw::words::text;
 use loudou_words::meaning::explained::Tone;
 use loudou_words::num::cells;
 
@@ -17,102 +18,85 @@ use loudou_words::num::cells;
 const VALUE: u16 = 14;
 
 /// Draws it.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, explain: &Explain) {
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, explain: &Explain) {
     match &explain.stage {
         Stage::Editing | Stage::Asking => form(pen, state, explain),
-        Stage::Answered(answer, top) => answered(pen, state, explain, (answer, *top)),
+        Stage::Answered(answer, top) => answered(pen, state, explain, answer, *top),
     }
-}
-
-/// A line of the form.
-enum FormRow<'a> {
-    Field(usize, &'a Field),
-    Problem(String, bool),
 }
 
 fn form(pen: &mut Pen<'_>, state: &State, explain: &Explain) {
     let theme = pen.theme;
-    let width = pen.width().saturating_sub(2).min(90);
+    let wide = pen.area.width.saturating_sub(2).min(90);
     let mut rows = Vec::new();
     for (number, field) in explain.fields.iter().enumerate() {
-        rows.push(FormRow::Field(number, field));
-        let problem = field.problem.iter();
-        let lines = problem.flat_map(|text| problem_rows_of(text, width.saturating_sub(2)));
-        rows.extend(
-            lines
-                .enumerate()
-                .map(|(number, line)| FormRow::Problem(line, number == 0)),
-        );
+        let is_focused = number == explain.focus;
+        rows.push(FormRow {
+            line: line(theme, field, is_focused, wide),
+            spots: vec![(0, wide, Spot::Field(number))],
+            is_focused,
+        });
+        let problems = field.problem.iter();
+        rows.extend(problems.flat_map(|words| problem(theme, words, wide.saturating_sub(2))));
     }
-    let height = cells(rows.len()).saturating_add(4);
-    let mut pen = panel::open(pen, "explain a request", width, height);
+    let (mut pen, _) = open(
+        pen,
+        "explain a request",
+        wide,
+        cells(rows.len()).saturating_add(4),
+    );
     let about = match (&explain.stage, about(state, explain)) {
         (Stage::Asking, _) => "asking Envoy".to_owned(),
         (_, Some(about)) => about,
         (_, None) => "nothing is taken from any bucket".to_owned(),
     };
-    pen.text(1, 0, &about, theme.dim);
-    let focus = rows
-        .iter()
-        .position(|row| matches!(row, FormRow::Field(number, _) if *number == explain.focus));
-    let room = pen.height().saturating_sub(2);
-    let first = panel::first_line(rows.len(), room, focus.unwrap_or(0));
-    for (row, y) in rows.iter().skip(first).zip(2..pen.height()) {
-        match row {
-            FormRow::Field(number, field) => {
-                line(&mut pen, y, field, *number == explain.focus);
-                pen.spot(0, y, pen.width(), Spot::Field(*number));
-            }
-            FormRow::Problem(text, is_first) => {
-                let mark = if *is_first {
-                    theme.pick('✖', 'x')
-                } else {
-                    ' '
-                };
-                pen.cell(2, i32::from(y), mark, theme.bad);
-                pen.text(4, y, text, theme.bad);
-            }
-        }
-    }
+    pen.line(pen.row(0), text(&format!(" {about}"), theme.dim));
+    let mut below = pen.area;
+    below.y = below.y.saturating_add(2);
+    draw_rows(&mut pen.part(below), rows);
 }
 
-fn line(pen: &mut Pen<'_>, y: u16, one: &Field, is_focused: bool) {
-    let theme = pen.theme;
-    let (mark, label) = if is_focused {
-        (theme.pick_text("▸", ">"), theme.strong)
+fn line(theme: &Theme, one: &Field, is_focused: bool, wide: u16) -> Line<'static> {
+    let mut line = Line::from(label(theme, one.name(), is_focused, VALUE));
+    let words = one.line.text();
+    let mut value = if is_focused {
+        typed(
+            theme,
+            &one.line,
+            theme.field,
+            wide.saturating_sub(VALUE + 2),
+        )
     } else {
-        (" ", theme.plain)
+        vec![text(words, theme.field)]
     };
-    pen.text(0, y, mark, theme.name);
-    pen.within(2, y, VALUE.saturating_sub(3), one.name(), label);
-    pen.text(VALUE, y, &" ".repeat(14), theme.field);
-    let text = one.line.text();
-    let end = if is_focused {
-        field(pen, VALUE, y, "", &one.line, theme.field)
-    } else {
-        pen.text(VALUE, y, &text, theme.field)
-    };
-    if text.is_empty() {
-        let x = end.max(VALUE.saturating_add(14)).saturating_add(2);
-        pen.text(x, y, one.hint(), theme.dim);
+    value.push(padding(theme, &value));
+    line.extend(value);
+    if words.is_empty() {
+        line.push_span(text(&format!("  {}", one.hint()), theme.dim));
     }
+    line
 }
 
 fn answered(
     pen: &mut Pen<'_>,
     state: &State,
     explain: &Explain,
-    (answer, top): (&ExplainAnswer, usize),
+    answer: &ExplainAnswer,
+    top: usize,
 ) {
     let theme = pen.theme;
     let wide = inside(state.size);
     let about = about(state, explain);
     let lines = explain.lines(answer, about.as_deref(), wide);
-    let height = cells(lines.len()).saturating_add(2);
-    let mut pen = panel::open(pen, "explained", wide.saturating_add(4), height);
-    let shown = usize::from(pen.height());
+    let (mut pen, _) = open(
+        pen,
+        "explained",
+        wide.saturating_add(4),
+        cells(lines.len()).saturating_add(2),
+    );
+    let shown = usize::from(pen.area.height);
     let first = top.min(lines.len().saturating_sub(shown));
-    for (line, y) in lines.iter().skip(first).zip(0..pen.height()) {
+    let drawn = lines.iter().skip(first).map(|line| {
         let style = match line.tone {
             Tone::Plain => theme.plain,
             Tone::Dim => theme.dim,
@@ -120,33 +104,23 @@ fn answered(
             Tone::Warn => theme.warn,
             Tone::Bad => theme.bad,
         };
-        let mut x = line.indent.saturating_add(1);
-        if let Some(mark) = line.mark {
-            let mark = if mark == '✓' {
-                theme.pick(mark, '+')
-            } else {
-                mark
-            };
-            let mark = if mark == '✗' {
-                theme.pick(mark, 'x')
-            } else {
-                mark
-            };
-            pen.cell(i32::from(x), i32::from(y), mark, style);
-            x = x.saturating_add(2);
-        }
-        if let Some((part, whole)) = line.level {
-            let text = bars::text(part, whole, LEVEL, theme.ascii);
-            x = pen.text(x, y, &text, theme.plain).saturating_add(1);
-        }
-        pen.text(x, y, &line.text, style);
-    }
-    if lines.len() > shown {
-        let edge = pen.width().saturating_sub(1);
-        let height = pen.height();
-        bars::scroll(
-            &mut pen.part(edge, 0, 1, height),
-            (first, shown, lines.len()),
-        );
-    }
+        let mark = line.mark.map(|mark| match mark {
+            '✓' => theme.pick_text("✓ ", "+ ").to_owned(),
+            '✗' => theme.pick_text("✗ ", "x ").to_owned(),
+            other => format!("{other} "),
+        });
+        let level = line
+            .level
+            .map(|(part, whole)| format!("{} ", bar_text(part, whole, LEVEL, theme.ascii)));
+        Line::from(vec![
+            Span::raw(" ".repeat(usize::from(line.indent).saturating_add(1))),
+            text(&mark.unwrap_or_default(), style),
+            text(&level.unwrap_or_default(), theme.plain),
+            text(&line.text, style),
+        ])
+    });
+    let drawn: Vec<Line<'_>> = drawn.collect();
+    pen.lines(drawn);
+    let area = pen.area;
+    scroll_bar(&mut pen, area, first, shown, lines.len());
 }

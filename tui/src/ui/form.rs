@@ -1,157 +1,185 @@
-//! The edit form while it is filled in. Its other stages are questions.
+//! Forms while they are filled in: that of a rule and the small one for a key. Their other stages are questions.
 
 use loudou_rules::config;
+use ratatui::layout::Rect;
 use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use crate::app::form::{Field, Form, Input, Kind};
-use crate::app::line::Line;
+use crate::app::of_key::KeyForm;
 use crate::app::press::Spot;
 use crate::app::state::State;
-use crate::draw::panel;
+use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
-use crate::draw::words::wrap;
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{all, first_line, open};
+use crate::draw::words::{text, width, wrap};
 use loudou_words::num::cells;
 
-/// The column of the values.
+/// The column of the values, and the least width of a text field.
 const VALUE: u16 = 20;
+pub(super) const FIELD: u16 = 14;
 
-/// Draws a text field with its cursor: a label, then the text, reversed while typing would replace it.
-/// Returns its end.
-pub(crate) fn field(
-    pen: &mut Pen<'_>,
-    x: u16,
-    y: u16,
-    label: &str,
-    line: &Line,
-    style: Style,
-) -> u16 {
-    let theme = pen.theme;
-    let x = if label.is_empty() {
-        x
-    } else {
-        pen.text(x, y, label, theme.key).saturating_add(1)
-    };
-    let (before, after) = line.halves();
-    if line.is_selected() {
-        let x = pen.text(x, y, &before, theme.selected);
-        return pen.text(x, y, " ", style);
-    }
-    // A long text shows its end: the cursor is usually there.
-    let room = usize::from(pen.width().saturating_sub(x).saturating_sub(1));
-    let hidden = before.chars().count().saturating_sub(room);
-    let before: String = before.chars().skip(hidden).collect();
-    let x = pen.text(x, y, &before, style);
-    let mut after = after.chars();
-    let under = after.next().unwrap_or(' ');
-    let x = pen.text(x, y, &under.to_string(), theme.selected);
-    pen.text(x, y, after.as_str(), style)
+/// A line of a form, with what a click on some of its cells does.
+#[derive(Default)]
+pub(super) struct FormRow {
+    pub(super) line: Line<'static>,
+    pub(super) spots: Vec<(u16, u16, Spot)>,
+    pub(super) is_focused: bool,
 }
 
-/// A line of the form.
-enum FormRow<'a> {
-    Field(usize, &'a Field),
-    /// A limit and its algorithm.
-    Head(String, String),
-    /// A line of a problem, and whether it is the first: only that has a mark.
-    Problem(String, bool),
-    Text(String, Style),
-}
-
-/// Draws the form.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
-    let theme = pen.theme;
-    let wide = pen.width().saturating_sub(2).min(76);
-    let rows = rows(pen, state, form, wide.saturating_sub(4));
-    let height = cells(rows.len()).saturating_add(2);
-    let title = format!(
-        "edit {} (generation {})",
-        form.base.name, form.base.generation
-    );
-    let mut pen = panel::open(pen, &title, wide, height);
-    let focus = rows
-        .iter()
-        .position(|row| matches!(row, FormRow::Field(i, _) if *i == form.focus));
-    let first = panel::first_line(rows.len(), pen.height(), focus.unwrap_or(0));
-    for (row, y) in rows.iter().skip(first).zip(0..pen.height()) {
-        match row {
-            FormRow::Field(index, field) => {
-                field_line(&mut pen, y, (*index, field), *index == form.focus);
-            }
-            FormRow::Problem(text, first) => {
-                let mark = if *first { theme.pick('✖', 'x') } else { ' ' };
-                pen.cell(2, i32::from(y), mark, theme.bad);
-                pen.text(4, y, text, theme.bad);
-            }
-            FormRow::Head(name, algorithm) => {
-                pen.spans(
-                    1,
-                    y,
-                    &[(name, theme.name), (" ", theme.dim), (algorithm, theme.dim)],
-                );
-            }
-            FormRow::Text(text, style) => {
-                pen.text(1, y, text, *style);
-            }
+impl<T: Into<Line<'static>>> From<T> for FormRow {
+    fn from(line: T) -> Self {
+        Self {
+            line: line.into(),
+            ..Self::default()
         }
     }
 }
 
-fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<FormRow<'a>> {
-    let theme = pen.theme;
-    let mut rows: Vec<FormRow<'_>> = Vec::new();
+/// Draws the rows of a form that fit, with the focused one among them.
+pub(super) fn draw_rows(pen: &mut Pen<'_>, rows: Vec<FormRow>) {
+    let focus = rows.iter().position(|row| row.is_focused).unwrap_or(0);
+    let first = first_line(rows.len(), pen.area.height, focus);
+    for (row, place) in rows.into_iter().skip(first).zip(pen.area.rows()) {
+        for (x, width, spot) in row.spots {
+            let x = place.x.saturating_add(x);
+            pen.spot(Rect { x, width, ..place }, spot);
+        }
+        pen.line(place, row.line);
+    }
+}
+
+/// A text field with its cursor in at most `room` cells, all reversed while typing would replace it.
+pub(super) fn typed(
+    theme: &Theme,
+    field: &TextField,
+    style: Style,
+    room: u16,
+) -> Vec<Span<'static>> {
+    let (before, after) = field.halves();
+    if field.is_selected() {
+        return vec![text(before, theme.selected), text(" ", style)];
+    }
+    // A long text shows its end: the cursor is usually there.
+    let hidden = before
+        .chars()
+        .count()
+        .saturating_sub(usize::from(room.saturating_sub(1)));
+    let before: String = before.chars().skip(hidden).collect();
+    let mut after = after.chars();
+    let under = after.next().unwrap_or(' ');
+    vec![
+        text(&before, style),
+        text(&under.to_string(), theme.selected),
+        text(after.as_str(), style),
+    ]
+}
+
+/// The mark of the focus and the name of a field, up to the column of the values.
+pub(super) fn label(theme: &Theme, name: &str, is_focused: bool, value: u16) -> Vec<Span<'static>> {
+    let (mark, style) = if is_focused {
+        (theme.pick_text("▸ ", "> "), theme.strong)
+    } else {
+        ("  ", theme.plain)
+    };
+    let room = value.saturating_sub(3);
+    let name = theme.fit(name, room);
+    let gap = " ".repeat(room.saturating_sub(width(&name)).saturating_add(1).into());
+    vec![
+        Span::styled(mark, theme.name),
+        text(&name, style),
+        Span::raw(gap),
+    ]
+}
+
+/// The cells that `spans` leave of a text field, in its colour.
+pub(super) fn padding(theme: &Theme, spans: &[Span<'_>]) -> Span<'static> {
+    let used: usize = spans.iter().map(Span::width).sum();
+    let left = usize::from(FIELD).saturating_sub(used);
+    Span::styled(" ".repeat(left), theme.field)
+}
+
+/// A problem, wrapped; only its first line has the mark.
+pub(super) fn problem(theme: &Theme, problem: &str, wide: u16) -> impl Iterator<Item = FormRow> {
+    let lines = wrap(problem, wide.saturating_sub(4)).into_iter().zip(0..);
+    lines.map(move |(line, number)| {
+        let mark = if number == 0 {
+            theme.pick('✖', 'x')
+        } else {
+            ' '
+        };
+        text(&format!("  {mark} {line}"), theme.bad).into()
+    })
+}
+
+/// Draws the form of a rule.
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
+    let wide = pen.area.width.saturating_sub(2).min(76);
+    let rows = rows(pen.theme, state, form, wide);
+    let title = format!(
+        "edit {} (generation {})",
+        form.base.name, form.base.generation
+    );
+    let (mut pen, _) = open(pen, &title, wide, cells(rows.len()).saturating_add(2));
+    draw_rows(&mut pen, rows);
+}
+
+fn rows(theme: &Theme, state: &State, form: &Form, wide: u16) -> Vec<FormRow> {
+    let (has_room, inside) = (state.size.1 >= 20, wide.saturating_sub(4));
+    let mut rows: Vec<FormRow> = Vec::new();
     let mut shown = None;
     for (index, field) in form.fields.iter().enumerate() {
-        if field.kind == Kind::Carry && state.size.1 >= 20 {
-            rows.push(FormRow::Text(String::new(), theme.plain));
+        if field.kind == Kind::Carry && has_room {
+            rows.push(FormRow::default());
         }
         if let Kind::Limit(limit, _) = field.kind
             && shown != Some(limit)
         {
             shown = Some(limit);
-            rows.extend(head(form, limit));
+            rows.extend(head(theme, form, limit));
         }
-        rows.push(FormRow::Field(index, field));
-        if let Some(problem) = &field.problem {
-            rows.extend(problem_rows(problem, wide));
-        }
+        rows.push(field_row(theme, index, field, index == form.focus, wide));
+        let problems = field.problem.iter();
+        rows.extend(problems.flat_map(|words| problem(theme, words, inside)));
     }
-    for problem in &form.problems {
-        rows.extend(problem_rows(problem, wide));
-    }
+    let problems = form.problems.iter();
+    rows.extend(problems.flat_map(|words| problem(theme, words, inside)));
     let unknown = (0..)
         .map_while(|index| form.limit(index))
         .filter(|limit| !limit.2);
-    for (name, algorithm, _) in unknown {
-        let text = format!("{name}: this version of loudou cannot edit {algorithm}");
-        rows.push(FormRow::Text(text, theme.warn));
-    }
-    if state.size.1 >= 20 {
-        rows.push(FormRow::Text(String::new(), theme.plain));
+    rows.extend(unknown.map(|(name, algorithm, _)| {
+        let words = format!(" {name}: this version of loudou cannot edit {algorithm}");
+        text(&words, theme.warn).into()
+    }));
+    if has_room {
+        rows.push(FormRow::default());
         let about = form.fields.get(form.focus).and_then(about);
-        let lines = about.map(|text| wrap(text, wide)).unwrap_or_default();
-        rows.extend(lines.into_iter().map(|line| FormRow::Text(line, theme.dim)));
-        let arrow = theme.pick_text("→", "->");
-        let changes = form.change_lines().into_iter();
-        let changes: Vec<String> = changes.map(|line| line.replace('→', arrow)).collect();
-        if changes.is_empty() {
-            rows.push(FormRow::Text("no changes yet".to_owned(), theme.dim));
-        }
+        let about = about.map(|words| wrap(words, inside)).unwrap_or_default();
         rows.extend(
-            changes
-                .into_iter()
-                .map(|line| FormRow::Text(line, theme.changed)),
+            about
+                .iter()
+                .map(|line| text(&format!(" {line}"), theme.dim).into()),
         );
+        let changes = form.change_lines();
+        if changes.is_empty() {
+            rows.push(text(" no changes yet", theme.dim).into());
+        }
+        let changes = changes.iter().map(|line| format!(" {}", theme.said(line)));
+        rows.extend(changes.map(|line| text(&line, theme.changed).into()));
     }
     rows
 }
 
 /// The heading of the fields of a limit.
-fn head<'a>(form: &Form, limit: usize) -> Option<FormRow<'a>> {
+fn head(theme: &Theme, form: &Form, limit: usize) -> Option<FormRow> {
     let (name, algorithm, _) = form.limit(limit)?;
-    Some(FormRow::Head(
-        name.to_owned(),
-        if name == algorithm { "" } else { algorithm }.to_owned(),
-    ))
+    let algorithm = if name == algorithm { "" } else { algorithm };
+    let spans = vec![
+        text(&format!(" {name}"), theme.name),
+        text(&format!(" {algorithm}"), theme.dim),
+    ];
+    Some(spans.into())
 }
 
 /// The meaning of a field.
@@ -162,80 +190,57 @@ const fn about(field: &Field) -> Option<&'static str> {
     }
 }
 
-/// A problem, wrapped to the room beside its mark.
-pub(super) fn problem_rows_of(problem: &str, wide: u16) -> Vec<String> {
-    wrap(problem, wide.saturating_sub(4))
-}
-
-fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = FormRow<'a>> + use<'a> {
-    let lines = problem_rows_of(problem, wide).into_iter();
-    lines
-        .zip(0..)
-        .map(|(line, index)| FormRow::Problem(line, index == 0))
-}
-
-pub(super) fn field_line(
-    pen: &mut Pen<'_>,
-    y: u16,
-    (index, field): (usize, &Field),
-    focused: bool,
-) {
-    let theme = pen.theme;
-    pen.spot(0, y, pen.width(), Spot::Field(index));
-    let mark = if focused {
-        theme.pick_text("▸", ">")
-    } else {
-        " "
+fn field_row(theme: &Theme, index: usize, field: &Field, is_focused: bool, wide: u16) -> FormRow {
+    let mut row = FormRow {
+        line: label(theme, field.name(), is_focused, VALUE).into(),
+        spots: vec![(0, wide, Spot::Field(index))],
+        is_focused,
     };
-    let label = if focused { theme.strong } else { theme.plain };
-    pen.text(0, y, mark, theme.name);
-    pen.within(2, y, VALUE.saturating_sub(3), field.name(), label);
-    if matches!(field.input, Input::Text(_)) {
-        pen.text(VALUE, y, &" ".repeat(14), theme.field);
-    }
     let default = Some(field.shown(String::new())).filter(|_| field.value().is_empty());
-    let end = match &field.input {
-        Input::Text(line) if focused => self::field(pen, VALUE, y, "", line, theme.field),
+    let mut value = match &field.input {
+        Input::Text(line) if is_focused => {
+            typed(theme, line, theme.field, wide.saturating_sub(VALUE + 2))
+        }
         Input::Text(line) => match default.filter(|default| !default.is_empty()) {
-            Some(default) => pen.text(VALUE, y, &format!("({default})"), theme.dim),
-            None => pen.text(VALUE, y, &line.text(), theme.field),
+            Some(default) => vec![text(&format!("({default})"), theme.dim)],
+            None => vec![text(line.text(), theme.field)],
         },
-        Input::Choice(options, at) => choice(pen, y, index, (options, *at), focused),
+        Input::Choice(options, at) => {
+            let mut x = VALUE;
+            let mut spans = Vec::new();
+            for (number, option) in options.iter().enumerate() {
+                let style = match (number == *at, is_focused) {
+                    (true, true) => theme.selected,
+                    (true, false) => theme.strong,
+                    (false, _) => theme.dim,
+                };
+                let option = if number == *at {
+                    format!("[{option}]")
+                } else {
+                    format!(" {option} ")
+                };
+                row.spots
+                    .push((x, width(&option), Spot::Choice(index, number)));
+                x = x.saturating_add(width(&option));
+                spans.push(text(&option, style));
+            }
+            spans
+        }
     };
-    let end = end.max(VALUE.saturating_add(14));
+    let padding = match field.input {
+        Input::Text(_) => padding(theme, &value),
+        Input::Choice(..) => Span::raw(" ".repeat(padding(theme, &value).width())),
+    };
+    value.push(padding);
+    row.line.extend(value);
     if field.is_changed() {
-        pen.text(
-            end.saturating_add(2),
-            y,
-            &format!("was {}", field.shown(field.before.clone())),
-            theme.dim,
-        );
-    } else if focused {
-        pen.text(end.saturating_add(2), y, &hint(field), theme.dim);
+        let was = format!("  was {}", field.shown(field.before.clone()));
+        row.line.push_span(text(&was, theme.dim));
+    } else if is_focused {
+        row.line
+            .push_span(text(&format!("  {}", hint(field)), theme.dim));
     }
-}
-
-fn choice(
-    pen: &mut Pen<'_>,
-    y: u16,
-    field: usize,
-    (options, at): (&[&str], usize),
-    focused: bool,
-) -> u16 {
-    let theme = pen.theme;
-    let mut x = VALUE;
-    for (index, option) in options.iter().enumerate() {
-        let style = match (index == at, focused) {
-            (true, true) => theme.selected,
-            (true, false) => theme.strong,
-            (false, _) => theme.dim,
-        };
-        let (open, close) = if index == at { ("[", "]") } else { (" ", " ") };
-        let from = x;
-        x = pen.spans(x, y, &[(open, style), (option, style), (close, style)]);
-        pen.spot(from, y, x.saturating_sub(from), Spot::Choice(field, index));
-    }
-    x
+    row
 }
 
 fn hint(field: &Field) -> String {
@@ -252,4 +257,36 @@ fn hint(field: &Field) -> String {
         Kind::Asked(prompt) => prompt.hint(),
     };
     hint.to_owned()
+}
+
+/// Draws the small form for one key: duration, reason, and the kind of an override.
+pub(super) fn of_key(pen: &mut Pen<'_>, form: &KeyForm, url: Option<&str>) {
+    let theme = pen.theme;
+    let wide = pen.area.width.saturating_sub(2).min(72);
+    let rule = vec![
+        text(" rule ", theme.dim),
+        text(&form.place.rule, theme.plain),
+    ];
+    let mut rows = vec![FormRow::from(rule), FormRow::default()];
+    for (index, field) in form.fields.iter().enumerate() {
+        rows.push(field_row(theme, index, field, index == form.focus, wide));
+        let problems = field.problem.iter();
+        rows.extend(problems.flat_map(|words| problem(theme, words, wide.saturating_sub(2))));
+    }
+    if let Some(command) = form.command(url) {
+        let lines = wrap(&command, wide.saturating_sub(4));
+        rows.push(FormRow::default());
+        let lines = all(&lines, theme.dim).map(|mut line| {
+            line.spans.insert(0, Span::raw(" "));
+            line.into()
+        });
+        rows.extend(lines);
+    }
+    let (mut pen, _) = open(
+        pen,
+        &form.title(),
+        wide,
+        cells(rows.len()).saturating_add(3),
+    );
+    draw_rows(&mut pen, rows);
 }

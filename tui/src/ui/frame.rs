@@ -1,83 +1,135 @@
-//! The frame of every screen: the header with connection and totals, the status line, the footer.
+//! The frame of every screen: tabs and connection, totals, the status line, the footer.
 
-use super::totals;
+use loudou_api::Status;
+use loudou_words::meaning::leased;
+use loudou_words::num::{cells, count, fraction};
+use loudou_words::text::{counted, humanise};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Tabs;
+
+use super::form::typed;
 use crate::app::again;
 use crate::app::command::{ALWAYS, Binding};
-use crate::app::findings::of_filter;
+use crate::app::findings::{Finding, Weight, apart, of_filter, of_one};
 use crate::app::form::Stage;
 use crate::app::keys;
 use crate::app::press::Spot;
 use crate::app::screen::Screen;
 use crate::app::screens::{self, About, SCREENS};
-use crate::app::state::{Mode, State};
+use crate::app::state::{Data, Mode, State};
+use crate::app::targets;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::words::{whole_seconds, width};
+use crate::draw::words::{amount, percent, rate, safe, text, whole_seconds, width, wrap};
 use crate::short_names::without_scheme;
-use loudou_words::text::humanise;
-use ratatui::style::Style;
 
 /// The least cells of an address that does not fit.
 const LEAST: u16 = 12;
 
 /// Draws name, screens and connection, then totals.
-pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
+pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
-    let (text, style) = connection(pen, state);
+    let [first, second] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(pen.area);
+    let (words, style) = connection(theme, state);
     let several = state.targets.len() > 1;
-    let tabs: Vec<_> = SCREENS
-        .iter()
-        .filter(|view| several || !view.about().screen.is_of_several())
-        .map(|view| (tab(view.about()), view.about().screen))
-        .collect();
-    let wide: u16 = tabs
-        .iter()
-        .map(|(name, _)| width(name).saturating_add(3))
-        .sum();
-    // Where there is no room for both, the address is worth more than the name of the program.
-    let name = theme.pick_text(" 漏斗 loudou ", " loudou ");
+    let tabs = SCREENS.iter().map(|view| view.about());
+    let tabs = tabs.filter(|about| several || !about.screen.is_of_several());
+    let mut tabs: Vec<(String, Screen)> = tabs.map(|about| (tab(about), about.screen)).collect();
+    // A cell before each, and one at either side of its name.
+    let wide = |tabs: &[(String, Screen)]| {
+        tabs.iter()
+            .map(|(name, _)| width(name).saturating_add(3))
+            .sum::<u16>()
+    };
     let address = without_scheme(&state.settings.url);
-    let whole = [name, text.as_str(), address].map(width);
-    let is_tight = whole
-        .iter()
-        .fold(wide, |sum, part| sum.saturating_add(*part))
-        >= pen.width();
-    let name = if is_tight {
+    let name = theme.pick_text(" 漏斗 loudou ", " loudou ");
+    let whole = [name, words.as_str(), address]
+        .map(width)
+        .into_iter()
+        .fold(wide(&tabs), u16::saturating_add);
+    // Where there is no room for both, the address is worth more than the name of the program.
+    let name = if whole >= first.width {
         theme.pick_text(" 漏斗 ", " loudou ")
     } else {
         name
     };
-    let mut x = pen.text(0, 0, name, theme.name);
     let short = width(address).saturating_add(2).min(LEAST + 4);
-    let least = width(&text).max(short).saturating_add(2);
-    let all = x.saturating_add(wide).saturating_add(least) <= pen.width();
-    for (name, screen) in tabs {
-        let here = state.screen == screen;
+    let least = width(&words).max(short).saturating_add(2);
+    let room = first
+        .width
+        .saturating_sub(width(name))
+        .saturating_sub(least);
+    if wide(&tabs) > room {
         // The connection is always shown; the other tabs only if there is room.
-        if !here && !all {
-            continue;
-        }
-        let tab = if here { theme.selected } else { theme.dim };
-        let from = x.saturating_add(1);
-        x = pen.text(from, 0, &format!(" {name} "), tab);
-        pen.spot(from, 0, x.saturating_sub(from), Spot::Tab(screen));
+        tabs.retain(|(_, screen)| *screen == state.screen);
     }
-    let room = pen.width().saturating_sub(x).saturating_sub(2);
-    let text = place(state, &text, (room, theme));
-    pen.right(x.saturating_add(1), 0, room, &text, style);
+    let [title, bar, end] = Layout::horizontal([
+        Constraint::Length(width(name)),
+        Constraint::Length(wide(&tabs)),
+        Constraint::Fill(1),
+    ])
+    .areas(first);
+    pen.line(title, Span::styled(name, theme.name));
+    draw_tabs(pen, bar, state, &tabs);
+    let room = end.width.saturating_sub(2);
+    let place = text(&place(state, &words, room, theme), style);
+    pen.line(
+        end,
+        theme
+            .fit_line(vec![place, Span::raw(" ")].into(), end.width)
+            .right_aligned(),
+    );
     // In place of numbers that begin at zero.
     if let Some(banner) = again::banner(state) {
         let mark = theme.pick('⚠', '!');
-        pen.text(0, 1, &format!(" {mark} {banner} "), theme.alarm);
-        pen.style_line(1, theme.alarm);
+        pen.line(second, text(&format!(" {mark} {banner} "), theme.alarm));
+        pen.style(second, theme.alarm);
     } else {
-        totals::draw(pen, state);
+        totals(pen, second, state);
     }
+}
+
+fn draw_tabs(pen: &mut Pen<'_>, bar: Rect, state: &State, tabs: &[(String, Screen)]) {
+    let theme = pen.theme;
+    let mut x = bar.x;
+    for (name, screen) in tabs {
+        let wide = width(name).saturating_add(2);
+        x = x.saturating_add(1);
+        let place = Rect {
+            x,
+            width: wide,
+            ..bar
+        };
+        pen.spot(place, Spot::Tab(*screen));
+        x = x.saturating_add(wide);
+    }
+    let here = tabs.iter().position(|(_, screen)| *screen == state.screen);
+    let names = tabs.iter().map(|(name, screen)| {
+        let style = if *screen == state.screen {
+            theme.selected
+        } else {
+            theme.dim
+        };
+        Line::from(vec![
+            Span::raw(" "),
+            Span::styled(format!(" {name} "), style),
+        ])
+    });
+    let widget = Tabs::new(names)
+        .divider("")
+        .padding("", "")
+        .select(here)
+        .style(theme.plain)
+        .highlight_style(theme.plain);
+    pen.draw(bar, widget);
 }
 
 /// The connection with the address of the Envoy, in the longest form that has room. That it is connected goes without
 /// saying where its address is shown in the colour of a good connection.
-fn place(state: &State, connection: &str, (room, theme): (u16, &Theme)) -> String {
+fn place(state: &State, connection: &str, room: u16, theme: &Theme) -> String {
     let url = &state.settings.url;
     let address = without_scheme(url);
     let number = state.number.saturating_add(1);
@@ -116,8 +168,7 @@ fn tab(about: &About) -> String {
     format!("{key} {}", about.title).trim_start().to_owned()
 }
 
-fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
-    let theme = pen.theme;
+fn connection(theme: &Theme, state: &State) -> (String, Style) {
     let up = theme.pick('●', '*');
     let down = theme.pick('○', 'o');
     let age = humanise(whole_seconds(state.age().get()));
@@ -143,61 +194,58 @@ fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
 }
 
 /// Draws the body before the first poll.
-pub(crate) fn waiting(pen: &mut Pen<'_>, state: &State) {
+pub(super) fn waiting(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
-    let y = pen.height() / 3;
+    let mut area = pen.area;
+    area.y = area.y.saturating_add(area.height / 3);
+    area.height = area.height.saturating_sub(area.height / 3);
     match &state.link.error {
-        None => pen.middle(y, "waiting for the first poll", theme.dim),
+        None => pen.line(
+            area,
+            Line::from(text("waiting for the first poll", theme.dim)).centered(),
+        ),
         Some(error) => {
-            let most = pen.width().saturating_sub(4);
-            for (line, y) in crate::draw::words::wrap(error, most)
-                .iter()
-                .zip(y..pen.height())
-            {
-                pen.text(2, y, line, theme.bad);
-            }
+            let lines = wrap(error, area.width.saturating_sub(4)).into_iter();
+            let lines = lines.map(|line| text(&format!("  {line}"), theme.bad).into());
+            pen.part(area).lines(lines);
         }
     }
 }
 
 /// Draws the status line: the filter, a banner, an error, or the screen's text.
-pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
-    let theme = pen.theme;
-    if let Mode::Filter(line, _) = &state.mode {
-        let x = super::form::field(pen, 1, 0, "/", line, theme.plain);
-        match screens::shown(state).filter_error(state) {
-            Some(error) => pen.text(x.saturating_add(2), 0, error, theme.bad),
-            None => pen.text(
-                x.saturating_add(2),
-                0,
-                &screens::shown(state).status(state),
-                theme.dim,
-            ),
-        };
-    } else if state.frozen.is_some() {
-        let since = state
-            .frozen
-            .as_ref()
-            .map_or(0, |frozen| state.now.since(frozen.since).get());
-        let age = humanise(whole_seconds(since));
-        pen.style_line(0, theme.banner);
-        pen.text(
-            0,
-            0,
-            &format!(" FROZEN for {age} - space resumes "),
-            theme.banner,
-        );
+pub(super) fn status(pen: &mut Pen<'_>, state: &State) {
+    let (theme, area) = (pen.theme, pen.area);
+    let screen = screens::shown(state);
+    let status = text(&format!(" {}", screen.status(state)), theme.dim);
+    let line: Line<'_> = if let Mode::Filter(field, _) = &state.mode {
+        let mut line = Line::from(Span::styled(" / ", theme.key));
+        line.extend(typed(
+            theme,
+            field,
+            theme.plain,
+            area.width.saturating_sub(4),
+        ));
+        line.push_span(Span::raw(" "));
+        line.push_span(match screen.filter_error(state) {
+            Some(error) => text(&format!(" {error}"), theme.bad),
+            None => status,
+        });
+        line
+    } else if let Some(frozen) = &state.frozen {
+        let age = humanise(whole_seconds(state.now.since(frozen.since).get()));
+        let words = format!(" FROZEN for {age} - space resumes ");
+        pen.style(area, theme.banner);
+        text(&words, theme.banner).into()
     } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
-        pen.text(1, 0, error.lines().next().unwrap_or(""), theme.bad);
+        let first = error.lines().next().unwrap_or("");
+        text(&format!(" {first}"), theme.bad).into()
     } else if let Some(warning) = first_warning(state) {
-        let x = pen
-            .text(1, 0, &screens::shown(state).status(state), theme.dim)
-            .saturating_add(2);
         let mark = theme.pick('⚠', '!');
-        pen.text(x, 0, &format!("{mark} {warning}"), theme.warn);
+        vec![status, text(&format!("  {mark} {warning}"), theme.warn)].into()
     } else {
-        pen.text(1, 0, &screens::shown(state).status(state), theme.dim);
-    }
+        status.into()
+    };
+    pen.line(area, line);
 }
 
 /// The warning on the home screen; the Events screen shows all.
@@ -207,32 +255,33 @@ fn first_warning(state: &State) -> Option<&String> {
 }
 
 /// Draws the keys of this place. A key that does not apply now is dimmed; pressing it shows why.
-pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
-    let theme = pen.theme;
+pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
+    let (theme, area) = (pen.theme, pen.area);
     let place = keys::place(state);
-    let mut here: Vec<&Binding> = keys::all()
-        .filter(|b| b.places & place != 0 && b.rank > 0 && keys::is_listed(state, b))
-        .filter(|b| !b.keys.is_empty())
-        .collect();
+    let here =
+        keys::all().filter(|b| b.places & place != 0 && b.rank > 0 && keys::is_listed(state, b));
+    let mut here: Vec<&Binding> = here.filter(|b| !b.keys.is_empty()).collect();
     here.sort_by_key(|binding| binding.rank);
     let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == ALWAYS);
-    let wide = |binding: &Binding| hint_width(binding);
-    let ends = always.iter().map(|binding| wide(binding)).sum();
-    let right = pen.width().saturating_sub(ends);
-    let mut x = right.saturating_add(1);
-    for binding in always {
-        x = hint(pen, state, x, binding);
-    }
-    let sending = matches!(&state.mode, Mode::Edit(form) if form.stage == Stage::Sending);
+    let ends: u16 = always.iter().map(|binding| hint_width(binding)).sum();
+    let right = area.width.saturating_sub(ends);
     let mut x = 1;
-    if sending {
-        x = pen.text(x, 0, "sending  ", theme.warn);
+    if matches!(&state.mode, Mode::Edit(form) if form.stage == Stage::Sending) {
+        pen.line(area, text(" sending", theme.warn));
+        x = 10;
     }
     for binding in here {
-        if x.saturating_add(wide(binding)) > right.saturating_add(1) {
+        let wide = hint_width(binding);
+        if x > right.saturating_add(1).saturating_sub(wide) {
             break;
         }
-        x = hint(pen, state, x, binding);
+        hint(pen, state, x, binding);
+        x = x.saturating_add(wide);
+    }
+    let mut x = right.saturating_add(1);
+    for binding in always {
+        hint(pen, state, x, binding);
+        x = x.saturating_add(hint_width(binding));
     }
 }
 
@@ -242,16 +291,225 @@ fn hint_width(binding: &Binding) -> u16 {
     key.saturating_add(width(binding.short)).saturating_add(3)
 }
 
-fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) -> u16 {
+fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) {
     let theme = pen.theme;
     let (key_style, style) = match keys::obstacle(state, binding.command) {
         None => (theme.key, theme.plain),
         Some(_) => (theme.dim, theme.dim),
     };
-    let end = pen.text(x, 0, &binding.shown(), key_style);
-    let end = pen.text(end.saturating_add(1), 0, binding.short, style);
+    let place = Rect {
+        x: pen.area.x.saturating_add(x),
+        width: hint_width(binding).saturating_sub(2),
+        ..pen.area
+    };
+    let key = text(&binding.shown(), key_style);
+    pen.line(
+        place.intersection(pen.area),
+        vec![key, text(&format!(" {}", binding.short), style)],
+    );
     if let Some(press) = binding.keys.first() {
-        pen.spot(x, 0, end.saturating_sub(x), Spot::Key(*press));
+        pen.spot(place, Spot::Key(*press));
     }
-    end.saturating_add(2)
+}
+
+// The second line: requests per second and warnings in as many words as have room, then the rest.
+
+/// Words and values, each with its colour.
+type Part = Vec<Span<'static>>;
+
+/// The cells between two parts in full words, and in few.
+const GAPS: [u16; 2] = [3, 2];
+
+/// The room for totals beside the words about another Envoy.
+const BESIDE: u16 = 44;
+
+/// Draws them: refusals, those of rules in shadow mode, and the number of warnings are never left out. Another Envoy that
+/// is watched and lost something, or is away, comes first: nobody may be looking at it.
+fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
+    let theme = pen.theme;
+    let Some(data) = &state.data else { return };
+    let elsewhere = elsewhere(theme, row.width, state);
+    let [away, row] = Layout::horizontal([
+        Constraint::Length(
+            elsewhere
+                .as_ref()
+                .map_or(0, |words| cells(words.width()).saturating_add(1)),
+        ),
+        Constraint::Fill(1),
+    ])
+    .areas(row);
+    pen.line(away, elsewhere.unwrap_or_default());
+    let (room, [wide, narrow]) = (row.width, GAPS);
+    let down = data.status.fleet.as_ref().and_then(leased::down);
+    let down = down.map(|down| part(theme, "fleet: ", &down, theme.warn));
+    let full = full_words(state, down.clone(), theme);
+    let few = few_words(state, theme);
+    let (mut parts, gap) = if end(&full, wide) <= room {
+        (full, wide)
+    } else {
+        // Without the requests that were admitted, if need be.
+        let left_out = usize::from(end(&few, narrow) > room);
+        (few.into_iter().skip(left_out).chain(down).collect(), narrow)
+    };
+    parts.extend(rest(state, data, theme));
+    // Numbers that are too old are dim like the body below them; warnings are not.
+    if state.is_stale() {
+        let live = parts
+            .iter_mut()
+            .flatten()
+            .filter(|span| span.style != theme.warn);
+        live.for_each(|span| span.style = theme.stale);
+    }
+    let mut line = Line::from(" ");
+    for part in parts {
+        let before = if line.spans.len() > 1 { gap } else { 0 };
+        let end = cells(line.width()).saturating_add(before);
+        if span(&part).saturating_add(end) > room {
+            break;
+        }
+        line.push_span(Span::raw(" ".repeat(before.into())));
+        line.extend(part);
+    }
+    pen.line(row, theme.fit_line(line, room));
+}
+
+/// Which of the other Envoys need attention.
+fn elsewhere(theme: &Theme, room: u16, state: &State) -> Option<Span<'static>> {
+    let (full, short) = targets::troubles(&state.targets, state.number)?;
+    let mark = theme.pick('⚠', '!');
+    let [full, short] = [full, short].map(|text| format!(" {mark} {} ", safe(&text)));
+    let has_room = width(&full).saturating_add(BESIDE) <= room;
+    Some(text(if has_room { &full } else { &short }, theme.alarm))
+}
+
+fn span(part: &Part) -> u16 {
+    cells(part.iter().map(Span::width).sum())
+}
+
+/// The end of these parts in a line.
+fn end(parts: &[Part], gap: u16) -> u16 {
+    let widths = parts.iter().map(span);
+    let sum = widths.fold(1_u16, |sum, width| {
+        sum.saturating_add(width).saturating_add(gap)
+    });
+    sum.saturating_sub(gap)
+}
+
+fn part(theme: &Theme, label: &'static str, value: &str, style: Style) -> Part {
+    vec![Span::styled(label, theme.dim), text(value, style)]
+}
+
+/// Requests per second, those of rules in shadow mode apart, the workers without a fleet, and warnings.
+fn full_words(state: &State, down: Option<Part>, theme: &Theme) -> Vec<Part> {
+    let rates = Shown::of(state);
+    let refused = part(theme, "refused ", &rates.refused, rates.style(theme));
+    let mut parts = vec![
+        part(theme, "admitted ", &rates.admitted, theme.good),
+        refused,
+    ];
+    if let Some(would) = rates.would {
+        let would = format!("{would}/s");
+        parts.push(part(theme, "would refuse ", &would, theme.shadow));
+    }
+    parts.extend(down);
+    let mark = theme.pick('⚠', '!');
+    parts.extend(warnings(state).map(|(own, apart)| {
+        let own = (own > 0).then(|| counted(count(own), "warning"));
+        let apart = (apart > 0).then(|| format!("{apart} between Envoys"));
+        let words: Vec<String> = own.into_iter().chain(apart).collect();
+        vec![text(&format!("{mark} {}", words.join(", ")), theme.warn)]
+    }));
+    parts
+}
+
+/// The same for narrow terminals: what rules in shadow mode would refuse is in parentheses, as in tables.
+fn few_words(state: &State, theme: &Theme) -> Vec<Part> {
+    let rates = Shown::of(state);
+    let mut refused = part(theme, "refuse ", &rates.refused, rates.style(theme));
+    let would = rates.would.map(|would| format!(" ({would})"));
+    refused.extend(would.map(|would| text(&would, theme.shadow)));
+    let mut parts = vec![part(theme, "admit ", &rates.admitted, theme.good), refused];
+    let mark = theme.pick('⚠', '!');
+    parts.extend(warnings(state).map(|(own, apart)| {
+        let apart = Some(apart).filter(|apart| *apart > 0);
+        let apart = apart.map_or_else(String::new, |apart| format!("+{apart}"));
+        vec![text(&format!("{mark} {own}{apart}"), theme.warn)]
+    }));
+    parts
+}
+
+/// Requests per second in words.
+struct Shown {
+    admitted: String,
+    refused: String,
+    /// What rules in shadow mode would refuse, if anything.
+    would: Option<String>,
+    refuses: bool,
+}
+
+impl Shown {
+    fn of(state: &State) -> Self {
+        let rates = state.total_rates();
+        let refused = rates.map(|rates| rates.refused);
+        let would = rates.map(|rates| rates.shadow).filter(|would| *would > 0.0);
+        Self {
+            admitted: format!("{}/s", rate(rates.map(|rates| rates.admitted))),
+            refused: format!("{}/s", rate(refused)),
+            would: would.map(|would| rate(Some(would))),
+            refuses: refused.unwrap_or(0.0) > 0.0,
+        }
+    }
+
+    const fn style(&self, theme: &Theme) -> Style {
+        if self.refuses { theme.bad } else { theme.plain }
+    }
+}
+
+/// The number of warnings of the Envoy that is shown, as on Targets, and the number of differences between Envoys; `None`
+/// if there are none.
+fn warnings(state: &State) -> Option<(usize, usize)> {
+    let warnings = |found: Vec<Finding>| {
+        let found = found.into_iter();
+        found
+            .filter(|finding| finding.weight == Weight::Warning)
+            .count()
+    };
+    let (own, apart) = (warnings(of_one(state)), warnings(apart(state)));
+    (own > 0 || apart > 0).then_some((own, apart))
+}
+
+/// What is shown as far as there is room.
+fn rest(state: &State, data: &Data, theme: &Theme) -> Vec<Part> {
+    let status = &data.status;
+    let store = &status.store;
+    let generation = status.generation.to_string();
+    let mut parts = vec![part(theme, "generation ", &generation, theme.plain)];
+    let used = fraction(store.used, store.buckets);
+    let fill = format!(
+        "{}/{} {}",
+        amount(store.used),
+        amount(store.buckets),
+        percent(used)
+    );
+    let style = if used >= 0.9 { theme.warn } else { theme.plain };
+    parts.push(part(theme, "store ", &fill, style));
+    parts.extend(calm_fleet(status, theme));
+    if store.evicted_lossy > 0 {
+        let evicted = amount(store.evicted_lossy);
+        parts.push(part(theme, "evicted in use ", &evicted, theme.warn));
+    }
+    if state.locked().is_some() {
+        parts.push(vec![text("read-only", theme.warn)]);
+    }
+    let up = humanise(whole_seconds(status.uptime_ns));
+    parts.push(part(theme, "up ", &up, theme.dim));
+    parts.push(part(theme, "version ", &status.version, theme.dim));
+    parts
+}
+
+/// The Envoys of a fleet that no worker is without.
+fn calm_fleet(status: &Status, theme: &Theme) -> Option<Part> {
+    let fleet = status.fleet.as_ref()?;
+    let envoys = leased::envoys(fleet);
+    (fleet.workers_down == 0).then(|| part(theme, "fleet ", &envoys, theme.plain))
 }

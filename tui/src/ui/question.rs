@@ -1,39 +1,50 @@
 //! A question over the screen: before an action that is hard to undo, before an edit is sent, and after a conflict.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use crate::app::press::Spot;
-use crate::app::sheet::{BETWEEN, Part, Sheet, Tone};
-use crate::draw::bars;
-use crate::draw::panel;
+use crate::app::sheet::{Answer, BETWEEN, Part, Sheet, Tone};
 use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{open, scroll_bar};
+use crate::draw::words::{text, width};
+use loudou_words::num::cells;
 
 /// The least cells of a column of values, and the most of their names.
 const COLUMN: u16 = 7;
 const NAME: u16 = 20;
 
 /// Draws the question, and returns its place.
-pub(crate) fn draw(pen: &mut Pen<'_>, sheet: &Sheet) -> Rect {
-    let mut pen = panel::open(pen, &sheet.title, sheet.width, sheet.height());
+pub(super) fn draw(pen: &mut Pen<'_>, sheet: &Sheet) -> Rect {
+    let (mut pen, place) = open(pen, &sheet.title, sheet.width, sheet.height());
+    let theme = pen.theme;
+    let shown = cells(sheet.shown);
+    let [body, _, answers] = Layout::vertical([
+        Constraint::Length(shown),
+        Constraint::Length(sheet.has_gap.into()),
+        Constraint::Fill(1),
+    ])
+    .areas(pen.area);
     let lines = sheet.lines.iter().skip(sheet.top).take(sheet.shown);
-    for (part, y) in lines.zip(0..) {
-        line(&mut pen, y, part);
+    let lines = lines.map(|part| line(theme, pen.area.width, part));
+    let lines: Vec<Line<'_>> = lines.collect();
+    pen.part(body).lines(lines);
+    scroll_bar(&mut pen, body, sheet.top, sheet.shown, sheet.lines.len());
+    if sheet.answers.is_empty() {
+        pen.line(answers, text(" sending", theme.warn));
     }
-    let shown = loudou_words::num::cells(sheet.shown);
-    if sheet.lines.len() > sheet.shown {
-        let edge = pen.width().saturating_sub(1);
-        let place = (sheet.top, sheet.shown, sheet.lines.len());
-        bars::scroll(&mut pen.part(edge, 0, 1, shown), place);
+    for (row, place) in sheet.answers.iter().zip(answers.rows()) {
+        answer_row(&mut pen, place, row);
     }
-    answers(&mut pen, shown.saturating_add(sheet.has_gap.into()), sheet);
-    panel::place(&pen)
+    place
 }
 
-fn line(pen: &mut Pen<'_>, y: u16, part: &Part) {
-    let theme = pen.theme;
+fn line(theme: &Theme, wide: u16, part: &Part) -> Line<'static> {
     match part {
-        Part::Gap => {}
-        Part::Text(tone, text) => {
+        Part::Gap => Line::default(),
+        Part::Text(tone, words) => {
             let style = match tone {
                 Tone::Strong => theme.strong,
                 Tone::Plain => theme.plain,
@@ -41,46 +52,51 @@ fn line(pen: &mut Pen<'_>, y: u16, part: &Part) {
                 Tone::Warn => theme.warn,
                 Tone::Dim => theme.dim,
             };
-            pen.text(1, y, &theme.said(text), style);
+            text(&format!(" {}", theme.said(words)), style).into()
         }
-        Part::Heads(heads) => columns(pen, y, heads, [theme.dim; 4]),
+        Part::Heads(heads) => columns(theme, wide, heads, [theme.dim; 4]),
         Part::Row(row) => {
             let styles = [theme.plain, theme.dim, theme.warn, theme.changed];
-            columns(pen, y, &row.each_ref().map(String::as_str), styles);
+            columns(theme, wide, &row.each_ref().map(String::as_str), styles)
         }
     }
 }
 
-/// Draws a name and three values, each in its column.
-fn columns(pen: &mut Pen<'_>, y: u16, row: &[&str; 4], styles: [ratatui::style::Style; 4]) {
-    let name = pen.width().saturating_sub(COLUMN.saturating_mul(3));
-    let name = name.min(NAME);
-    let wide = pen.width().saturating_sub(name) / 3;
-    let mut x = 1;
-    let widths = [name.saturating_sub(1), wide, wide, wide];
-    for ((text, style), wide) in row.iter().zip(styles).zip(widths) {
-        pen.within(x, y, wide.saturating_sub(1), text, style);
-        x = x.saturating_add(wide);
+/// A name and three values, each in its column.
+fn columns(theme: &Theme, wide: u16, row: &[&str; 4], styles: [Style; 4]) -> Line<'static> {
+    let name = wide.saturating_sub(COLUMN.saturating_mul(3)).min(NAME);
+    let each = wide.saturating_sub(name) / 3;
+    let widths = [name.saturating_sub(1), each, each, each];
+    let mut line = Line::from(" ");
+    for ((words, style), wide) in row.iter().zip(styles).zip(widths) {
+        let words = text(words, style);
+        let fitted = theme.fit_line(words.into(), wide.saturating_sub(1));
+        let gap = usize::from(wide).saturating_sub(fitted.width());
+        line.extend(fitted.spans);
+        line.push_span(Span::raw(" ".repeat(gap)));
     }
+    line
 }
 
-/// Draws the answers, which can also be clicked.
-fn answers(pen: &mut Pen<'_>, y: u16, sheet: &Sheet) {
+/// Draws answers, which can also be clicked.
+fn answer_row(pen: &mut Pen<'_>, place: Rect, row: &[Answer]) {
     let theme = pen.theme;
-    if sheet.answers.is_empty() {
-        pen.text(1, y, "sending", theme.warn);
-    }
-    for (row, y) in sheet.answers.iter().zip(y..) {
-        let mut x = 1;
-        for answer in row {
-            let spans = [
-                (answer.key, theme.key),
-                (" ", theme.plain),
-                (&answer.word, theme.plain),
-            ];
-            let end = pen.spans(x, y, &spans);
-            pen.spot(x, y, end.saturating_sub(x), Spot::Key(answer.press));
-            x = end.saturating_add(BETWEEN);
-        }
+    let mut left = Rect {
+        x: place.x.saturating_add(1),
+        ..place
+    };
+    for answer in row {
+        let key = Span::styled(answer.key, theme.key);
+        let word = text(&format!(" {}", answer.word), theme.plain);
+        let wide = width(answer.key).saturating_add(cells(word.width()));
+        pen.spot(
+            Rect {
+                width: wide,
+                ..left
+            },
+            Spot::Key(answer.press),
+        );
+        pen.line(left.intersection(place), vec![key, word]);
+        left.x = left.x.saturating_add(wide).saturating_add(BETWEEN);
     }
 }

@@ -2,7 +2,9 @@
 
 use loudou_api::{Event, EventKind, LeaseView, LimitView, RuleView};
 use loudou_limiter::Nanos;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
 use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use super::chart;
 use super::rules::in_words;
@@ -12,9 +14,10 @@ use crate::app::press::Spot;
 use crate::app::rows::{BucketName, Row, level, remaining, tone};
 use crate::app::screen::Screen;
 use crate::app::state::State;
-use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::words::{ago, amount, percent, seen, width, wrap};
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{self, all};
+use crate::draw::words::{ago, amount, percent, seen, text, wrap};
 use loudou_words::meaning::{Origins, enforced_ban, leased, main_limit, stands_out};
 use loudou_words::num::cells;
 use loudou_words::text::humanise;
@@ -94,65 +97,65 @@ impl View for Bucket {
 /// From this width on, the funnel is beside the numbers.
 const BESIDE: u16 = 64;
 
-/// Draws the open bucket.
+/// Draws the open bucket: its title, the funnel, the numbers.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(id) = &state.open else { return };
     let Some(row) = state.open_row() else {
-        let text = format!("{} has no bucket now; its next request creates one", id.key);
-        pen.middle(pen.height() / 3, &text, theme.dim);
-        return;
+        let words = format!("{} has no bucket now; its next request creates one", id.key);
+        let third = pen.row(pen.area.height / 3);
+        return pen.line(third, Line::from(text(&words, theme.dim)).centered());
     };
-    title(pen, state, row);
-    let (width, height) = (pen.width(), pen.height().saturating_sub(1));
-    let funnel = width.saturating_mul(9) / 20;
-    if width >= BESIDE && height >= 10 {
-        draw_funnel(&mut pen.part(0, 1, funnel, height), state, row);
-        let rest = width.saturating_sub(funnel);
-        numbers(
-            &mut pen.part(funnel, 1, rest.saturating_sub(1), height),
-            state,
-            row,
-        );
-    } else if height >= 28 {
-        draw_funnel(&mut pen.part(0, 1, width, height / 2), state, row);
-        let top = (height / 2).saturating_add(1);
-        numbers(
-            &mut pen.part(1, top, width.saturating_sub(2), height / 2),
-            state,
-            row,
-        );
+    let [head, body] =
+        Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(pen.area);
+    title(&mut pen.part(head), state, row);
+    let is_wide = body.width >= BESIDE && body.height >= 10;
+    let layout = if is_wide {
+        Layout::horizontal([Constraint::Percentage(45), Constraint::Fill(1)])
     } else {
-        numbers(
-            &mut pen.part(1, 1, width.saturating_sub(2), height),
-            state,
-            row,
-        );
-    }
+        let funnel = if body.height >= 28 {
+            body.height / 2
+        } else {
+            0
+        };
+        Layout::vertical([Constraint::Length(funnel), Constraint::Fill(1)])
+    };
+    let [funnel, rest] = layout.areas(body);
+    draw_funnel(&mut pen.part(funnel), state, row);
+    let left = u16::from(!is_wide);
+    let rest = Rect {
+        x: rest.x.saturating_add(left),
+        width: rest.width.saturating_sub(left.saturating_add(1)),
+        ..rest
+    };
+    numbers(&mut pen.part(rest), state, row);
 }
 
 fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let theme = pen.theme;
     let (glyph, style) = theme.state(row.standing());
-    let state_text = format!("{glyph} {}", row.state(state.age()));
+    let words = text(&format!("{glyph} {}", row.state(state.age())), style);
     let wait = row.retry_after_ns(drain_age(state, row));
-    let wait = wait
-        .map(|ns| format!("  retry after {}", humanise(ns)))
-        .unwrap_or_default();
-    let idle = format!("  seen {}", seen(row.idle_ns(state.drain_age(row))));
+    let wait = wait.map(|ns| format!("  retry after {}", humanise(ns)));
+    let seen = format!("  seen {}", seen(row.idle_ns(state.drain_age(row))));
     let most = pen
-        .width()
-        .saturating_sub(width(&state_text).saturating_add(5));
-    let arrow = theme.pick_text(" › ", " > ");
-    let half = most / 2;
-    let x = pen.within(1, 0, half, &row.id.rule, theme.dim);
-    let x = pen.text(x, 0, arrow, theme.dim);
-    let x = pen.within(x, 0, most.saturating_sub(x), &row.id.key, theme.name);
-    let x = pen.text(x.saturating_add(2), 0, &state_text, style);
-    let x = pen.text(x, 0, &wait, theme.warn);
-    if x.saturating_add(width(&idle)) <= pen.width() {
-        pen.text(x, 0, &idle, theme.dim);
+        .area
+        .width
+        .saturating_sub(cells(words.width()).saturating_add(5));
+    let mut line = theme.fit_line(text(&row.id.rule, theme.dim).into(), most / 2);
+    line.push_span(Span::styled(theme.pick_text(" › ", " > "), theme.dim));
+    line.push_span(text(&row.id.key, theme.name));
+    let mut line = theme.fit_line(line, most);
+    line.extend([
+        Span::raw("  "),
+        words,
+        text(&wait.unwrap_or_default(), theme.warn),
+    ]);
+    if line.width().saturating_add(seen.len()) < usize::from(pen.area.width) {
+        line.push_span(text(&seen, theme.dim));
     }
+    let area = pen.area.inner(Margin::new(1, 0));
+    pen.line(area, line);
 }
 
 /// The time by which levels are drawn lower than they were read: none while requests come, which fill a bucket as fast as
@@ -196,114 +199,126 @@ fn draw_funnel(pen: &mut Pen<'_>, state: &State, row: &Row) {
 
 fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let (shown, age) = (shown_limit(state, row), drain_age(state, row));
-    let mut y = 0_u16;
-    for (index, view) in row.view.limits.iter().enumerate() {
-        let from = y;
-        // A ban refuses for longer, and the title has its end.
-        let is_banned = enforced_ban(&row.view).is_some();
-        let wait = view.retry_after_ns.filter(|_| !is_banned);
-        let wait = wait.map(|ns| ns.saturating_sub(age.get()));
-        y = limit(pen, (age, wait), y, view, index == shown);
-        for line in from..y {
-            pen.spot(0, line, pen.width(), Spot::Line(index));
-        }
-    }
     let rule = state.rule_named(&row.id.rule);
     let about = about(pen, state, row, rule);
-    let left = pen.height().saturating_sub(y);
-    let chart = left
-        .saturating_sub(cells(about.len()).saturating_add(1))
-        .min(24);
-    if chart >= 6 {
-        let each = chart / 2;
-        let width = pen.width();
-        if let Some(track) = state.history.buckets.get(&row.id) {
-            for chart in chart::both(pen, row.view.shadow) {
-                chart::draw(&mut pen.part(0, y, width, each), state, track, chart);
-                y = y.saturating_add(each);
-            }
-            y = y.saturating_add(1);
+    let limits = cells(row.view.limits.len()).saturating_mul(4);
+    let left = pen
+        .area
+        .height
+        .saturating_sub(limits)
+        .saturating_sub(cells(about.len()).saturating_add(1));
+    let track = state.history.buckets.get(&row.id).filter(|_| left >= 6);
+    let charts = if track.is_some() { left.min(24) / 2 } else { 0 };
+    let [limits, first, second, _, words] = Layout::vertical([
+        Constraint::Length(limits),
+        Constraint::Length(charts),
+        Constraint::Length(charts),
+        Constraint::Length(u16::from(charts > 0)),
+        Constraint::Fill(1),
+    ])
+    .areas(pen.area);
+    // A ban refuses for longer, and the title has its end.
+    let is_banned = enforced_ban(&row.view).is_some();
+    for (index, view) in row.view.limits.iter().enumerate() {
+        let y = cells(index).saturating_mul(4);
+        let wait = view.retry_after_ns.filter(|_| !is_banned);
+        let wait = wait
+            .map(|ns| ns.saturating_sub(age.get()))
+            .filter(|ns| *ns > 0);
+        let place = Rect {
+            y: limits.y.saturating_add(y),
+            height: 3,
+            ..limits
+        };
+        pen.spot(place.intersection(limits), Spot::Line(index));
+        let lines = limit(pen.theme, pen.area.width, view, age, wait, index == shown);
+        pen.part(place).lines(lines);
+    }
+    if let Some(track) = track {
+        let limit = row.allowed_per_second();
+        let charts = chart::both(pen.theme, row.view.shadow).into_iter();
+        for ((chart, area), limit) in charts.zip([first, second]).zip([limit, None]) {
+            chart::draw(&mut pen.part(area), state, track, chart, limit);
         }
     }
-    for (line, style) in about {
-        pen.text(0, y, &line, style);
-        y = y.saturating_add(1);
-    }
+    pen.part(words).lines(about);
 }
 
-/// Draws a limit in three lines, as of its age and with the time until it admits; returns the line of the next one.
+/// A limit in three lines, as of its age and with the time until it admits.
 fn limit(
-    pen: &mut Pen<'_>,
-    (age, wait): (Nanos, Option<u64>),
-    y: u16,
+    theme: &Theme,
+    width: u16,
     view: &LimitView,
-    shown: bool,
-) -> u16 {
-    let theme = pen.theme;
-    let mark = if shown {
+    age: Nanos,
+    wait: Option<u64>,
+    is_shown: bool,
+) -> [Line<'static>; 3] {
+    let mark = if is_shown {
         theme.pick_text("▸ ", "> ")
     } else {
         "  "
     };
-    let x = pen.spans(0, y, &[(mark, theme.name), (&view.name, theme.strong)]);
     let kind = if view.name == view.algorithm {
         ""
     } else {
         &view.algorithm
     };
-    let x = pen.text(x.saturating_add(1), y, kind, theme.dim);
-    if let Some(ns) = wait.filter(|ns| *ns > 0) {
-        pen.text(
-            x.saturating_add(1),
-            y,
-            &format!("retry after {}", humanise(ns)),
-            theme.warn,
-        );
-    }
-    let (level, tone) = (level(view, age), tone(view));
+    let wait = wait.map(|ns| format!(" retry after {}", humanise(ns)));
+    let head = vec![
+        Span::styled(mark, theme.name),
+        text(&view.name, theme.strong),
+        text(&format!(" {kind}"), theme.dim),
+        text(&wait.unwrap_or_default(), theme.warn),
+    ];
     // A bucket of tokens is full when nothing is used of it.
     let is_funnel = view.algorithm != "token_bucket";
-    let words = if is_funnel { 23 } else { 30 };
-    let bar = pen.width().saturating_sub(words).min(24);
-    bars::level(pen, 2, y.saturating_add(1), bar, level, tone);
+    let (level, tone) = (level(view, age), tone(view));
+    let mut used = format!(
+        " {}{}",
+        percent(level),
+        if is_funnel { "" } else { " used" }
+    );
     let full_in = view.reset_after_ns.saturating_sub(age.get());
-    let mut text = percent(level);
-    text.push_str(if is_funnel { "" } else { " used" });
     if full_in > 0 {
         // Requests in flight expire then at the latest; most end earlier.
-        text.push_str(match (view.rate.is_empty(), is_funnel) {
+        used.push_str(match (view.rate.is_empty(), is_funnel) {
             (true, _) => "  expires in ",
             (false, true) => "  empty in ",
             (false, false) => ", all free in ",
         });
-        text.push_str(&humanise(full_in));
+        used.push_str(&humanise(full_in));
     }
-    pen.text(
-        bar.saturating_add(3),
-        y.saturating_add(1),
-        &text,
-        theme.plain,
-    );
-    let (left, capacity) = (amount(remaining(view, age)), amount(view.capacity));
+    let bar = width
+        .saturating_sub(if is_funnel { 23 } else { 30 })
+        .min(24);
+    let [full, empty] = widgets::level(theme, bar, level, tone);
     // The request whose turn it is in a queue takes none of its places.
     let is_queue = view.algorithm == "leaky_queue";
     let over = (view.used.saturating_sub(view.capacity)).saturating_sub(is_queue.into());
-    let more = amount(over);
-    let mut parts = vec![("capacity ", theme.dim), (capacity.as_str(), theme.plain)];
+    let mut numbers = vec![
+        Span::raw("  "),
+        text("capacity ", theme.dim),
+        text(&amount(view.capacity), theme.plain),
+    ];
     if over > 0 {
         // Only for held requests or debts; then nothing remains.
-        parts.extend([("  over by ", theme.dim), (more.as_str(), theme.warn)]);
+        numbers.extend([
+            text("  over by ", theme.dim),
+            text(&amount(over), theme.warn),
+        ]);
     } else {
-        parts.extend([("  remaining ", theme.dim), (left.as_str(), theme.plain)]);
+        let left = amount(remaining(view, age));
+        numbers.extend([text("  remaining ", theme.dim), text(&left, theme.plain)]);
     }
     if !view.rate.is_empty() {
-        parts.extend([("  rate ", theme.dim), (view.rate.as_str(), theme.plain)]);
+        numbers.extend([text("  rate ", theme.dim), text(&view.rate, theme.plain)]);
     }
-    pen.spans(2, y.saturating_add(2), &parts);
-    y.saturating_add(4)
+    [
+        head.into(),
+        vec![Span::raw("  "), full, empty, text(&used, theme.plain)].into(),
+        numbers.into(),
+    ]
 }
-
-type Styled = (String, Style);
 
 /// The event of the ban that a key has, if it is among those that were read.
 fn ban_event<'a>(state: &'a State, id: &BucketName) -> Option<&'a Event> {
@@ -317,8 +332,9 @@ fn ban_event<'a>(state: &'a State, id: &BucketName) -> Option<&'a Event> {
 }
 
 /// Totals, the lease, the rule's match, and its edit.
-fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
+fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Line<'static>> {
     let (plain, theme) = (Style::new(), pen.theme);
+    let line = |line: &str, style| Line::from(text(line, style));
     let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
     let refused = if row.view.shadow {
         format!("refused or, in shadow mode, would have refused {refused}")
@@ -336,26 +352,25 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
     let more = stands_out(&row.view, Some(now), origins).into_iter();
     let more = lease.into_iter().chain(more.map(|line| (line, theme.warn)));
     let mut lines = Vec::new();
-    for (text, style) in std::iter::once(total).chain(more) {
-        let text = wrap(&text, pen.width()).into_iter();
-        lines.extend(text.map(|line| (line, style)));
+    for (words, style) in std::iter::once(total).chain(more) {
+        lines.extend(all(&wrap(&words, pen.area.width), style));
     }
     let Some(rule) = rule else { return lines };
-    lines.push((in_words(&rule.rule), plain));
+    lines.push(line(&in_words(&rule.rule), plain));
     match &rule.edit {
-        None => lines.push(("rule: as configured".to_owned(), plain)),
+        None => lines.push(line("rule: as configured", plain)),
         Some(edit) => {
             let now = state.server_ns().saturating_add(state.age().get());
             let ago = ago(now.saturating_sub(edit.at_ns));
-            let mut text = format!("edited by {} {ago}", edit.by);
+            let mut words = format!("edited by {} {ago}", edit.by);
             if let Some(at) = edit.expires_at_ns {
                 let left = humanise(at.saturating_sub(now));
-                text.push_str(", expires in ");
-                text.push_str(&left);
+                words.push_str(", expires in ");
+                words.push_str(&left);
             }
-            lines.push((text, plain));
+            lines.push(line(&words, plain));
             if !edit.reason.is_empty() {
-                lines.push((format!("\"{}\"", edit.reason), plain));
+                lines.push(line(&format!("\"{}\"", edit.reason), plain));
             }
         }
     }

@@ -2,26 +2,28 @@
 
 use loudou_limiter::Nanos;
 use loudou_words::meaning::{Standing, refusals};
-use loudou_words::num::count;
+use loudou_words::num::{count, whole};
 use loudou_words::text::humanise;
 use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use super::bucket::Bucket;
 use super::list;
-use super::list::SCROLL_BAR;
 use super::view::{About, View};
-use crate::app::columns::{Column, Placed, Sort, Wishes, place};
+use crate::app::columns::{Column, Sort, Wishes, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::filter::Filter;
+use crate::app::history::Rates;
 use crate::app::ingest;
-use crate::app::layout::{HEAD, body_height, table_height};
-use crate::app::line::Line;
+use crate::app::layout::table_height;
 use crate::app::rows::Row;
 use crate::app::screen::{Places, Screen};
-use crate::app::state::{Mode, State};
-use crate::draw::bars;
+use crate::app::state::{Data, Mode, State};
+use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
-use crate::draw::words::{amount, percent, rate, seen, width as width_of};
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{self, Head};
+use crate::draw::words::{amount, percent, rate, seen, text, width as width_of};
 
 const HERE: Places = Screen::Buckets.place();
 
@@ -130,7 +132,7 @@ impl View for Buckets {
         match command {
             C::Filter => {
                 let text = state.table.filter_text.clone();
-                state.mode = Mode::Filter(Line::new(&text), text);
+                state.mode = Mode::Filter(TextField::new(&text), text);
             }
             C::SortMenu => {
                 let at = |other: &Column| *other == column;
@@ -176,26 +178,25 @@ impl View for Buckets {
         Ok(())
     }
 
-    /// A click selects a row, on the selected row it opens the bucket, on a header it sorts.
-    fn clicked(&self, state: &mut State, x: u16, y: u16) {
-        match hit(state, x, y) {
-            Some(Hit::Row(at))
-                if at == state.table.at
-                    && state.table.pinned.is_some()
-                    && !state.table.is_missing =>
-            {
-                Bucket.enter(state);
-            }
-            Some(Hit::Row(at)) => self.select(state, at),
-            Some(Hit::Header(placed)) if Column::SORTABLE.contains(&placed.column) => {
-                let Sort { column, descending } = state.table.sort;
-                let again = column == placed.column;
-                let by = Sort::by(placed.column);
-                let descending = if again { !descending } else { by.descending };
-                ingest::sort(state, Sort { descending, ..by });
-            }
-            _ => {}
+    /// A click on the selected row opens the bucket.
+    fn clicked(&self, state: &mut State, at: usize) {
+        let table = &state.table;
+        if at == table.at && table.pinned.is_some() && !table.is_missing {
+            Bucket.enter(state);
+        } else {
+            self.select(state, at);
         }
+    }
+
+    fn sorted_by(&self, state: &mut State, column: Column) {
+        let now = state.table.sort;
+        let by = Sort::by(column);
+        let descending = if now.column == column {
+            !now.descending
+        } else {
+            by.descending
+        };
+        ingest::sort(state, Sort { descending, ..by });
     }
 }
 
@@ -205,42 +206,6 @@ fn filtered_rule(state: &State) -> Option<String> {
     let mut rules = state.data.as_ref()?.rules.rules.iter();
     let found = rules.find(|rule| rule.name.to_lowercase() == wanted);
     found.map(|rule| rule.name.clone())
-}
-
-/// The columns that fit, with their places.
-fn columns(state: &State) -> Vec<Placed> {
-    let status = state.data.as_ref().map(|data| &data.status);
-    let wishes = Wishes {
-        longest: state.data.as_ref().map_or((0, 0), |data| data.longest),
-        has_fleet: status.is_some_and(|status| status.fleet.is_some()),
-        has_limits: state
-            .data
-            .as_ref()
-            .is_some_and(|data| data.rows.iter().any(|row| row.view.limits.len() > 1)),
-    };
-    place(state.size.0.saturating_sub(SCROLL_BAR), wishes)
-}
-
-/// A part of the table.
-enum Hit {
-    Header(Placed),
-    /// The row with this index among the visible rows.
-    Row(usize),
-}
-
-/// The part of the table at `x`, `y` of the whole screen.
-fn hit(state: &State, x: u16, y: u16) -> Option<Hit> {
-    let line = y.checked_sub(HEAD)?;
-    if line >= body_height(state.size) {
-        return None;
-    }
-    let Some(row) = line.checked_sub(1) else {
-        let mut columns = columns(state).into_iter();
-        let over = |c: &Placed| x >= c.x && x <= c.x.saturating_add(c.width);
-        return columns.find(over).map(Hit::Header);
-    };
-    let lines = state.table.lines(table_height(state.size));
-    lines.get(usize::from(row)).copied().map(Hit::Row)
 }
 
 fn counted_buckets(count: u64) -> String {
@@ -275,221 +240,213 @@ fn shown(state: &State) -> String {
     text
 }
 
-/// Draws the header line and the rows that fit.
+/// Draws the heads and the rows that fit.
 fn draw(pen: &mut Pen<'_>, state: &State) {
-    let columns = columns(state);
-    header(pen, state, &columns);
-    let theme = pen.theme;
-    if state.table.visible.is_empty() {
-        let none = if state.table.filter.is_empty() {
-            "no buckets yet: no request has matched a rule"
-        } else {
-            match state
-                .data
-                .as_ref()
-                .map(|data| (data.truncated, data.searching))
-            {
-                Some((_, Some(_))) => "searching",
-                Some((true, _)) if state.table.filter.searches_keys() => {
-                    "no bucket that was read matches; the search of the store needs keys with their capitals"
-                }
-                Some((true, _)) => Filter::advice(&state.table.filter_text)
-                    .unwrap_or("no bucket that was read matches; Esc clears the filter"),
-                _ => Filter::advice(&state.table.filter_text)
-                    .unwrap_or("no bucket matches the filter; Esc clears it"),
-            }
-        };
-        pen.middle(pen.height() / 2, none, theme.dim);
+    let Some(data) = &state.data else { return };
+    let table = &state.table;
+    let [body, edge] = list::beside_scroll_bar(pen.area);
+    let wishes = Wishes {
+        longest: data.longest,
+        has_fleet: data.status.fleet.is_some(),
+        has_limits: data.rows.iter().any(|row| row.view.limits.len() > 1),
+    };
+    let columns = fitting(body.width, wishes);
+    let lines = table.lines(table_height(state.size));
+    let rows = lines.iter().filter_map(|index| {
+        let row = state.row(*index)?;
+        let cells = columns
+            .iter()
+            .map(|(column, width)| cell(pen.theme, state, row, *column, *width));
+        Some((*index, cells.collect()))
+    });
+    let rows = rows.collect();
+    let heads = columns
+        .iter()
+        .map(|(column, width)| list::head(pen.theme, *column, *width, table.sort));
+    let heads: Vec<Head> = heads.collect();
+    let selected = (!table.is_missing).then_some(table.at);
+    widgets::table(&mut pen.part(body), &heads, rows, selected);
+    list::out_of_view(pen, table, &lines);
+    if table.visible.is_empty() {
+        list::nothing(pen, none(state, data));
     }
-    let lines = state.table.lines(table_height(state.size));
-    for (index, y) in lines.iter().copied().zip(1..pen.height()) {
-        let Some(row) = state.row(index) else {
-            continue;
-        };
-        let changed = state
-            .changed
-            .as_ref()
-            .is_some_and(|(rule, _)| *rule == row.id.rule);
-        for placed in &columns {
-            cell(pen, state, row, *placed, y, changed);
-        }
-        if index == state.table.at && !state.table.is_missing {
-            pen.select_line(y);
-            list::out_of_view(pen, y, &state.table, lines.len());
-        }
-    }
-    let all = state.data.iter().flat_map(|data| &data.rows);
-    list::missing(pen, &state.table, all);
-    list::scroll_bar(pen, &state.table, lines.len());
+    list::missing(pen, table, data.rows.iter());
+    widgets::scroll_bar(pen, edge, table.offset, lines.len(), table.visible.len());
 }
 
-fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
-    let theme = pen.theme;
-    pen.style_line(0, theme.head);
-    let sort = state.table.sort;
-    for Placed { column, x, width } in columns.iter().copied() {
-        let mut title = column.title(width).to_owned();
-        if column == sort.column {
-            title = list::sorted(&title, column.is_right(), sort, theme);
-        }
-        // The arrow may use the gap before a column whose title fills it.
-        let wide = width_of(&title);
-        let (x, width) = if wide > width {
-            (x.saturating_sub(1), wide)
-        } else {
-            (x, width)
-        };
-        if column.is_right() {
-            pen.right(x, 0, width, &title, theme.head);
-        } else {
-            pen.within(x, 0, width, &title, theme.head);
-        }
+/// Why no bucket is shown.
+fn none(state: &State, data: &Data) -> &'static str {
+    let table = &state.table;
+    if table.filter.is_empty() {
+        return "no buckets yet: no request has matched a rule";
     }
+    if data.searching.is_some() {
+        return "searching";
+    }
+    if data.truncated && table.filter.searches_keys() {
+        return "no bucket that was read matches; the search of the store needs keys with their capitals";
+    }
+    Filter::advice(&table.filter_text).unwrap_or(if data.truncated {
+        "no bucket that was read matches; Esc clears the filter"
+    } else {
+        "no bucket matches the filter; Esc clears it"
+    })
 }
-
-// The cells of the table of buckets.
 
 /// The table shows levels and waits as read, like the other columns; only the Bucket screen animates
 /// them between polls.
 const AS_READ: Nanos = Nanos::ZERO;
 
-/// Draws one cell of a row.
-fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed: bool) {
-    let theme = pen.theme;
-    let Placed { column, x, width } = at;
+/// One cell of a row.
+fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> Line<'static> {
+    let rates = row.rates;
     match column {
-        Column::State => {
-            let standing = row.standing();
-            let (glyph, style) = theme.state(standing);
-            pen.cell(i32::from(x), i32::from(y), glyph, style);
-            let room = width.saturating_sub(2);
-            let word = match standing {
-                // The table's column is narrow.
-                Standing::WouldRefuse | Standing::WouldHaveRefused => "shadow".to_owned(),
-                _ => Some(row.state(state.age()))
-                    .filter(|words| width_of(words) <= room)
-                    .unwrap_or_else(|| standing.word().to_owned()),
-            };
-            if room > 0 {
-                pen.within(x.saturating_add(2), y, room, &word, style);
-            }
-        }
+        Column::State => in_state(theme, row, state.age(), width),
         Column::Rule => {
-            let style = if changed { theme.changed } else { theme.dim };
-            pen.within(x, y, width, &row.id.rule, style);
+            let changed = state.changed.as_ref();
+            let is_changed = changed.is_some_and(|(rule, _)| *rule == row.id.rule);
+            let style = if is_changed { theme.changed } else { theme.dim };
+            text(&row.id.rule, style).into()
         }
         Column::Key => {
-            let mark = row
-                .view
-                .own
-                .as_ref()
-                .map_or("", |_| theme.pick_text(" ≠", " ~"));
+            let own = row.view.own.is_some();
+            let mark = if own {
+                theme.pick_text(" ≠", " ~")
+            } else {
+                ""
+            };
             let room = width.saturating_sub(width_of(mark));
-            let end = pen.within(x, y, room, &row.id.key, theme.strong);
-            pen.text(end, y, mark, theme.warn);
+            let key = theme.fit_line(text(&row.id.key, theme.strong).into(), room);
+            let mut line = key;
+            line.push_span(Span::styled(mark, theme.warn));
+            line
         }
         Column::Limit => {
             let name = row.limit().map_or("", |limit| limit.name.as_str());
-            pen.within(x, y, width, name, theme.dim);
+            text(name, theme.dim).into()
         }
-        Column::Level => level(pen, at, y, row.level(AS_READ), row.tone()),
+        Column::Level => level(theme, width, row.level(AS_READ), row.tone()),
         Column::Left => {
-            let text = row.limit().map_or_else(String::new, |limit| {
-                format!("{}/{}", amount(limit.remaining), amount(limit.capacity))
-            });
-            pen.right(x, y, width, &text, theme.plain);
+            let left = row
+                .limit()
+                .map(|limit| format!("{}/{}", amount(limit.remaining), amount(limit.capacity)));
+            text(&left.unwrap_or_default(), theme.plain).into()
         }
-        Column::Leased => leased(pen, at, y, row),
-        Column::Admitted => number(pen, at, y, row.rates.map(|r| r.admitted), theme.good),
-        Column::Refused if row.view.shadow => would_refuse(pen, at, y, row),
-        Column::Refused => number(pen, at, y, row.rates.map(|r| r.refused), theme.bad),
-        Column::History => sparkline(&mut pen.part(x, y, width, 1), state, row),
+        Column::Leased => leased(theme, row).into(),
+        Column::Admitted => number(theme, rates.map(|rates| rates.admitted), theme.good).into(),
+        // In parentheses: they passed.
+        Column::Refused if row.view.shadow => {
+            let would = rates.map(|rates| rates.shadow);
+            let number = number(theme, would, theme.shadow);
+            text(&refusals(rate(would), true), number.style).into()
+        }
+        Column::Refused => number(theme, rates.map(|rates| rates.refused), theme.bad).into(),
+        Column::History => demand(theme, state, row, width),
         Column::Retry => {
-            let wait = row
-                .retry_after_ns(AS_READ)
-                .map(humanise)
-                .unwrap_or_default();
-            pen.right(x, y, width, &wait, theme.warn);
+            let wait = row.retry_after_ns(AS_READ).map(humanise);
+            text(&wait.unwrap_or_default(), theme.warn).into()
         }
-        Column::Seen => pen.right(x, y, width, &seen(row.idle_ns(state.age())), theme.dim),
+        Column::Seen => text(&seen(row.idle_ns(state.age())), theme.dim).into(),
     }
 }
 
-/// Draws a level as a bar, with its number if there is room.
-fn level(pen: &mut Pen<'_>, at: Placed, y: u16, level: f64, tone: f64) {
-    const NUMBER: u16 = 5;
-    let theme = pen.theme;
-    let Placed { x, width, .. } = at;
-    if width < 10 {
-        bars::level(pen, x, y, width, level, tone);
-        return;
-    }
-    let bar = width.saturating_sub(NUMBER);
-    bars::level(pen, x, y, bar, level, tone);
-    pen.right(
-        x.saturating_add(bar),
-        y,
-        NUMBER,
-        &percent(level),
-        theme.plain,
-    );
+/// The glyph of a state and, where there is room, its words.
+fn in_state(theme: &Theme, row: &Row, age: Nanos, width: u16) -> Line<'static> {
+    let standing = row.standing();
+    let (glyph, style) = theme.state(standing);
+    let room = width.saturating_sub(2);
+    let words = match standing {
+        _ if room == 0 => String::new(),
+        // The table's column is narrow.
+        Standing::WouldRefuse | Standing::WouldHaveRefused => " shadow".to_owned(),
+        _ => {
+            let words = row.state(age);
+            let words = if width_of(&words) <= room {
+                words.as_str()
+            } else {
+                standing.word()
+            };
+            format!(" {words}")
+        }
+    };
+    text(&format!("{glyph}{words}"), style).into()
+}
+
+/// A level as a bar, with its number if there is room.
+fn level(theme: &Theme, width: u16, level: f64, tone: f64) -> Line<'static> {
+    const NUMBER: usize = 5;
+    let number = if width < 10 {
+        String::new()
+    } else {
+        format!("{:>NUMBER$}", percent(level))
+    };
+    let bar = width.saturating_sub(width_of(&number));
+    let [full, empty] = widgets::level(theme, bar, level, tone);
+    Line::from(vec![full, empty, text(&number, theme.plain)])
 }
 
 /// The units leased here; marked while more is denied, or the lease is out of force.
-fn leased(pen: &mut Pen<'_>, at: Placed, y: u16, row: &Row) {
-    let theme = pen.theme;
-    let lease = row.view.lease.as_ref();
-    let (text, style) = match lease {
-        None => ("-".to_owned(), theme.dim),
+fn leased(theme: &Theme, row: &Row) -> Span<'static> {
+    match &row.view.lease {
+        None => text("-", theme.dim),
         Some(lease) if lease.denied_until_ns.is_some() || row.view.outage.is_some() => {
-            (amount(lease.tokens), theme.warn)
+            text(&amount(lease.tokens), theme.warn)
         }
-        Some(lease) => (amount(lease.tokens), theme.plain),
-    };
-    pen.right(at.x, y, at.width, &text, style);
-}
-
-/// The rate of requests that a rule in shadow mode would refuse, in parentheses: they passed.
-fn would_refuse(pen: &mut Pen<'_>, at: Placed, y: u16, row: &Row) {
-    let theme = pen.theme;
-    let value = row.rates.map(|rates| rates.shadow);
-    let style = if value.unwrap_or(0.0) > 0.0 {
-        theme.shadow
-    } else {
-        theme.dim
-    };
-    pen.right(at.x, y, at.width, &refusals(rate(value), true), style);
-}
-
-fn number(pen: &mut Pen<'_>, at: Placed, y: u16, value: Option<f64>, style: Style) {
-    let theme = pen.theme;
-    let style = if value.unwrap_or(0.0) > 0.0 {
-        style
-    } else {
-        theme.dim
-    };
-    pen.right(at.x, y, at.width, &rate(value), style);
-}
-
-/// Draws the requests of the last minute; columns with refusals are marked by colour.
-fn sparkline(pen: &mut Pen<'_>, state: &State, row: &Row) {
-    let theme = pen.theme;
-    let Some(track) = state.history.buckets.get(&row.id) else {
-        return;
-    };
-    let series = track.series(pen.width());
-    let all: Vec<_> = series
-        .iter()
-        .map(|r| r.map(|r| r.admitted + r.refused + r.shadow))
-        .collect();
-    let top = bars::peak(&all);
-    for (x, (all, rates)) in all.iter().zip(&series).enumerate() {
-        let style = match rates {
-            Some(rates) if rates.refused > 0.0 => theme.bad,
-            Some(rates) if rates.shadow > 0.0 => theme.shadow,
-            _ => theme.good,
-        };
-        let x = loudou_words::num::cells(x);
-        bars::columns(&mut pen.part(x, 0, 1, 1), &[*all], top, style);
+        Some(lease) => text(&amount(lease.tokens), theme.plain),
     }
+}
+
+/// A rate, dim if it is nothing.
+fn number(theme: &Theme, value: Option<f64>, style: Style) -> Span<'static> {
+    let is_some = value.unwrap_or(0.0) > 0.0;
+    text(&rate(value), if is_some { style } else { theme.dim })
+}
+
+/// The requests of the last minute against the limit, one scale for all rows: half a cell is what the limit allows, and
+/// the highest column, which leaves a gap below the next row, twice as much or more. The colour, or a pattern where there
+/// is none, says whether requests were refused: some, or most of them.
+fn demand(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> {
+    const LIMIT: f64 = 4.0;
+    const MOST: u64 = 7;
+    let Some(track) = state.history.buckets.get(&row.id) else {
+        return Line::default();
+    };
+    let series = track.series(width);
+    let peak = series.iter().flatten().map(Rates::all).fold(0.0, f64::max);
+    // A limit that time gives nothing back has no rate to compare with.
+    let allowed = row.allowed_per_second().unwrap_or(peak);
+    let column = |rates: &Option<Rates>| {
+        let Some(rates) = rates else {
+            return Span::styled(theme.pick_text("·", " "), theme.track);
+        };
+        let all = rates.all();
+        if all <= 0.0 {
+            return Span::styled(theme.pick_text("▁", "_"), theme.track);
+        }
+        let refused = rates.refused + rates.shadow;
+        let eighths = whole((all / allowed * LIMIT).ceil()).clamp(1, MOST);
+        let glyph = widgets::rising(u16::try_from(eighths).unwrap_or(1), theme.ascii);
+        let tone = |bad| {
+            if rates.shadow > 0.0 {
+                theme.shadow
+            } else {
+                bad
+            }
+        };
+        let (style, pattern) = if refused <= 0.0 {
+            (theme.good, None)
+        } else if refused * 2.0 < all {
+            (tone(theme.warn), Some(theme.pick('▒', '%')))
+        } else {
+            (tone(theme.bad), Some(theme.pick('▓', '#')))
+        };
+        text(
+            &pattern
+                .filter(|_| !theme.has_colours())
+                .unwrap_or(glyph)
+                .to_string(),
+            style,
+        )
+    };
+    series.iter().map(column).collect()
 }

@@ -1,13 +1,17 @@
-//! Charts of requests per second, over the time that the user has chosen.
+//! Requests over time: charts over the time that the user has chosen, and the last minute of a row.
 
+use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use loudou_words::num::whole;
 
 use crate::app::history::{Rates, Track};
 use crate::app::state::State;
-use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::words::rate;
-use loudou_words::text::humanise;
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{self, AXIS, Chart};
+use crate::draw::words::text;
 
 /// The most columns: a minute has one for each second.
 const MOST: u16 = 60;
@@ -19,26 +23,8 @@ const BESIDE: u16 = 60;
 /// A chart's title, colour and numbers.
 pub(super) type Charted = (&'static str, Style, fn(Rates) -> f64);
 
-/// Draws one over the whole area: the title with the rate now, and columns below it.
-pub(super) fn draw(pen: &mut Pen<'_>, state: &State, track: &Track, (name, style, pick): Charted) {
-    let theme = pen.theme;
-    let width = pen.width().min(MOST);
-    let span_ns = state.scale.span_ns();
-    let chart = track.chart(span_ns, state.charts_end_ns(), width);
-    let values: Vec<_> = chart.iter().map(|rates| rates.map(pick)).collect();
-    let top = bars::peak(&values);
-    let now = track.rates().map(pick);
-    let x = pen.text(0, 0, name, style);
-    let x = pen.text(x.saturating_add(1), 0, &rate(now), theme.strong);
-    let peak = format!("  peak {} in {}", rate(Some(top)), humanise(span_ns));
-    pen.text(x, 0, &peak, theme.dim);
-    let height = pen.height().saturating_sub(1);
-    bars::columns(&mut pen.part(0, 1, width, height), &values, top, style);
-}
-
 /// The charts of requests that were admitted, and of those that were refused or, `in_shadow` mode, would have been.
-pub(super) fn both(pen: &Pen<'_>, in_shadow: bool) -> [Charted; 2] {
-    let theme = pen.theme;
+pub(super) fn both(theme: &Theme, in_shadow: bool) -> [Charted; 2] {
     let refused: Charted = if in_shadow {
         ("would refuse/s", theme.shadow, |rates| rates.shadow)
     } else {
@@ -47,32 +33,84 @@ pub(super) fn both(pen: &Pen<'_>, in_shadow: bool) -> [Charted; 2] {
     [("admitted/s", theme.good, |rates| rates.admitted), refused]
 }
 
+/// Draws a chart over the whole area, with a line at the rate `limit`.
+pub(super) fn draw(
+    pen: &mut Pen<'_>,
+    state: &State,
+    track: &Track,
+    (name, style, pick): Charted,
+    limit: Option<f64>,
+) {
+    let span_ns = state.scale.span_ns();
+    let columns = pen.area.width.saturating_sub(AXIS).min(MOST);
+    let chart = track.chart(span_ns, state.charts_end_ns(), columns);
+    let chart = Chart {
+        name,
+        style,
+        values: chart.into_iter().map(|rates| rates.map(pick)).collect(),
+        now: track.rates().map(pick),
+        span_ns,
+        limit,
+    };
+    widgets::chart(pen, &chart);
+}
+
 /// Draws the charts of a rule and, if there is room, those of all rules below them.
 pub(super) fn rule_and_total(pen: &mut Pen<'_>, state: &State, rule: &str, in_shadow: bool) {
-    let total = Some(&state.history.total).filter(|_| pen.height() >= 2 * HEIGHT.0 + 2);
-    let rows = if total.is_some() { 2 } else { 1 };
-    let height = (pen.height() / rows).min(HEIGHT.1);
+    let area = pen.area;
+    let has_total = area.height >= 2 * HEIGHT.0 + 2;
+    let height = (area.height / if has_total { 2 } else { 1 }).min(HEIGHT.1);
     if height < HEIGHT.0 {
         return;
     }
-    let is_wide = pen.width() >= BESIDE;
-    let width = pen.width() / if is_wide { 2 } else { 1 };
-    let of_all = |[admitted, refused]: [Charted; 2]| {
-        [
-            ("total admitted/s", admitted.1, admitted.2),
-            ("total refused/s", refused.1, refused.2),
-        ]
-    };
-    let rows = [
-        (state.history.rules.get(rule), both(pen, in_shadow)),
-        (total, of_all(both(pen, false))),
+    let rows: [_; 2] =
+        Layout::vertical([Constraint::Length(height), Constraint::Length(height)]).areas(area);
+    let theme = pen.theme;
+    let [of_all, in_total] = both(theme, false);
+    let total = [
+        ("total admitted/s", of_all.1, of_all.2),
+        ("total refused/s", in_total.1, in_total.2),
     ];
-    for ((track, charts), y) in rows.into_iter().zip((0..).step_by(height.into())) {
+    let total_track = has_total.then_some(&state.history.total);
+    let rule = (state.history.rules.get(rule), both(theme, in_shadow));
+    for ((track, charts), row) in [rule, (total_track, total)].into_iter().zip(rows) {
         let Some(track) = track else { continue };
+        let is_wide = area.width >= BESIDE;
+        let columns = if is_wide { 2 } else { 1 };
+        let places = Layout::horizontal(vec![Constraint::Fill(1); columns])
+            .spacing(2)
+            .split(row);
         let charts = charts.into_iter().skip(usize::from(!is_wide));
-        for (chart, x) in charts.zip((0..).step_by(width.into())) {
-            let part = (width.saturating_sub(2), height.saturating_sub(1));
-            draw(&mut pen.part(x, y, part.0, part.1), state, track, chart);
+        for (chart, place) in charts.zip(places.iter()) {
+            let mut place = *place;
+            place.height = place.height.saturating_sub(1);
+            draw(&mut pen.part(place), state, track, chart, None);
         }
     }
+}
+
+/// The requests of the last minute in one line, the largest at the top; columns with refusals have their colour.
+pub(super) fn requests(theme: &Theme, track: &Track, columns: u16) -> Line<'static> {
+    const MOST: f64 = 7.0;
+    let series = track.series(columns);
+    let peak = series.iter().flatten().map(Rates::all).fold(0.0, f64::max);
+    let column = |rates: &Option<Rates>| match rates {
+        None => Span::styled(theme.pick_text("·", " "), theme.track),
+        Some(rates) if rates.all() <= 0.0 => Span::styled(theme.pick_text("▁", "_"), theme.track),
+        Some(rates) => {
+            let style = if rates.refused > 0.0 {
+                theme.bad
+            } else if rates.shadow > 0.0 {
+                theme.shadow
+            } else {
+                theme.good
+            };
+            let eighths = whole((rates.all() / peak * MOST).ceil());
+            text(
+                &widgets::rising(u16::try_from(eighths).unwrap_or(1), theme.ascii).to_string(),
+                style,
+            )
+        }
+    };
+    series.iter().map(column).collect()
 }

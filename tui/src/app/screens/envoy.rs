@@ -9,11 +9,13 @@ use crate::app::findings::{SLOW, Weight, findings};
 use crate::app::layout::body_height;
 use crate::app::screen::Screen;
 use crate::app::state::{Data, State};
-use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::words::{amount, percent, width, wrap};
-use loudou_words::num::fraction;
+use crate::draw::theme::{Look, Theme};
+use crate::draw::widgets;
+use crate::draw::words::{amount, percent, text, wrap};
+use loudou_words::num::{cells, fraction};
 use loudou_words::text::{bytes, counted, date, humanise};
+use ratatui::text::{Line, Span};
 
 static ABOUT: About = About {
     screen: Screen::Envoy,
@@ -31,8 +33,8 @@ static ABOUT: About = About {
 };
 
 /// The column of the facts, and that of the findings.
-const VALUE: u16 = 12;
-const FINDING: u16 = 3;
+const VALUE: usize = 12;
+const FINDING: usize = 3;
 
 /// The process and findings.
 pub(super) struct Envoy;
@@ -44,24 +46,25 @@ impl View for Envoy {
 
     fn draw(&self, pen: &mut Pen<'_>, state: &State) {
         let Some(data) = &state.data else { return };
-        let lines = lines(state, data);
-        let shown = usize::from(pen.height());
+        let lines = lines(pen.theme, state, data);
+        let (area, shown) = (pen.area, usize::from(pen.area.height));
         let first = state.selected(Screen::Envoy);
         let first = first.min(lines.len().saturating_sub(shown));
-        for (line, y) in lines.iter().skip(first).zip(0..pen.height()) {
-            draw(pen, y, line);
+        let all = lines.len();
+        for ((line, is_head), row) in lines.into_iter().skip(first).zip(area.rows()) {
+            if is_head {
+                pen.style(row, pen.theme.head);
+            }
+            pen.line(row, line);
         }
-        let (edge, height) = (pen.width().saturating_sub(1), pen.height());
-        let place = (first, shown, lines.len());
-        bars::scroll(&mut pen.part(edge, 0, 1, height), place);
+        widgets::scroll_bar(pen, area, first, shown, all);
     }
 
     /// The lines that can be the first one shown: nothing is selected here.
     fn lines(&self, state: &State) -> usize {
-        let all = state
-            .data
-            .as_ref()
-            .map_or(0, |data| lines(state, data).len());
+        let all = state.data.as_ref().map_or(0, |data| {
+            lines(&Theme::of(&Look::default()), state, data).len()
+        });
         let shown = usize::from(body_height(state.size));
         all.saturating_sub(shown).saturating_add(1)
     }
@@ -71,7 +74,6 @@ impl View for Envoy {
 #[derive(Clone, Copy)]
 enum Tone {
     Plain,
-    Good,
     Warn,
 }
 
@@ -81,85 +83,56 @@ impl Tone {
     }
 }
 
-/// A line of the screen.
-enum Line {
-    Head(&'static str),
-    Gap,
-    /// A line of a fact: its label if it is the first one, and the level that is drawn after it.
-    Fact(&'static str, String, Tone, Option<f64>),
-    /// A line of a finding: its weight if it is the first one.
-    Finding(Option<Weight>, String, Tone),
-}
-
-/// All lines, no wider than the terminal. The last column is left to the scroll bar.
-fn lines(state: &State, data: &Data) -> Vec<Line> {
-    let mut lines = vec![Line::Head("envoy")];
-    let room = |x: u16| state.size.0.saturating_sub(x).saturating_sub(1);
+/// All lines, no wider than the terminal, and whether each is a head. The last column is left to the scroll bar.
+fn lines(theme: &Theme, state: &State, data: &Data) -> Vec<(Line<'static>, bool)> {
+    let head = |title: &'static str| (Line::from(title), true);
+    let style = |tone: Tone| match tone {
+        Tone::Plain => theme.plain,
+        Tone::Warn => theme.warn,
+    };
+    let room = |x: usize| state.size.0.saturating_sub(cells(x)).saturating_sub(1);
+    let mut lines = vec![head(" envoy")];
     for (label, value, tone) in facts(state, data) {
-        let store = &data.status.store;
-        let level = (label == "store").then(|| fraction(store.used, store.buckets));
         let texts = wrap(&value, room(VALUE));
-        let last = texts.len().saturating_sub(1);
-        lines.extend(texts.into_iter().enumerate().map(|(number, text)| {
+        for (number, words) in texts.iter().enumerate() {
             let label = if number == 0 { label } else { "" };
-            Line::Fact(label, text, tone, level.filter(|_| number == last))
-        }));
+            let label = format!(" {label:<wide$}", wide = VALUE.saturating_sub(1));
+            lines.push((
+                vec![text(&label, theme.dim), text(words, style(tone))].into(),
+                false,
+            ));
+        }
+        if label == "store"
+            && let Some((last, _)) = lines.last_mut()
+        {
+            let used = fraction(data.status.store.used, data.status.store.buckets);
+            let bar = room(last.width()).saturating_sub(1).min(20);
+            last.push_span(Span::raw(" "));
+            last.extend(widgets::level(theme, bar, used, used));
+        }
     }
-    lines.extend([Line::Gap, Line::Head("findings")]);
+    lines.extend([(Line::default(), false), head(" findings")]);
     let found = findings(state);
     if found.is_empty() {
-        let text = "nothing to look at".to_owned();
-        lines.push(Line::Finding(None, text, Tone::Good));
+        lines.push((text(" nothing to look at", theme.good).into(), false));
     }
     for finding in found {
-        let tone = Tone::of(finding.weight == Weight::Warning);
+        let is_warning = finding.weight == Weight::Warning;
+        let mark = if is_warning {
+            theme.pick('⚠', '!')
+        } else {
+            theme.pick('·', '-')
+        };
         let texts = wrap(&finding.text, room(FINDING)).into_iter().enumerate();
-        lines.extend(texts.map(|(number, text)| {
-            let weight = (number == 0).then_some(finding.weight);
-            Line::Finding(weight, text, tone)
+        lines.extend(texts.map(|(number, words)| {
+            let mark = if number == 0 { mark } else { ' ' };
+            (
+                text(&format!(" {mark} {words}"), style(Tone::of(is_warning))).into(),
+                false,
+            )
         }));
     }
     lines
-}
-
-fn draw(pen: &mut Pen<'_>, y: u16, line: &Line) {
-    let theme = pen.theme;
-    let style = |tone: Tone| match tone {
-        Tone::Plain => theme.plain,
-        Tone::Good => theme.good,
-        Tone::Warn => theme.warn,
-    };
-    match line {
-        Line::Gap => {}
-        Line::Head(title) => {
-            pen.style_line(y, theme.head);
-            pen.text(1, y, title, theme.head);
-        }
-        Line::Fact(label, text, tone, level) => {
-            pen.text(1, y, label, theme.dim);
-            pen.text(VALUE, y, text, style(*tone));
-            if let Some(used) = *level {
-                let x = VALUE.saturating_add(width(text)).saturating_add(1);
-                let wide = pen.width().saturating_sub(x).saturating_sub(1).min(20);
-                bars::level(pen, x, y, wide, used, used);
-            }
-        }
-        Line::Finding(weight, text, tone) => {
-            let mark = weight.map(|weight| match weight {
-                Weight::Warning => theme.pick('⚠', '!'),
-                Weight::Note => theme.pick('·', '-'),
-            });
-            if let Some(mark) = mark {
-                pen.cell(1, i32::from(y), mark, style(*tone));
-            }
-            let x = if weight.is_none() && matches!(tone, Tone::Good) {
-                1
-            } else {
-                FINDING
-            };
-            pen.text(x, y, text, style(*tone));
-        }
-    }
 }
 
 /// A label, a value, and its colour.

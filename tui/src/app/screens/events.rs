@@ -2,19 +2,24 @@
 
 use loudou_api::{Event, EventKind, FleetStatus};
 
+use super::list;
 use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
 use crate::app::event_lines::{about, kind, visible};
 use crate::app::findings::of_filter;
-use crate::app::line::Line;
 use crate::app::press::Code::Enter;
-use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
+use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
-use crate::draw::words::{ago, amount, seen};
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{self, Head, Wish};
+use crate::draw::words::{ago, amount, seen, text, width};
 use loudou_words::meaning::leased::{self, is_alarm};
+use loudou_words::num::cells;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
+use ratatui::text::Line;
 
 static ABOUT: About = About {
     screen: Screen::Events,
@@ -76,7 +81,7 @@ impl View for Events {
         match command {
             C::Filter => {
                 let text = state.event_filter.clone();
-                state.mode = Mode::Filter(Line::new(&text), text);
+                state.mode = Mode::Filter(TextField::new(&text), text);
             }
             C::Drill => {
                 let selected = state.selected(Screen::Events);
@@ -104,103 +109,129 @@ impl View for Events {
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
-    pen.style_line(0, theme.head);
-    pen.text(
-        1,
-        0,
-        "age     event           by          details",
-        theme.head,
-    );
     let now = state.server_ns().saturating_add(state.age().get());
-    let mut y = 1;
-    if let Some(status) = &data.status.fleet {
-        y = fleet(pen, y, status, now);
-    }
-    for warning in of_filter(&data.status) {
-        let mark = theme.pick('⚠', '!');
-        pen.text(1, y, &format!("{mark} now: {warning}"), theme.warn);
-        y += 1;
-    }
+    let mut notes = data
+        .status
+        .fleet
+        .iter()
+        .flat_map(|status| fleet(theme, status, now))
+        .collect::<Vec<_>>();
+    let mark = theme.pick('⚠', '!');
+    let warnings = of_filter(&data.status);
+    notes
+        .extend(warnings.map(|warning| text(&format!("{mark} now: {warning}"), theme.warn).into()));
     if data.events_lost > 0 {
         let lost = amount(data.events_lost);
-        pen.text(
-            1,
-            y,
-            &format!("{lost} older events were dropped before they could be read"),
-            theme.warn,
-        );
-        y += 1;
+        let lost = format!("{lost} older events were dropped before they could be read");
+        notes.push(text(&lost, theme.warn).into());
     }
+    let [top, list] =
+        Layout::vertical([Constraint::Length(cells(notes.len())), Constraint::Fill(1)])
+            .areas(pen.area);
+    pen.part(top.inner(Margin::new(1, 0))).lines(notes);
     let events = visible(state);
     if events.is_empty() {
-        let none = if data.events.is_empty() {
-            "no events yet"
-        } else {
-            "no event has these words; Esc clears the filter"
-        };
-        pen.middle(pen.height() / 2, none, theme.dim);
+        list::nothing(
+            pen,
+            if data.events.is_empty() {
+                "no events yet"
+            } else {
+                "no event has these words; Esc clears the filter"
+            },
+        );
     }
+    let longest =
+        |of: &dyn Fn(&Event) -> u16| events.iter().map(|event| of(event)).max().unwrap_or(0);
+    let (kinds, authors) = (
+        longest(&|event| width(&kind(event))),
+        longest(&|event| width(&event.by)),
+    );
+    let widths = widgets::fit(
+        list.width.saturating_sub(1),
+        &[
+            Wish::fixed(0, 7),
+            Wish::growing(1, 8, kinds.clamp(8, 15), kinds.clamp(8, 30)),
+            Wish::growing(3, 6, 10, authors.clamp(10, 40)),
+            Wish::growing(2, 10, u16::MAX, u16::MAX),
+        ],
+    );
     let selected = state.selected(Screen::Events);
-    let rows = usize::from(pen.height().saturating_sub(y));
-    let first = selected.saturating_sub(rows / 2);
-    for ((index, event), y) in events
-        .into_iter()
-        .enumerate()
-        .skip(first)
-        .zip(y..pen.height())
-    {
-        line(pen, y, event, now);
-        pen.spot(0, y, pen.width(), Spot::Line(index));
-        if index == selected {
-            pen.select_line(y);
-        }
-    }
+    let shown = usize::from(list.height.saturating_sub(1));
+    let first = selected.saturating_sub(shown / 2);
+    let rows = events.into_iter().enumerate().skip(first).take(shown);
+    let rows = rows
+        .map(|(number, event)| (number, row(theme, event, now)))
+        .collect();
+    let titles = ["age", "event", "by", "details"].into_iter().zip(widths);
+    let heads = titles.map(|(title, width)| Head {
+        title: title.into(),
+        width,
+        is_right: false,
+        spot: None,
+    });
+    let heads: Vec<Head> = heads.collect();
+    pen.style(Rect { height: 1, ..list }, theme.head);
+    let list = Rect {
+        x: list.x.saturating_add(1),
+        width: list.width.saturating_sub(1),
+        ..list
+    };
+    widgets::table(&mut pen.part(list), &heads, rows, Some(selected));
 }
 
-/// Draws the fleet in two lines, or three if changes wait; returns the line below them.
-fn fleet(pen: &mut Pen<'_>, y: u16, fleet: &FleetStatus, now: u64) -> u16 {
-    let theme = pen.theme;
+/// The fleet in two lines, or three if changes wait.
+fn fleet(theme: &Theme, fleet: &FleetStatus, now: u64) -> Vec<Line<'static>> {
+    let mark = theme.pick('⚠', '!');
     let answer = match fleet.answered_ns {
         0 => "no answer yet".to_owned(),
         at => format!("last answer {}", ago(now.saturating_sub(at))),
     };
-    let known = format!("{}, {answer}", leased::envoys(fleet));
-    let mut parts = vec![("fleet: ", theme.dim)];
-    let down = leased::down(fleet).map(|down| format!("{} {down}; ", theme.pick('⚠', '!')));
-    parts.extend(down.as_deref().map(|down| (down, theme.warn)));
-    parts.push((&known, theme.plain));
-    pen.spans(1, y, &parts);
+    let down = leased::down(fleet).map(|down| format!("{mark} {down}; "));
     let counts = format!(
-        "{} calls, {} failed; {} held, {} decided alone",
+        "       {} calls, {} failed; {} held, {} decided alone",
         amount(fleet.calls),
         amount(fleet.failed),
         amount(fleet.held),
         amount(fleet.local)
     );
-    pen.text(8, y.saturating_add(1), &counts, theme.plain);
-    let Some(changes) = leased::changes(fleet) else {
-        return y.saturating_add(2);
-    };
-    let words = format!("{} {changes}", theme.pick('⚠', '!'));
-    pen.text(8, y.saturating_add(2), &words, theme.warn);
-    y.saturating_add(3)
+    let known = format!("{}, {answer}", leased::envoys(fleet));
+    let first = vec![
+        text("fleet: ", theme.dim),
+        text(&down.unwrap_or_default(), theme.warn),
+        text(&known, theme.plain),
+    ];
+    let changes =
+        leased::changes(fleet).map(|changes| text(&format!("       {mark} {changes}"), theme.warn));
+    let lines = [
+        Some(first.into()),
+        Some(text(&counts, theme.plain).into()),
+        changes.map(Line::from),
+    ];
+    lines.into_iter().flatten().collect()
 }
 
-fn line(pen: &mut Pen<'_>, y: u16, event: &Event, now: u64) {
-    let theme = pen.theme;
-    pen.within(1, y, 7, &seen(now.saturating_sub(event.at_ns)), theme.dim);
+/// The cells of an event.
+fn row(theme: &Theme, event: &Event, now: u64) -> Vec<Line<'static>> {
     let style = match event.kind {
         EventKind::Edit | EventKind::UpstreamHeals | EventKind::FleetUp => theme.good,
         kind if is_alarm(kind) => theme.warn,
         _ => theme.plain,
     };
-    pen.within(9, y, 15, &kind(event), style);
-    pen.within(25, y, 11, &event.by, theme.strong);
     let about = about(event);
     let colon = if about.is_empty() { "" } else { ": " };
-    let mut x = pen.spans(37, y, &[(&about, theme.name), (colon, theme.dim)]);
-    x = pen.text(x, y, &event.detail, theme.plain);
-    if !event.reason.is_empty() {
-        pen.text(x, y, &format!("  \"{}\"", event.reason), theme.dim);
-    }
+    let reason = match event.reason.as_str() {
+        "" => String::new(),
+        reason => format!("  \"{reason}\""),
+    };
+    vec![
+        text(&seen(now.saturating_sub(event.at_ns)), theme.dim).into(),
+        text(&kind(event), style).into(),
+        text(&event.by, theme.strong).into(),
+        Line::from(vec![
+            text(&about, theme.name),
+            text(colon, theme.dim),
+            text(&event.detail, theme.plain),
+            text(&reason, theme.dim),
+        ]),
+    ]
 }

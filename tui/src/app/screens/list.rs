@@ -1,28 +1,45 @@
-//! The parts that all tables of buckets draw alike: titles, the selection, the scroll bar.
+//! The parts that all tables of buckets draw alike: heads, the selection, and why there is none.
 
-use crate::app::columns::Sort;
+use loudou_words::num::count;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use crate::app::columns::{Column, Sort};
+use crate::app::press::Spot;
 use crate::app::rows::Row;
 use crate::app::table::Table;
-use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::words::{amount, width as width_of};
-use loudou_words::num::count;
+use crate::draw::widgets::Head;
+use crate::draw::words::{amount, text, width as width_of};
 
-/// The cells at the right that are left to the scroll bar.
-pub(super) const SCROLL_BAR: u16 = 1;
+/// The place of a table, and of the scroll bar beside its rows.
+pub(super) fn beside_scroll_bar(area: Rect) -> [Rect; 2] {
+    let columns = [Constraint::Fill(1), Constraint::Length(1)];
+    let [body, edge] = Layout::horizontal(columns).spacing(1).areas(area);
+    let [_, edge] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(edge);
+    [body, edge]
+}
 
-/// The title of the column that the rows are sorted by.
-pub(super) fn sorted(title: &str, is_right: bool, sort: Sort, theme: &Theme) -> String {
-    let arrow = if sort.descending {
-        theme.pick('▼', 'v')
-    } else {
-        theme.pick('▲', '^')
-    };
-    if is_right && !title.is_empty() {
-        format!("{arrow}{title}")
-    } else {
-        format!("{title}{arrow}")
+/// The head of a column; that of the column that rows are sorted by has an arrow.
+pub(super) fn head(theme: &Theme, column: Column, width: u16, sort: Sort) -> Head {
+    let mut title = Line::from(column.title(width));
+    if column == sort.column {
+        let arrow = if sort.descending {
+            theme.pick_text("▼", "v")
+        } else {
+            theme.pick_text("▲", "^")
+        };
+        title.push_span(Span::styled(arrow, theme.key));
+    }
+    Head {
+        title,
+        width,
+        is_right: column.is_right(),
+        spot: Column::SORTABLE
+            .contains(&column)
+            .then_some(Spot::Head(column)),
     }
 }
 
@@ -32,7 +49,6 @@ pub(super) fn missing<'a>(
     table: &Table,
     mut all: impl Iterator<Item = &'a Row>,
 ) {
-    let theme = pen.theme;
     let Some(id) = table.pinned.as_ref().filter(|_| table.is_missing) else {
         return;
     };
@@ -41,32 +57,40 @@ pub(super) fn missing<'a>(
     } else {
         "has no bucket any more"
     };
-    let y = pen.height().saturating_sub(1);
-    let text = format!(" {} of {} {why}; none is selected ", id.key, id.rule);
-    pen.style_line(y, theme.banner);
-    pen.text(0, y, &text, theme.banner);
+    let (theme, last) = (pen.theme, pen.row(pen.area.height.saturating_sub(1)));
+    let words = format!(" {} of {} {why}; none is selected ", id.key, id.rule);
+    pen.line(last, Line::from(" ".repeat(last.width.into())));
+    pen.style(last, theme.banner);
+    pen.line(last, text(&words, theme.banner));
 }
 
-/// Marks the selection where it stands on the first or the last line because it is out of view.
-pub(super) fn out_of_view(pen: &mut Pen<'_>, y: u16, table: &Table, lines: usize) {
+/// Marks the selection where it stands on the first or the last of the `lines` because it is out of view.
+pub(super) fn out_of_view(pen: &mut Pen<'_>, table: &Table, lines: &[usize]) {
     let theme = pen.theme;
     let arrow = if table.at < table.offset {
-        theme.pick('▲', '^')
-    } else if table.at >= table.offset.saturating_add(lines) {
-        theme.pick('▼', 'v')
+        theme.pick_text("▲", "^")
+    } else if table.at >= table.offset.saturating_add(lines.len()) {
+        theme.pick_text("▼", "v")
     } else {
         return;
     };
-    let text = format!(" {arrow} {} above ", amount(count(table.at)));
-    let width = width_of(&text);
-    let x = pen.width().saturating_sub(SCROLL_BAR).saturating_sub(width);
-    pen.text(x, y, &text, theme.selected);
+    let Some(y) = lines.iter().position(|line| *line == table.at) else {
+        return;
+    };
+    let words = format!(" {arrow} {} above ", amount(count(table.at)));
+    let row = pen.row(loudou_words::num::cells(y).saturating_add(1));
+    let width = width_of(&words).min(row.width);
+    let place = Rect {
+        x: row.right().saturating_sub(width).saturating_sub(1),
+        width,
+        ..row
+    };
+    pen.line(place, text(&words, theme.selected));
 }
 
-/// Draws the scroll bar of a table with this many lines on screen, below the titles.
-pub(super) fn scroll_bar(pen: &mut Pen<'_>, table: &Table, lines: usize) {
-    let thumb = (table.offset, lines, table.visible.len());
-    let x = pen.width().saturating_sub(SCROLL_BAR);
-    let height = pen.height().saturating_sub(1);
-    bars::scroll(&mut pen.part(x, 1, SCROLL_BAR, height), thumb);
+/// Says in the middle of a list why it is empty.
+pub(super) fn nothing(pen: &mut Pen<'_>, why: &'static str) {
+    let style: Style = pen.theme.dim;
+    let middle = pen.row(pen.area.height / 2);
+    pen.line(middle, Line::from(Span::styled(why, style)).centered());
 }

@@ -5,7 +5,8 @@ use loudou_rules::rule::Mode;
 use loudou_words::meaning;
 use loudou_words::meaning::{refusals, short};
 use loudou_words::num::{cells, fraction};
-use ratatui::style::Style;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
+use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::view::{About, View};
@@ -15,11 +16,12 @@ use crate::app::history::{Rates, Track};
 use crate::app::ingest;
 use crate::app::layout::table_height;
 use crate::app::press::Code::Enter;
-use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
-use crate::draw::words::{amount, percent, rate};
+use crate::draw::theme::Theme;
+use crate::draw::widgets::{self, Head, Wish, all};
+use crate::draw::words::{amount, percent, rate, text, width, wrap};
 
 static ABOUT: About = About {
     screen: Screen::Rules,
@@ -87,63 +89,188 @@ const OVERRIDES: usize = 6;
 /// The most upstreams listed for the selected rule.
 const MAX_UPSTREAMS: usize = 3;
 
-/// Draws the rules, and the selected one in words.
+/// Draws the rules, the charts of the selected one, and that rule in words.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let Some(data) = &state.data else { return };
-    let theme = pen.theme;
-    let wide = pen.width() >= 100;
-    let name = data
-        .rules
-        .rules
-        .iter()
-        .map(|rule| rule.name.len())
-        .max()
-        .unwrap_or(0);
-    let name = cells(name).clamp(8, if wide { 32 } else { 16 });
-    let columns = Columns::new(pen.width(), name);
-    pen.style_line(0, theme.head);
-    columns.header(pen);
-    let now = state.server_ns().saturating_add(state.age().get());
+    let rules = &data.rules.rules;
     let selected = state.selected(Screen::Rules);
-    let detail = state.rule_view(selected);
-    let detail = detail.map(|rule| about(rule, totals_of(data, rule), now));
-    let mut detail = detail.unwrap_or_default();
+    let now = state.server_ns().saturating_add(state.age().get());
+    let rule = state.rule_view(selected);
+    let detail = rule.map(|rule| about(rule, totals_of(data, rule), now));
+    let inside = pen.area.width.saturating_sub(2);
+    let detail = detail.unwrap_or_default();
+    let mut detail: Vec<String> = detail.iter().flat_map(|line| wrap(line, inside)).collect();
     // The rules come first where there is no room for both.
-    let all = table_height(state.size);
-    let least = data.rules.rules.len().min(all.div_ceil(2));
-    detail.truncate(all.saturating_sub(least));
-    let height = all.saturating_sub(detail.len()).max(1);
-    let first = selected.saturating_add(1).saturating_sub(height);
-    for (index, rule) in data.rules.rules.iter().enumerate().skip(first).take(height) {
-        let y = cells(index.saturating_sub(first)).saturating_add(1);
-        let totals = totals_of(data, rule);
-        let beside = compared(rule, totals, data);
-        columns.row(
-            pen,
-            y,
-            rule,
-            totals,
+    let room = table_height(state.size);
+    detail.truncate(room.saturating_sub(rules.len().min(room.div_ceil(2))));
+    let shown = room.saturating_sub(detail.len()).max(1);
+    let first = selected.saturating_add(1).saturating_sub(shown);
+    let shown = shown.min(rules.len().saturating_sub(first));
+    let [list, _, charts, words] = Layout::vertical([
+        Constraint::Length(cells(shown).saturating_add(1)),
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(cells(detail.len())),
+    ])
+    .areas(pen.area);
+    let rows = rules.iter().enumerate().skip(first).take(shown);
+    table(&mut pen.part(list), state, data, rows.collect());
+    if let Some(rule) = rule {
+        let is_shadow = is_shadow(totals_of(data, rule));
+        let part = &mut pen.part(charts.inner(Margin::new(1, 0)));
+        chart::rule_and_total(part, state, &rule.name, is_shadow);
+    }
+    let dim = pen.theme.dim;
+    pen.part(words.inner(Margin::new(1, 0)))
+        .lines(all(&detail, dim));
+}
+
+/// Draws the table of these rules: name, mode, numbers, the last minute, limits.
+fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &RuleView)>) {
+    const TITLES: [(&str, bool); 8] = [
+        ("rule", false),
+        ("mode", false),
+        ("refused/s", true),
+        ("refused", true),
+        ("admit/s", true),
+        ("admitted", true),
+        ("last 60s", false),
+        ("limits", false),
+    ];
+    let theme = pen.theme;
+    let longest =
+        |of: &dyn Fn(&RuleView) -> u16| data.rules.rules.iter().map(of).max().unwrap_or(0);
+    let name = longest(&|rule| width(&rule.name).saturating_add(2)).clamp(8, 34);
+    let limits = longest(&|rule| cells(limits(theme, data, rule).width()));
+    let refused = longest(&|rule| cells(refused(theme, data, rule).width())).max(7);
+    // A few columns of history say nothing.
+    let history = if pen.area.width < 100 { 0 } else { 20 };
+    let widths = widgets::fit(
+        pen.area.width.saturating_sub(1),
+        &[
+            Wish::growing(0, name.min(14), name.min(20), name),
+            Wish::fixed(2, 7),
+            Wish::fixed(1, 9),
+            Wish::fixed(4, refused),
+            Wish::fixed(6, 8),
+            Wish::fixed(5, 8),
+            Wish::growing(7, history, history, history.saturating_mul(3)),
+            Wish::growing(3, 12, limits.clamp(12, 60), limits.max(12)),
+        ],
+    );
+    let rows = rules.into_iter().map(|(number, rule)| {
+        let mut cells = row(
+            theme,
+            data,
             state.history.rules.get(&rule.name),
-            &beside,
-        );
-        pen.spot(0, y, pen.width(), Spot::Line(index));
-        if index == selected {
-            pen.select_line(y);
-        }
-    }
-    let shown = cells(data.rules.rules.len().saturating_sub(first).min(height));
-    let y = pen.height().saturating_sub(cells(detail.len()));
-    let top = shown.saturating_add(2);
-    let room = y.saturating_sub(top).saturating_sub(1);
-    let width = pen.width().saturating_sub(2);
-    if let Some(rule) = state.rule_view(selected) {
-        let in_shadow = is_shadow(totals_of(data, rule));
-        let pen = &mut pen.part(1, top, width, room);
-        chart::rule_and_total(pen, state, &rule.name, in_shadow);
-    }
-    for (line, y) in detail.iter().zip(y..pen.height()) {
-        pen.text(1, y, line, theme.dim);
-    }
+            rule,
+            &widths,
+        )
+        .into_iter();
+        let shown = widths
+            .iter()
+            .filter_map(|width| cells.next().filter(|_| *width > 0));
+        (number, shown.collect())
+    });
+    let rows = rows.collect();
+    let heads = TITLES
+        .into_iter()
+        .zip(&widths)
+        .filter(|(_, width)| **width > 0);
+    let heads = heads.map(|((title, is_right), width)| Head {
+        title: title.into(),
+        width: *width,
+        is_right,
+        spot: None,
+    });
+    let heads: Vec<Head> = heads.collect();
+    let inner = Rect {
+        x: pen.area.x.saturating_add(1),
+        width: pen.area.width.saturating_sub(1),
+        ..pen.area
+    };
+    pen.style(pen.row(0), theme.head);
+    widgets::table(
+        &mut pen.part(inner),
+        &heads,
+        rows,
+        Some(state.selected(Screen::Rules)),
+    );
+}
+
+/// The cells of a rule.
+fn row(
+    theme: &Theme,
+    data: &Data,
+    track: Option<&Track>,
+    rule: &RuleView,
+    widths: &[u16],
+) -> [Line<'static>; 8] {
+    let totals = totals_of(data, rule);
+    let (is_shadow, rates) = (is_shadow(totals), track.and_then(Track::rates));
+    let branch = if compared(rule, totals, data).is_empty() {
+        ""
+    } else {
+        theme.pick_text("└ ", "` ")
+    };
+    let per_second = rates.map(|rates| refused_rate(totals, rates));
+    let mode = if totals.mode == Mode::Enforce.name() {
+        theme.plain
+    } else {
+        theme.warn
+    };
+    let columns = widths.get(6).copied().unwrap_or(0);
+    [
+        Line::from(vec![
+            text(branch, theme.dim),
+            text(&rule.name, theme.strong),
+        ]),
+        text(&totals.mode, mode).into(),
+        text(
+            &refusals(rate(per_second), is_shadow),
+            refused(theme, data, rule).style,
+        )
+        .into(),
+        refused(theme, data, rule).into(),
+        text(&rate(rates.map(|rates| rates.admitted)), theme.good).into(),
+        text(&amount(totals.passed()), theme.plain).into(),
+        track
+            .map(|track| chart::requests(theme, track, columns))
+            .unwrap_or_default(),
+        limits(theme, data, rule),
+    ]
+}
+
+/// The requests that it refused, and their share.
+fn refused(theme: &Theme, data: &Data, rule: &RuleView) -> Span<'static> {
+    let totals = totals_of(data, rule);
+    let (refused, is_shadow) = (refused_in_mode(totals), is_shadow(totals));
+    let style = match (refused, is_shadow) {
+        (0, _) => theme.dim,
+        (_, true) => theme.shadow,
+        (_, false) => theme.bad,
+    };
+    let share = percent(share_refused(totals));
+    text(
+        &refusals(format!("{} {share}", amount(refused)), is_shadow),
+        style,
+    )
+}
+
+/// Its limits in short, behind what is special about it: the rule that it shadows, an upstream, an edit.
+fn limits(theme: &Theme, data: &Data, rule: &RuleView) -> Line<'static> {
+    let totals = totals_of(data, rule);
+    let mut parts = vec![text(&compared(rule, totals, data), theme.warn)];
+    let upstreams = totals.upstreams.as_deref();
+    parts.extend(upstreams.map(|all| {
+        let applies = all.iter().any(|upstream| upstream.applies);
+        text(if applies { "active  " } else { "inactive  " }, theme.dim)
+    }));
+    let mark = theme.pick('✎', '*');
+    let edit = rule.edit.as_ref();
+    parts.extend(edit.map(|edit| text(&format!("{mark} edited by {}  ", edit.by), theme.warn)));
+    parts.push(text(&short::line(&rule.rule), theme.plain));
+    parts.into()
 }
 
 /// For a rule that shadows another: its share of refusals beside that of the other. One that is enforced meanwhile
@@ -195,121 +322,6 @@ fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
         lines.push(format!("configured: {}", short::line(&rule.base)));
     }
     lines
-}
-
-/// The columns; the limits take the remaining width.
-struct Columns {
-    mode: u16,
-    numbers: u16,
-    limits: u16,
-}
-
-impl Columns {
-    const EACH: u16 = 10;
-
-    fn new(width: u16, name: u16) -> Self {
-        let mode = name.saturating_add(2);
-        let numbers = mode.saturating_add(8);
-        let shown = match width {
-            76.. => 4,
-            56.. => 2,
-            _ => 1,
-        };
-        Self {
-            mode,
-            numbers,
-            limits: numbers.saturating_add(Self::EACH * shown).saturating_add(1),
-        }
-    }
-
-    fn slot(&self, index: u16) -> Option<u16> {
-        let x = self
-            .numbers
-            .saturating_add(Self::EACH.saturating_mul(index));
-        (x.saturating_add(Self::EACH) < self.limits).then_some(x)
-    }
-
-    fn numbers(&self, pen: &mut Pen<'_>, y: u16, texts: [(&str, Style); 4]) {
-        for (index, (text, style)) in (0..).zip(texts) {
-            if let Some(x) = self.slot(index) {
-                pen.right(x, y, Self::EACH - 1, text, style);
-            }
-        }
-    }
-
-    fn header(&self, pen: &mut Pen<'_>) {
-        let style = pen.theme.head;
-        pen.text(1, 0, "rule", style);
-        pen.text(self.mode, 0, "mode", style);
-        let titles = ["refused/s", "refused", "admit/s", "admitted"];
-        self.numbers(pen, 0, titles.map(|title| (title, style)));
-        pen.text(self.limits, 0, "limits", style);
-    }
-
-    fn row(
-        &self,
-        pen: &mut Pen<'_>,
-        y: u16,
-        rule: &RuleView,
-        totals: &RuleTotals,
-        track: Option<&Track>,
-        beside: &str,
-    ) {
-        let theme = pen.theme;
-        let branch = if beside.is_empty() {
-            ""
-        } else {
-            theme.pick_text("└ ", "` ")
-        };
-        let x = pen.text(1, y, branch, theme.dim);
-        let room = self.mode.saturating_sub(x.saturating_add(1));
-        pen.within(x, y, room, &rule.name, theme.strong);
-        let mode = if totals.mode == "enforce" {
-            theme.plain
-        } else {
-            theme.warn
-        };
-        pen.within(self.mode, y, 7, &totals.mode, mode);
-        let rates = track.and_then(Track::rates);
-        let is_shadow = is_shadow(totals);
-        let refused = refused_in_mode(totals);
-        let share = percent(share_refused(totals));
-        let per_second = rates.map(|rates| refused_rate(totals, rates));
-        let per_second = refusals(rate(per_second), is_shadow);
-        let share = refusals(format!("{} {share}", amount(refused)), is_shadow);
-        let bad = match (refused, is_shadow) {
-            (0, _) => theme.dim,
-            (_, true) => theme.shadow,
-            (_, false) => theme.bad,
-        };
-        let texts = [
-            (per_second.as_str(), bad),
-            (share.as_str(), bad),
-            (&rate(rates.map(|rates| rates.admitted)), theme.good),
-            (&amount(totals.passed()), theme.plain),
-        ];
-        self.numbers(pen, y, texts);
-        let limits = short::line(&rule.rule);
-        let mark = rule.edit.as_ref().map_or(String::new(), |edit| {
-            format!("{} edited by {}  ", theme.pick('✎', '*'), edit.by)
-        });
-        let upstreams = totals.upstreams.as_deref();
-        let now = match upstreams.map(|all| all.iter().any(|upstream| upstream.applies)) {
-            None => "",
-            Some(true) => "active  ",
-            Some(false) => "inactive  ",
-        };
-        pen.spans(
-            self.limits,
-            y,
-            &[
-                (beside, theme.warn),
-                (now, theme.dim),
-                (&mark, theme.warn),
-                (&limits, theme.plain),
-            ],
-        );
-    }
 }
 
 /// The match and the key of a rule: `POST /reply…; key header x-user-id`.

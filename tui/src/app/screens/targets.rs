@@ -3,22 +3,23 @@
 use loudou_words::meaning::refusals;
 use loudou_words::num::{cells, count};
 use loudou_words::text::{counted, humanise};
-use ratatui::style::Style;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
 
-use super::copied;
 use super::view::{About, View};
+use super::{copied, list};
 use crate::app::broadcast::Delivery;
 use crate::app::command::{Binding, Command as C, bind, c, k, tab};
 use crate::app::history::Rates;
 use crate::app::press::Code::Enter;
-use crate::app::press::Spot;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::State;
 use crate::app::targets::TargetSummary;
-use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::words::{rate, safe, width as width_of};
+use crate::draw::widgets::{self, Head, Wish};
+use crate::draw::words::{rate, safe, text, width as width_of};
 use crate::short_names::short_names;
 
 const HERE: Places = Screen::Targets.place();
@@ -87,132 +88,147 @@ impl View for Targets {
     }
 }
 
-/// A column behind the address, with its priority: on a narrow screen the last ones are left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Column {
-    Admitted,
-    Refused,
-    Warnings,
-    Up,
-    Generation,
-    Version,
-}
-
-/// All columns, in their order on screen.
-const COLUMNS: [(Column, &str); 6] = [
-    (Column::Admitted, "admitted/s"),
-    (Column::Refused, "refused/s"),
-    (Column::Generation, "generation"),
-    (Column::Version, "version"),
-    (Column::Up, "up"),
-    (Column::Warnings, "warnings"),
+/// The columns, with their wishes but for the names.
+const COLUMNS: [(&str, u8); 7] = [
+    ("envoy", 0),
+    ("admitted/s", 1),
+    ("refused/s", 2),
+    ("generation", 5),
+    ("version", 6),
+    ("up", 4),
+    ("warnings", 3),
 ];
-/// The width of a column, with the gap before it.
-const EACH: u16 = 11;
-/// The columns that matter more than whole addresses.
-const MATTERING: u16 = 4;
-/// The marks before an address.
+/// The width of a column.
+const EACH: u16 = 10;
+/// The marks before a name.
 const MARKS: u16 = 3;
-/// The least width of the addresses.
+/// The least width of a name.
 const LEAST_NAME: u16 = 12;
+/// The height of a body that has no room for gaps.
+const SMALL: u16 = 10;
+/// The least room for a banner behind the rates.
+const LEAST_BANNER: u16 = 24;
 
-/// The places of the columns, and the name of each Envoy.
-struct Layout {
-    names: Vec<String>,
-    /// The width of marks and names.
-    name: u16,
-    columns: Vec<(Column, &'static str, u16)>,
-}
-
-impl Layout {
-    /// As many columns as fit beside the addresses; short names where the addresses leave no room.
-    fn new(width: u16, targets: &[TargetSummary]) -> Self {
-        let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
-        let longest = |names: &[String]| {
-            let widths = names.iter().map(|name| width_of(&safe(name)));
-            widths
-                .max()
-                .unwrap_or(0)
-                .max(LEAST_NAME)
-                .saturating_add(MARKS)
-        };
-        let whole: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
-        let most = EACH.saturating_mul(MATTERING);
-        let (names, wide) = if longest(&whole).saturating_add(most) <= width {
-            let wide = longest(&whole);
-            (whole, wide)
-        } else {
-            let short = short_names(&urls);
-            let wide = longest(&short);
-            (short, wide)
-        };
-        // The rates matter more than the end of a long name.
-        let rates = EACH.saturating_mul(2);
-        let wide = wide.min(width.saturating_sub(rates).max(LEAST_NAME + MARKS));
-        let fit = usize::from(width.saturating_sub(wide) / EACH);
-        let mut by_priority: Vec<Column> = COLUMNS.iter().map(|(column, _)| *column).collect();
-        by_priority.sort_unstable();
-        by_priority.truncate(fit);
-        let kept = COLUMNS
-            .into_iter()
-            .filter(|(column, _)| by_priority.contains(column));
-        let kept: Vec<(Column, &str)> = kept.collect();
-        // What the columns leave is room for names.
-        let name = width.saturating_sub(EACH.saturating_mul(cells(kept.len())));
-        let places = (name..).step_by(usize::from(EACH));
-        let columns = kept.into_iter().zip(places);
-        Self {
-            names,
-            name,
-            columns: columns
-                .map(|((column, title), x)| (column, title, x))
-                .collect(),
-        }
-    }
-
-    /// The place behind the rates.
-    fn behind_rates(&self) -> u16 {
-        self.name.saturating_add(EACH.saturating_mul(2))
-    }
-}
-
+/// Draws the Envoys, their sums, and below them the results of changes for all.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let all = state.targets.len();
-    let height = pen.height().saturating_sub(2);
-    let results = Results::new(state);
+    let height = pen.area.height.saturating_sub(2);
     // Half of the screen is left to results.
-    let gap = u16::from(pen.height() > SMALL);
-    let kept = results.height(gap).min(height / 2);
-    let rows = usize::from(height.saturating_sub(kept)).min(all);
+    let gap = u16::from(pen.area.height > SMALL);
+    let results = results(theme, state, gap > 0);
+    let kept = cells(results.len()).min(height / 2);
+    let shown = usize::from(height.saturating_sub(kept)).min(all);
     let selected = state.selected(Screen::Targets).min(all.saturating_sub(1));
     let first = selected
-        .saturating_sub(rows / 2)
-        .min(all.saturating_sub(rows));
-    let is_whole = rows >= all;
-    let bar = u16::from(!is_whole);
-    let layout = Layout::new(pen.width().saturating_sub(bar), &state.targets);
-    pen.style_line(0, theme.head);
-    pen.text(1, 0, "envoy", theme.head);
-    for (_, title, x) in &layout.columns {
-        pen.right(*x, 0, EACH - 1, title, theme.head);
+        .saturating_sub(shown / 2)
+        .min(all.saturating_sub(shown));
+    let [list, below] = Layout::vertical([
+        // The heads and the sums.
+        Constraint::Length(cells(shown).saturating_add(2)),
+        Constraint::Fill(1),
+    ])
+    .areas(pen.area);
+    let [list, edge] = if shown < all {
+        let [list, mut edge] = list::beside_scroll_bar(list);
+        edge.height = cells(shown);
+        [list, edge]
+    } else {
+        [list, Rect::default()]
+    };
+    let (names, widths) = places(list.width, &state.targets);
+    let lines = state
+        .targets
+        .iter()
+        .zip(&names)
+        .enumerate()
+        .skip(first)
+        .take(shown);
+    let lines: Vec<_> = lines.collect();
+    let mut rows: Vec<(usize, Vec<Line<'static>>)> = lines
+        .iter()
+        .map(|(number, (target, name))| {
+            (*number, row(theme, target, name, *number == state.number))
+        })
+        .collect();
+    rows.push((usize::MAX, sums(theme, &state.targets)));
+    for (_, cells) in &mut rows {
+        let mut at = widths.iter();
+        cells.retain(|_| at.next().is_some_and(|width| *width > 0));
     }
-    let lines = state.targets.iter().zip(&layout.names).enumerate();
-    for ((number, (target, name)), y) in lines.skip(first).take(rows).zip(1..) {
-        line(pen, y, &layout, (target, name, number == state.number));
-        pen.spot(0, y, pen.width(), Spot::Line(number));
-        if number == selected {
-            pen.select_line(y);
+    let heads = COLUMNS.iter().zip(&widths).filter(|(_, width)| **width > 0);
+    let heads = heads.map(|((title, rank), width)| Head {
+        title: format!("{}{title}", if *rank == 0 { " " } else { "" }).into(),
+        width: *width,
+        is_right: *rank > 0,
+        spot: None,
+    });
+    let heads: Vec<Head> = heads.collect();
+    widgets::table(&mut pen.part(list), &heads, rows, Some(selected));
+    let rates = widths
+        .iter()
+        .take(3)
+        .map(|width| width.saturating_add(1))
+        .sum();
+    for ((_, (target, name)), place) in lines.iter().zip(list.rows().skip(1)) {
+        over(
+            pen,
+            place,
+            target,
+            name,
+            [
+                widths.first().copied().unwrap_or(0).saturating_add(1),
+                rates,
+            ],
+        );
+    }
+    widgets::scroll_bar(pen, edge, first, shown, all);
+    let mut rest = results;
+    let room = usize::from(below.height);
+    if rest.len() > room && room > 2 {
+        let left = rest.len().saturating_sub(room).saturating_add(1);
+        rest.truncate(room.saturating_sub(1));
+        rest.push((
+            text(&format!("   and {left} more"), theme.dim).into(),
+            false,
+        ));
+    }
+    for ((line, is_head), place) in rest.into_iter().zip(below.rows()) {
+        if is_head {
+            pen.style(place, theme.head);
         }
+        pen.line(place, line);
     }
-    if !is_whole {
-        let (x, height) = (pen.width().saturating_sub(bar), cells(rows));
-        bars::scroll(&mut pen.part(x, 1, bar, height), (first, rows, all));
-    }
-    let y = cells(rows).saturating_add(1);
-    sums(pen, y, &layout, &state.targets);
-    let below = y.saturating_add(1).saturating_add(gap);
-    results.draw(pen, below, gap, &layout.names);
+}
+
+/// A name for each Envoy, and the widths of the columns; short names where whole addresses leave no room.
+fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
+    let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
+    let longest = |names: &[String]| {
+        let widths = names.iter().map(|name| width_of(&safe(name)));
+        widths
+            .max()
+            .unwrap_or(0)
+            .max(LEAST_NAME)
+            .saturating_add(MARKS)
+    };
+    let whole: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
+    // The rates, warnings and the time since the start matter more than whole addresses.
+    let most = width.saturating_sub((EACH + 1) * 4);
+    let names = if longest(&whole) <= most {
+        whole
+    } else {
+        short_names(&urls)
+    };
+    // The rates matter more than the end of a long name, which matters more than the other columns.
+    let rates = (EACH + 1) * 2;
+    let wide = longest(&names).min(width.saturating_sub(rates).max(LEAST_NAME + MARKS));
+    let wishes = COLUMNS.map(|(_, rank)| match rank {
+        0 => Wish::growing(0, wide, wide, u16::MAX),
+        rank => Wish::fixed(rank, EACH),
+    });
+    let widths = widgets::fit(width, &wishes);
+    (names, widths)
 }
 
 /// An Envoy as a line of text.
@@ -241,8 +257,7 @@ fn in_a_line(target: &TargetSummary) -> String {
 }
 
 /// The sums over all Envoys that answer: the last numbers of one that is away are not those of now.
-fn sums(pen: &mut Pen<'_>, y: u16, layout: &Layout, targets: &[TargetSummary]) {
-    let theme = pen.theme;
+fn sums(theme: &Theme, targets: &[TargetSummary]) -> Vec<Line<'static>> {
     let answers = |target: &&TargetSummary| target.up == Some(true) && !target.is_stale;
     let up = targets.iter().filter(answers);
     let each = up.clone().filter(|target| !target.is_twin);
@@ -250,159 +265,146 @@ fn sums(pen: &mut Pen<'_>, y: u16, layout: &Layout, targets: &[TargetSummary]) {
     let sum = sum.fold(Rates::default(), Rates::plus);
     let (up, all) = (up.count(), targets.len());
     let of = match all {
-        all if up == all => format!("sum of {all}"),
-        all => format!("sum of {up} of {all}"),
+        all if up == all => format!("   sum of {all}"),
+        all => format!("   sum of {up} of {all}"),
     };
-    pen.within(
-        MARKS,
-        y,
-        layout.name.saturating_sub(MARKS),
-        &of,
-        theme.strong,
-    );
-    rates(pen, y, layout, Some(sum));
+    let mut cells = vec![text(&of, theme.strong).into()];
+    cells.extend(rates(theme, Some(sum)));
+    cells.resize(COLUMNS.len(), Line::default());
+    cells
 }
 
-fn line(
+/// The cells of an Envoy.
+fn row(theme: &Theme, target: &TargetSummary, name: &str, is_shown: bool) -> Vec<Line<'static>> {
+    let up = theme.pick_text("●", "*");
+    let (mark, style) = match target.up {
+        Some(true) if !target.is_stale => (up, theme.good),
+        Some(true) | None => (up, theme.warn),
+        Some(false) => (theme.pick_text("○", "o"), theme.bad),
+    };
+    let marked = if target.is_marked {
+        theme.pick_text("✓", "x")
+    } else {
+        " "
+    };
+    let name_style = if is_shown { theme.name } else { theme.plain };
+    let name = vec![
+        text(&format!(" {mark}"), style),
+        Span::styled(marked, theme.changed),
+        text(name, name_style),
+    ];
+    let mut cells = vec![Line::from(name)];
+    cells.extend(rates(theme, target.rates));
+    let rest = [
+        target.generation.to_string(),
+        target.version.clone(),
+        humanise(target.uptime_ns / 1_000_000_000 * 1_000_000_000),
+        target.warnings.to_string(),
+    ];
+    cells.extend(rest.map(|value| Line::from(text(&value, theme.plain))));
+    if target.is_stale {
+        let numbers = cells.iter_mut().skip(1);
+        numbers.for_each(|cell| *cell = std::mem::take(cell).patch_style(theme.stale));
+    }
+    cells
+}
+
+/// Writes over the numbers of an Envoy what matters more: why it does not answer, or what it needs. It begins behind the
+/// name, or behind the rates.
+fn over(
     pen: &mut Pen<'_>,
-    y: u16,
-    layout: &Layout,
-    (target, name, is_shown): (&TargetSummary, &str, bool),
+    row: Rect,
+    target: &TargetSummary,
+    name: &str,
+    [behind_name, behind_rates]: [u16; 2],
 ) {
     let theme = pen.theme;
-    let (mark, style) = match target.up {
-        Some(true) if !target.is_stale => (theme.pick('●', '*'), theme.good),
-        Some(true) | None => (theme.pick('●', '*'), theme.warn),
-        Some(false) => (theme.pick('○', 'o'), theme.bad),
-    };
-    pen.cell(1, i32::from(y), mark, style);
-    if target.is_marked {
-        pen.cell(2, i32::from(y), theme.pick('✓', 'x'), theme.changed);
-    }
-    let style = if is_shown { theme.name } else { theme.plain };
-    let end = pen.within(MARKS, y, layout.name.saturating_sub(MARKS), name, style);
-    if target.up == Some(false) {
+    let (x, words) = if target.up == Some(false) {
         let error = target.error.as_deref().unwrap_or("unreachable");
         let error = error.lines().next().unwrap_or_default();
         // No column follows, so that a long error has the room behind a short name.
-        pen.text(end.min(layout.name).saturating_add(1), y, error, theme.bad);
-        return;
-    }
-    rates(pen, y, layout, target.rates);
-    if target.is_stale {
-        let width = pen.width().saturating_sub(layout.name);
-        pen.part(layout.name, y, width, 1).dim_all();
-    }
-    if let Some((banner, _)) = &target.banner {
+        let name = width_of(&safe(name))
+            .saturating_add(MARKS)
+            .saturating_add(1);
+        (behind_name.min(name), text(error, theme.bad))
+    } else if let Some((banner, _)) = &target.banner {
         // It matters more than the rates where there is no room for both.
-        let behind = layout.behind_rates();
-        let x = if pen.width().saturating_sub(behind) < LEAST_BANNER {
-            layout.name
-        } else {
-            behind
-        };
-        let width = pen.width().saturating_sub(x);
-        pen.part(x, y, width, 1).clear();
-        pen.text(x.saturating_add(1), y, banner, theme.alarm);
+        let has_room = row.width.saturating_sub(behind_rates) >= LEAST_BANNER;
+        let x = if has_room { behind_rates } else { behind_name };
+        (x, text(banner, theme.alarm))
+    } else {
         return;
-    }
-    for (column, _, x) in &layout.columns {
-        let text = match column {
-            Column::Admitted | Column::Refused => continue,
-            Column::Generation => target.generation.to_string(),
-            Column::Version => target.version.clone(),
-            Column::Up => humanise(target.uptime_ns / 1_000_000_000 * 1_000_000_000),
-            Column::Warnings => target.warnings.to_string(),
-        };
-        pen.right(*x, y, EACH - 1, &text, theme.plain);
-    }
+    };
+    let place = Rect {
+        x: row.x.saturating_add(x),
+        width: row.width.saturating_sub(x),
+        ..row
+    };
+    pen.draw(place, Clear);
+    pen.line(place, words);
 }
 
-/// The height of a body that has no room for gaps.
-const SMALL: u16 = 10;
-/// The least room for a banner behind the rates.
-const LEAST_BANNER: u16 = 24;
-
-fn rates(pen: &mut Pen<'_>, y: u16, layout: &Layout, rates: Option<Rates>) {
-    let theme = pen.theme;
-    for (column, _, x) in &layout.columns {
-        let (text, style) = match column {
-            Column::Admitted => (rate(rates.map(|rates| rates.admitted)), theme.good),
-            Column::Refused => refused(theme, rates),
-            _ => continue,
-        };
-        pen.right(*x, y, EACH - 1, &text, style);
-    }
-}
-
-/// What is refused, and in parentheses what rules in shadow mode would refuse.
-fn refused(theme: &Theme, rates: Option<Rates>) -> (String, Style) {
+/// What is admitted, and what is refused; in parentheses what rules in shadow mode would refuse.
+fn rates(theme: &Theme, rates: Option<Rates>) -> [Line<'static>; 2] {
     let refused = rates.map(|rates| rates.refused);
     let would = rates.filter(|rates| rates.shadow > 0.0);
-    let would = would.map(|rates| refusals(rate(Some(rates.shadow)), true));
+    let would = would.map(|rates| format!(" {}", refusals(rate(Some(rates.shadow)), true)));
     let style = if refused.unwrap_or(0.0) > 0.0 {
         theme.bad
     } else {
         theme.dim
     };
-    let text = [Some(rate(refused)), would].into_iter().flatten();
-    (text.collect::<Vec<_>>().join(" "), style)
+    let refused = format!("{}{}", rate(refused), would.unwrap_or_default());
+    [
+        text(&rate(rates.map(|rates| rates.admitted)), theme.good).into(),
+        text(&refused, style).into(),
+    ]
 }
 
-// The results of changes for all Envoys, below the list of these.
-
-/// The results of the last changes for all.
-struct Results<'a> {
-    /// The title of each change, and its result at each Envoy that it is for: failures first, then what is open.
-    changes: Vec<(&'a str, Vec<(usize, &'a Delivery)>)>,
+/// The results of the last changes for all Envoys, each change under its title: failures first, then what is open. The
+/// flag is that of a title.
+fn results(theme: &Theme, state: &State, has_gaps: bool) -> Vec<(Line<'static>, bool)> {
+    let mut lines = Vec::new();
+    let urls: Vec<&str> = state
+        .targets
+        .iter()
+        .map(|target| target.url.as_str())
+        .collect();
+    let names = short_names(&urls);
+    for (title, results) in &state.broadcasts {
+        if has_gaps {
+            lines.push((Line::default(), false));
+        }
+        lines.push((format!(" change for all: {}", safe(title)).into(), true));
+        let asked = results
+            .iter()
+            .zip(&names)
+            .filter(|(result, _)| **result != Delivery::NotAsked);
+        let mut asked: Vec<_> = asked.collect();
+        asked.sort_by_key(|(result, _)| urgency(result));
+        lines.extend(
+            asked
+                .into_iter()
+                .map(|(result, name)| (one(theme, name, result), false)),
+        );
+    }
+    lines
 }
 
-impl<'a> Results<'a> {
-    fn new(state: &'a State) -> Self {
-        let changes = state.broadcasts.iter().map(|(title, results)| {
-            let results = results.iter().enumerate();
-            let asked = results.filter(|(_, result)| **result != Delivery::NotAsked);
-            let mut asked: Vec<(usize, &Delivery)> = asked.collect();
-            asked.sort_by_key(|(_, result)| urgency(result));
-            (title.as_str(), asked)
-        });
-        Self {
-            changes: changes.collect(),
-        }
-    }
-
-    /// The lines that all would take, each change with a gap above it.
-    fn height(&self, gap: u16) -> u16 {
-        let lines = self.changes.iter().map(|(_, results)| {
-            let lines = cells(results.len()).saturating_add(1);
-            lines.saturating_add(gap)
-        });
-        lines.fold(0, u16::saturating_add)
-    }
-
-    fn draw(&self, pen: &mut Pen<'_>, mut y: u16, gap: u16, names: &[String]) {
-        let theme = pen.theme;
-        for (title, results) in &self.changes {
-            if y >= pen.height() {
-                return;
-            }
-            pen.style_line(y, theme.head);
-            pen.text(1, y, &format!("change for all: {title}"), theme.head);
-            y = y.saturating_add(1);
-            for (at, (number, result)) in results.iter().enumerate() {
-                let left = results.len().saturating_sub(at);
-                // On the last line, the number of those that have no line.
-                if y.saturating_add(1) >= pen.height() && left > 1 && at > 0 {
-                    pen.text(MARKS, y, &format!("and {left} more"), theme.dim);
-                    return;
-                }
-                let name = names.get(*number).map_or("", String::as_str);
-                one(pen, y, name, result);
-                y = y.saturating_add(1);
-            }
-            y = y.saturating_add(gap);
-        }
-    }
+/// The result of a change at one Envoy.
+fn one(theme: &Theme, name: &str, result: &Delivery) -> Line<'static> {
+    let style = match result {
+        Delivery::Sending | Delivery::NotAsked => theme.plain,
+        Delivery::Done(_) => theme.good,
+        Delivery::Failed(_) => theme.bad,
+    };
+    let words = result.words();
+    let first = words.lines().next().unwrap_or_default();
+    vec![
+        text(&format!("   {name}  "), theme.plain),
+        text(first, style),
+    ]
+    .into()
 }
 
 /// The order of results: what needs attention comes first.
@@ -413,18 +415,4 @@ const fn urgency(result: &Delivery) -> u8 {
         Delivery::Done(_) => 3,
         Delivery::NotAsked => 4,
     }
-}
-
-/// The result of a change at one Envoy.
-fn one(pen: &mut Pen<'_>, y: u16, name: &str, result: &Delivery) {
-    let theme = pen.theme;
-    let style = match result {
-        Delivery::Sending | Delivery::NotAsked => theme.plain,
-        Delivery::Done(_) => theme.good,
-        Delivery::Failed(_) => theme.bad,
-    };
-    let x = pen.within(MARKS, y, pen.width() / 2, name, theme.plain);
-    let words = result.words();
-    let line = words.lines().next().unwrap_or_default();
-    pen.text(x.saturating_add(2), y, line, style);
 }

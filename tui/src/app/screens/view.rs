@@ -1,6 +1,7 @@
 //! The trait of all screens. Most methods have a default that suits a plain list.
 
 use super::copied;
+use crate::app::columns::Column;
 use crate::app::command::{Binding, Command};
 use crate::app::motion::moved;
 use crate::app::rows::{BucketName, Row};
@@ -118,6 +119,11 @@ pub(crate) trait View: Sync {
         Ok(())
     }
 
-    /// Handles a click into the body, at coordinates of the whole terminal.
-    fn clicked(&self, _state: &mut State, _x: u16, _y: u16) {}
+    /// Takes a click on a line.
+    fn clicked(&self, state: &mut State, at: usize) {
+        self.select(state, at);
+    }
+
+    /// Sorts by a column, in the other order if it is sorted by it.
+    fn sorted_by(&self, _state: &mut State, _column: Column) {}
 }

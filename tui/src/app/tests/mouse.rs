@@ -10,7 +10,7 @@ use crate::app::screen::Screen;
 use crate::app::state::{Mode, State};
 
 /// A click on `spot` where the last frame has it.
-fn click(state: &mut State, spot: Spot) -> Vec<Effect> {
+pub(super) fn click(state: &mut State, spot: Spot) -> Vec<Effect> {
     let theme = crate::ui::Theme::new(false, false);
     let spots = crate::ui::tests::look::spots(state, &theme, SIZE);
     let (x, y) = spots

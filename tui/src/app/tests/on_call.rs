@@ -63,14 +63,8 @@ fn without_a_selection_nothing_opens() {
     type_keys(&mut state, "2");
     assert_eq!((state.screen, open(&state)), (Screen::Bucket, "mallory"));
     type_keys(&mut state, "<esc>");
-    let y = 3 + u16::try_from(state.table.at).expect("a row");
-    let click = Mouse {
-        action: MouseAction::Click,
-        x: 20,
-        y,
-        spot: None,
-    };
-    send(&mut state, Msg::Mouse(click));
+    let at = state.table.at;
+    mouse::click(&mut state, Spot::Line(at));
     assert_eq!((state.screen, selected(&state)), (Screen::Buckets, "alice"));
 }
 

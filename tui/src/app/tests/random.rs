@@ -13,7 +13,7 @@ use crate::app::rows::BucketName;
 use crate::app::screen::Screen;
 use crate::app::state::{Mode, State};
 use crate::app::update::update;
-use crate::draw::spots::Spots;
+use crate::draw::pen::Spots;
 use loudou_client::change::Change;
 use loudou_client::change::verb::Answer;
 use loudou_client::live::apply::Done;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::cli::world::Style;
-use crate::draw::bars;
+use crate::draw::widgets;
 use loudou_words::num::count;
 
 /// The number of lines of a plot.
@@ -66,8 +66,8 @@ pub(super) fn print(
 
 /// The cell in line `row`, counted from below, of the column for `n` of `most`.
 fn cell(n: u64, most: u64, row: u16, style: Style) -> char {
-    let eighths = bars::filled(n, most, LINES, style.ascii);
-    bars::rising(bars::in_cell(eighths, row), style.ascii)
+    let eighths = widgets::filled(n, most, LINES, style.ascii);
+    widgets::rising(widgets::in_cell(eighths, row), style.ascii)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn charts_go_on_without_answers() {
     update(&mut state, Msg::Polled(Err(failed)), Nanos::from_secs(80));
     update(&mut state, Msg::Tick, Nanos::from_secs(90));
     let gap = text(&state, size);
-    assert!(gap.contains(&format!("█{}", "·".repeat(19))), "{gap}");
+    assert!(gap.contains(&format!("█{}", "·".repeat(17))), "{gap}");
 }
 
 /// The bucket that is open keeps an hour, whatever the table shows; others keep a minute.

@@ -4,7 +4,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use crate::app::state::State;
-use crate::draw::spots::Spots;
+use crate::draw::pen::Spots;
 use crate::ui::{Theme, view};
 
 pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<TestBackend> {

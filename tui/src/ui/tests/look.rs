@@ -6,7 +6,7 @@ use ratatui::backend::TestBackend;
 use super::{USUAL, draw, styles};
 use crate::app::fixture::{state, type_keys};
 use crate::app::state::State;
-use crate::draw::spots::Spots;
+use crate::draw::pen::Spots;
 use crate::draw::theme::Depth;
 use crate::draw::theme::{Base, Look, Theme};
 use crate::ui::view;

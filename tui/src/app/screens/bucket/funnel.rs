@@ -18,11 +18,12 @@ use loudou_api::LimitView;
 use loudou_limiter::Nanos;
 
 use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use crate::app::history::Rates;
-use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::words::{amount, percent, rate, width};
+use crate::draw::widgets;
+use crate::draw::words::{amount, percent, rate, text, width};
 use loudou_words::num::{cells, float, whole};
 
 /// Lines above the rim, for drops and labels.
@@ -66,14 +67,14 @@ impl Shape {
 
 /// Draws the funnel over the whole area, as large as fits.
 pub(super) fn draw(pen: &mut Pen<'_>, water: &Water<'_>) {
-    let free = pen.height().saturating_sub(ABOVE.saturating_add(BELOW));
-    let height = free.min(pen.width().saturating_sub(14) / 2);
+    let free = pen.area.height.saturating_sub(ABOVE.saturating_add(BELOW));
+    let height = free.min(pen.area.width.saturating_sub(14) / 2);
     if height < LEAST {
         return;
     }
     let spare = free.saturating_sub(height) / 2;
     let shape = Shape {
-        centre: i32::from(pen.width() / 2),
+        centre: i32::from(pen.area.width / 2),
         rim: i32::from(ABOVE.saturating_add(spare)),
         height: i32::from(height),
     };
@@ -127,7 +128,7 @@ fn walls(pen: &mut Pen<'_>, shape: &Shape) {
 fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
     let theme = pen.theme;
     let height = cells(usize::try_from(shape.height).unwrap_or(0));
-    let eighths = i32::from(bars::filled_by_level(water.level, height));
+    let eighths = i32::from(widgets::filled_by_level(water.level, height));
     let bottom = shape.rim.saturating_add(shape.height).saturating_sub(1);
     let surface = bottom.saturating_sub((eighths.saturating_sub(1)).max(0) / 8);
     let depth = f64::from(height.max(1));
@@ -146,7 +147,7 @@ fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
                 0
             };
             let filled = here.saturating_add(wave).clamp(1, 8);
-            let glyph = bars::rising(u16::try_from(filled).unwrap_or(8), theme.ascii);
+            let glyph = widgets::rising(u16::try_from(filled).unwrap_or(8), theme.ascii);
             pen.cell(
                 shape.centre.saturating_add(dx),
                 y,
@@ -257,47 +258,46 @@ fn outflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
 fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     let theme = pen.theme;
     let Water { limit, rates, .. } = water;
-    let line = |y: i32| u16::try_from(y).unwrap_or(0);
-    let top = line(shape.rim.saturating_sub(i32::from(ABOVE)));
-    let admitted = format!("admitted {}/s", rate(Some(rates.admitted)));
+    let row = |pen: &Pen<'_>, y: i32| pen.row(u16::try_from(y).unwrap_or(0));
+    let mut above = vec![text(
+        &format!("admitted {}/s", rate(Some(rates.admitted))),
+        theme.good,
+    )];
     if rates.shadow > 0.0 {
         let would = format!("   would refuse {}/s", rate(Some(rates.shadow)));
-        let wide = width(&admitted).saturating_add(width(&would));
-        let x = pen.width().saturating_sub(wide) / 2;
-        pen.spans(x, top, &[(&admitted, theme.good), (&would, theme.shadow)]);
+        above.push(text(&would, theme.shadow));
     } else if rates.refused > 0.0 {
-        let refused = format!("   refused {}/s", rate(Some(rates.refused)));
-        let wide = width(&admitted).saturating_add(width(&refused));
-        let x = pen.width().saturating_sub(wide) / 2;
-        pen.spans(x, top, &[(&admitted, theme.good), (&refused, theme.bad)]);
-    } else {
-        pen.middle(top, &admitted, theme.good);
+        above.push(text(
+            &format!("   refused {}/s", rate(Some(rates.refused))),
+            theme.bad,
+        ));
     }
-    let right = |y: i32| {
+    let top = row(pen, shape.rim.saturating_sub(i32::from(ABOVE)));
+    pen.line(top, Line::from(above).centered());
+    let mut beside = |y: i32, words: Span<'static>| {
         let x = shape.centre.saturating_add(shape.half(y)).saturating_add(2);
-        (u16::try_from(x).unwrap_or(u16::MAX), line(y))
+        let mut place = row(pen, y);
+        let x = u16::try_from(x).unwrap_or(u16::MAX).min(place.width);
+        place.x = place.x.saturating_add(x);
+        place.width = place.width.saturating_sub(x);
+        pen.line(place, words);
     };
-    let (x, y) = right(shape.rim);
-    pen.text(x, y, &amount(limit.capacity), theme.dim);
+    beside(shape.rim, text(&amount(limit.capacity), theme.dim));
     if surface > shape.rim && water.level > 0.0 {
-        let used = water.level * float(limit.capacity);
-        let (x, y) = right(surface);
+        let used = amount(whole((water.level * float(limit.capacity)).round()));
         let mark = theme.pick('◂', '<');
-        pen.text(
-            x,
-            y,
-            &format!("{mark} {}", amount(whole(used.round()))),
-            theme.plain,
-        );
+        beside(surface, text(&format!("{mark} {used}"), theme.plain));
     }
     number_in_water(pen, shape, water);
-    let bottom = line(
-        shape
-            .rim
-            .saturating_add(shape.height)
-            .saturating_add(i32::from(BELOW) - 1),
+    let bottom = shape
+        .rim
+        .saturating_add(shape.height)
+        .saturating_add(i32::from(BELOW) - 1);
+    let bottom = row(pen, bottom);
+    pen.line(
+        bottom,
+        Line::from(text(&way_out(limit), theme.dim)).centered(),
     );
-    pen.middle(bottom, &way_out(limit), theme.dim);
 }
 
 /// The way capacity comes back.

@@ -1,0 +1,505 @@
+//! What several screens draw: tables with columns by the room there is, boxes, scroll bars, levels and charts. The
+//! widgets are ratatui's; ASCII has substitutes for all their characters.
+
+use loudou_words::num::{share, whole};
+use loudou_words::text::humanise;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::symbols::{bar, border};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{
+    Block, Cell, Clear, Row, Scrollbar, ScrollbarOrientation, ScrollbarState, Sparkline,
+    StatefulWidget, Table, TableState, Widget,
+};
+
+use super::pen::Pen;
+use super::theme::Theme;
+use super::words::{rate, text};
+use crate::app::press::Spot;
+
+// Tables.
+
+/// The room that a column wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// The order in which columns get room: those that come last are left out first.
+    pub(crate) rank: u8,
+    /// With less than `least` cells it is left out. All columns grow to `good` before one grows to `most`.
+    pub(crate) least: u16,
+    pub(crate) good: u16,
+    pub(crate) most: u16,
+    /// Whether it has one of the three widths and none between: a part of a word says nothing.
+    pub(crate) in_steps: bool,
+}
+
+impl Wish {
+    /// A column of one width.
+    pub(crate) const fn fixed(rank: u8, width: u16) -> Self {
+        Self::growing(rank, width, width, width)
+    }
+
+    /// A column that grows.
+    pub(crate) const fn growing(rank: u8, least: u16, good: u16, most: u16) -> Self {
+        Self {
+            rank,
+            least,
+            good,
+            most,
+            in_steps: false,
+        }
+    }
+}
+
+/// The widths of columns in `room` cells, with a cell between two; 0 for those that are left out.
+pub(crate) fn fit(room: u16, wishes: &[Wish]) -> Vec<u16> {
+    let mut by_rank: Vec<(usize, &Wish)> = wishes.iter().enumerate().collect();
+    by_rank.sort_by_key(|(_, wish)| wish.rank);
+    let mut widths = vec![0_u16; wishes.len()];
+    // The last column needs no gap.
+    let mut free = room.saturating_add(1);
+    for (at, wish) in &by_rank {
+        let Some(left) = free.checked_sub(wish.least.saturating_add(1)) else {
+            break;
+        };
+        free = left;
+        if let Some(width) = widths.get_mut(*at) {
+            *width = wish.least;
+        }
+    }
+    for most in [|wish: &Wish| wish.good, |wish: &Wish| wish.most] {
+        for (at, wish) in &by_rank {
+            let Some(width) = widths.get_mut(*at).filter(|width| **width > 0) else {
+                continue;
+            };
+            let more = most(wish).saturating_sub(*width);
+            let more = if more <= free {
+                more
+            } else if wish.in_steps {
+                0
+            } else {
+                free
+            };
+            *width = width.saturating_add(more);
+            free = free.saturating_sub(more);
+        }
+    }
+    widths
+}
+
+/// The head of a column, and its width.
+pub(crate) struct Head {
+    pub(crate) title: Line<'static>,
+    pub(crate) width: u16,
+    pub(crate) is_right: bool,
+    /// What a click on it does.
+    pub(crate) spot: Option<Spot>,
+}
+
+/// Draws heads and, below them, the rows that are shown: each with its number, which a click names, and its cells. The
+/// row `selected` is marked.
+pub(crate) fn table(
+    pen: &mut Pen<'_>,
+    heads: &[Head],
+    rows: Vec<(usize, Vec<Line<'static>>)>,
+    selected: Option<usize>,
+) {
+    let (theme, area) = (pen.theme, pen.area);
+    let widths: Vec<u16> = heads.iter().map(|head| head.width).collect();
+    let constraints = widths.iter().copied().map(Constraint::Length);
+    let places = Layout::horizontal(constraints.clone())
+        .spacing(1)
+        .split(pen.row(0));
+    let cell = |line: Line<'static>, head: &Head| {
+        let line = theme.fit_line(line, head.width);
+        Cell::from(if head.is_right {
+            line.right_aligned()
+        } else {
+            line
+        })
+    };
+    let mut state = TableState::new();
+    let mut shown = Vec::with_capacity(rows.len());
+    for ((number, line), y) in rows.into_iter().zip(0_u16..) {
+        if selected == Some(number) {
+            state.select(Some(usize::from(y)));
+        }
+        pen.spot(pen.row(y.saturating_add(1)), Spot::Line(number));
+        let cells = line
+            .into_iter()
+            .zip(heads)
+            .map(|(line, head)| cell(line, head));
+        shown.push(Row::new(cells));
+    }
+    for (head, place) in heads.iter().zip(places.iter()) {
+        if let Some(spot) = head.spot {
+            pen.spot(*place, spot);
+        }
+    }
+    let titles = heads.iter().map(|head| cell(head.title.clone(), head));
+    let table = Table::new(shown, constraints)
+        .header(Row::new(titles).style(theme.head))
+        .row_highlight_style(theme.row);
+    pen.draw(area, Stateful(table, state));
+}
+
+/// A widget with the state that it is drawn in.
+struct Stateful<W: StatefulWidget>(W, W::State)
+where
+    W::State: Sized;
+
+impl<W: StatefulWidget> Widget for Stateful<W>
+where
+    W::State: Sized,
+{
+    fn render(mut self, area: Rect, buffer: &mut Buffer) {
+        self.0.render(area, buffer, &mut self.1);
+    }
+}
+
+/// The first of `len` lines to show so that line `at` is among `height` of them.
+pub(crate) fn first_line(len: usize, height: u16, at: usize) -> usize {
+    let height = usize::from(height);
+    let last = len.saturating_sub(height);
+    at.saturating_add(2).saturating_sub(height).min(last)
+}
+
+/// Draws a scroll bar: of `all` rows, `shown` are shown from `first` on. Nothing if all are shown.
+pub(crate) fn scroll_bar(pen: &mut Pen<'_>, area: Rect, first: usize, shown: usize, all: usize) {
+    let places = all.saturating_sub(shown);
+    if places == 0 {
+        return;
+    }
+    let theme = pen.theme;
+    let bar = Scrollbar::new(ScrollbarOrientation::VerticalRight)
+        .begin_symbol(None)
+        .end_symbol(None)
+        .thumb_symbol(theme.pick_text("█", "#"))
+        .thumb_style(theme.dim)
+        .track_symbol(Some(theme.pick_text("│", "|")))
+        .track_style(theme.track);
+    let state = ScrollbarState::new(places.saturating_add(1))
+        .position(first)
+        .viewport_content_length(shown);
+    pen.draw(area, Stateful(bar, state));
+}
+
+// Boxes.
+
+const ASCII_BORDER: border::Set<'_> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
+/// Draws an empty box in the middle, at most `width` by `height`. Returns a pen for its inside, and its place.
+pub(crate) fn open<'a>(
+    pen: &'a mut Pen<'_>,
+    title: &str,
+    width: u16,
+    height: u16,
+) -> (Pen<'a>, Rect) {
+    let theme = pen.theme;
+    let area = pen.area.centered(
+        Constraint::Length(width.min(pen.area.width)),
+        Constraint::Length(height.min(pen.area.height)),
+    );
+    let set = if theme.ascii {
+        ASCII_BORDER
+    } else {
+        border::ROUNDED
+    };
+    let mut block = Block::bordered().border_set(set).border_style(theme.dim);
+    if !title.is_empty() {
+        let corner = Span::styled(theme.pick_text("─", "-"), theme.dim);
+        let title = Line::from(vec![corner, text(&format!(" {title} "), theme.name)]);
+        block = block.title(theme.fit_line(title, area.width.saturating_sub(3)));
+    }
+    let inside = block.inner(area);
+    pen.draw(area, Clear);
+    pen.draw(area, block);
+    (pen.part(inside), area)
+}
+
+/// A line for each text, in one style.
+pub(crate) fn all(texts: &[String], style: Style) -> impl Iterator<Item = Line<'static>> + '_ {
+    texts.iter().map(move |line| Line::from(text(line, style)))
+}
+
+// Levels and charts, in eighths of a cell.
+
+const RISING: bar::Set<'_> = bar::NINE_LEVELS;
+
+const ASCII_RISING: bar::Set<'_> = bar::Set {
+    full: "#",
+    seven_eighths: "=",
+    three_quarters: "=",
+    five_eighths: "-",
+    half: "-",
+    three_eighths: ".",
+    one_quarter: ".",
+    one_eighth: ".",
+    empty: " ",
+};
+
+/// A cell filled from the left, by eighths, and its ASCII substitute.
+const GROWING: [(char, char); 9] = [
+    (' ', ' '),
+    ('▏', ' '),
+    ('▎', ' '),
+    ('▍', '-'),
+    ('▌', '-'),
+    ('▋', '='),
+    ('▊', '='),
+    ('▉', '#'),
+    ('█', '#'),
+];
+
+/// A cell filled from the bottom by `eighths`.
+pub(crate) fn rising(eighths: u16, ascii: bool) -> char {
+    let set = if ascii { ASCII_RISING } else { RISING };
+    let glyph = match eighths {
+        0 => set.empty,
+        1 => set.one_eighth,
+        2 => set.one_quarter,
+        3 => set.three_eighths,
+        4 => set.half,
+        5 => set.five_eighths,
+        6 => set.three_quarters,
+        7 => set.seven_eighths,
+        _ => set.full,
+    };
+    glyph.chars().next().unwrap_or(' ')
+}
+
+/// A cell filled from the left by `eighths`.
+fn growing(eighths: u16, ascii: bool) -> char {
+    let glyph = GROWING.get(usize::from(eighths.min(8)));
+    glyph.map_or(' ', |(glyph, plain)| if ascii { *plain } else { *glyph })
+}
+
+/// The number of eighths that `part` of `total` fills in `cells` cells, rounded up so that small parts
+/// stay visible; in ASCII only whole cells.
+pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
+    let step = if ascii { 8 } else { 1 };
+    let steps = cells.saturating_mul(8) / step;
+    let scaled = u128::from(part.min(total)).saturating_mul(u128::from(steps));
+    let filled = scaled.div_ceil(u128::from(total).max(1));
+    let filled = u16::try_from(filled).unwrap_or(steps);
+    filled.saturating_mul(step)
+}
+
+/// The number of eighths that a level of 0 to 1 fills in `cells` cells. A level above 0 fills at least one.
+pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
+    if level > 0.0 {
+        share(level, cells.saturating_mul(8)).max(1)
+    } else {
+        0
+    }
+}
+
+/// The eighths of `eighths` that fall into cell number `cell`.
+pub(crate) fn in_cell(eighths: u16, cell: u16) -> u16 {
+    eighths.saturating_sub(cell.saturating_mul(8)).min(8)
+}
+
+/// `part` of `total` as text of `cells` cells.
+pub(crate) fn bar_text(part: u64, total: u64, cells: u16, ascii: bool) -> String {
+    let eighths = filled(part, total, cells, ascii);
+    let empty = if ascii { '.' } else { '·' };
+    let cell = |cell| match in_cell(eighths, cell) {
+        0 => empty,
+        filled => growing(filled, ascii),
+    };
+    (0..cells).map(cell).collect()
+}
+
+/// A level of 0 to 1 in `width` cells, in the colour of the level `tone`.
+pub(crate) fn level(theme: &Theme, width: u16, level: f64, tone: f64) -> [Span<'static>; 2] {
+    let eighths = filled_by_level(level, width);
+    let (full, empty): (Vec<u16>, Vec<u16>) = (0..width)
+        .map(|cell| in_cell(eighths, cell))
+        .partition(|eighths| *eighths > 0);
+    let full: String = full
+        .into_iter()
+        .map(|eighths| growing(eighths, theme.ascii))
+        .collect();
+    let empty = theme.pick_text("·", ".").repeat(empty.len());
+    [
+        Span::styled(full, theme.water(tone, 0.4)),
+        Span::styled(empty, theme.track),
+    ]
+}
+
+/// Rates over time: the oldest first, `None` where they are unknown.
+pub(crate) struct Chart {
+    pub(crate) name: &'static str,
+    pub(crate) style: Style,
+    pub(crate) values: Vec<Option<f64>>,
+    pub(crate) now: Option<f64>,
+    pub(crate) span_ns: u64,
+    /// The rate that the limit allows, drawn as a line.
+    pub(crate) limit: Option<f64>,
+}
+
+/// The cells of the axis.
+pub(crate) const AXIS: u16 = 7;
+
+/// Draws a chart over the whole area: its name with the rate now, and below it columns beside an axis.
+pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
+    let theme = pen.theme;
+    let [head, body] =
+        Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(pen.area);
+    let peak = chart.values.iter().flatten().copied().fold(0.0, f64::max);
+    pen.line(
+        head,
+        vec![
+            Span::styled(chart.name, chart.style),
+            text(&format!(" {}", rate(chart.now)), theme.strong),
+            text(
+                &format!("  peak {} in {}", rate(Some(peak)), humanise(chart.span_ns)),
+                theme.dim,
+            ),
+        ],
+    );
+    // A limit far above all requests would make them invisible.
+    let limit = chart
+        .limit
+        .filter(|limit| *limit <= peak * 4.0 || peak <= 0.0);
+    let top = limit.unwrap_or(0.0).max(peak);
+    let [axis, plot] =
+        Layout::horizontal([Constraint::Length(AXIS), Constraint::Fill(1)]).areas(body);
+    if top <= 0.0 || body.is_empty() {
+        return baseline(pen, plot, &chart.values);
+    }
+    let eighths = f64::from(plot.height) * 8.0;
+    let scaled = |value: f64| whole((value / top).clamp(0.0, 1.0) * eighths);
+    let data: Vec<Option<u64>> = chart
+        .values
+        .iter()
+        .map(|value| value.map(|value| whole((value / top * eighths).ceil())))
+        .collect();
+    let sparkline = Sparkline::default()
+        .data(data)
+        .max(u64::from(plot.height).saturating_mul(8))
+        .bar_set(if theme.ascii { ASCII_RISING } else { RISING })
+        .absent_value_symbol(" ")
+        .style(chart.style);
+    pen.draw(plot, sparkline);
+    baseline(pen, plot, &chart.values);
+    let mut label = |y: u16, value: f64, style: Style| {
+        let row = Rect {
+            y,
+            height: 1,
+            ..axis
+        };
+        let mark = theme.pick_text("┤", "|");
+        let wide = usize::from(AXIS).saturating_sub(2);
+        pen.line(
+            row,
+            text(&format!("{:>wide$} {mark}", rate(Some(value))), style),
+        );
+    };
+    label(axis.y, top, theme.dim);
+    if let Some(limit) = limit {
+        let above = u16::try_from(scaled(limit) / 8)
+            .unwrap_or(0)
+            .min(plot.height.saturating_sub(1));
+        let y = plot.bottom().saturating_sub(1).saturating_sub(above);
+        label(y, limit, theme.name);
+        limit_line(
+            pen,
+            Rect {
+                y,
+                height: 1,
+                ..plot
+            },
+            chart,
+        );
+    }
+}
+
+/// Draws the limit where no column stands.
+fn limit_line(pen: &mut Pen<'_>, row: Rect, chart: &Chart) {
+    let theme = pen.theme;
+    let limit = chart.limit.unwrap_or(f64::INFINITY);
+    for (column, value) in row.columns().zip(&chart.values) {
+        if value.is_none_or(|value| value < limit) {
+            pen.line(column, Span::styled(theme.pick_text("─", "-"), theme.name));
+        }
+    }
+}
+
+/// Draws the bottom of a chart: dots where nothing is known, a line where nothing was.
+fn baseline(pen: &mut Pen<'_>, plot: Rect, values: &[Option<f64>]) {
+    let theme = pen.theme;
+    let row = Rect {
+        y: plot.bottom().saturating_sub(1),
+        height: plot.height.min(1),
+        ..plot
+    };
+    for (column, value) in row.columns().zip(values) {
+        let glyph = match value {
+            None => theme.pick_text("·", " "),
+            Some(value) if *value <= 0.0 => theme.pick_text("▁", "_"),
+            Some(_) => continue,
+        };
+        pen.line(column, Span::styled(glyph, theme.track));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_get_room_by_rank_and_never_overlap() {
+        let mut state = Wish::growing(0, 1, 10, 16);
+        state.in_steps = true;
+        let wishes = [
+            state,
+            Wish::growing(2, 6, 20, 60),
+            Wish::fixed(1, 9),
+            Wish::growing(3, 8, 24, 60),
+        ];
+        for room in 0..300 {
+            let widths = fit(room, &wishes);
+            let shown: Vec<u16> = widths.iter().copied().filter(|width| *width > 0).collect();
+            let sum: u16 = shown.iter().sum();
+            assert!(
+                sum + u16::try_from(shown.len().saturating_sub(1)).expect("few") <= room,
+                "{room}: {widths:?}"
+            );
+            assert!([0, 1, 10, 16].contains(&widths[0]), "{room}: {widths:?}");
+            // A column that comes later is never there without one that comes earlier.
+            for pair in [[0, 2], [2, 1], [1, 3]] {
+                assert!(
+                    widths[pair[1]] == 0 || widths[pair[0]] > 0,
+                    "{room}: {widths:?}"
+                );
+            }
+        }
+        assert_eq!(fit(18, &wishes), [1, 6, 9, 0]);
+        assert_eq!(fit(300, &wishes), [16, 60, 9, 60]);
+    }
+
+    #[test]
+    fn levels_fill_their_cells() {
+        let theme = Theme::new(false, false);
+        let shown = |part| {
+            level(&theme, 4, part, part)
+                .map(|span| span.content.into_owned())
+                .concat()
+        };
+        assert_eq!(
+            [0.0, 0.001, 0.5, 1.0].map(shown),
+            ["····", "▏···", "██··", "████"]
+        );
+        assert_eq!(bar_text(1, 3, 6, true), "##....");
+    }
+}
