@@ -16,6 +16,7 @@ pub(crate) mod broadcast;
 pub(crate) mod browse;
 pub(crate) mod columns;
 pub(crate) mod command;
+pub(crate) mod demand;
 pub(crate) mod effects;
 pub(crate) mod event_lines;
 pub(crate) mod explain;

@@ -4,6 +4,7 @@ use loudou_api::{EditView, RuleView};
 
 use super::again;
 use super::command::Command;
+use super::demand::Demand;
 use super::effects::Effect;
 use super::explain;
 use super::form::Form;
@@ -11,6 +12,7 @@ use super::history::Scale;
 use super::ingest;
 use super::keys;
 use super::layout::table_height;
+use super::modal;
 use super::motion::is_motion;
 use super::of_key::KeyForm;
 use super::previewed;
@@ -48,6 +50,17 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::NextScreen => state.screen = screens::turn(state.screen, 1),
         Command::PreviousScreen => state.screen = screens::turn(state.screen, -1),
         Command::Freeze => freeze(state),
+        Command::Hide => {
+            state.hides_keys = !state.hides_keys;
+            // Messages may name keys.
+            state.toasts.clear();
+            let words = if state.hides_keys {
+                "keys are hidden"
+            } else {
+                "keys are shown"
+            };
+            state.toast(false, words);
+        }
         Command::Poll => {
             state.link.hurry(state.now);
             state.toast(false, "refreshing");
@@ -64,6 +77,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         }
         Command::CopyRow => copy(state, screens::shown(state).copied_row(state), effects),
         Command::Edit => edit(state, effects),
+        Command::Mode => change_mode(state, effects),
         Command::Drop => drop_edit(state),
         Command::Undo => undoing::ask(state),
         Command::Start(change) => start(state, change),
@@ -131,8 +145,28 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
         let id = row.id.clone();
         state.table.pinned.get_or_insert(id);
     }
-    state.mode = Mode::Edit(Box::new(Form::new(view, state.polled_ns())));
+    let demand = screens::target_row(state).and_then(|row| {
+        let demand = Demand::of(state, row)?;
+        Some(format!("{} {}", row.id.key, demand.words()))
+    });
+    let mut form = Form::new(view, state.polled_ns());
+    form.demand = demand;
+    state.mode = Mode::Edit(Box::new(form));
     effects.push(Effect::ReadRule(rule));
+}
+
+/// Asks whether to enforce the current rule or, if it is enforced, to run it in shadow mode. Esc leads to the form, which
+/// has the third mode.
+fn change_mode(state: &mut State, effects: &mut Vec<Effect>) {
+    if screens::target_rule(state).is_none() {
+        return choose_rule(state, "M");
+    }
+    edit(state, effects);
+    if let Mode::Edit(mut form) = std::mem::take(&mut state.mode) {
+        form.turn_mode();
+        modal::ask_to_send(state, &mut form);
+        state.mode = Mode::Edit(form);
+    }
 }
 
 /// Asks whether to drop the edit of the current rule.
@@ -177,6 +211,9 @@ fn start(state: &mut State, start: Start) {
         rule,
         key,
         now_ns: state.polled_ns(),
+        scale: screens::target_row(state)
+            .and_then(|row| Demand::of(state, row))
+            .map(|demand| demand.factor),
     };
     state.mode = match start.begin(&place) {
         Begun::Ask(change) => Mode::Confirm(Box::new(Pending::change(change))),

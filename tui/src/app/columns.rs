@@ -220,7 +220,7 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
     let has = |column| match column {
         Column::Leased => wishes.has_fleet,
         Column::Limit => wishes.has_limits && width >= 130,
-        Column::History => width >= if wishes.has_fleet { 90 } else { 60 },
+        Column::History => width >= if wishes.has_fleet { 90 } else { 70 },
         Column::Seen => width >= 90,
         _ => true,
     };
@@ -229,14 +229,14 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         (Column::Rule, name(1, 8, 16, 32, rule)),
         (Column::Key, name(2, 8, 24, 60, key)),
         (Column::Limit, Wish::growing(11, 6, 12, 12)),
-        (Column::Level, Wish::growing(3, 6, 12, 20)),
-        (Column::Left, Wish::growing(4, 9, 15, 15)),
-        (Column::Leased, Wish::fixed(7, 6)),
-        (Column::Admitted, Wish::growing(8, 8, 11, 11)),
+        (Column::Level, Wish::growing(3, 6, 10, 20)),
+        (Column::Left, Wish::growing(4, 9, 9, 15)),
+        (Column::Leased, Wish::fixed(8, 6)),
+        (Column::Admitted, Wish::growing(9, 8, 8, 11)),
         (Column::Refused, Wish::growing(5, 9, 10, 10)),
-        (Column::History, Wish::growing(9, 8, 24, 60)),
-        (Column::Retry, Wish::growing(6, 6, 12, 12)),
-        (Column::Seen, Wish::growing(10, 6, 10, 10)),
+        (Column::History, Wish::growing(6, 8, 20, 60)),
+        (Column::Retry, Wish::growing(7, 6, 6, 12)),
+        (Column::Seen, Wish::growing(10, 6, 6, 10)),
     ];
     let all: Vec<(Column, Wish)> = all.into_iter().filter(|(column, _)| has(*column)).collect();
     let wishes: Vec<Wish> = all.iter().map(|(_, wish)| *wish).collect();

@@ -32,6 +32,10 @@ pub(crate) enum Command {
     Invert,
     Freeze,
     Poll,
+    /// Change the mode of a rule.
+    Mode,
+    /// Hide or show keys.
+    Hide,
     /// Show the next of the Envoys that are watched.
     NextTarget,
     /// Mark the selected line, or take its mark away.

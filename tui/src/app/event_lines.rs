@@ -1,5 +1,7 @@
 //! Events as they are listed, found by words, and shown whole.
 
+use std::borrow::Cow;
+
 use loudou_api::Event;
 
 use super::state::State;
@@ -10,6 +12,20 @@ use loudou_words::text::{date, humanise};
 pub(crate) fn about(event: &Event) -> String {
     let parts = [event.rule.as_deref(), event.key.as_deref()];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// An event as it is shown while keys may be hidden.
+pub(crate) fn as_shown<'a>(state: &State, event: &'a Event) -> Cow<'a, Event> {
+    let Some(key) = event.key.as_deref().filter(|_| state.hides_keys) else {
+        return Cow::Borrowed(event);
+    };
+    let shown = state.shown_key(key);
+    Cow::Owned(Event {
+        detail: event.detail.replace(key, &shown),
+        reason: event.reason.replace(key, &shown),
+        key: Some(shown.into_owned()),
+        ..event.clone()
+    })
 }
 
 /// The kind as it is shown.

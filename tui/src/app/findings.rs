@@ -129,7 +129,10 @@ fn ends_soon(state: &State, data: &Data) -> Vec<Finding> {
         let left = humanise(left.get() / 1_000_000_000 * 1_000_000_000);
         match item.key() {
             None => format!("the {kind} of {rule} ends in {left}"),
-            Some(key) => format!("the {kind} of {key} in {rule} ends in {left}"),
+            Some(key) => {
+                let key = state.shown_key(key);
+                format!("the {kind} of {key} in {rule} ends in {left}")
+            }
         }
     });
     let more = (more > 0).then(|| {

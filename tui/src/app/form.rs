@@ -11,6 +11,7 @@ use loudou_client::change::verb::Verb;
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config;
 use loudou_rules::config::{MODE_NAMES, Problem, limit_fields, parse_edit, spoken_value};
+use loudou_rules::rule::Mode;
 use loudou_words::limit_edit;
 use serde_json::{Map, Value, json};
 
@@ -40,6 +41,8 @@ pub(crate) struct Form {
     pub(crate) problems: Vec<String>,
     /// The effect on the keys that were seen, for the question before it is sent.
     pub(crate) effect: Vec<String>,
+    /// What the selected key asks for, if that is more than it gets.
+    pub(crate) demand: Option<String>,
     /// The first line shown of a question.
     pub(crate) top: usize,
 }
@@ -68,6 +71,7 @@ impl Form {
             stage: Stage::Editing,
             problems: Vec::new(),
             effect: Vec::new(),
+            demand: None,
             top: 0,
         };
         form.focus_on(0);
@@ -121,6 +125,30 @@ impl Form {
         {
             line.paste(text);
             self.check();
+        }
+    }
+
+    /// Chooses `enforce` or, where that is the mode, `shadow`.
+    pub(crate) fn turn_mode(&mut self) {
+        let modes = self
+            .fields
+            .iter()
+            .position(|field| field.kind == Kind::Mode);
+        let Some(index) = modes else { return };
+        self.focus_on(index);
+        if let Some(field) = self.fields.get_mut(index)
+            && let Input::Choice(options, at) = &mut field.input
+        {
+            let enforce = Mode::Enforce.name();
+            let turned = if field.before == enforce {
+                Mode::Shadow.name()
+            } else {
+                enforce
+            };
+            *at = options
+                .iter()
+                .position(|option| *option == turned)
+                .unwrap_or(*at);
         }
     }
 

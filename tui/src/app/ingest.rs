@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loudou_api::{BucketView, Event, RuleView, Rules};
+use loudou_api::{BucketView, Event, EventKind, RuleView, Rules};
 use loudou_limiter::Nanos;
 use loudou_rules::rule::Mode;
 use serde_json::Value;
@@ -112,6 +112,8 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
         (data.last_seq, data.events_lost) = (0, 0);
         data.events.clear();
     }
+    let is_first = data.last_seq == 0;
+    let ended = ended(&data, &snapshot.events);
     note_events(
         &mut data,
         snapshot.events,
@@ -124,7 +126,45 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     let rule = state.selected(Screen::Rules).min(last_rule);
     state.selected.insert(Screen::Rules, rule);
     state.data = Some(data);
+    tell_ends(state, if is_first { Vec::new() } else { ended });
     arrange(state);
+}
+
+/// The new events by which a ban, an override or an edit ended by itself.
+fn ended(data: &Data, events: &[Event]) -> Vec<Event> {
+    let newest = data.events.first().map_or(0, |event| event.seq);
+    let ends = |event: &&Event| {
+        let kinds = [
+            EventKind::BanExpired,
+            EventKind::EditExpired,
+            EventKind::EditRetired,
+        ];
+        event.seq > newest && kinds.contains(&event.kind)
+    };
+    events.iter().filter(ends).cloned().collect()
+}
+
+/// Says that changes ended: what one did for the night is over.
+fn tell_ends(state: &mut State, ended: Vec<Event>) {
+    /// More are a number.
+    const MOST: usize = 2;
+    if ended.len() > MOST {
+        return state.toast(
+            false,
+            format!("{} changes ended; 5 shows them", ended.len()),
+        );
+    }
+    for event in ended {
+        let rule = event.rule.as_deref().unwrap_or_default();
+        let key = event.key.as_deref().map(|key| state.shown_key(key));
+        let words = match (event.kind, key) {
+            (EventKind::BanExpired, Some(key)) => format!("the ban of {key} in {rule} ended"),
+            (EventKind::EditRetired, _) => format!("a new configuration ended the edit of {rule}"),
+            (_, Some(key)) => format!("the override of {key} in {rule} ended"),
+            (_, None) => format!("the edit of {rule} ended"),
+        };
+        state.toast(false, words);
+    }
 }
 
 /// Takes over rules that were read, and what is worked out from them.

@@ -90,6 +90,22 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .then(|| "no bucket is selected".to_owned())
     };
     let locked = state.locked().map(ToOwned::to_owned);
+    // Questions name keys, and so does what is copied.
+    let names_keys = matches!(
+        command,
+        Command::Start(_)
+            | Command::Edit
+            | Command::Mode
+            | Command::Drop
+            | Command::Undo
+            | Command::Again
+            | Command::Explain
+            | Command::Copy
+            | Command::CopyRow
+    );
+    if state.hides_keys && names_keys {
+        return Some("keys are hidden; H shows them".to_owned());
+    }
     match command {
         // Not the bucket that was open last: the user looks at other rows.
         Command::Open if state.selected_row().is_none() => Some("no bucket is selected".to_owned()),
@@ -106,7 +122,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let alone = is_alone.then_some("one Envoy is watched; repeat --url to watch more");
             alone.or(of_one).map(ToOwned::to_owned)
         }
-        Command::Edit => locked.or_else(|| unread_rule(state)),
+        Command::Edit | Command::Mode => locked.or_else(|| unread_rule(state)),
         Command::Drop => locked
             .or_else(|| unread_rule(state))
             .or_else(|| unedited_rule(state)),
@@ -188,16 +204,17 @@ const ALL: Places = Places::MAX;
 const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Open, &[k(Enter)], BUCKETS, 1, "open", "open the bucket: its funnel and numbers")),
     bind((C::Back, &[k(Esc)], AWAY, 1, "back", "back to all buckets")),
-    bind((C::Edit, &[c('e')], A_RULE, 2, "edit", "edit the limits of the rule")),
+    bind((C::Edit, &[c('e')], A_RULE, 4, "edit", "edit the limits of the rule")),
 ];
 
 /// The remaining shared commands. The tabs of the screens follow them.
 #[rustfmt::skip]
 const ACT: &[Binding] = &[
-    bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze or resume the screen")),
-    bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 9, "reset", "restore the initial state of the bucket")),
-    bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban or unban the key")),
-    bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "override the limits of the key")),
+    bind((C::Freeze, &[c(' ')], BROWSE, 9, "freeze", "freeze or resume the screen")),
+    bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 10, "reset", "restore the initial state of the bucket")),
+    bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 2, "ban", "ban or unban the key")),
+    bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 2, "override", "override the limits of the key")),
+    bind((C::Mode, &[c('M')], A_RULE, 5, "mode", "enforce the rule, or run it in shadow mode")),
     bind((C::Drop, &[c('D')], A_RULE, 13, "drop", "unset: drop the edit of the rule")),
     bind((C::Explain, &[c('x')], BROWSE, 6, "explain", "explain how a request of this key, or any, would be decided")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
@@ -206,6 +223,7 @@ const ACT: &[Binding] = &[
     bind((C::Longer, &[c('+'), c('=')], CHARTS, 9, "longer", "charts over a longer time: 1m, 5m, 15m, 1h")),
     bind((C::Shorter, &[c('-')], CHARTS, 9, "shorter", "charts over a shorter time")),
     bind((C::NextTarget, &[c('t')], BROWSE, 0, "target", "show the next of the Envoys that are watched")),
+    bind((C::Hide, &[c('H')], BROWSE, 0, "hide", "hide the keys of users, for a screen that others see")),
     bind((C::Copy, &[c('y')], COPIED, 0, "copy", "copy the key, rule or address to the clipboard (OSC 52)")),
     bind((C::CopyRow, &[c('Y')], COPIED, 0, "copy-row", "copy the selected row as a line of text")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),

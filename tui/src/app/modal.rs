@@ -6,6 +6,7 @@ use super::columns::{Column, Sort};
 use super::command::Command;
 use super::effects::{Effect, Sending};
 use super::explain;
+use super::filter::Filter;
 use super::form::{Form, Stage};
 use super::ingest;
 use super::keys;
@@ -16,6 +17,8 @@ use super::palette::{self, Found};
 use super::press::Press;
 use super::previewed;
 use super::question::{Action, Pending};
+use super::rows::BucketName;
+use super::screen::Screen;
 use super::screens;
 use super::state::{Mode, SENDING, State};
 use super::text_field::TextField;
@@ -172,6 +175,24 @@ fn palette_run(state: &mut State, found: &Found, effects: &mut Vec<Effect>) {
             state.wants = Some(*number);
             return;
         }
+        Found::Filter(text) => {
+            state.screen = Screen::HOME;
+            return match Filter::of_rules(text, &[]) {
+                Ok(_) => ingest::filter_by(state, text),
+                Err(error) => state.toast(true, error),
+            };
+        }
+        Found::CommandLine(_, line) => {
+            let line = Some((*line).to_owned());
+            return browse::copy(state, line, effects);
+        }
+        Found::Act(binding, id) => {
+            open(state, id);
+            if binding.command != Command::Open {
+                browse::run(state, binding.command, effects);
+            }
+            return;
+        }
     };
     if binding.places & keys::place(state) == 0 {
         let names = screens::names(binding.places);
@@ -179,6 +200,14 @@ fn palette_run(state: &mut State, found: &Found, effects: &mut Vec<Effect>) {
     } else {
         browse::run(state, binding.command, effects);
     }
+}
+
+/// Opens a bucket that was found by name.
+fn open(state: &mut State, id: &BucketName) {
+    (state.limit, state.open) = (None, Some(id.clone()));
+    state.table.pinned = Some(id.clone());
+    ingest::arrange(state);
+    state.screen = Screen::Bucket;
 }
 
 fn confirm(
@@ -287,7 +316,8 @@ fn sending(state: &mut State, form: &Form) -> Box<Sending> {
     sending
 }
 
-fn ask_to_send(state: &mut State, form: &mut Form) {
+/// Asks whether to send the edit, or shows its problems.
+pub(crate) fn ask_to_send(state: &mut State, form: &mut Form) {
     form.check();
     let wrong = form.problem_count();
     if wrong > 0 {

@@ -1,19 +1,34 @@
-//! The command palette's search: letters in order; matches that are closer together and earlier rank higher.
+//! The command palette's search: commands, rules, Envoys and keys by letters in order, best at the starts of words; with a
+//! verb before it, what to do with a key: `ban bob`.
 
-use super::command::Binding;
+use super::command::{Binding, Command};
 use super::keys;
+use super::rows::BucketName;
 use super::screen::BROWSE;
 use super::state::State;
 use loudou_words::num::count;
 
 /// The most letters that a match in a description may skip.
 const MOST_SKIPPED: u64 = 24;
-/// The most rules and Envoys that are offered.
+/// The most rules and Envoys, and the most keys, that are offered.
 const MOST_NAMED: usize = 12;
-/// The score of a match in the name of a rule or an Envoy: after the names of commands.
+const MOST_KEYS: usize = 8;
+/// The score of a match in the name of a rule, an Envoy or a key: after the names of commands.
 const NAMED: u64 = 50;
 /// The score of a match in a description: after all names.
 const DESCRIBED: u64 = 100;
+/// The score of what is offered for any text.
+const ANY: u64 = 1_000;
+/// The score of a text whose letters do not all stand together at the starts of words.
+const SCATTERED: u64 = 8;
+
+/// Commands of the command line without a key on the screen.
+const COMMAND_LINES: [(&str, &str); 4] = [
+    ("export", "loudou export"),
+    ("import", "loudou import FILE"),
+    ("replay", "loudou replay --config FILE --trace FILE"),
+    ("check", "loudou check FILE"),
+];
 
 /// A line of the palette.
 #[derive(Clone, Debug)]
@@ -23,6 +38,12 @@ pub(crate) enum Found {
     Buckets(String),
     /// The Envoy with this number, and its address.
     Watch(usize, String),
+    /// A command for a bucket, and its name.
+    Act(&'static Binding, BucketName),
+    /// The buckets that this filter shows.
+    Filter(String),
+    /// A command line to copy.
+    CommandLine(&'static str, &'static str),
 }
 
 impl Found {
@@ -32,6 +53,9 @@ impl Found {
             Self::Command(binding) => binding.help.to_owned(),
             Self::Buckets(rule) => format!("buckets of {rule}"),
             Self::Watch(_, url) => format!("watch {url}"),
+            Self::Act(binding, id) => format!("{} {} in {}", binding.short, id.key, id.rule),
+            Self::Filter(text) => format!("filter by {text}"),
+            Self::CommandLine(_, line) => format!("copy the command line: {line}"),
         }
     }
 
@@ -39,28 +63,75 @@ impl Found {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Command(binding) => binding.short.to_owned(),
+            Self::Act(binding, id) => format!("{} {}", binding.short, id.key),
+            Self::Filter(text) => text.clone(),
+            Self::CommandLine(name, _) => (*name).to_owned(),
             named => named.text(),
         }
     }
 }
 
-/// The commands, rules and Envoys that match, best first; all commands for no text.
+/// The commands, rules, Envoys and keys that match, best first; all commands for no text.
 pub(crate) fn search(state: &State, text: &str) -> Vec<Found> {
     let wanted = text.trim().to_lowercase();
     let commands = keys::all().filter(|b| b.places & BROWSE != 0 && keys::is_listed(state, b));
+    let mut seen = Vec::new();
     let mut found: Vec<(u64, Found)> = commands
+        // Some are keys of several screens.
+        .filter(|binding| {
+            let is_new = !seen.contains(&binding.help);
+            seen.push(binding.help);
+            is_new
+        })
         .filter_map(|binding| {
             let name = score(&wanted, binding.short);
-            let best = name
-                .into_iter()
-                .chain(within(&wanted, binding.help, DESCRIBED));
-            Some((best.min()?, Found::Command(binding)))
+            // Letters that are scattered over a sentence mean nothing.
+            let described = binding.help.to_lowercase().contains(&wanted);
+            let best = name.or_else(|| described.then_some(DESCRIBED))?;
+            Some((best, Found::Command(binding)))
         })
         .collect();
     found.extend(named(state, &wanted));
+    if !wanted.is_empty() {
+        found.extend(of_keys(state, text.trim()));
+        found.extend(COMMAND_LINES.iter().filter_map(|(name, line)| {
+            let is_it = name.starts_with(&wanted);
+            is_it.then_some((SCATTERED, Found::CommandLine(name, line)))
+        }));
+        found.push((ANY, Found::Filter(text.trim().to_owned())));
+    }
     // The sort is stable: equal scores stay in the order of the table.
     found.sort_by_key(|(score, _)| *score);
     found.into_iter().map(|(_, found)| found).collect()
+}
+
+/// What a text says about keys: with a verb before it, that for the keys that match, or else to open them.
+fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
+    if state.hides_keys {
+        return Vec::new();
+    }
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let verb = keys::all().find(|binding| {
+        let acts = matches!(binding.command, Command::Start(_) | Command::Open);
+        acts && !rest.is_empty() && binding.short.eq_ignore_ascii_case(first)
+    });
+    let open = keys::all().find(|binding| binding.command == Command::Open);
+    let wanted = if verb.is_some() { rest.trim() } else { text }.to_lowercase();
+    let Some(binding) = verb.or(open) else {
+        return Vec::new();
+    };
+    // With a verb, nothing else is meant.
+    let rank = if verb.is_some() { 0 } else { NAMED };
+    let rows = state.data.iter().flat_map(|data| &data.rows);
+    let mut found: Vec<(u64, Found)> = rows
+        .filter_map(|row| {
+            let score = within(&wanted, &row.id.key, rank)?;
+            Some((score, Found::Act(binding, row.id.clone())))
+        })
+        .collect();
+    found.sort_by_key(|(score, _)| *score);
+    found.truncate(MOST_KEYS);
+    found
 }
 
 /// The rules, and the Envoys if there are several, that match best.
@@ -92,9 +163,22 @@ fn within(wanted: &str, text: &str, rank: u64) -> Option<u64> {
     Some(score.saturating_add(rank))
 }
 
-/// The score of `text`, lowest is best: the characters skipped before and between the letters.
+/// The score of `text`, lowest is best: the characters skipped before and between the letters. A text in which the letters
+/// stand together at the start of a word comes before all others.
 fn score(wanted: &str, text: &str) -> Option<u64> {
-    let mut skipped = 0_u64;
+    let lower = text.to_lowercase();
+    let length = count(text.len()) / 8;
+    let mut starts = lower.match_indices(wanted).filter(|(at, _)| {
+        let before = lower
+            .get(..*at)
+            .and_then(|before| before.chars().next_back());
+        before.is_none_or(|before| !before.is_alphanumeric())
+    });
+    if let Some((at, _)) = starts.next() {
+        let word = u64::from(at > 0);
+        return Some(word.saturating_add(length));
+    }
+    let mut skipped = SCATTERED;
     let mut rest = text.char_indices();
     for letter in wanted.chars() {
         loop {
@@ -105,7 +189,7 @@ fn score(wanted: &str, text: &str) -> Option<u64> {
             skipped = skipped.saturating_add(1);
         }
     }
-    Some(skipped.saturating_add(count(text.len()) / 8))
+    Some(skipped.saturating_add(length))
 }
 
 #[cfg(test)]
@@ -127,7 +211,10 @@ mod tests {
         assert_eq!(first("unset").as_deref(), Some("drop"));
         assert_eq!(first("frz").as_deref(), Some("freeze"));
         assert_eq!(first("initial").as_deref(), Some("reset"));
-        assert_eq!(first("zzzz"), None);
+        // What is nothing else is a filter.
+        assert_eq!(first("zzzz").as_deref(), Some("zzzz"));
+        assert_eq!(first("expo").as_deref(), Some("export"));
+        assert_eq!(first("fre").as_deref(), Some("freeze"));
         assert!(search(&state, "").len() > 20);
     }
 
@@ -154,6 +241,28 @@ mod tests {
         );
     }
 
+    /// A verb and the beginning of a key: what is done with it.
+    #[test]
+    fn keys_are_found_with_and_without_a_verb() {
+        let mut state = state((80, 24), 1);
+        let first = |state: &State, text: &str| names(state, text).first().cloned();
+        assert_eq!(first(&state, "ban mal").as_deref(), Some("ban mallory"));
+        assert_eq!(
+            first(&state, "override BO").as_deref(),
+            Some("override bob")
+        );
+        assert_eq!(first(&state, "mallory").as_deref(), Some("open mallory"));
+        assert_eq!(first(&state, "key-17").as_deref(), Some("open key-17"));
+        // Of many, the best, and none while keys are hidden.
+        let found = names(&state, "reset key").into_iter();
+        assert_eq!(
+            found.filter(|name| name.starts_with("reset key-")).count(),
+            MOST_KEYS
+        );
+        state.hides_keys = true;
+        assert_eq!(names(&state, "ban mal"), ["ban mal"]);
+    }
+
     /// Of many, those that match best are offered.
     #[test]
     fn envoys_are_found_by_address_if_there_are_several() {
@@ -163,13 +272,13 @@ mod tests {
             ..TargetSummary::default()
         };
         state.targets = vec![target(7)];
-        assert_eq!(names(&state, "watch 10"), [""; 0]);
+        assert_eq!(names(&state, "watch 10"), ["watch 10"]);
         state.targets = (0..40).map(target).collect();
         let found = names(&state, "0.39");
         assert_eq!(
             found.first().map(String::as_str),
             Some("watch http://10.0.0.39:9911")
         );
-        assert_eq!(names(&state, "watch http").len(), MOST_NAMED);
+        assert_eq!(names(&state, "watch http").len(), MOST_NAMED + 1);
     }
 }

@@ -1,6 +1,8 @@
 //! The whole state of the app: the data read, the current view, and the open dialog.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
@@ -195,6 +197,8 @@ pub(crate) struct State {
     pub(crate) asks_again: bool,
     /// The number of the Envoy whose mark the user changes.
     pub(crate) marks: Option<usize>,
+    /// Whether the keys of users are hidden.
+    pub(crate) hides_keys: bool,
     /// Whether another Envoy is shown.
     pub(crate) is_hidden: bool,
     /// Whether the next poll begins the searches for buckets again.
@@ -290,6 +294,17 @@ impl State {
             (None, Some(gone_ns)) if gone_ns > after_ns => Seen::Gone,
             _ => Seen::Unknown,
         }
+    }
+
+    /// A key as it is shown: while keys are hidden, a name that is its own as long as Envoy runs.
+    pub(crate) fn shown_key<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        if !self.hides_keys {
+            return Cow::Borrowed(key);
+        }
+        let instance = self.data.as_ref().map(|data| &data.status.instance);
+        let mut hasher = DefaultHasher::new();
+        (instance, key).hash(&mut hasher);
+        Cow::Owned(format!("key-{:04x}", hasher.finish() >> 48))
     }
 
     /// The reason why nothing may be changed, if any.

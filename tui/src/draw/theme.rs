@@ -135,9 +135,9 @@ impl Theme {
         self.bad.fg.is_some()
     }
 
-    /// The colour of water at the fill `level` and the `depth` below the surface, both from 0 to 1.
+    /// The colour of water at the fill `level`, which is red only where a request would be refused, and the `depth` below the surface, both from 0 to 1.
     pub(crate) fn water(&self, level: f64, depth: f64) -> Style {
-        let inks = if level >= 0.95 {
+        let inks = if level >= 1.0 {
             &self.water.full
         } else if level >= 0.75 {
             &self.water.high
@@ -186,6 +186,7 @@ impl Theme {
     /// A text that the program composed, with arrows and ellipses in ASCII where the terminal has no others.
     pub(crate) fn said(&self, text: &str) -> String {
         text.replace('→', self.pick_text("→", "->"))
+            .replace('×', self.pick_text("×", "x"))
             .replace('…', self.pick_text("…", "~"))
     }
 

@@ -161,6 +161,11 @@ fn rows(theme: &Theme, state: &State, form: &Form, wide: u16) -> Vec<FormRow> {
                 .iter()
                 .map(|line| text(&format!(" {line}"), theme.dim).into()),
         );
+        let demand = form
+            .demand
+            .iter()
+            .flat_map(|words| wrap(&theme.said(words), inside));
+        rows.extend(demand.map(|line| text(&format!(" {line}"), theme.warn).into()));
         let changes = form.change_lines();
         if changes.is_empty() {
             rows.push(text(" no changes yet", theme.dim).into());

@@ -370,7 +370,28 @@ fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
         line.push_span(Span::raw(" ".repeat(before.into())));
         line.extend(part);
     }
-    pen.line(row, theme.fit_line(line, room));
+    warning_spot(pen, row, &line);
+    pen.line(row, line);
+}
+
+/// A click on the warnings shows what to look at.
+fn warning_spot(pen: &mut Pen<'_>, row: Rect, line: &Line<'_>) {
+    let mark = pen.theme.pick('⚠', '!');
+    let mut x = row.x;
+    for span in &line.spans {
+        let wide = cells(span.width());
+        if span.content.starts_with(mark) {
+            pen.spot(
+                Rect {
+                    x,
+                    width: wide,
+                    ..row
+                },
+                Spot::Tab(Screen::Envoy),
+            );
+        }
+        x = x.saturating_add(wide);
+    }
 }
 
 /// Which of the other Envoys need attention.
@@ -417,7 +438,10 @@ fn full_words(state: &State, down: Option<Part>, theme: &Theme) -> Vec<Part> {
         let own = (own > 0).then(|| counted(count(own), "warning"));
         let apart = (apart > 0).then(|| format!("{apart} between Envoys"));
         let words: Vec<String> = own.into_iter().chain(apart).collect();
-        vec![text(&format!("{mark} {}", words.join(", ")), theme.warn)]
+        vec![text(
+            &format!("{mark} {} on 6", words.join(", ")),
+            theme.warn,
+        )]
     }));
     parts
 }

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::form::typed;
 use crate::app::columns::Column;
 use crate::app::command::Binding;
-use crate::app::event_lines::whole;
+use crate::app::event_lines::{as_shown, whole};
 use crate::app::keys;
 use crate::app::palette::{Found, search};
 use crate::app::press::Spot;
@@ -18,9 +18,6 @@ use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
 use crate::draw::widgets::{first_line, open};
 use crate::draw::words::{text, wrap};
-
-/// Said where nothing matches.
-const NONE: &str = "nothing matches: names of commands, rules and Envoys";
 
 /// Draws the lines of a menu that fit, each with a text at its right edge; the chosen one among them.
 fn menu(pen: &mut Pen<'_>, lines: Vec<[Line<'static>; 2]>, at: usize) {
@@ -58,9 +55,6 @@ pub(super) fn palette(pen: &mut Pen<'_>, state: &State, field: &TextField, at: u
     let mut line = Line::from(Span::styled(" : ", theme.key));
     line.extend(typed(theme, field, theme.plain, wide.saturating_sub(6)));
     pen.line(head, line);
-    if found.is_empty() {
-        pen.line(list, text(&format!("  {NONE}"), theme.dim));
-    }
     let under = state.screen.place();
     let lines = found.iter().map(|found| {
         let (applies, key) = match found {
@@ -68,7 +62,8 @@ pub(super) fn palette(pen: &mut Pen<'_>, state: &State, field: &TextField, at: u
                 binding.places & under != 0 && keys::obstacle(state, binding.command).is_none(),
                 binding.shown(),
             ),
-            Found::Buckets(_) | Found::Watch(..) => (true, String::new()),
+            Found::Act(binding, _) => (true, binding.shown()),
+            _ => (true, String::new()),
         };
         let (style, key_style) = if applies {
             (theme.plain, theme.key)
@@ -153,7 +148,7 @@ pub(super) fn event(pen: &mut Pen<'_>, state: &State, event: &Event) {
     let inside = wide.saturating_sub(cells(VALUE)).saturating_sub(4);
     let now_ns = state.server_ns().saturating_add(state.age().get());
     let mut lines = Vec::new();
-    for (name, value) in whole(event, now_ns) {
+    for (name, value) in whole(&as_shown(state, event), now_ns) {
         for (number, line) in wrap(&value, inside).iter().enumerate() {
             let name = if number == 0 { name } else { "" };
             lines.push(Line::from(vec![

@@ -12,7 +12,7 @@ use serde_json::json;
 
 mod bans;
 mod charts;
-mod drawn;
+pub(crate) mod drawn;
 mod envoy;
 mod head;
 mod leases;
@@ -49,9 +49,9 @@ fn screen(name: &str, keys: &str, more: impl Fn(&mut State)) {
     compare(name, &state, USUAL);
 }
 
-/// The same on a small, a usual and a large terminal.
+/// The same on a small, a usual, a large and a very wide terminal.
 fn at_all_sizes(name: &str, keys: &str) {
-    for size in [(40, 10), USUAL, (120, 40)] {
+    for size in [(40, 10), USUAL, (140, 40), (220, 60)] {
         let mut state = state(size, 20);
         type_keys(&mut state, keys);
         compare(name, &state, size);
@@ -329,7 +329,7 @@ fn ascii_stays_ascii() {
     type_keys(&mut state, "<ret>");
     insta::assert_snapshot!(draw(&state, &theme, size).backend(), @r#"
     " loudou   1 Buckets   2 Bucket   3 Rules   5 Events   6 Envoy  * 127.0.0.1:9911 "
-    " admitted 149/s   refused 12/s   would refuse 1.0/s   ! 2 warnings              "
+    " admitted 149/s   refused 12/s   would refuse 1.0/s   ! 2 warnings on 6         "
     " reply-per-user > mallory  x refusing  retry after 1.4s  seen now               "
     "   admitted 1.0/s   refused 16/s    > burst funnel retry after 1.4s             "
     "                    o                 ###################= 98%  empty in 30s    "
@@ -339,19 +339,19 @@ fn ascii_stays_ascii() {
     "        \###################/    x    # ........... 9% used, all free in 2h10m  "
     "    x    \#################/          capacity 1000  remaining 910  rate 1000/d "
     "          \###############/                                                     "
-    "           \#### 98% ####/     x    admitted/s 1.0  peak 1.0 in 1m              "
-    "            \###########/             0.5 |------------------------############ "
-    "      x      \#########/                                           ############ "
-    "              \#######/      x      refused/s 16  peak 19 in 1m                 "
-    "               \#####/                 19 |                        .#.#-==-#.#. "
-    "        x       \###/                                              ############ "
+    "           \#### 98% ####/     x    total: admitted 119, refused 300            "
+    "            \###########/           asks 17/s, limit 0.5/s: 1000/m would do     "
+    "      x      \#########/            (x34)                                       "
+    "              \#######/      x      POST /reply...; key header x-user-id        "
+    "               \#####/              rule: as configured                         "
+    "        x       \###/                                                           "
     "                 | |                                                            "
-    "                 |o|                total: admitted 119, refused 300            "
-    "                  o                 POST /reply...; key header x-user-id        "
-    "             leaks 30/m             rule: as configured                         "
+    "                 |o|                                                            "
+    "                  o                                                             "
+    "             leaks 30/m                                                         "
     "                                                                                "
     "                                                                                "
-    " Esc back  e edit  space freeze  x explain  u undo  b ban        ? help  q quit "
+    " Esc back  b ban  o override  e edit  M mode  x explain  u undo  ? help  q quit "
     "#);
 }
 

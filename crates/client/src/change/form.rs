@@ -16,6 +16,8 @@ pub struct KeyPlace {
     pub bucket: Option<Box<BucketView>>,
     /// The server's clock.
     pub now_ns: u64,
+    /// The factor of the limits that the key asks for, where it is known: an override begins with it.
+    pub scale: Option<String>,
 }
 
 /// The time that is left of an edit, for a field that a user may change: rounded up, by less the sooner it ends. Empty

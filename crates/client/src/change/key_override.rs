@@ -206,7 +206,9 @@ pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
             ..Asked::text(Prompt::Gives)
         },
         Asked {
-            value: scale.unwrap_or_else(|| "10".to_owned()),
+            value: scale
+                .or_else(|| place.scale.clone())
+                .unwrap_or_else(|| "10".to_owned()),
             selected: true,
             ..Asked::text(Prompt::Scale)
         },

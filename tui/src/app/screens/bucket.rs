@@ -10,6 +10,7 @@ use super::chart;
 use super::rules::in_words;
 use super::view::{About, View};
 use crate::app::command::{c, tab};
+use crate::app::demand::Demand;
 use crate::app::press::Spot;
 use crate::app::rows::{BucketName, Row, level, remaining, tone};
 use crate::app::screen::Screen;
@@ -97,15 +98,23 @@ impl View for Bucket {
 /// From this width on, the funnel is beside the numbers.
 const BESIDE: u16 = 64;
 
-/// Draws the open bucket: its title, the funnel, the numbers.
+/// Draws the open bucket.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(id) = &state.open else { return };
     let Some(row) = state.open_row() else {
-        let words = format!("{} has no bucket now; its next request creates one", id.key);
+        let words = format!(
+            "{} has no bucket now; its next request creates one",
+            state.shown_key(&id.key)
+        );
         let third = pen.row(pen.area.height / 3);
         return pen.line(third, Line::from(text(&words, theme.dim)).centered());
     };
+    draw_row(pen, state, row);
+}
+
+/// Draws a bucket: its title, the funnel, the numbers.
+pub(super) fn draw_row(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let [head, body] =
         Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(pen.area);
     title(&mut pen.part(head), state, row);
@@ -144,7 +153,7 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
         .saturating_sub(cells(words.width()).saturating_add(5));
     let mut line = theme.fit_line(text(&row.id.rule, theme.dim).into(), most / 2);
     line.push_span(Span::styled(theme.pick_text(" › ", " > "), theme.dim));
-    line.push_span(text(&row.id.key, theme.name));
+    line.push_span(text(&state.shown_key(&row.id.key), theme.name));
     let mut line = theme.fit_line(line, most);
     line.extend([
         Span::raw("  "),
@@ -230,7 +239,9 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
             height: 3,
             ..limits
         };
-        pen.spot(place.intersection(limits), Spot::Line(index));
+        if state.screen == Screen::Bucket {
+            pen.spot(place.intersection(limits), Spot::Line(index));
+        }
         let lines = limit(pen.theme, pen.area.width, view, age, wait, index == shown);
         pen.part(place).lines(lines);
     }
@@ -350,7 +361,9 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
         ban: ban_event(state, &row.id),
     };
     let more = stands_out(&row.view, Some(now), origins).into_iter();
+    let demand = Demand::of(state, row).map(|demand| (theme.said(&demand.words()), theme.warn));
     let more = lease.into_iter().chain(more.map(|line| (line, theme.warn)));
+    let more = demand.into_iter().chain(more);
     let mut lines = Vec::new();
     for (words, style) in std::iter::once(total).chain(more) {
         lines.extend(all(&wrap(&words, pen.area.width), style));

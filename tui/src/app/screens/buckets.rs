@@ -4,10 +4,11 @@ use loudou_limiter::Nanos;
 use loudou_words::meaning::{Standing, refusals};
 use loudou_words::num::{count, whole};
 use loudou_words::text::humanise;
+use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, draw_row};
 use super::list;
 use super::view::{About, View};
 use crate::app::columns::{Column, Sort, Wishes, fitting};
@@ -39,11 +40,14 @@ static ABOUT: About = About {
 #[rustfmt::skip]
 const KEYS: &[Binding] = &[
     bind((C::Filter, &[c('/')], HERE, 3, "filter", "filter rows: text, !text, refused > 5, would > 5")),
-    bind((C::SortMenu, &[c('s')], HERE, 4, "sort", "choose the column to sort by")),
+    bind((C::SortMenu, &[c('s')], HERE, 8, "sort", "choose the column to sort by")),
     bind((C::SortLeft, &[c('<')], HERE, 0, "sort-left", "sort by the column to the left")),
     bind((C::SortRight, &[c('>')], HERE, 0, "sort-right", "sort by the column to the right")),
     bind((C::Invert, &[c('i')], HERE, 9, "reverse", "reverse the order")),
 ];
+
+/// From this width on, the selected bucket stands beside the list.
+const BESIDE: u16 = 200;
 
 /// The table of all buckets.
 pub(super) struct Buckets;
@@ -244,6 +248,16 @@ fn shown(state: &State) -> String {
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let Some(data) = &state.data else { return };
     let table = &state.table;
+    // Where there is room for both, the selected bucket stands beside the list.
+    let is_wide = pen.area.width >= BESIDE;
+    let open = state.selected_row().filter(|_| is_wide);
+    let share = if open.is_some() { 45 } else { 0 };
+    let [list, pane] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Percentage(share)]).areas(pen.area);
+    if let Some(row) = open {
+        draw_row(&mut pen.part(pane), state, row);
+    }
+    let pen = &mut pen.part(list);
     let [body, edge] = list::beside_scroll_bar(pen.area);
     let wishes = Wishes {
         longest: data.longest,
@@ -270,7 +284,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     if table.visible.is_empty() {
         list::nothing(pen, none(state, data));
     }
-    list::missing(pen, table, data.rows.iter());
+    list::missing(pen, state, table, data.rows.iter());
     widgets::scroll_bar(pen, edge, table.offset, lines.len(), table.visible.len());
 }
 
@@ -316,7 +330,10 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
                 ""
             };
             let room = width.saturating_sub(width_of(mark));
-            let key = theme.fit_line(text(&row.id.key, theme.strong).into(), room);
+            let key = theme.fit_line(
+                text(&state.shown_key(&row.id.key), theme.strong).into(),
+                room,
+            );
             let mut line = key;
             line.push_span(Span::styled(mark, theme.warn));
             line

@@ -6,7 +6,7 @@ use super::list;
 use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
-use crate::app::event_lines::{about, kind, visible};
+use crate::app::event_lines::{about, as_shown, kind, visible};
 use crate::app::findings::of_filter;
 use crate::app::press::Code::Enter;
 use crate::app::screen::{Places, Screen};
@@ -160,7 +160,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let first = selected.saturating_sub(shown / 2);
     let rows = events.into_iter().enumerate().skip(first).take(shown);
     let rows = rows
-        .map(|(number, event)| (number, row(theme, event, now)))
+        .map(|(number, event)| (number, row(theme, &as_shown(state, event), now)))
         .collect();
     let titles = ["age", "event", "by", "details"].into_iter().zip(widths);
     let heads = titles.map(|(title, width)| Head {

@@ -303,7 +303,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let state_width = widths.first().copied().unwrap_or(0);
     let rows = lines.iter().filter_map(|index| {
         let key = keys.row(*index)?;
-        let mut cells = row(theme, key, state_width);
+        let mut cells = row(theme, state, key, state_width);
         if has_parts {
             cells.extend(
                 key.at
@@ -327,12 +327,12 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         };
         list::nothing(pen, none);
     }
-    list::missing(pen, table, keys.rows.iter().map(|key| &key.row));
+    list::missing(pen, state, table, keys.rows.iter().map(|key| &key.row));
     widgets::scroll_bar(pen, edge, table.offset, lines.len(), table.visible.len());
 }
 
 /// State, rule, key and rates.
-fn row(theme: &Theme, key: &KeyRow, state_width: u16) -> Vec<Line<'static>> {
+fn row(theme: &Theme, state: &State, key: &KeyRow, state_width: u16) -> Vec<Line<'static>> {
     let (standing, rates) = (key.row.standing(), key.row.rates);
     let (glyph, style) = theme.state(standing);
     let word = if state_width > 1 { standing.word() } else { "" };
@@ -340,7 +340,7 @@ fn row(theme: &Theme, key: &KeyRow, state_width: u16) -> Vec<Line<'static>> {
     vec![
         text(format!("{glyph} {word}").trim_end(), style).into(),
         text(&id.rule, theme.dim).into(),
-        text(&id.key, theme.strong).into(),
+        text(&state.shown_key(&id.key), theme.strong).into(),
         text(&rate(rates.map(|rates| rates.admitted)), theme.good).into(),
         refused(theme, rates.map(|rates| (rates.refused, rates.shadow))).into(),
     ]

@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 use crate::app::columns::{Column, Sort};
 use crate::app::press::Spot;
 use crate::app::rows::Row;
+use crate::app::state::State;
 use crate::app::table::Table;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
@@ -46,6 +47,7 @@ pub(super) fn head(theme: &Theme, column: Column, width: u16, sort: Sort) -> Hea
 /// Names the selected bucket on the last line if it is not among the rows that are shown, of `all` that are known.
 pub(super) fn missing<'a>(
     pen: &mut Pen<'_>,
+    state: &State,
     table: &Table,
     mut all: impl Iterator<Item = &'a Row>,
 ) {
@@ -58,7 +60,8 @@ pub(super) fn missing<'a>(
         "has no bucket any more"
     };
     let (theme, last) = (pen.theme, pen.row(pen.area.height.saturating_sub(1)));
-    let words = format!(" {} of {} {why}; none is selected ", id.key, id.rule);
+    let key = state.shown_key(&id.key);
+    let words = format!(" {key} of {} {why}; none is selected ", id.rule);
     pen.line(last, Line::from(" ".repeat(last.width.into())));
     pen.style(last, theme.banner);
     pen.line(last, text(&words, theme.banner));

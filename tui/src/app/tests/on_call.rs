@@ -1,10 +1,14 @@
 //! An engineer on call: looks at one bucket, searches the next, bans, edits, and never acts on another one.
 
-use loudou_api::{BucketState, Rules};
+use loudou_api::{BucketState, Event, EventKind, Rules};
 
 use super::*;
+use crate::app::demand::Demand;
 use crate::app::fixture::{INSTANCE, S, rules, snapshot};
+use crate::app::form::Stage;
 use crate::app::rows::Row;
+use crate::app::state::Settings;
+use crate::ui::tests::{drawn, look};
 
 /// A poll in which buckets of these keys are gone.
 fn without(state: &mut State, poll: u64, keys: &[&str]) {
@@ -340,4 +344,190 @@ fn an_edit_needs_no_row_of_the_rule() {
         panic!("{:?} {}", state.mode, messages(&state))
     };
     assert_eq!(form.base.name, "by-source");
+}
+
+/// From the list to a shadow rule that is enforced: four keys. Esc leads to the form with all modes.
+#[test]
+fn a_rule_is_enforced_with_four_keys() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "3GM");
+    let shown = drawn::text(&state, SIZE);
+    assert!(shown.contains("mode shadow → enforce"), "{shown}");
+    let sending = sending_of(type_keys(&mut state, "<ret>"));
+    let edit = edit_of(&sending);
+    assert_eq!(edit.rule, "by-source");
+    let EditTo::Put { body, .. } = &edit.to else {
+        panic!("{edit:?}");
+    };
+    assert_eq!(body["mode"], "enforce");
+    // Of one that is enforced, the other way.
+    type_keys(&mut state, "<esc>gM");
+    assert!(drawn::text(&state, SIZE).contains("mode enforce → shadow"));
+    type_keys(&mut state, "<esc>");
+    assert!(matches!(&state.mode, Mode::Edit(form) if form.stage == Stage::Editing));
+}
+
+/// The forms say what a refused key asks for; an override begins with the factor that would do.
+#[test]
+fn forms_begin_with_what_is_asked_for() {
+    let mut state = state(SIZE, 3);
+    assert_eq!(selected(&state), "mallory");
+    let row = state.selected_row().expect("a row");
+    let demand = Demand::of(&state, row).expect("it is refused");
+    type_keys(&mut state, "o");
+    let Mode::OfKey(form) = &state.mode else {
+        panic!("{:?}", state.mode);
+    };
+    assert_eq!(form.fields[1].value(), demand.factor);
+    type_keys(&mut state, "<esc>e");
+    let shown = drawn::text(&state, (80, 40));
+    assert!(
+        shown.contains(&format!("mallory {}", demand.words())),
+        "{shown}"
+    );
+    // Of a key that gets all it asks for, ten times its limits, as a guess.
+    type_keys(&mut state, "<esc>jo");
+    let Mode::OfKey(form) = &state.mode else {
+        panic!("{:?}", state.mode);
+    };
+    assert_eq!(form.fields[1].value(), "10");
+}
+
+/// For a screen that others see: no key of a user is anywhere, and nothing that would name one opens.
+#[test]
+fn keys_can_be_hidden() {
+    let mut state = state((220, 60), 3);
+    type_keys(&mut state, "H");
+    let keys = ["mallory", "alice", "bob", "carol", "a-key-that", "key-17"];
+    for screen in [
+        "1",
+        "<ret>",
+        "<esc>3",
+        "5",
+        "5<ret>",
+        "<esc>6",
+        "1/x<ret><esc>",
+        ":mal",
+    ] {
+        type_keys(&mut state, screen);
+        let shown = drawn::text(&state, (220, 60));
+        let named = keys.iter().find(|key| shown.contains(**key));
+        assert_eq!(named, None, "{screen}: {shown}");
+    }
+    type_keys(&mut state, "<esc>");
+    for key in ["b", "o", "R", "e", "M", "x", "y", "Y"] {
+        type_keys(&mut state, key);
+        assert!(matches!(state.mode, Mode::Browse), "{key}");
+        assert!(
+            messages(&state).contains("keys are hidden; H shows them"),
+            "{key}"
+        );
+    }
+    // A row keeps the name that it has in place of its key.
+    let name = state.shown_key("mallory").into_owned();
+    assert!(drawn::text(&state, (220, 60)).contains(&name));
+    feed(&mut state, 4);
+    assert_eq!(state.shown_key("mallory"), name);
+    type_keys(&mut state, "H");
+    assert!(drawn::text(&state, (220, 60)).contains("mallory"));
+}
+
+/// What one did for the night is over: that is said, once, and not of what ended before the screen was there.
+#[test]
+fn the_end_of_a_change_is_said() {
+    let ended = |seq, kind, rule: &str, key: Option<&str>| Event {
+        seq,
+        kind,
+        rule: Some(rule.to_owned()),
+        key: key.map(str::to_owned),
+        ..Event::default()
+    };
+    let poll = |state: &mut State, poll, events: Vec<Event>| {
+        let mut snapshot = snapshot(poll);
+        snapshot.last_seq = events.last().map_or(3, |event| event.seq);
+        snapshot.events = events;
+        update(
+            state,
+            Msg::Polled(Ok(Box::new(snapshot))),
+            Nanos::from_secs(poll),
+        );
+    };
+    let mut state = State::new(Settings::default(), SIZE);
+    poll(
+        &mut state,
+        0,
+        vec![ended(3, EventKind::BanExpired, "r", Some("old"))],
+    );
+    assert_eq!(messages(&state), "");
+    let now = vec![
+        ended(4, EventKind::BanExpired, "reply-per-user", Some("mallory")),
+        ended(5, EventKind::EditExpired, "search-per-key", None),
+    ];
+    poll(&mut state, 1, now.clone());
+    let said = messages(&state);
+    assert!(
+        said.contains("the ban of mallory in reply-per-user ended"),
+        "{said}"
+    );
+    assert!(said.contains("the edit of search-per-key ended"), "{said}");
+    state.toasts.clear();
+    poll(&mut state, 2, now);
+    assert_eq!(messages(&state), "");
+    let many = (6..16).map(|seq| ended(seq, EventKind::BanExpired, "r", Some("k")));
+    poll(&mut state, 3, many.collect());
+    assert_eq!(messages(&state), "10 changes ended; 5 shows them");
+}
+
+/// Where there is room for both, the selected bucket stands beside the list.
+#[test]
+fn a_wide_screen_shows_the_selected_bucket() {
+    let mut state = state((220, 60), 3);
+    for key in ["mallory", "a-key-that"] {
+        let shown = drawn::text(&state, (220, 60));
+        let title = shown.lines().nth(2).expect("a line");
+        assert!(
+            title.contains(&format!("reply-per-user › {key}")),
+            "{shown}"
+        );
+        type_keys(&mut state, "j");
+    }
+    assert!(!drawn::text(&state, (199, 60)).contains(" › "));
+}
+
+/// A click on the warnings shows what to look at.
+#[test]
+fn the_warnings_lead_to_the_findings() {
+    let mut state = state(SIZE, 3);
+    let theme = crate::ui::Theme::new(false, false);
+    let shown = drawn::text(&state, SIZE);
+    let line = shown.lines().nth(1).expect("the totals");
+    let before = line.split_once('⚠').expect("warnings").0;
+    // A line of the text begins with a quote.
+    let x = u16::try_from(before.chars().count() - 1).expect("a column");
+    let spot = look::spots(&state, &theme, SIZE).at(x, 1);
+    assert_eq!(spot, Some(Spot::Tab(Screen::Envoy)));
+    mouse::click(&mut state, Spot::Tab(Screen::Envoy));
+    assert_eq!(state.screen, Screen::Envoy);
+}
+
+/// `:` takes words: a verb and a key open the question.
+#[test]
+fn the_palette_takes_words() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, ":ban bob<ret>");
+    let shown = drawn::text(&state, SIZE);
+    assert!(
+        matches!(state.mode, Mode::OfKey(_)) && shown.contains("ban bob"),
+        "{shown}"
+    );
+    type_keys(&mut state, "<esc>:key-17<ret>");
+    assert_eq!((state.screen, open(&state)), (Screen::Bucket, "key-17"));
+    type_keys(&mut state, ":customer-000<ret>");
+    assert_eq!(state.screen, Screen::Buckets);
+    assert_eq!(state.table.filter_text, "customer-000");
+    let effects = type_keys(&mut state, ":export<ret>");
+    assert!(
+        matches!(&effects[..], [Effect::Copy(line)] if line == "loudou export"),
+        "{effects:?}"
+    );
 }

@@ -42,7 +42,7 @@ fn the_palette_is_never_empty_nor_covered() {
         let mut state = state(size, 3);
         type_keys(&mut state, ":zzzz");
         assert!(
-            text(&state, size).contains("nothing matches"),
+            text(&state, size).contains("filter by zzzz"),
             "{}",
             text(&state, size)
         );

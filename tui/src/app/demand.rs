@@ -1,0 +1,162 @@
+//! What a key asks for beside what its limit gives: the answer to "how much would it need?".
+
+use loudou_limiter::Rate;
+use loudou_words::num::{float, whole};
+use serde_json::Value;
+
+use super::history::WINDOW_NS;
+use super::rows::{Row, per_second};
+use super::state::State;
+use crate::draw::words::rate;
+
+/// A key that asks for more than its limit gives.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Demand {
+    /// Cost units per second: asked for, and allowed in the long run.
+    pub(crate) asks: f64,
+    pub(crate) allowed: f64,
+    /// The rate that would do, in the period of the limit's rate: `40/m`.
+    pub(crate) rate: String,
+    /// The factor of the limits that would do: `1.4`.
+    pub(crate) factor: String,
+}
+
+impl Demand {
+    /// That of a bucket over the last minute or, while that is not known, over the last seconds; `None` where nothing is
+    /// refused, or where the limit's rate does not say what would do.
+    pub(crate) fn of(state: &State, row: &Row) -> Option<Self> {
+        let limit = row.limit()?;
+        let allowed = per_second(limit)?;
+        let track = state.history.buckets.get(&row.id)?;
+        let minute = track.counted(WINDOW_NS).map(|counts| {
+            let all = counts
+                .admitted
+                .saturating_add(counts.refused)
+                .saturating_add(counts.shadow);
+            (
+                float(all) * 1e9 / float(WINDOW_NS),
+                counts.refused.saturating_add(counts.shadow) > 0,
+            )
+        });
+        let now = row
+            .rates
+            .map(|rates| (rates.all(), rates.refused + rates.shadow > 0.0));
+        let (requests, is_refused) = minute.or(now)?;
+        let asks = requests * cost(state, row)?;
+        if !is_refused || row.view.ban.is_some() || asks <= allowed {
+            return None;
+        }
+        let of_limit = Rate::parse(&limit.rate)?;
+        let enough = round_up(asks * float(of_limit.period().get()) / 1e9);
+        let period = limit.rate.split_once('/').map_or("s", |(_, period)| period);
+        let factor = (asks / allowed * 10.0).ceil() / 10.0;
+        Some(Self {
+            asks,
+            allowed,
+            rate: format!("{enough}/{period}"),
+            factor: if factor < 10.0 {
+                format!("{factor:.1}")
+            } else {
+                round_up(factor).to_string()
+            },
+        })
+    }
+
+    /// `asks 0.67/s, limit 0.5/s: 40/m would do (×1.4)`.
+    pub(crate) fn words(&self) -> String {
+        let [asks, allowed] = [self.asks, self.allowed].map(per_second_words);
+        format!(
+            "asks {asks}/s, limit {allowed}/s: {} would do (×{})",
+            self.rate, self.factor
+        )
+    }
+}
+
+/// A rate in two digits at least: `0.67`.
+fn per_second_words(value: f64) -> String {
+    if value < 1.0 {
+        let digits = format!("{value:.2}");
+        digits.strip_suffix('0').unwrap_or(&digits).to_owned()
+    } else {
+        rate(Some(value))
+    }
+}
+
+/// The next whole number, of two digits that are not zero if it is large.
+fn round_up(value: f64) -> u64 {
+    let whole = whole(value.ceil());
+    let step = 10_u64.saturating_pow(whole.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    whole.checked_next_multiple_of(step.max(1)).unwrap_or(whole)
+}
+
+/// The cost units of a request of this rule; `None` if each says its own.
+fn cost(state: &State, row: &Row) -> Option<f64> {
+    let cost = state
+        .rule_named(&row.id.rule)?
+        .rule
+        .get("cost")
+        .filter(|cost| !cost.is_null());
+    cost.map_or(Some(1.0), |cost| Value::as_u64(cost).map(float))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::fixture::{feed, state};
+
+    fn of(state: &State, key: &str) -> Option<String> {
+        let rows = &state.data.as_ref().expect("data").rows;
+        let row = rows.iter().find(|row| row.id.key == key).expect("a row");
+        Demand::of(state, row).map(|demand| demand.words())
+    }
+
+    /// Mallory has one request a second admitted and some 16 refused, with a limit of 30/m.
+    #[test]
+    fn what_a_refused_key_needs() {
+        let mut state = state((80, 24), 3);
+        let words = of(&state, "mallory").expect("it is refused");
+        assert!(
+            words.starts_with("asks 1") && words.contains("limit 0.5/s: "),
+            "{words}"
+        );
+        assert_eq!(of(&state, "alice"), None);
+        // Over a minute that is known, the numbers are those of the minute.
+        for poll in 4..80 {
+            feed(&mut state, poll);
+        }
+        let row = state
+            .data
+            .as_ref()
+            .expect("data")
+            .rows
+            .iter()
+            .find(|row| row.id.key == "mallory")
+            .expect("a row");
+        let demand = Demand::of(&state, row).expect("it is refused");
+        let needed: f64 = demand
+            .rate
+            .strip_suffix("/m")
+            .expect("per minute")
+            .parse()
+            .expect("a number");
+        assert!(
+            needed >= demand.asks * 60.0 && needed < demand.asks * 60.0 * 1.1 + 1.0,
+            "{demand:?}"
+        );
+        let factor: f64 = demand.factor.parse().expect("a number");
+        assert!(
+            factor >= demand.asks / 0.5 && factor < demand.asks / 0.5 * 1.1 + 0.1,
+            "{demand:?}"
+        );
+    }
+
+    #[test]
+    fn numbers_are_rounded_up() {
+        let all = [0.2, 1.0, 40.3, 99.5, 101.0, 1234.0].map(round_up);
+        assert_eq!(all, [1, 1, 41, 100, 110, 1300]);
+        assert_eq!(
+            [0.5, 0.666, 1.25].map(per_second_words),
+            ["0.5", "0.67", "1.2"]
+        );
+    }
+}
