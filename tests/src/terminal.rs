@@ -25,12 +25,33 @@ const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
-    keys: Box<dyn Write + Send>,
+    keys: Arc<Mutex<Box<dyn Write + Send>>>,
     screen: Arc<Mutex<vt100::Parser>>,
     /// The first bytes that came.
     bytes: Arc<Mutex<Vec<u8>>>,
     /// Reads the output; it ends when the terminal has no other user left.
     reader: JoinHandle<()>,
+}
+
+/// What a terminal answers to the questions in the bytes that came after `before`: the colour of its background, and what
+/// it is.
+fn answer(bytes: &[u8], before: usize, background: &str) -> String {
+    let mut answer = String::new();
+    for (question, text) in [
+        ("\x1b]11;?", format!("\x1b]11;rgb:{background}\x1b\\")),
+        ("\x1b[c", "\x1b[?62;22c".to_owned()),
+    ] {
+        // It may have come in two parts.
+        let from = before.saturating_sub(question.len() - 1);
+        let new = bytes.get(from..).unwrap_or_default();
+        if new
+            .windows(question.len())
+            .any(|part| part == question.as_bytes())
+        {
+            answer.push_str(&text);
+        }
+    }
+    answer
 }
 
 impl std::fmt::Debug for Terminal {
@@ -86,7 +107,16 @@ impl Terminal {
     }
 
     /// The same in a terminal of this name.
-    pub fn run_as(term: &str, mut command: CommandBuilder) -> Result<Self> {
+    pub fn run_as(term: &str, command: CommandBuilder) -> Result<Self> {
+        Self::run_on(term, "0000/0000/0000", command)
+    }
+
+    /// The same on a background of this colour: red, green and blue in hexadecimal.
+    pub fn run_on(
+        term: &str,
+        background: &'static str,
+        mut command: CommandBuilder,
+    ) -> Result<Self> {
         let size = PtySize {
             rows: ROWS.get(),
             cols: COLUMNS.get(),
@@ -98,7 +128,8 @@ impl Terminal {
         command.env_remove("COLORTERM");
         command.env_remove("NO_COLOR");
         let child = pair.slave.spawn_command(command)?;
-        let keys = pair.master.take_writer()?;
+        let keys = Arc::new(Mutex::new(pair.master.take_writer()?));
+        let answers = Arc::clone(&keys);
         let mut output = pair.master.try_clone_reader()?;
         let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
         let shared = Arc::clone(&screen);
@@ -109,10 +140,17 @@ impl Terminal {
             while let Ok(read @ 1..) = output.read(&mut buffer) {
                 let seen = buffer.get(..read).unwrap_or_default();
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                if first.len() < FIRST_BYTES {
+                let before = first.len();
+                if before < FIRST_BYTES {
                     first.extend_from_slice(seen);
                 }
+                let answer = answer(&first, before, background);
                 drop(first);
+                if !answer.is_empty() {
+                    let mut keys = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                    // A program that has ended needs no answer.
+                    drop(keys.write_all(answer.as_bytes()));
+                }
                 shared
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -131,8 +169,9 @@ impl Terminal {
 
     /// Types keys.
     pub fn press(&mut self, keys: &str) -> Result<()> {
-        self.keys.write_all(keys.as_bytes())?;
-        self.keys.flush()?;
+        let mut to = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        to.write_all(keys.as_bytes())?;
+        to.flush()?;
         Ok(())
     }
 

@@ -130,6 +130,10 @@ impl Screen {
     fn show(mut self, messages: &SyncSender<Inbound>, look: &Look) -> anyhow::Result<Vec<String>> {
         // Before the terminal is taken, so that a signal in between is handled.
         spawn_signals(messages, &inbox::OF_SCREEN)?;
+        let look = &Look {
+            base: look.base.or_else(|| term::background(look.depth)),
+            ..look.clone()
+        };
         let mut terminal = Terminal::enter(look.depth).context("cannot use this terminal")?;
         spawn_input(messages)?;
         let theme = Theme::of(look);

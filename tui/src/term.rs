@@ -7,6 +7,7 @@
 use std::io::{BufWriter, Stdout, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use std::{io, panic, thread};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -24,9 +25,11 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};
 
+use terminal_colorsaurus::{QueryOptions, background_color};
+
 use crate::app::msg::Msg;
 use crate::app::press::{Code, Mouse, MouseAction, Press};
-use crate::draw::theme::Depth;
+use crate::draw::theme::{Base, Depth};
 
 /// The prefix of the names of threads whose panics end the app through a message.
 pub(crate) const BACKGROUND: &str = "loudou-";
@@ -37,6 +40,26 @@ const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 static TAKEN: AtomicBool = AtomicBool::new(false);
 /// The report of the first background thread that panicked.
 static REPORT: Mutex<Option<String>> = Mutex::new(None);
+
+/// The time in which a terminal has to say what its background is; one that does not know the question answers at once that
+/// it does not.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+
+/// The theme for the terminal's background, if the terminal can be asked. To be called before the terminal is entered, for
+/// the answer is read from its keys.
+pub(crate) fn background(depth: Depth) -> Option<Base> {
+    if depth == Depth::Plain {
+        return None;
+    }
+    let mut options = QueryOptions::default();
+    options.timeout = ANSWERS_WITHIN;
+    let background = background_color(options).ok()?;
+    Some(if background.perceived_lightness() > 0.5 {
+        Base::Light
+    } else {
+        Base::Dark
+    })
+}
 
 /// The terminal, taken until this is dropped.
 pub(crate) struct Terminal {

@@ -81,6 +81,29 @@ fn colours_are_those_of_the_terminal() -> Result<()> {
         terminal.press("q")?;
         terminal.ended()?;
     }
+    // The name of the program is dark blue on a light background, unless the user says otherwise.
+    for (background, theme, name) in [
+        ("ffff/ffff/ffff", None, 25),
+        ("1e1e/1e1e/1e1e", None, 81),
+        ("ffff/ffff/ffff", Some("dark"), 81),
+    ] {
+        let mut command = loudou_in_terminal()?;
+        command.env("LOUDOU_URL", envoy.admin_url());
+        command.env("LOUDOU_TOKEN", EDIT_TOKEN);
+        command.env_remove("LOUDOU_THEME");
+        if let Some(theme) = theme {
+            command.env("LOUDOU_THEME", theme);
+        }
+        let mut terminal = Terminal::run_on("xterm-256color", background, command)?;
+        terminal.shows("refusing")?;
+        let bytes = String::from_utf8_lossy(&terminal.first_bytes()).into_owned();
+        let asks = bytes.contains("\u{1b}]11;?");
+        ensure!(asks == theme.is_none(), "{background} {theme:?}");
+        let ink = format!("38;5;{name}m");
+        ensure!(bytes.contains(&ink), "{background} {theme:?}: {bytes:?}");
+        terminal.press("q")?;
+        terminal.ended()?;
+    }
     envoy.stop()
 }
 

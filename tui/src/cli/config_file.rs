@@ -117,7 +117,7 @@ pub(super) fn look(config: &Config, global: &Global, env: &Env, style: Style) ->
             Depth::Plain
         },
         ascii: style.ascii || config.ascii,
-        base: global.theme.or(config.theme).unwrap_or_default(),
+        base: global.theme.or(config.theme),
     }
 }
 

@@ -34,7 +34,8 @@ impl Base {
 pub(crate) struct Look {
     pub(crate) depth: Depth,
     pub(crate) ascii: bool,
-    pub(crate) base: Base,
+    /// `None` to go by the terminal's background.
+    pub(crate) base: Option<Base>,
 }
 
 /// The colours of water by fill, from the surface down.
@@ -78,7 +79,7 @@ impl Theme {
     /// The theme of a look.
     pub(crate) fn of(look: &Look) -> Self {
         let plain = Self::uncoloured(look.ascii);
-        match (look.depth, look.base) {
+        match (look.depth, look.base.unwrap_or_default()) {
             // A theme has nothing to say without colours.
             (Depth::Plain, _) => plain,
             (Depth::Sixteen, Base::Dark) => dark_16(&plain),
@@ -126,7 +127,7 @@ impl Theme {
         Self::of(&Look {
             depth,
             ascii,
-            base: Base::Dark,
+            base: Some(Base::Dark),
         })
     }
 
@@ -388,7 +389,7 @@ mod tests {
             let theme = Theme::of(&Look {
                 depth: Depth::Sixteen,
                 ascii: false,
-                base,
+                base: Some(base),
             });
             let colors = format!("{theme:?}");
             let indexed = colors.split("Indexed(").skip(1);

@@ -32,7 +32,7 @@ fn themes() {
         let theme = Theme::of(&Look {
             depth,
             ascii: false,
-            base,
+            base: Some(base),
         });
         let mut state = state(USUAL, 20);
         type_keys(&mut state, "j");
