@@ -32,12 +32,14 @@ Examples:
   loudou events --after 120 --output jsonl";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct EventsArgs {
-    /// Only events after this number; INSTANCE- before it names the Envoy process that counted it
+    /// Only events after this number
+    ///
+    /// INSTANCE- before it names the Envoy process that counted it
     #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = event_number)]
     pub(crate) after: EventNumber,
-    /// Only operators' actions, or only what the filter did by itself
+    /// Only operators' actions, or only the filter's
     #[arg(long, value_name = "operators|filter", value_parser = source)]
     #[arg(add = complete::words(&EventSource::NAMES))]
     pub(crate) of: Option<EventSource>,

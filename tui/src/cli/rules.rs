@@ -22,7 +22,7 @@ Examples:
   loudou rules per-user                           in full, including its edit";
 
 #[derive(Debug, Args)]
-#[command(before_help = RULES_EXAMPLES)]
+#[command(before_long_help = RULES_EXAMPLES)]
 pub(crate) struct RulesArgs {
     /// Show only this rule, in full
     #[arg(add = complete::rules())]

@@ -40,13 +40,16 @@ Examples:
   loudou top --by admitted --rule per-user --output csv > busiest.csv";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// Time between two updates of the screen [default: 1s, or that of the config file]
+    /// Time between two updates of the screen [default: 1s]
+    ///
+    /// The config file may have another default
     #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) interval: Option<Nanos>,
-    /// List the keys with the most of this in the last one to two minutes, without the screen: refused,
-    /// admitted [default: refused]
+    /// Keys with the most refused or admitted requests
+    ///
+    /// List them without the screen, of the last one to two minutes [default: refused]
     #[arg(long, value_parser = by, add = complete::words(&TopBy::NAMES))]
     pub(crate) by: Option<TopBy>,
     /// Only keys of this rule

@@ -316,19 +316,29 @@ const LARGEST: i64 = 1_000_000_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct SuggestArgs {
-    /// Suggest a limit for each rule: the capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
+    /// Suggest a limit for each rule
+    ///
+    /// The capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
     #[arg(long, conflicts_with = "compare")]
     pub(crate) suggest: bool,
-    /// With --suggest: the share that the limit may refuse, of the keys (0.1%users) or of the requests (1%requests)
+    /// With --suggest: it may refuse
+    ///
+    /// Of the keys (0.1%users) or of the requests (1%requests)
     #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
     pub(crate) at_most: Share,
-    /// With --suggest: the rates to try, at most 10 [default: 1/m to 100/s]
+    /// With --suggest: rates [default: 1/m to 100/s]
+    ///
+    /// The rates to try, at most 10
     #[arg(long, value_name = "RATE,…", requires = "suggest", value_delimiter = ',', value_parser = rate)]
     rates: Vec<Rate>,
-    /// With --suggest: the capacities to count shares for, at most 10 [default: 1 to 1000]
+    /// With --suggest: capacities [default: 1 to 1000]
+    ///
+    /// The capacities to count shares for, at most 10
     #[arg(long, value_name = "N,…", requires = "suggest", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=LARGEST))]
     capacities: Vec<u32>,
-    /// With --suggest, without --config: a part of the key, as in a rule file: source, path, '{ header: x-api-key }' …; repeat it for several
+    /// With --suggest, without --config: a part of the key
+    ///
+    /// As in a rule file: source, path, '{ header: x-api-key }' …; repeat it for several
     #[arg(
         long = "key",
         id = "key_part",
@@ -336,7 +346,9 @@ pub(crate) struct SuggestArgs {
         conflicts_with = "config"
     )]
     pub(crate) parts: Vec<String>,
-    /// With --key: which requests, as in a rule file: '{ path: { prefix: /api } }' [default: all]
+    /// With --key: which requests [default: all]
+    ///
+    /// As in a rule file: '{ path: { prefix: /api } }'
     #[arg(long = "match", id = "match_part", value_name = "MATCH")]
     matches: Option<String>,
 }

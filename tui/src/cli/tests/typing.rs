@@ -1,11 +1,10 @@
 //! Arguments and variables that are typed in another form, or wrong: what is understood, and what the error says.
 
-use clap::CommandFactory as _;
 use loudou_api::BanAnswer;
 
 use super::canned::{self, ok};
 use super::*;
-use crate::cli::{Cli, parsed_by};
+use crate::cli::{command_line, parsed_by};
 
 /// The error of a wrong argument, and its exit code.
 fn wrong(line: &str) -> (u8, String) {
@@ -81,7 +80,7 @@ fn an_override_that_is_none_is_wrong_usage() {
 fn usage_shows_no_option_that_only_the_environment_gives() {
     // This variable is set wherever cargo runs a test.
     let from_env = |arg: clap::Arg| arg.env("CARGO_MANIFEST_DIR");
-    let command = Cli::command().mut_arg("url", from_env);
+    let command = command_line().mut_arg("url", from_env);
     for line in ["ban R", "check", "replay --format squid", "set"] {
         let args = std::iter::once("loudou").chain(line.split(' '));
         let args: Vec<OsString> = args.map(OsString::from).collect();
