@@ -248,7 +248,7 @@ fn retry(limit: &LimitView) -> Option<String> {
     limit.retry_after_ns.map(humanise)
 }
 
-fn state(bucket: &BucketView) -> Cell {
+pub(super) fn state(bucket: &BucketView) -> Cell {
     Cell::new(state_word(bucket)).paint(match bucket.state {
         BucketState::Idle => Paint::Dim,
         BucketState::Busy | BucketState::Held => Paint::Plain,

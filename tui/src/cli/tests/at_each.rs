@@ -151,6 +151,9 @@ fn events_of_several_are_one_list_by_time() {
     );
     let seen = at_two(of(first, "ann"), of(second, "bob"), "events");
     assert!(seen.trim_start().starts_with("ENVOY  SEQ"), "{seen}");
+    // The limit is for the list, not for each.
+    let seen = at_two(of(first, "ann"), of(second, "bob"), "events --limit 2");
+    assert_eq!(order(&seen), ["ann-3", "bob-3"], "{seen}");
     // One that is away is reported, and the others are listed.
     let seen = at_two(of(first, "ann"), vec![], "events");
     assert_eq!(order(&seen), ["ann-1", "ann-2", "ann-3"], "{seen}");
