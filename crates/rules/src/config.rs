@@ -53,7 +53,7 @@ pub use reader::{Cursor, Fields, Report, written};
 pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
 pub use scale::scaled;
 pub use schema::schema;
-pub use spoken::{spoken, spoken_value};
+pub use spoken::{short, short_with_algorithm, short_with_name, spoken, spoken_value};
 pub use suggest::nearest;
 pub use warnings::impossible_key;
 pub use warnings::patterns::worst_ns;

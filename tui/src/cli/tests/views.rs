@@ -24,8 +24,8 @@ fn rules() {
     assert_snapshot!("rules", answer().run("rules").seen());
     assert_snapshot!(answer().run("rules -o csv").seen(), @r#"
     name,mode,generation,key,limits,admitted,refused,shadow_refused,skipped,errors,held,edited,edited_by,edit_expires_at_ns
-    per-user,enforce,7,header x-user-id : path,"burst: funnel 30, 30/m; steady: token_bucket 1000, 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
-    per-path,shadow,7,,"all: funnel 5, 10/s",10234,811,0,12,0,0,false,,
+    per-user,enforce,7,header x-user-id : path,"burst 30 at 30/m, steady: token_bucket 1000 at 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
+    per-path,shadow,7,,all 5 at 10/s,10234,811,0,12,0,0,false,,
     --- exit code 0
     "#);
     assert_snapshot!(answer().run("rules -o jsonl").seen(), @r#"
@@ -77,20 +77,20 @@ fn upstreams() {
 #[test]
 fn one_rule() {
     let answers = vec![ok(&canned::rule()), ok(&canned::status())];
-    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r#"
+    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r"
     rule        per-user
     generation  7
     mode        enforce
-    match       {"path":{"prefix":"/reply"}}
+    match       requests to /reply and below
     key         header x-user-id : path
     so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
     edit        by ops, 18m left, made 2026-11-21 14:03:07Z: launch day
 
-    LIMIT   BASE                                        IN FORCE
-    burst   funnel 15, 30/m                             funnel 30, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BASE                                          IN FORCE
+    burst   15 at 30/m                                    30 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
     --- exit code 0
-    "#);
+    ");
 }
 
 #[test]
