@@ -71,18 +71,17 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
     }
 }
 
-/// `override of alice: scale 10 → banned`, for each that differs.
+/// `override of alice: scale 10 → banned`, for each that differs; a new one has no value before it.
 fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
     let line = |pattern: &str| {
-        let words = |overrides: &Overrides| {
-            let found = overrides.of_pattern(pattern);
-            found.map_or_else(|| "none".to_owned(), gives)
+        let of = |overrides: &Overrides| overrides.of_pattern(pattern).map(gives);
+        let change = match (of(before), of(after)) {
+            (None, None) => String::from("none"),
+            (None, Some(new)) => new,
+            (Some(old), None) => format!("{old} removed"),
+            (Some(old), Some(new)) => format!("{old} → {new}"),
         };
-        format!(
-            "override of {pattern}: {} → {}",
-            words(before),
-            words(after)
-        )
+        format!("override of {pattern}: {change}")
     };
     let changed = after.changed_since(before);
     changed.iter().map(|pattern| line(pattern)).collect()
@@ -261,7 +260,7 @@ mod tests {
             ),
             "override of a: scale 2.5 → unlimited; \
              override of c: unlimited → n 9 at 1/s; \
-             override of d: none → banned; override of b*: banned → none"
+             override of d: banned; override of b*: banned removed"
         );
         let many: Map<String, Value> = (0..20)
             .map(|n| (format!("k{n}"), json!("banned")))

@@ -191,7 +191,7 @@ fn rest(state: &State, data: &Data, theme: &Theme) -> Vec<Part> {
     parts.extend(calm_fleet(status, theme));
     if store.evicted_lossy > 0 {
         let evicted = amount(store.evicted_lossy);
-        parts.push(part(theme, "lossy evictions ", evicted, theme.warn));
+        parts.push(part(theme, "evicted in use ", evicted, theme.warn));
     }
     if state.locked().is_some() {
         parts.push(vec![("read-only".to_owned(), theme.warn)]);

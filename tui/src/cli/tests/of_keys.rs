@@ -24,7 +24,7 @@ fn answer(before: Option<BanView>, banned: bool) -> BanAnswer {
 
 fn changed(dry_run: bool) -> EditAnswer {
     EditAnswer {
-        change: "override of alice: none → scale 10".to_owned(),
+        change: "override of alice: scale 10".to_owned(),
         ..canned::edit_answer(dry_run)
     }
 }
@@ -142,7 +142,7 @@ fn an_override_is_sent_and_printed() {
     let answers = vec![ok(&canned::rule()), ok(&changed(false))];
     let ran = Loudou::answers(answers).run(line);
     assert_snapshot!(ran.seen(), @r"
-    per-user: override of alice: none → scale 10
+    per-user: override of alice: scale 10
     in effect with generation 8, for 30m
     on its way to the other Envoys of the fleet
     --- exit code 0
@@ -161,11 +161,11 @@ fn an_override_is_sent_and_printed() {
     let answers = vec![ok(&canned::rule()), ok(&changed(true)), ok(&changed(false))];
     let ran = asked(answers, "y\n", "override per-user alice scale=10");
     assert_snapshot!(ran.seen(), @r"
-    per-user: override of alice: none → scale 10
+    per-user: override of alice: scale 10
     in effect with generation 8
     on its way to the other Envoys of the fleet
     --- standard error
-    per-user: override of alice: none → scale 10
+    per-user: override of alice: scale 10
     Change the override of alice in per-user? [y/N] --- exit code 0
     ");
     assert!(ran.lines()[1].contains("dry_run=true"), "{:?}", ran.lines());
