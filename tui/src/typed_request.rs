@@ -42,7 +42,7 @@ pub(crate) struct TypedRequest {
     #[arg(long, visible_alias = "peer", value_name = "NAME")]
     pub(crate) client_cert: Option<String>,
     /// The cost of the request, instead of the rules'
-    #[arg(long, value_name = "N", value_parser = typed::<u64>)]
+    #[arg(long, value_name = "N", value_parser = typed::<u64>, allow_hyphen_values = true)]
     pub(crate) cost: Option<u64>,
 }
 

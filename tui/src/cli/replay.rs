@@ -130,7 +130,7 @@ pub(crate) struct ReplayArgs {
     /// How many keys to list [default: 10]
     ///
     /// Of the most refused and the most changed; with --output csv the default is all that are counted
-    #[arg(long, value_name = "N", value_parser = keys, conflicts_with = "suggest")]
+    #[arg(long, value_name = "N", value_parser = keys, conflicts_with = "suggest", allow_hyphen_values = true)]
     keys: Option<u32>,
     #[command(flatten)]
     suggest: SuggestArgs,

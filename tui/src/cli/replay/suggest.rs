@@ -23,7 +23,7 @@ use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, Usage, json as print_json};
 use loudou_check::document;
-use loudou_words::num::count;
+use loudou_words::num::{count, typed};
 use loudou_words::text::{counted, escape};
 
 mod page;
@@ -312,7 +312,7 @@ fn lines(rules: &[Rule<'_>], out: &mut dyn Write) -> io::Result<()> {
 // The options of `loudou replay --suggest`.
 
 /// The largest capacity that can be tried.
-const LARGEST: i64 = 1_000_000_000;
+const LARGEST: u32 = 1_000_000_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct SuggestArgs {
@@ -334,7 +334,7 @@ pub(crate) struct SuggestArgs {
     /// With --suggest: capacities [default: 1 to 1000]
     ///
     /// The capacities to count shares for, at most 10
-    #[arg(long, value_name = "N,…", requires = "suggest", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=LARGEST))]
+    #[arg(long, value_name = "N,…", requires = "suggest", value_delimiter = ',', value_parser = capacity, allow_hyphen_values = true)]
     capacities: Vec<u32>,
     /// With --suggest, without --config: a part of the key
     ///
@@ -351,6 +351,14 @@ pub(crate) struct SuggestArgs {
     /// As in a rule file: '{ path: { prefix: /api } }'
     #[arg(long = "match", id = "match_part", value_name = "MATCH")]
     matches: Option<String>,
+}
+
+fn capacity(text: &str) -> Result<u32, String> {
+    let number = typed(text.trim())?;
+    if !(1..=LARGEST).contains(&number) {
+        return Err(format!("write a number from 1 to {LARGEST}"));
+    }
+    Ok(number)
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

@@ -54,6 +54,19 @@ fn a_number_that_is_none_says_what_is_allowed() {
         ("explain --cost x", "not a whole number"),
         ("replay --config a --keys x", "not a whole number"),
         ("replay --config a --keys 0", "at least 1"),
+        (
+            "replay --config a --keys -1",
+            "a number cannot be negative here",
+        ),
+        ("explain --cost -1", "a number cannot be negative here"),
+        (
+            "replay --config a --suggest --capacities x",
+            "not a whole number",
+        ),
+        (
+            "replay --config a --suggest --capacities 5,0",
+            "write a number from 1 to 1000000000",
+        ),
     ] {
         let (code, err) = wrong(line);
         assert!(code == 2 && err.contains(says), "{line}: {err}");
