@@ -152,9 +152,11 @@ pub(crate) struct Global {
     #[arg(value_enum, value_name = "NAME", help_heading = OUTPUT)]
     pub(crate) theme: Option<Base>,
 
-    /// Draw with ASCII characters only
-    #[arg(long, global = true, help_heading = OUTPUT)]
-    pub(crate) ascii: bool,
+    /// Draw with ASCII characters only, or with all (--ascii=false) [default: by TERM and locale]
+    #[arg(long, global = true, value_name = "BOOL", help_heading = OUTPUT)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(hide_possible_values = true)]
+    pub(crate) ascii: Option<bool>,
 }
 
 /// The value of `--output`.

@@ -16,7 +16,7 @@ use loudou_words::num::{count, float, fraction};
 use loudou_words::text::{counted, humanise};
 use serde::{Serialize, Serializer};
 
-use super::buckets::state;
+use super::buckets::{self, BucketsArgs, state};
 use super::context::{Context, TIMEOUT, duration};
 use super::envoys::Envoys;
 use super::options::{Format, URL, span};
@@ -77,6 +77,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     // An output format or an option for a list asks for text, not for the screen.
     let has_options = query != TopQuery::default() || watch.watch.is_some();
     let is_list = context.global.output.is_some() || has_options;
+    if !is_list && context.io.out_terminal && !context.io.has_screen() {
+        context.note("TERM=dumb: this terminal cannot show the screen; this is a table instead")?;
+        if args.is_none() {
+            buckets::run(context, &BucketsArgs::default())?;
+            return Ok(Outcome::Done);
+        }
+    }
     if is_list || !context.io.has_screen() {
         let mut outcome = Outcome::Done;
         watch::run(context, watch, |context| {
