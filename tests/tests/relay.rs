@@ -20,6 +20,15 @@ fn loudou_starts_the_relay() -> Result<()> {
     let error = String::from_utf8_lossy(&alone.stderr).into_owned();
     assert!(!alone.status.success());
     assert!(error.contains("cannot start loudou-relay: "), "{error}");
+    // Not even the program can be asked for its help.
+    let about = run(&["-h"])?;
+    let text = String::from_utf8(about.stdout)?;
+    assert!(about.status.success(), "{text}");
+    assert!(text.contains("through which Envoys share limits"), "{text}");
+    assert!(
+        text.contains("cargo build --release -p loudou-relay"),
+        "{text}"
+    );
     std::fs::copy(relay_bin()?, dir.path().join("loudou-relay"))?;
     let version = run(&["--version"])?;
     assert_eq!(

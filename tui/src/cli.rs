@@ -30,6 +30,7 @@ mod export;
 mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
+mod help;
 mod import;
 mod man;
 mod on_key;
@@ -53,7 +54,7 @@ mod world;
 
 use context::Context;
 use options::Global;
-use outcome::{Outcome, exit_codes};
+use outcome::Outcome;
 use world::{Env, Io, Usage};
 
 use loudou_client::Client;
@@ -95,8 +96,7 @@ const STYLES: Styles = Styles::styled()
 
 /// Watch and edit the limits that Loudou enforces inside Envoy
 #[derive(Debug, Parser)]
-#[command(name = "loudou", version, styles = STYLES, before_help = EXAMPLES)]
-#[command(after_help = exit_codes())]
+#[command(name = "loudou", version, styles = STYLES, before_long_help = EXAMPLES)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
@@ -107,11 +107,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the buckets on a live screen (the default); without a terminal, list the most refused keys
+    /// Watch the buckets, live, or list the most refused keys
+    ///
+    /// On a terminal this is the screen, as without a command. Without a terminal, or with options for a list, it is
+    /// a table of the most refused keys.
     Top(top::TopArgs),
-    /// Check rule files, or the rules in an envoy.yaml, and describe them in words
+    /// Check rule files, and describe them in words
+    ///
+    /// The rules may also be in an envoy.yaml, or in manifests for Kubernetes.
     Check(check::CheckArgs),
-    /// Run a rule file over recorded traffic and report how it would have decided
+    /// Run a rule file over recorded traffic
     Replay(replay::ReplayArgs),
     /// Show filter and store health
     Status(status::StatusArgs),
@@ -121,50 +126,69 @@ enum Command {
     Buckets(buckets::BucketsArgs),
     /// Show one bucket
     Get(buckets::GetArgs),
-    /// Show how a request would be decided, rule by rule, without taking anything
+    /// Show how a request would be decided, rule by rule
+    ///
+    /// Nothing is taken from any bucket.
     Explain(explain::ExplainArgs),
     /// Edit the limits or the mode of a rule while Envoy runs
     Set(edit::SetArgs),
-    /// Drop the edit of a rule and return to the plugin configuration
+    /// Drop the edit of a rule
+    ///
+    /// The rule of the plugin configuration then applies again.
     Unset(edit::UnsetArgs),
-    /// Reset a bucket to its initial state; requests that wait keep their places
+    /// Reset a bucket to its initial state
+    ///
+    /// Requests that wait keep their places.
     Reset(on_key::ResetArgs),
-    /// Refuse all requests of a key, for some time or until it is unbanned
+    /// Refuse all requests of a key, for a time or until unbanned
     Ban(on_key::BanArgs),
-    /// Lift the ban of a key and clear the refusals and penalties that led to it
+    /// Lift the ban of a key
+    ///
+    /// The refusals and penalties that led to it are cleared, too.
     Unban(on_key::UnbanArgs),
-    /// Give one key, or all keys with a prefix, limits other than those of the rule
+    /// Give one key, or all keys with a prefix, other limits
     Override(overrides::OverrideArgs),
     /// Show changes, with their authors, and warnings
     Events(events::EventsArgs),
-    /// Print the effective rule file as JSON, to commit it, or everything that a restart would lose
+    /// Print the effective rule file, or what a restart would lose
+    ///
+    /// The file is JSON, to commit it. With --live it has the changes that exist only in Envoy's memory.
     Export(export::ExportArgs),
     /// Apply the edits, overrides and bans that `export --live` printed
     Import(import::ImportArgs),
     /// Start the relay, through which Envoys share limits
     #[command(disable_help_flag = true)]
     Relay(relay::RelayArgs),
-    /// Print the JSON Schema of rule files, for editors and pipelines
-    #[command(before_help = SCHEMA_EXAMPLES)]
+    /// Print the JSON Schema of rule files, for editors
+    #[command(before_long_help = SCHEMA_EXAMPLES)]
     Schema {
         /// Print the fields as tables in Markdown instead
         #[arg(long)]
         markdown: bool,
     },
-    /// Print a completion script, which also knows the rules and keys of the live Envoy
-    #[command(before_help = COMPLETIONS_EXAMPLES)]
+    /// Print a completion script for a shell
+    ///
+    /// It also knows the rules and keys of the live Envoy.
+    #[command(before_long_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Print a manual page: of loudou, or of one of its commands
-    #[command(before_help = MAN_EXAMPLES)]
+    /// Print a manual page, of loudou or of a command
+    #[command(before_long_help = MAN_EXAMPLES)]
     Man(man::ManArgs),
+    /// Print the help of a command, or of the connection
+    Help(help::HelpArgs),
+}
+
+/// The command line, for clap.
+fn command_line() -> clap::Command {
+    help::with_help(Cli::command())
 }
 
 /// Runs `loudou` with the arguments and the terminal of this process.
 pub fn main() -> ExitCode {
-    if let Some(code) = complete::answered(Cli::command) {
+    if let Some(code) = complete::answered(command_line) {
         return code;
     }
     // Not locked: the screen writes to the terminal from several places.
@@ -197,9 +221,12 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     if let [_, name, options @ ..] = args.as_slice()
         && name == "relay"
     {
-        return failed(&relay::run(options), io);
+        return match relay::run(options, io.out) {
+            Ok(()) => Outcome::Done,
+            Err(error) => failed(&error, io),
+        };
     }
-    match parsed_by(&Cli::command(), &args) {
+    match parsed_by(&command_line(), &args) {
         Ok(mut cli) => {
             if let Err(error) = configured(&mut cli, io) {
                 return failed(&error, io);
@@ -230,7 +257,11 @@ fn parsed_by(command: &clap::Command, args: &[OsString]) -> Result<Cli, clap::Er
     };
     // The usage in an error of clap has the options that are set, also those that only the environment sets: it is
     // taken from a command without them.
-    parsed(options::is_empty_variable).map_err(|error| parsed(|_| true).err().unwrap_or(error))
+    parsed(options::is_empty_variable).map_err(|error| {
+        // A help text, which is no error, names the variables.
+        let again = error.use_stderr().then(|| parsed(|_| true).err());
+        again.flatten().unwrap_or(error)
+    })
 }
 
 /// Applies the config file, for commands that ask an Envoy.
@@ -243,6 +274,7 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
                 | Command::Schema { .. }
                 | Command::Completions { .. }
                 | Command::Man(_)
+                | Command::Help(_)
         )
     );
     if is_apart {
@@ -315,13 +347,14 @@ fn command(cli: &Cli, typed: &str, at: Option<&Client>, io: &mut Io<'_>) -> Resu
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export(args)) => export::run(context, args)?,
         Some(Command::Import(args)) => return import::run(context, args),
-        Some(Command::Relay(args)) => return Err(relay::run(&args.options)),
+        Some(Command::Relay(args)) => relay::run(&args.options, context.io.out)?,
         Some(Command::Schema { markdown }) => schema(context, *markdown)?,
         Some(Command::Completions { shell }) => {
             context.only_text()?;
             complete::script(*shell, context.io.out)?;
         }
-        Some(Command::Man(args)) => man::run(context, args, Cli::command())?,
+        Some(Command::Man(args)) => man::run(context, args, command_line())?,
+        Some(Command::Help(args)) => help::run(context, args, command_line())?,
     }
     Ok(Outcome::Done)
 }

@@ -41,8 +41,8 @@ pub(crate) struct Config {
     /// The time between two updates of the screen without `--interval`.
     pub(crate) interval: Option<Nanos>,
     pub(crate) theme: Option<Base>,
-    /// Whether to draw with ASCII only.
-    pub(crate) ascii: bool,
+    /// Whether to draw with ASCII only; `None` to decide by terminal and locale.
+    pub(crate) ascii: Option<bool>,
 }
 
 /// One or more Envoys that are reached alike. Paths are as written.

@@ -19,7 +19,9 @@ pub(crate) struct TypedRequest {
     /// The host, including any port
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// A header, as for curl; repeat for more. For repeated names the first one counts
+    /// A header, as for curl; repeat for more
+    ///
+    /// For repeated names the first one counts
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
     /// The client address that Envoy trusts
@@ -28,17 +30,19 @@ pub(crate) struct TypedRequest {
     /// Name of the Envoy route
     #[arg(long, value_name = "NAME")]
     pub(crate) route: Option<String>,
-    /// The upstream, by the name of its Envoy cluster
+    /// Name of the Envoy cluster, the upstream
     #[arg(long, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
-    /// A string in Envoy's dynamic metadata; dots separate the segments of its path
+    /// A string in Envoy's dynamic metadata
+    ///
+    /// Dots separate the segments of its path
     #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
     pub(crate) metadata: Vec<(String, String)>,
-    /// The name in the client's certificate
+    /// Name in the client certificate
     #[arg(long, visible_alias = "peer", value_name = "NAME")]
     pub(crate) client_cert: Option<String>,
-    /// The cost of the request, instead of the cost in the rules
-    #[arg(long, value_name = "N", value_parser = typed::<u64>)]
+    /// The cost of the request, instead of the rules'
+    #[arg(long, value_name = "N", value_parser = typed::<u64>, allow_hyphen_values = true)]
     pub(crate) cost: Option<u64>,
 }
 

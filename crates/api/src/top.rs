@@ -19,6 +19,9 @@ pub struct Top {
     pub window_ns: u64,
     /// The keys with the highest counts, highest first.
     pub top: Vec<TopEntry>,
+    /// The sum of all counts, including those of keys that `limit` left out.
+    #[serde(default)]
+    pub total: u64,
     /// The number of keys with a count, including those that `limit` left out.
     pub keys: u64,
     /// The highest possible count of a key that has no count here; with 0 all keys have one, and all

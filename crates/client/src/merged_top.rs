@@ -16,6 +16,8 @@ use loudou_words::num::count;
 pub struct MergedTop {
     /// The rows, highest sum first.
     pub rows: Vec<MergedRow>,
+    /// The sum of all counts of all Envoys.
+    pub total: u64,
     /// The number of keys with a count at any Envoy, at least.
     pub keys: u64,
     /// Whether there may be more keys than that.
@@ -105,8 +107,10 @@ pub fn merged(answers: &[Option<&Top>]) -> MergedTop {
     let keys: BTreeSet<(&str, &str)> = names.iter().map(|(rule, key, _)| (*rule, *key)).collect();
     let most = answers.iter().flatten().map(|top| top.keys).max();
     let bounds = answered().map(|listed| listed.missing_at_most);
+    let totals = answers.iter().flatten().map(|top| top.total);
     MergedTop {
         rows,
+        total: totals.fold(0, u64::saturating_add),
         keys: count(keys.len()).max(most.unwrap_or(0)),
         has_more: answered().any(|listed| !listed.is_whole),
         missing_at_most: bounds.fold(0, u64::saturating_add),

@@ -1,7 +1,10 @@
 //! The command line.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Parser;
 
@@ -64,25 +67,35 @@ pub struct Options {
     pub client_ca: Option<PathBuf>,
     /// Maximum time that a call waits for the engine, in milliseconds [default: half of the time that the
     /// Envoy waits for the answer]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "MS", value_parser = |text: &str| within(text, 1_u64..=10_000))]
     pub timeout_ms: Option<u64>,
     /// Most calls at a time; more are answered with 503
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = |text: &str| within(text, 1_u32..=65_536))]
     pub max_calls: u32,
     /// Maximum connections at a time; a few more get one request each. With HTTP/2, all Envoys together open
     /// Envoys × (workers + 1) to each relay
-    #[arg(long, value_name = "N", default_value_t = 8_192, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 8_192, value_parser = |text: &str| within(text, 1_u32..=1_000_000))]
     pub max_connections: u32,
     /// Maximum connections at a time of one address that have not sent the token yet [default: a quarter of
     /// --max-connections]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = |text: &str| within(text, 1_u32..=1_000_000))]
     pub max_peer_connections: Option<u32>,
     /// Longest time for the calls that run at a stop, in seconds
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=3_600))]
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = |text: &str| within(text, 0_u64..=3_600))]
     pub drain_s: u64,
     /// What is logged, as JSON on standard error
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: Level,
+}
+
+/// A whole number within these bounds, or what is wrong with it.
+fn within<N: FromStr + PartialOrd + Display>(
+    text: &str,
+    bounds: RangeInclusive<N>,
+) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| bounds.contains(number));
+    let (least, most) = (bounds.start(), bounds.end());
+    number.ok_or_else(|| format!("write a whole number from {least} to {most}"))
 }
 
 #[cfg(test)]
@@ -100,7 +113,10 @@ mod tests {
     fn an_error_names_option_value_and_allowed_values() {
         let message = refused(&["--timeout-ms", "0"]);
         assert!(message.contains("'0' for '--timeout-ms"), "{message}");
-        assert!(message.contains("not in 1..=10000"), "{message}");
+        assert!(
+            message.contains("write a whole number from 1 to 10000"),
+            "{message}"
+        );
         let message = refused(&["--log-level", "inf"]);
         assert!(
             message.contains("possible values: error, warn, info, debug"),

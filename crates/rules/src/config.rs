@@ -11,6 +11,7 @@ use loudou_limiter::Limits;
 use loudou_store::MAX_BUCKETS;
 use serde_json::Value;
 
+use crate::joined::joined;
 use crate::rule::{Rule, RuleFile, StoreSettings, Version};
 
 mod admin;
@@ -53,7 +54,7 @@ pub use reader::{Cursor, Fields, Report, written};
 pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
 pub use scale::scaled;
 pub use schema::schema;
-pub use spoken::{spoken, spoken_value};
+pub use spoken::{short, short_with_algorithm, short_with_name, spoken, spoken_value};
 pub use suggest::nearest;
 pub use warnings::impossible_key;
 pub use warnings::patterns::worst_ns;
@@ -214,9 +215,26 @@ fn finish(file: Option<RuleFile>, admin: Option<EmbeddedAdmin>, report: Report) 
 }
 
 fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<(RuleFile, Option<EmbeddedAdmin>)> {
+    if !cursor.value.is_object() {
+        let what = match cursor.value {
+            Value::Null => "the file is empty",
+            _ => "this is not a rule file",
+        };
+        let allowed = format!("an object with {}", joined(RULE_FILE.names, ", "));
+        report.error(cursor, what, &allowed);
+        return None;
+    }
     let fields = cursor.object(RULE_FILE.names, report)?;
-    if let Some(version) = fields.need("version", "1", report) {
-        version.integer(1, 1, report);
+    match fields.get("version") {
+        None => report.add(
+            cursor
+                .with(&Value::Null)
+                .wrong("`version` is missing; write `version: 1`"),
+        ),
+        Some(version) if version.integer(1, 1, &mut Report::default()).is_none() => {
+            report.error(&version, "unknown version", "1");
+        }
+        Some(_) => {}
     }
     let store = store(fields.get("store").as_ref(), report);
     let admin = fields.get("admin");

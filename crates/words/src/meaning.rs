@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(
             say(json!({ "overrides": overrides })),
             [
-                "key 10.0.0.1 has 2.5 times the limits: funnel: funnel 38, 75/m",
+                "key 10.0.0.1 has 2.5 times the limits: funnel 38 at 75/m",
                 "key 10.0.0.2 has no limits",
                 "key 10.0.0.3 is banned",
                 "every other key is banned",

@@ -55,6 +55,9 @@ impl AdminPlane {
             // Counts start with the table.
             window_ns: now.since(recent.since.max(started)).get(),
             top: entries.collect(),
+            total: most
+                .iter()
+                .fold(0, |sum, entry| entry.count.saturating_add(sum)),
             keys: u64::try_from(most.len()).unwrap_or(u64::MAX),
             missing_at_most: recent.counts.floor(),
         };

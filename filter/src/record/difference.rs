@@ -1,7 +1,7 @@
 //! The difference between two versions of a rule, in one line.
 
 use loudou_limiter::{Limit, Penalty};
-use loudou_rules::config::{limit_fields, spoken, written};
+use loudou_rules::config::{limit_fields, short_with_algorithm, short_with_name, spoken, written};
 use loudou_rules::joined::joined;
 use loudou_rules::rule::{Override, Overrides, Rule};
 use serde_json::{Map, Value};
@@ -71,18 +71,17 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
     }
 }
 
-/// `override of alice: scale 10 → banned`, for each that differs.
+/// `override of alice: scale 10 → banned`, for each that differs; a new one has no value before it.
 fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
     let line = |pattern: &str| {
-        let words = |overrides: &Overrides| {
-            let found = overrides.of_pattern(pattern);
-            found.map_or_else(|| "none".to_owned(), gives)
+        let of = |overrides: &Overrides| overrides.of_pattern(pattern).map(gives);
+        let change = match (of(before), of(after)) {
+            (None, None) => String::from("none"),
+            (None, Some(new)) => new,
+            (Some(old), None) => format!("{old} removed"),
+            (Some(old), Some(new)) => format!("{old} → {new}"),
         };
-        format!(
-            "override of {pattern}: {} → {}",
-            words(before),
-            words(after)
-        )
+        format!("override of {pattern}: {change}")
     };
     let changed = after.changed_since(before);
     changed.iter().map(|pattern| line(pattern)).collect()
@@ -95,9 +94,9 @@ fn gives(value: &Override) -> String {
         Override::Banned => "banned".to_owned(),
         Override::Limits(limits) => {
             let limits = limits.iter();
-            let limits = limits.map(|limit| format!("{} {}", limit.name(), in_words(limit)));
+            let limits = limits.map(|limit| short_with_name(&written(limit)));
             let limits: Vec<String> = limits.collect();
-            joined(&limits, " and ")
+            joined(&limits, ", ")
         }
     }
 }
@@ -130,12 +129,9 @@ fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
     format!("{name} {} → {}", value(was), value(is))
 }
 
-/// `funnel (capacity 15, rate 30/m)`.
+/// `funnel 15 at 30/m`.
 fn in_words(limit: &Limit) -> String {
-    let algorithm = limit.algorithm().name();
-    let names = limit_fields(algorithm).iter().map(|field| field.name);
-    let names: Vec<&str> = names.collect();
-    format!("{algorithm} ({})", listed(&names, &spoken(limit)))
+    short_with_algorithm(&written(limit))
 }
 
 /// `capacity 15, rate 30/m`: the fields that are present.
@@ -209,15 +205,15 @@ mod tests {
             json!({ "name": "n", "algorithm": "fixed_window", "capacity": 9, "window": "1d" });
         assert_eq!(
             described(bucket(9), window.clone()),
-            "n: token_bucket (capacity 9, rate 1/s) → fixed_window (capacity 9, window 1d)"
+            "n: token_bucket 9 at 1/s → fixed_window 9, window 1d"
         );
         assert_eq!(described(bucket(9), bucket(4)), "n: initial 9 → 4");
         let mut other = window.clone();
         other["name"] = json!("m");
         assert_eq!(
             described(window.clone(), other),
-            "m: new, fixed_window (capacity 9, window 1d); \
-             n: removed, was fixed_window (capacity 9, window 1d)"
+            "m: new, fixed_window 9, window 1d; \
+             n: removed, was fixed_window 9, window 1d"
         );
         let off = rule(&json!([window]), "off");
         let on = rule(&json!([window]), "enforce");
@@ -263,8 +259,8 @@ mod tests {
                 ),
             ),
             "override of a: scale 2.5 → unlimited; \
-             override of c: unlimited → n funnel (capacity 9, rate 1/s); \
-             override of d: none → banned; override of b*: banned → none"
+             override of c: unlimited → n 9 at 1/s; \
+             override of d: banned; override of b*: banned removed"
         );
         let many: Map<String, Value> = (0..20)
             .map(|n| (format!("k{n}"), json!("banned")))

@@ -15,6 +15,7 @@ use crate::cells::{safe, width};
 use crate::short_names::{short_names, without_scheme};
 use loudou_client::change::Change;
 use loudou_client::change::form::Prompt;
+use loudou_limiter::Carry;
 use loudou_words::limit_edit;
 use loudou_words::meaning::leased;
 
@@ -104,7 +105,12 @@ fn of_form(state: &State, form: &Form) -> Content {
     parts.extend(form.fields.iter().filter_map(|field| {
         let value = field.value();
         let text = match field.kind {
-            Kind::Carry => format!("live bucket levels: {value}"),
+            Kind::Carry => match form.carry() {
+                Carry::Keep => "buckets keep the units that are used",
+                Carry::Proportional | Carry::Stepped => "buckets keep their share of use",
+                Carry::Reset => "buckets begin anew",
+            }
+            .to_owned(),
             Kind::Asked(Prompt::Expires) if value.is_empty() => {
                 "until Envoy restarts or the edit is dropped".to_owned()
             }

@@ -34,7 +34,7 @@ Examples:
   loudou buckets --output csv > buckets.csv       one line per limit";
 
 #[derive(Debug, Args)]
-#[command(before_help = BUCKETS_EXAMPLES)]
+#[command(before_long_help = BUCKETS_EXAMPLES)]
 pub(crate) struct BucketsArgs {
     /// Only buckets of this rule
     #[arg(long)]
@@ -43,11 +43,16 @@ pub(crate) struct BucketsArgs {
     /// Only keys that contain this text
     #[arg(long, value_name = "TEXT", value_parser = options::key, add = complete::keys())]
     pub(crate) key: Option<String>,
-    /// Only buckets in this state: idle, busy, held, banned, or refusing: keys that are refused, or were in the last 10s
+    /// idle, busy, held, refusing or banned
+    ///
+    /// Only buckets in this state; refusing are keys that are refused, or were in the last 10s
     #[arg(long, value_parser = state_named, add = complete::words(&BucketState::NAMES))]
     pub(crate) state: Option<BucketState>,
+    /// refused (the default), admitted, level, retry, seen, key
+    ///
     /// Sort order
     #[arg(long, value_enum, value_name = "BY", default_value = "refused")]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
     pub(crate) sort: Sort,
     /// Maximum number of buckets to print
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -243,7 +248,7 @@ fn retry(limit: &LimitView) -> Option<String> {
     limit.retry_after_ns.map(humanise)
 }
 
-fn state(bucket: &BucketView) -> Cell {
+pub(super) fn state(bucket: &BucketView) -> Cell {
     Cell::new(state_word(bucket)).paint(match bucket.state {
         BucketState::Idle => Paint::Dim,
         BucketState::Busy | BucketState::Held => Paint::Plain,
@@ -337,7 +342,7 @@ Examples:
   loudou get daily-quota alice --fleet            what is leased here, and left for all Envoys";
 
 #[derive(Debug, Args)]
-#[command(before_help = GET_EXAMPLES)]
+#[command(before_long_help = GET_EXAMPLES)]
 pub(crate) struct GetArgs {
     /// The rule
     #[arg(add = complete::rules())]
@@ -345,7 +350,9 @@ pub(crate) struct GetArgs {
     /// The key, as `loudou buckets` prints it
     #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     pub(crate) key: String,
-    /// Only what this Envoy leased of a bucket that a fleet shares, and what is left for all
+    /// Only the leases of a bucket that a fleet shares
+    ///
+    /// What this Envoy leased, and what is left for all
     #[arg(long)]
     pub(crate) fleet: bool,
 }

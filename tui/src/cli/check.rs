@@ -26,9 +26,11 @@ Examples:
   loudou check --output json rules.yaml           for editors and pipelines";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct CheckArgs {
-    /// Rule files, Envoy configurations or manifests for Kubernetes, JSON or YAML; - for standard input
+    /// Rule files, or envoy.yaml; - for standard input
+    ///
+    /// JSON or YAML; also manifests for Kubernetes
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }

@@ -58,9 +58,13 @@ fn with_values(loudou: Command) -> Command {
     let names: Vec<String> = names.collect();
     let pages =
         ArgValueCandidates::new(move || names.iter().map(CompletionCandidate::new).collect());
+    let topics = pages.clone();
     loudou
         .mut_arg("url", |url| url.add(named()))
         .mut_subcommand("man", |man| man.mut_arg("command", |page| page.add(pages)))
+        .mut_subcommand("help", |help| {
+            help.mut_arg("topic", |topic| topic.add(topics))
+        })
 }
 
 /// Prints the script for a shell.

@@ -116,7 +116,7 @@ pub(super) fn look(config: &Config, global: &Global, env: &Env, style: Style) ->
         } else {
             Depth::Plain
         },
-        ascii: style.ascii || config.ascii,
+        ascii: style.ascii,
         base: global.theme.or(config.theme),
     }
 }

@@ -31,7 +31,7 @@ Examples:
   loudou set per-user --file limits.yaml --carry proportional";
 
 #[derive(Debug, Args)]
-#[command(before_help = SET_EXAMPLES)]
+#[command(before_long_help = SET_EXAMPLES)]
 #[command(override_usage = "loudou set [OPTIONS] <RULE> [FIELD=VALUE]...")]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
     .args(["fields", "capacity", "rate", "mode", "file"]))]
@@ -39,7 +39,9 @@ pub(crate) struct SetArgs {
     /// The rule
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
-    /// Any field of the limit, as in a rule file: window=2m, slots=6; FIELD= restores its default
+    /// Fields of the limit, as in a rule file: window=2m
+    ///
+    /// FIELD= restores its default
     #[arg(value_name = "FIELD=VALUE", value_parser = field_value, conflicts_with = "file")]
     pub(crate) fields: Vec<FieldValue>,
     /// The capacity of the limit (burst size)
@@ -55,8 +57,9 @@ pub(crate) struct SetArgs {
     /// enforce, shadow (count refusals, but admit) or off
     #[arg(long, value_parser = mode, add = complete::words(&MODES))]
     pub(crate) mode: Option<Mode>,
-    /// Read all limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
-    /// input
+    /// File with all limits; - for standard input
+    ///
+    /// JSON or YAML: a list, or an object with `limits`
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
     /// Revert automatically after this time, such as 30m
@@ -77,7 +80,7 @@ Examples:
   loudou unset per-user --carry reset --reason 'launch is over'";
 
 #[derive(Debug, Args)]
-#[command(before_help = UNSET_EXAMPLES)]
+#[command(before_long_help = UNSET_EXAMPLES)]
 pub(crate) struct UnsetArgs {
     /// The rule
     #[arg(add = complete::rules())]
@@ -92,7 +95,9 @@ pub(crate) struct UnsetArgs {
 /// Options of commands that change a rule.
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
-    /// What live buckets keep: keep (used units), proportional (used share), reset (nothing)
+    /// keep, proportional or reset
+    ///
+    /// What live buckets keep: the used units (keep), the used share (proportional), or nothing (reset)
     #[arg(long, default_value = Carry::default().name(), value_parser = carry)]
     #[arg(add = complete::words(&Carry::NAMES))]
     pub(crate) carry: CarryArg,

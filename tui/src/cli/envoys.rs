@@ -141,7 +141,8 @@ impl Command {
             | Self::Relay(_)
             | Self::Schema { .. }
             | Self::Completions { .. }
-            | Self::Man(_) => false,
+            | Self::Man(_)
+            | Self::Help(_) => false,
         }
     }
 }

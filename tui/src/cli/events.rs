@@ -14,12 +14,13 @@ use loudou_client::live::{Clocks, gone};
 use loudou_client::{Client, ClientError};
 use loudou_limiter::Nanos;
 use loudou_words::meaning::leased::is_alarm;
+use loudou_words::num::typed;
 use loudou_words::text::{date, escape};
 
 use super::complete;
 use super::context::Context;
 use super::envoys::{Envoys, Joined};
-use super::options::Format;
+use super::options::{Format, span};
 use super::outcome::Outcome;
 use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json, json_list};
@@ -29,21 +30,47 @@ Examples:
   loudou events
   loudou events --follow
   loudou events --of operators                    who changed what
+  loudou events --since 1h --limit 20             the newest 20 of the last hour
   loudou events --after 120 --output jsonl";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct EventsArgs {
-    /// Only events after this number; INSTANCE- before it names the Envoy process that counted it
+    /// Only events after this number
+    ///
+    /// INSTANCE- before it names the Envoy process that counted it
     #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = event_number)]
     pub(crate) after: EventNumber,
-    /// Only operators' actions, or only what the filter did by itself
+    /// Only operators' actions, or only the filter's
     #[arg(long, value_name = "operators|filter", value_parser = source)]
     #[arg(add = complete::words(&EventSource::NAMES))]
     pub(crate) of: Option<EventSource>,
+    /// Only events of the last TIME, such as 1h
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
+    pub(crate) since: Option<Nanos>,
+    /// Only the newest N events
+    #[arg(long, value_name = "N", value_parser = typed::<usize>, allow_hyphen_values = true)]
+    pub(crate) limit: Option<usize>,
     /// Continue and print events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
+}
+
+impl EventsArgs {
+    /// Applies `--since`, by the clock of the Envoy.
+    fn keep_since(&self, events: &mut Events) {
+        if let Some(since) = self.since {
+            let begin = events.now_ns.saturating_sub(since.get());
+            events.events.retain(|event| event.at_ns >= begin);
+        }
+    }
+
+    /// Applies `--limit` to a list of events in their order.
+    fn keep_newest<T>(&self, events: &mut Vec<T>) {
+        if let Some(limit) = self.limit {
+            events.drain(..events.len().saturating_sub(limit));
+        }
+    }
 }
 
 /// The number of an event, and the process that counted it.
@@ -73,7 +100,7 @@ fn source(text: &str) -> Result<EventSource, String> {
 pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()> {
     let client = context.client()?;
     let EventNumber { instance, seq } = &args.after;
-    let events = client.events_of(args.of, instance, *seq)?;
+    let mut events = client.events_of(args.of, instance, *seq)?;
     if is_other(&events, instance) {
         // A number alone may be a mistake as well as one of an earlier process.
         let started = if instance.is_empty() {
@@ -84,6 +111,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
         };
         context.note(&format!("{started}: all its events follow"))?;
     }
+    args.keep_since(&mut events);
+    args.keep_newest(&mut events.events);
     show(context, &events, true)?;
     if args.follow {
         (context.io.succeed_on_interrupt)()?;
@@ -295,9 +324,10 @@ pub(in crate::cli) fn merged(
     let mut answers = envoys.ask(|client| client.events_of(args.of, instance, *seq));
     let mut all: Vec<(u64, usize, Event)> = Vec::new();
     for ((number, events), name) in answers.of_each.iter_mut().enumerate().zip(&names) {
-        let Some(events) = events.take() else {
+        let Some(mut events) = events.take() else {
             continue;
         };
+        args.keep_since(&mut events);
         if is_other(&events, instance) {
             context.note(&format!(
                 "{name}: another process; all its events are listed"
@@ -315,6 +345,7 @@ pub(in crate::cli) fn merged(
         }));
     }
     all.sort_by_key(|(at_ms, number, _)| (*at_ms, *number));
+    args.keep_newest(&mut all);
     let numbers: Vec<usize> = all.iter().map(|(_, number, _)| *number).collect();
     let events: Vec<Event> = all.into_iter().map(|(.., event)| event).collect();
     let (format, style) = (context.format(), context.style);

@@ -47,12 +47,13 @@ Examples:
   loudou explain -H 'x-user-id: alice' -o json | jq .verdict";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     request: TypedRequest,
-    /// Evaluate this rule file or Envoy configuration, JSON or YAML, instead of asking Envoy; - for
-    /// standard input
+    /// Rule file to evaluate, instead of asking Envoy
+    ///
+    /// A rule file or Envoy configuration, JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -30,13 +30,16 @@ const NO_ADMIN: &str = "warning: `admin` left out: it belongs to Envoy's configu
 const LISTED: usize = 10;
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct ExportArgs {
-    /// Print the changes that exist only in Envoy's memory, for `loudou import`: edits, edited overrides,
-    /// bans by operators; with their ends
+    /// Print what a restart would lose, for `loudou import`
+    ///
+    /// Edits, edited overrides and bans by operators, with their ends
     #[arg(long)]
     pub(crate) live: bool,
-    /// Include edits and overrides that end; a rule file cannot say when
+    /// Include edits and overrides that end
+    ///
+    /// A rule file cannot say when
     #[arg(long)]
     pub(crate) with_temporary: bool,
 }

@@ -28,15 +28,19 @@ Examples:
   loudou --url http://10.0.0.7:9911 export --live | loudou import -    from one Envoy to another";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
-    /// The output of `loudou export --live`, JSON or YAML; - for standard input
+    /// Output of `loudou export --live`; - for standard input
+    ///
+    /// JSON or YAML
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Show what would be applied, without changing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask for confirmation. Without a terminal on standard input, as in scripts, nothing is asked
+    /// Do not ask for confirmation
+    ///
+    /// Without a terminal on standard input, as in scripts, nothing is asked
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

@@ -9,8 +9,8 @@ use super::context::Context;
 use super::outcome;
 use super::world::Usage;
 
-/// The variables that are not those of options. An empty one counts as not set.
-const VARIABLES: [(&str, &str); 6] = [
+/// The variables of the connection that are not those of options. An empty one counts as not set.
+pub(super) const CONNECTION: [(&str, &str); 4] = [
     ("LOUDOU_TOKEN", "The bearer token, without --token-file."),
     (
         "LOUDOU_TOKEN_FILE",
@@ -21,6 +21,9 @@ const VARIABLES: [(&str, &str); 6] = [
         "The proxy for https:// addresses, except loopback; also in capitals.",
     ),
     ("no_proxy", "Hosts that need no proxy; also in capitals."),
+];
+/// The other variables.
+const VARIABLES: [(&str, &str); 2] = [
     (
         "NO_COLOR, TERM, COLORTERM",
         "Whether the terminal shows colours, and how many.",
@@ -37,7 +40,7 @@ const FILES: [(&str, &str); 1] = [(
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command; without, the page of loudou itself
+    /// The command [default: loudou itself]
     pub(crate) command: Option<String>,
 }
 
@@ -46,9 +49,16 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
     context.only_text()?;
     // Without colours, which are no part of a page.
     let mut loudou = loudou.styles(clap::builder::Styles::plain());
-    let exit_codes = of_help("EXIT STATUS", outcome::HEADING, loudou.get_after_help());
-    // `Man` would call the section EXTRA.
-    loudou = loudou.after_help(Resettable::Reset);
+    let exit_codes = StyledStr::from(outcome::exit_codes());
+    let exit_codes = of_help("EXIT STATUS", outcome::HEADING, Some(&exit_codes));
+    // `Man` would call the section EXTRA, and every page has the options of the connection itself.
+    let ends = |command: Command| {
+        let command = command.after_help(Resettable::Reset);
+        command.after_long_help(Resettable::Reset)
+    };
+    loudou = ends(loudou).mut_subcommands(ends);
+    // `Man` prints no text of an option that the short help leaves out.
+    loudou = loudou.mut_args(|arg| arg.hide_short_help(false));
     let around = around(&loudou);
     // Before it is built, a command lacks the options that all commands have.
     loudou.build();
@@ -79,7 +89,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
     let page = page.source(source).manual("Loudou");
     page.render(&mut context.io.out)?;
     // An example is in front of a help text, which `Man` leaves out.
-    let examples = of_help("EXAMPLES", "Examples:", command.get_before_help());
+    let examples = of_help("EXAMPLES", "Examples:", command.get_before_long_help());
     write!(context.io.out, "{examples}{end}")?;
     Ok(())
 }
@@ -90,7 +100,8 @@ fn around(loudou: &Command) -> String {
         let name = arg.get_env()?.to_string_lossy().into_owned();
         Some((name, format!("The value of --{}.", arg.get_long()?)))
     });
-    let others = VARIABLES.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let others = CONNECTION.into_iter().chain(VARIABLES);
+    let others = others.map(|(name, text)| (name.to_owned(), text.to_owned()));
     let variables: Vec<_> = of_options.chain(others).collect();
     let files = FILES.map(|(name, text)| (name.to_owned(), text.to_owned()));
     format!(

@@ -21,7 +21,7 @@ Examples:
   loudou buckets --state banned                   banned keys";
 
 #[derive(Debug, Args)]
-#[command(before_help = BAN_EXAMPLES)]
+#[command(before_long_help = BAN_EXAMPLES)]
 pub(crate) struct BanArgs {
     /// The rule
     #[arg(add = complete::rules())]
@@ -44,7 +44,7 @@ Examples:
   loudou unban per-user mallory --reason 'ticket 4711'";
 
 #[derive(Debug, Args)]
-#[command(before_help = UNBAN_EXAMPLES)]
+#[command(before_long_help = UNBAN_EXAMPLES)]
 pub(crate) struct UnbanArgs {
     /// The rule
     #[arg(add = complete::rules())]
@@ -61,7 +61,7 @@ Examples:
   loudou reset per-user alice --reason 'ticket 4711'";
 
 #[derive(Debug, Args)]
-#[command(before_help = RESET_EXAMPLES)]
+#[command(before_long_help = RESET_EXAMPLES)]
 pub(crate) struct ResetArgs {
     /// The rule
     #[arg(add = complete::rules())]

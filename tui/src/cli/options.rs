@@ -28,6 +28,11 @@ pub(super) fn is_empty_variable(name: &OsStr) -> bool {
 /// The default address of the admin listener.
 pub(crate) const URL: &str = "http://127.0.0.1:9911";
 
+/// The heading of the options of the connection.
+pub(super) const CONNECTION: &str = "Connection";
+/// The heading of the options of the output.
+pub(super) const OUTPUT: &str = "Output";
+
 /// The options of the connection.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectArgs {
@@ -41,15 +46,15 @@ pub(crate) struct ConnectArgs {
         hide_env_values = true,
         value_name = "URL"
     )]
-    #[arg(help_heading = "Connection", value_delimiter = ',')]
+    #[arg(help_heading = CONNECTION, value_delimiter = ',')]
     pub(crate) url: Vec<String>,
 
     /// File with the addresses of more Envoys, one per line; # begins a comment
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) targets: Option<PathBuf>,
 
     /// Shell command that prints the addresses of more Envoys, one per line
-    #[arg(long, global = true, value_name = "CMD", help_heading = "Connection")]
+    #[arg(long, global = true, value_name = "CMD", help_heading = CONNECTION)]
     pub(crate) targets_from: Option<String>,
 
     /// Whether neither `--url` nor the environment names an Envoy.
@@ -60,7 +65,7 @@ pub(crate) struct ConnectArgs {
     #[arg(skip)]
     pub(crate) named: BTreeMap<String, NamedTarget>,
 
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
     #[arg(
         help = "File with the bearer token [default: LOUDOU_TOKEN, or the file named by \
                   LOUDOU_TOKEN_FILE]"
@@ -69,22 +74,22 @@ pub(crate) struct ConnectArgs {
 
     /// With https://: PEM file with the CA of the server's certificate, instead of the system's CAs
     #[arg(long, global = true, env = "LOUDOU_TLS_CA", hide_env_values = true)]
-    #[arg(value_name = "FILE", help_heading = "Connection")]
+    #[arg(value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) tls_ca: Option<PathBuf>,
 
     /// With https://: PEM file with the certificate of this client
     #[arg(long, global = true, env = "LOUDOU_TLS_CERT", hide_env_values = true)]
-    #[arg(value_name = "FILE", help_heading = "Connection")]
+    #[arg(value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// With https://: PEM file with the private key of this client
     #[arg(long, global = true, env = "LOUDOU_TLS_KEY", hide_env_values = true)]
-    #[arg(value_name = "FILE", help_heading = "Connection")]
+    #[arg(value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// With https://: name in the server's certificate, if the address has another
     #[arg(long, global = true, env = "LOUDOU_TLS_NAME", hide_env_values = true)]
-    #[arg(value_name = "NAME", help_heading = "Connection")]
+    #[arg(value_name = "NAME", help_heading = CONNECTION)]
     pub(crate) tls_name: Option<String>,
 }
 
@@ -101,7 +106,7 @@ pub(crate) struct Global {
         env = "LOUDOU_CONFIG_FILE",
         hide_env_values = true
     )]
-    #[arg(value_name = "FILE", help_heading = "Connection")]
+    #[arg(value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) config_file: Option<PathBuf>,
 
     /// The config file's contents.
@@ -109,22 +114,25 @@ pub(crate) struct Global {
     pub(crate) config: Config,
 
     /// Time limit of each call [default: 5s; of a poll of top, 1s or its interval]
-    #[arg(long, global = true, value_name = "TIME", help_heading = "Connection")]
+    #[arg(long, global = true, value_name = "TIME", help_heading = CONNECTION)]
     #[arg(value_parser = span, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Nanos>,
 
     /// Refuse every command that would change something
-    #[arg(long, global = true, help_heading = "Connection")]
+    #[arg(long, global = true, help_heading = CONNECTION)]
     pub(crate) read_only: bool,
 
-    /// Output format; with `top`, print once without the screen [default: table]
+    /// table, json, jsonl or csv [default: table]
+    ///
+    /// With `top`, print once without the screen
     #[arg(
         short,
         long,
         global = true,
         value_enum,
         value_name = "FORM",
-        help_heading = "Output"
+        hide_possible_values = true,
+        help_heading = OUTPUT
     )]
     pub(crate) output: Option<Output>,
 
@@ -133,7 +141,7 @@ pub(crate) struct Global {
         global = true,
         value_enum,
         value_name = "WHEN",
-        help_heading = "Output"
+        help_heading = OUTPUT
     )]
     #[arg(default_value = "auto")]
     #[arg(help = "When to use colours; NO_COLOR and TERM=dumb also disable them")]
@@ -141,12 +149,14 @@ pub(crate) struct Global {
 
     /// Theme of the screen [default: dark]
     #[arg(long, global = true, env = "LOUDOU_THEME", hide_env_values = true)]
-    #[arg(value_enum, value_name = "NAME", help_heading = "Output")]
+    #[arg(value_enum, value_name = "NAME", help_heading = OUTPUT)]
     pub(crate) theme: Option<Base>,
 
-    /// Draw with ASCII characters only
-    #[arg(long, global = true, help_heading = "Output")]
-    pub(crate) ascii: bool,
+    /// Draw with ASCII characters only, or with all (--ascii=false) [default: by TERM and locale]
+    #[arg(long, global = true, value_name = "BOOL", help_heading = OUTPUT)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(hide_possible_values = true)]
+    pub(crate) ascii: Option<bool>,
 }
 
 /// The value of `--output`.
@@ -184,8 +194,10 @@ pub(crate) fn every_output() -> Arg {
         .short('o')
         .long("output")
         .value_name("FORM")
-        .help("Output format; html is a page to send, in one file [default: table]")
-        .help_heading("Output")
+        .help("table, json, jsonl, csv or html [default: table]")
+        .long_help("table, json, jsonl, csv, or html: a page to send, in one file [default: table]")
+        .hide_possible_values(true)
+        .help_heading(OUTPUT)
         .value_parser(parser.try_map(|text| <Output as ValueEnum>::from_str(&text, false)))
 }
 
@@ -219,7 +231,9 @@ pub(crate) struct AskArgs {
     )]
     #[arg(value_parser = reason, allow_hyphen_values = true)]
     pub(crate) reason: String,
-    /// Do not ask for confirmation. Without a terminal on standard input, as in scripts, nothing is asked
+    /// Do not ask for confirmation
+    ///
+    /// Without a terminal on standard input, as in scripts, nothing is asked
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -279,16 +293,14 @@ fn reason(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::cli::Cli;
+    use crate::cli::command_line;
 
     /// `LOUDOU_URL= loudou …` is how a shell unsets a variable for one command.
     #[test]
     fn an_empty_variable_is_not_asked() {
         let names = |is_empty: fn(&OsStr) -> bool| -> Vec<String> {
-            let command = without_variables(Cli::command(), is_empty);
+            let command = without_variables(command_line(), is_empty);
             let names = command.get_arguments().filter_map(Arg::get_env);
             names
                 .map(|name| name.to_string_lossy().into_owned())

@@ -30,7 +30,7 @@ Examples:
   loudou override per-user alice --remove";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 #[command(
     override_usage = "loudou override [OPTIONS] <RULE> <KEY> <scale=N|unlimited|banned|FIELD=VALUE...>\n       \
                             loudou override [OPTIONS] <RULE> <KEY> --limits <FILE>\n       \
@@ -42,21 +42,25 @@ pub(crate) struct OverrideArgs {
     /// The rule
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
-    /// The key, as `loudou buckets` prints it, or a prefix of keys followed by *
+    /// The key, as `loudou buckets` prints it, or a PREFIX*
     #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     pub(crate) key: String,
-    /// scale=10 (ten times the rule's limits), unlimited, banned, or the fields of the limit to change:
-    /// capacity=100 rate=5/s
+    /// scale=10, unlimited, banned, or fields: capacity=100 rate=5/s
+    ///
+    /// scale=10 is ten times the rule's limits; fields are those of the limit to change
     #[arg(value_name = "WHAT", add = complete::words(&["scale=", "unlimited", "banned"]))]
     pub(crate) what: Vec<String>,
-    /// The limit that the fields belong to, if the rule has several
+    /// The limit of the fields, if the rule has several
     #[arg(long, value_name = "NAME", conflicts_with_all = ["limits", "remove"])]
     pub(crate) limit: Option<String>,
-    /// Read all limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
-    /// input
+    /// File with all limits; - for standard input
+    ///
+    /// JSON or YAML: a list, or an object with `limits`
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
-    /// Drop the edited override and return to the limits in the configuration
+    /// Drop the edited override
+    ///
+    /// The key returns to the limits in the configuration
     #[arg(long, conflicts_with = "expires_after")]
     pub(crate) remove: bool,
     /// Revert automatically after this time, such as 30m

@@ -2,11 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Error, anyhow};
+use anyhow::{Result, bail};
 use clap::Args;
 
 /// The program: beside this one, or on `PATH`.
@@ -23,8 +24,19 @@ pub(super) struct RelayArgs {
     pub(super) options: Vec<OsString>,
 }
 
-/// Returns only if the relay cannot be started.
-pub(super) fn run(options: &[OsString]) -> Error {
+/// The help where the relay, which has its own, is not installed.
+const NOT_INSTALLED: &str = "\
+Start the relay, through which Envoys share limits
+
+The relay is a separate program, loudou-relay, which is not installed here. It must be in the
+directory of `loudou` or in PATH; then `loudou relay --help` lists its options. Releases for x86-64
+have it beside `loudou`, and `cargo build --release -p loudou-relay` builds it.
+
+docs/fleet.md explains when Envoys need a relay, and envoy/fleet has an example.
+";
+
+/// Returns only if the relay cannot be started, and there is no help to print.
+pub(super) fn run(options: &[OsString], out: &mut dyn Write) -> Result<()> {
     let sibling = env::current_exe().ok().and_then(|own| {
         let path = own.parent()?.join(PROGRAM);
         path.is_file().then_some(path)
@@ -35,7 +47,14 @@ pub(super) fn run(options: &[OsString]) -> Error {
         .arg0("loudou relay")
         .args(options)
         .exec();
-    anyhow!(
+    let asks_for_help = options
+        .iter()
+        .any(|option| option == "-h" || option == "--help");
+    if asks_for_help && error.kind() == io::ErrorKind::NotFound {
+        write!(out, "{NOT_INSTALLED}")?;
+        return Ok(out.flush()?);
+    }
+    bail!(
         "cannot start {}: {error}; it must be in the directory of `loudou` or in PATH (`cargo build -p loudou-relay`)",
         program.display()
     )

@@ -69,41 +69,72 @@ Examples:
   loudou replay --key source --match '{ path: { prefix: /api } }' --trace access.log --suggest";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES, arg(every_output()))]
+#[command(before_long_help = EXAMPLES, arg(every_output()))]
 pub(crate) struct ReplayArgs {
-    /// The rule file or Envoy configuration, JSON or YAML; - for standard input
+    /// Rule file, or envoy.yaml; - for standard input
+    ///
+    /// JSON or YAML
     #[arg(long, value_name = "FILE", required_unless_present_any = ["key_part", "suggest"])]
     config: Option<PathBuf>,
-    /// Traces or access logs, also compressed (gzip, Zstandard), or patterns of names like 'access.log*'; - for standard input. All requests are sorted by their start
+    /// Access logs or traces, or 'access.log*'
+    ///
+    /// Also compressed (gzip, Zstandard), or patterns of names; - for standard input. All requests are sorted by their start
     #[arg(long, value_name = "FILE", default_value = "-", num_args = 1..)]
     trace: Vec<PathBuf>,
-    /// Format of the traces [default: detected for each from its lines]
-    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "log_format")]
+    /// Format of the traces; see --help [default: detected]
+    ///
+    /// Detected for each file from its lines: trace (JSON Lines with `at_ns`), envoy (Envoy's default access log, or
+    /// Istio's), envoy-json (Envoy's access log as JSON, also Istio's and Envoy Gateway's), combined (NGINX's `combined`
+    /// or `main`, Apache's `common` or `combined`), vhost-combined (Apache's `vhost_combined`, or `combined` after a
+    /// host), ingress-nginx (its default), caddy (Caddy's JSON), alb (AWS's application load balancer)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORM",
+        hide_possible_values = true,
+        conflicts_with = "log_format"
+    )]
     format: Option<FormArg>,
-    /// Your own format, in NGINX's notation (`$remote_addr [$time_local] "$request"`) or Envoy's (`[%START_TIME%] "%REQ(:METHOD)% %REQ(:PATH)%"`)
+    /// Your own format, in NGINX's notation or Envoy's
+    ///
+    /// NGINX's: `$remote_addr [$time_local] "$request"`, Envoy's: `[%START_TIME%] "%REQ(:METHOD)% %REQ(:PATH)%"`
     #[arg(long, value_name = "TEXT", value_parser = Pattern::parse)]
     log_format: Option<Pattern>,
-    /// Who the client is: remote (the log's column), xff (the last address of x-forwarded-for), xff:N (the Nth from its end), or header:NAME [default: remote, else xff]
+    /// The client: remote, xff, xff:N or header:NAME
+    ///
+    /// remote is the log's column, xff the last address of x-forwarded-for, xff:N the Nth from its end [default: remote, else xff]
     #[arg(long, value_name = "WHERE", value_parser = ClientSource::parse)]
     source: Option<ClientSource>,
-    /// Leave out requests before this time: RFC 3339, the log's own form, +10m (after the first request) or -10m (before the last)
+    /// Leave out requests before this time: RFC 3339, +10m
+    ///
+    /// Also the log's own form; +10m is after the first request, and -10m before the last
     #[arg(long, value_name = "TIME", value_parser = Bound::parse, allow_hyphen_values = true)]
     from: Option<Bound>,
-    /// Leave out requests from this time on; forms as for --from
+    /// Leave out requests from this time on
     #[arg(long, value_name = "TIME", value_parser = Bound::parse, allow_hyphen_values = true)]
     to: Option<Bound>,
-    /// Another rule file to compare the first with; repeat it for up to 7
+    /// Another rule file to compare with; up to 7
     #[arg(long, value_name = "FILE")]
     compare: Vec<PathBuf>,
-    /// With --output csv: which table [default: rules]
-    #[arg(long, value_enum, value_name = "TABLE", conflicts_with = "suggest")]
+    /// With --output csv: rules, keys or timeline
+    ///
+    /// rules are the verdicts of each rule, keys the most refused keys, timeline the requests over time [default: rules]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TABLE",
+        hide_possible_values = true,
+        conflicts_with = "suggest"
+    )]
     table: Option<CsvTable>,
-    /// How many of the most refused and the most changed keys to list [default: 10; with --output csv all that are counted]
-    #[arg(long, value_name = "N", value_parser = keys, conflicts_with = "suggest")]
+    /// How many keys to list [default: 10]
+    ///
+    /// Of the most refused and the most changed; with --output csv the default is all that are counted
+    #[arg(long, value_name = "N", value_parser = keys, conflicts_with = "suggest", allow_hyphen_values = true)]
     keys: Option<u32>,
     #[command(flatten)]
     suggest: SuggestArgs,
-    /// Fail at the first invalid line instead of skipping it
+    /// Fail at the first invalid line
     #[arg(long)]
     strict: bool,
 }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use anyhow::Result;
 use clap::Args;
 use loudou_api::{EditView, RuleView, Rules};
-use serde_json::Value;
+use loudou_rules::config::{parse_rule, short, short_with_algorithm};
+use serde_json::{Map, Value};
 
 use super::complete;
 use super::context::Context;
@@ -13,7 +14,8 @@ use super::options::Format;
 use super::table::{Paint, Set, TextTable, csv};
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json, json_list};
-use loudou_words::meaning::{self, key_in_json, short};
+use loudou_words::meaning::short::{gives, line, penalty};
+use loudou_words::meaning::{self, key_in_json};
 use loudou_words::text::{date, escape, humanise};
 
 const RULES_EXAMPLES: &str = "\
@@ -22,7 +24,7 @@ Examples:
   loudou rules per-user                           in full, including its edit";
 
 #[derive(Debug, Args)]
-#[command(before_help = RULES_EXAMPLES)]
+#[command(before_long_help = RULES_EXAMPLES)]
 pub(crate) struct RulesArgs {
     /// Show only this rule, in full
     #[arg(add = complete::rules())]
@@ -88,7 +90,7 @@ fn table(rules: &Rules) -> TextTable {
             rule.name.as_str().into(),
             rule.totals.mode.as_str().into(),
             key_in_json(&rule.rule).into(),
-            limits(&rule.rule).into(),
+            line(&rule.rule).into(),
             rule.totals.admitted.into(),
             rule.totals.refused.into(),
             rule.totals.shadow_refused.into(),
@@ -96,14 +98,6 @@ fn table(rules: &Rules) -> TextTable {
         ]);
     }
     table
-}
-
-fn limits(rule: &Value) -> String {
-    let limits = short::limits(rule).into_iter();
-    let words: Vec<String> = limits
-        .map(|(name, limit)| format!("{name}: {limit}"))
-        .collect();
-    words.join("; ")
 }
 
 /// The edit of a rule and the number of its edited overrides: `by ops, 18m left; 2 overrides`.
@@ -137,17 +131,11 @@ pub(super) fn one(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let totals = &rule.totals;
-    let everything = || "every request".to_owned();
     let mut lines = vec![
         ("rule", rule.name.clone()),
         ("generation", rule.generation.to_string()),
         ("mode", totals.mode.clone()),
-        (
-            "match",
-            rule.rule
-                .get("match")
-                .map_or_else(everything, Value::to_string),
-        ),
+        ("match", matches(&rule.rule)),
         ("key", key_in_json(&rule.rule)),
         (
             "so far",
@@ -171,7 +159,7 @@ pub(super) fn one(
     lines.extend(
         rule.rule
             .get("penalty")
-            .and_then(short::penalty)
+            .and_then(penalty)
             .map(|penalty| ("penalty", penalty)),
     );
     let edit = rule.edit.as_ref();
@@ -184,6 +172,14 @@ pub(super) fn one(
     writeln!(out)?;
     differences(&rule.base, &rule.rule, ["BASE", "IN FORCE"]).print(out, style)?;
     overrides(rule, now_ns, style, out)
+}
+
+/// The requests of a rule in words; as JSON, if it is of a newer version.
+fn matches(rule: &Value) -> String {
+    match parse_rule(rule) {
+        Ok(rule) => meaning::requests(&rule.matches),
+        Err(_) => rule.get("match").map(Value::to_string).unwrap_or_default(),
+    }
 }
 
 /// The overrides of a rule, with their edits.
@@ -203,12 +199,12 @@ fn overrides(
         ("GIVES", Set::Left),
         ("EDIT", Set::Left),
     ]);
-    for (key, gives) in overrides {
+    for (key, value) in overrides {
         let edited = rule.overrides.iter().find(|edited| edited.key == *key);
         let edited = edited.map(|edited| edit_in_full(&edited.edit, now_ns));
         table.row(vec![
             key.as_str().into(),
-            short::gives(gives).into(),
+            gives(value).into(),
             edited.into(),
         ]);
     }
@@ -226,6 +222,26 @@ fn edit_in_full(edit: &EditView, now_ns: Option<u64>) -> String {
     format!("{edited}, made {at}: {reason}")
 }
 
+/// The fields of a limit.
+type Fields = Map<String, Value>;
+
+/// The name and the fields of each limit of a rule.
+fn limits(rule: &Value) -> Vec<(&str, &Fields)> {
+    let limits = rule.get("limits").and_then(Value::as_array);
+    let limits = limits.into_iter().flatten().filter_map(Value::as_object);
+    let named = limits.map(|limit| (word(limit, "name"), limit));
+    named.collect()
+}
+
+fn word<'a>(limit: &'a Fields, field: &str) -> &'a str {
+    limit.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn find<'a>(limits: &[(&str, &'a Fields)], name: &str) -> Option<&'a Fields> {
+    let found = limits.iter().find(|(other, _)| *other == name);
+    found.map(|(_, limit)| *limit)
+}
+
 /// The limits, the mode and the penalty of two versions of a rule, side by side.
 pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> TextTable {
     let [first, second] = names;
@@ -234,15 +250,21 @@ pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2
         (first, Set::Left),
         (second, Set::Left),
     ]);
-    let (old, new) = (short::limits(before), short::limits(after));
-    let find = |limits: &[(String, String)], name: &str| {
-        let found = limits.iter().find(|(other, _)| other == name);
-        found.map(|(_, limit)| limit.clone())
-    };
+    let (old, new) = (limits(before), limits(after));
     let gone = old.iter().filter(|(name, _)| find(&new, name).is_none());
     for (name, _) in new.iter().chain(gone) {
         let (was, is) = (find(&old, name), find(&new, name));
-        table.row(vec![name.as_str().into(), was.into(), is.into()]);
+        let words = match (was, is) {
+            (Some(was), Some(is)) if word(was, "algorithm") != word(is, "algorithm") => {
+                short_with_algorithm
+            }
+            _ => short,
+        };
+        table.row(vec![
+            (*name).into(),
+            was.map(words).into(),
+            is.map(words).into(),
+        ]);
     }
     let mode = |rule: &Value| {
         let mode = rule.get("mode").and_then(Value::as_str);
@@ -255,7 +277,7 @@ pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2
             mode(after).into(),
         ]);
     }
-    let penalty = |rule: &Value| rule.get("penalty").and_then(short::penalty);
+    let penalty = |rule: &Value| rule.get("penalty").and_then(penalty);
     if penalty(before) != penalty(after) {
         let (was, is) = (penalty(before), penalty(after));
         table.row(vec!["(penalty)".into(), was.into(), is.into()]);
@@ -275,7 +297,7 @@ fn lines(rules: &[RuleView], out: &mut dyn Write) -> io::Result<()> {
             totals.mode.clone(),
             rule.generation.to_string(),
             key_in_json(&rule.rule),
-            limits(&rule.rule),
+            line(&rule.rule),
             totals.admitted.to_string(),
             totals.refused.to_string(),
             totals.shadow_refused.to_string(),

@@ -38,7 +38,7 @@ const IN_WORDS: [&str; 10] = [
 ];
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(super) watch: WatchArgs,

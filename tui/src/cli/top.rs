@@ -1,20 +1,22 @@
 //! `loudou top`: the screen on a terminal. Without a terminal, or with options for a list, the keys
 //! that were refused or admitted most recently.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::io::Write;
 
 use anyhow::Result;
 use clap::Args;
-use loudou_api::{MAX_TOP, Top, TopBy};
-use loudou_client::TopQuery;
+use loudou_api::{BucketNames, BucketState, BucketView, MAX_TOP, Top, TopBy, TopEntry};
 use loudou_client::merged_top::{MergedRow, MergedTop, merged};
+use loudou_client::{Client, TopQuery};
 use loudou_limiter::Nanos;
 use loudou_words::meaning::refusals;
-use loudou_words::num::count;
+use loudou_words::num::{count, float, fraction};
 use loudou_words::text::{counted, humanise};
 use serde::{Serialize, Serializer};
 
+use super::buckets::{self, BucketsArgs, state};
 use super::context::{Context, TIMEOUT, duration};
 use super::envoys::Envoys;
 use super::options::{Format, URL, span};
@@ -25,6 +27,7 @@ use super::targets::watched;
 use super::watch::WatchArgs;
 use super::world::{Style, json_list};
 use super::{complete, target, watch};
+use crate::draw::words::{percent, rate};
 use crate::runtime;
 
 /// The time between two polls, and the least time that a poll may take.
@@ -40,13 +43,16 @@ Examples:
   loudou top --by admitted --rule per-user --output csv > busiest.csv";
 
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// Time between two updates of the screen [default: 1s, or that of the config file]
+    /// Time between two updates of the screen [default: 1s]
+    ///
+    /// The config file may have another default
     #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) interval: Option<Nanos>,
-    /// List the keys with the most of this in the last one to two minutes, without the screen: refused,
-    /// admitted [default: refused]
+    /// Keys with the most refused or admitted requests
+    ///
+    /// List them without the screen, of the last one to two minutes [default: refused]
     #[arg(long, value_parser = by, add = complete::words(&TopBy::NAMES))]
     pub(crate) by: Option<TopBy>,
     /// Only keys of this rule
@@ -71,6 +77,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     // An output format or an option for a list asks for text, not for the screen.
     let has_options = query != TopQuery::default() || watch.watch.is_some();
     let is_list = context.global.output.is_some() || has_options;
+    if !is_list && context.io.out_terminal && !context.io.has_screen() {
+        context.note("TERM=dumb: this terminal cannot show the screen; this is a table instead")?;
+        if args.is_none() {
+            buckets::run(context, &BucketsArgs::default())?;
+            return Ok(Outcome::Done);
+        }
+    }
     if is_list || !context.io.has_screen() {
         let mut outcome = Outcome::Done;
         watch::run(context, watch, |context| {
@@ -121,8 +134,11 @@ fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<Outcome> {
     if addresses.len() > 1 {
         return list_of_all(context, query, &addresses);
     }
-    let top = context.client()?.top(query)?;
-    print(&top, context.format(), context.style, context.io.out)?;
+    let client = context.client()?;
+    let top = client.top(query)?;
+    let states = states(&client, &top.top);
+    let (format, style) = (context.format(), context.style);
+    print(&top, &states, format, style, context.io.out)?;
     if top.missing_at_most > 0 {
         let (by, most) = (top.by.name(), top.missing_at_most);
         context.note(&format!(
@@ -132,20 +148,108 @@ fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-pub(super) fn print(
+/// The number of buckets in one call: their names, of which a client may make long ones, fit into it.
+const AT_ONCE: usize = 16;
+
+/// The buckets of listed keys by rule and key. The list is worth printing without them, too.
+type States = BTreeMap<(String, String), BucketView>;
+
+fn states(client: &Client, entries: &[TopEntry]) -> States {
+    let name = |entry: &TopEntry| (entry.rule.clone(), entry.key.clone());
+    let pages = entries.chunks(AT_ONCE).map_while(|entries| {
+        let buckets = entries.iter().map(name).collect();
+        client.read_buckets(&BucketNames { buckets }).ok()
+    });
+    let buckets = pages.flat_map(|page| page.buckets);
+    buckets
+        .map(|bucket| ((bucket.rule.clone(), bucket.key.clone()), bucket))
+        .collect()
+}
+
+/// A count in other units, with the state of its bucket.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    entry: &'a TopEntry,
+    #[serde(flatten)]
+    rates: Rates,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<BucketState>,
+}
+
+/// A count in other units.
+#[derive(Clone, Copy, Serialize)]
+struct Rates {
+    /// The average over the window.
+    per_second: f64,
+    /// The part of all counts; `None` if a server does not report their sum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+}
+
+impl Rates {
+    fn new(per_second: f64, count: u64, total: u64) -> Self {
+        let rounded = |x: f64| (x * 1e4).round() / 1e4;
+        Self {
+            per_second: rounded(per_second),
+            share: (total > 0).then(|| rounded(fraction(count, total))),
+        }
+    }
+
+    /// `22/s` and `91%`.
+    fn cells(self, would: bool) -> [Cell; 2] {
+        let rate = refusals(format!("{}/s", rate(Some(self.per_second))), would);
+        [rate.into(), self.share.map(percent).into()]
+    }
+
+    /// For CSV.
+    fn fields(self) -> [String; 2] {
+        let share = self.share.map(|share| share.to_string());
+        [self.per_second.to_string(), share.unwrap_or_default()]
+    }
+}
+
+/// An average over a time.
+fn per_second(count: u64, window_ns: u64) -> f64 {
+    float(count) * 1e9 / float(window_ns.max(1))
+}
+
+fn rates(top: &Top, entry: &TopEntry) -> Rates {
+    let per_second = per_second(entry.count, top.window_ns);
+    Rates::new(per_second, entry.count, top.total)
+}
+
+fn print(
     top: &Top,
+    states: &States,
     format: Format,
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let line = |entry| Line {
+        entry,
+        rates: rates(top, entry),
+        state: bucket_of(states, entry).map(|bucket| bucket.state),
+    };
     match format {
         Format::Table => {
             writeln!(out, "{}", heading(top))?;
-            table(top).print(out, style)
+            table(top, states).print(out, style)
         }
-        Format::Json | Format::Jsonl => json_list(out, format, top, &top.top),
-        Format::Csv => lines(top, out),
+        Format::Json | Format::Jsonl => {
+            let lines: Vec<Line<'_>> = top.top.iter().map(line).collect();
+            let mut document = serde_json::to_value(top)?;
+            if let Some(fields) = document.as_object_mut() {
+                fields.insert("top".to_owned(), serde_json::to_value(&lines)?);
+            }
+            json_list(out, format, &document, &lines)
+        }
+        Format::Csv => lines(top.top.iter().map(line), out),
     }
+}
+
+fn bucket_of<'a>(states: &'a States, entry: &TopEntry) -> Option<&'a BucketView> {
+    states.get(&(entry.rule.clone(), entry.key.clone()))
 }
 
 /// The kind of count, the number of keys, and the time span.
@@ -171,12 +275,14 @@ const fn column(by: TopBy) -> (&'static str, Paint) {
     }
 }
 
-fn table(top: &Top) -> TextTable {
+fn table(top: &Top, states: &States) -> TextTable {
     let (by, paint) = column(top.by);
     let mut columns = vec![
         ("RULE", Set::Shrink),
         ("KEY", Set::Shrink),
         (by, Set::Right),
+        ("RATE", Set::Right),
+        ("SHARE", Set::Right),
     ];
     // The column appears only if it is not all zero.
     let is_exact = top.top.iter().all(|entry| entry.error == 0);
@@ -187,6 +293,9 @@ fn table(top: &Top) -> TextTable {
     if any_shadow {
         columns.push(("MODE", Set::Left));
     }
+    if !states.is_empty() {
+        columns.push(("STATE", Set::Left));
+    }
     let mut table = TextTable::new(&columns);
     for entry in &top.top {
         let would = entry.shadow && top.by == TopBy::Refused;
@@ -196,26 +305,44 @@ fn table(top: &Top) -> TextTable {
             entry.key.as_str().into(),
             count.paint(if would { Paint::Warn } else { paint }),
         ];
+        row.extend(rates(top, entry).cells(would));
         if !is_exact {
             row.push(entry.count.saturating_sub(entry.error).into());
         }
         if any_shadow {
             row.push(if entry.shadow { "shadow" } else { "" }.into());
         }
+        if !states.is_empty() {
+            let bucket = bucket_of(states, entry);
+            row.push(bucket.map_or_else(|| Cell::from(""), state));
+        }
         table.row(row);
     }
     table
 }
 
-fn lines(top: &Top, out: &mut dyn Write) -> io::Result<()> {
-    csv(out, ["rule", "key", "count", "error", "shadow"])?;
-    for entry in &top.top {
+fn lines<'a>(lines: impl Iterator<Item = Line<'a>>, out: &mut dyn Write) -> io::Result<()> {
+    let heading = "rule,key,count,error,shadow,per_second,share,state";
+    csv(out, heading.split(','))?;
+    for Line {
+        entry,
+        rates,
+        state,
+    } in lines
+    {
         let (count, error) = (entry.count.to_string(), entry.error.to_string());
-        let shadow = entry.shadow.to_string();
-        csv(
-            out,
-            [&entry.rule, &entry.key, &count, &error, &shadow].map(String::as_str),
-        )?;
+        let (shadow, [per_second, share]) = (entry.shadow.to_string(), rates.fields());
+        let state = state.map_or("", BucketState::name);
+        let record = [
+            &entry.rule,
+            &entry.key,
+            &count,
+            &error,
+            &shadow,
+            &per_second,
+            &share,
+        ];
+        csv(out, record.into_iter().map(String::as_str).chain([state]))?;
     }
     Ok(())
 }
@@ -335,6 +462,8 @@ impl Several<'_> {
             ("RULE", Set::Shrink),
             ("KEY", Set::Shrink),
             (sum, Set::Right),
+            ("RATE", Set::Right),
+            ("SHARE", Set::Right),
         ];
         let is_exact = rows.iter().all(|row| row.error == 0);
         if !is_exact {
@@ -354,6 +483,7 @@ impl Several<'_> {
                 row.key.as_str().into(),
                 Cell::from(refusals(row.sum, would)).paint(paint),
             ];
+            cells.extend(self.rates(row).cells(would));
             if !is_exact {
                 cells.push(row.sum.saturating_sub(row.error).into());
             }
@@ -370,6 +500,13 @@ impl Several<'_> {
             table.row(cells);
         }
         table
+    }
+
+    /// The rate is the sum of those of the Envoys, whose windows differ.
+    fn rates(&self, row: &MergedRow) -> Rates {
+        let each = row.counts.iter().zip(&self.tops);
+        let rates = each.filter_map(|(count, top)| Some(per_second((*count)?, (*top)?.window_ns)));
+        Rates::new(rates.sum(), row.sum, self.list.total)
     }
 
     fn document(&self) -> Document<'_> {
@@ -392,6 +529,7 @@ impl Several<'_> {
                 .filter_map(|(url, top)| top.is_none().then_some(*url))
                 .collect(),
             top: self.list.rows.iter().map(|row| self.row(row)).collect(),
+            total: self.list.total,
             keys: self.list.keys,
             has_more: self.list.has_more,
             missing_at_most: self.list.missing_at_most,
@@ -406,6 +544,7 @@ impl Several<'_> {
             count: row.sum,
             error: row.error,
             shadow: row.shadow,
+            rates: self.rates(row),
             counts: counts
                 .filter_map(|((url, top), count)| top.is_some().then_some((*url, *count)))
                 .collect(),
@@ -413,7 +552,15 @@ impl Several<'_> {
     }
 
     fn lines(&self, out: &mut dyn Write) -> io::Result<()> {
-        let columns = ["rule", "key", "count", "error", "shadow"];
+        let columns = [
+            "rule",
+            "key",
+            "count",
+            "error",
+            "shadow",
+            "per_second",
+            "share",
+        ];
         csv(out, columns.into_iter().chain(self.urls.iter().copied()))?;
         for row in &self.list.rows {
             let mut record = vec![
@@ -423,6 +570,7 @@ impl Several<'_> {
                 row.error.to_string(),
                 row.shadow.to_string(),
             ];
+            record.extend(self.rates(row).fields());
             let counts = row.counts.iter();
             record.extend(counts.map(|count| count.map(|n| n.to_string()).unwrap_or_default()));
             csv(out, record.iter().map(String::as_str))?;
@@ -439,6 +587,7 @@ struct Document<'a> {
     /// The addresses of the Envoys that did not answer.
     failed: Vec<&'a str>,
     top: Vec<Row<'a>>,
+    total: u64,
     keys: u64,
     has_more: bool,
     missing_at_most: u64,
@@ -462,6 +611,8 @@ struct Row<'a> {
     count: u64,
     error: u64,
     shadow: bool,
+    #[serde(flatten)]
+    rates: Rates,
     /// The counts by address, of the Envoys that answered.
     #[serde(serialize_with = "by_address")]
     counts: Vec<(&'a str, Option<u64>)>,

@@ -31,7 +31,9 @@ const END: &str = "\x1b[J\x1b[?7h";
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct WatchArgs {
-    /// Repeat every TIME, 2s if none is given, until Ctrl-C; on a terminal, redraw in place
+    /// Repeat every TIME [default: 2s]
+    ///
+    /// Until Ctrl-C; on a terminal, redraw in place
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s")]
     #[arg(value_parser = interval)]
     pub(crate) watch: Option<Nanos>,

@@ -165,7 +165,10 @@ impl Style {
                 ColorWhen::Never => false,
                 ColorWhen::Auto => io.out_terminal && !plain,
             },
-            ascii: global.ascii || io.env.is_ascii() || (is_console && io.out_terminal),
+            ascii: global
+                .ascii
+                .or(global.config.ascii)
+                .unwrap_or_else(|| io.env.is_ascii() || (is_console && io.out_terminal)),
             width: io.width.filter(|_| io.out_terminal),
         }
     }

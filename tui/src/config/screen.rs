@@ -19,6 +19,6 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>, config: &mut Config
         }
     }
     if let Some(node) = fields.get("ascii") {
-        config.ascii = reader.boolean(node).unwrap_or_default();
+        config.ascii = reader.boolean(node);
     }
 }

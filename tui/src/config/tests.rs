@@ -39,7 +39,7 @@ fn a_whole_file_is_read() {
     assert_eq!(edge.token_file, Some(PathBuf::from("edge.token")));
     assert_eq!(edge.tls_name.as_deref(), Some("edge"));
     assert!(config.has_token() && config.directs_tokens());
-    assert!(config.ascii);
+    assert_eq!(config.ascii, Some(true));
     assert_eq!(config.interval, Some(Nanos::from_millis(500)));
     assert_eq!(config.theme, Some(Base::Light));
 }

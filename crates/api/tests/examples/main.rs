@@ -332,6 +332,7 @@ fn top() -> serde_json::Result<()> {
             error: 4,
             shadow: false,
         }],
+        total: 1024,
         keys: 213,
         missing_at_most: 5,
     };

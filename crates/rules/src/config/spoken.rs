@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::reader::written;
 use super::{Field, limit_fields, parse_limits};
+use crate::joined::joined;
 
 /// The fields of a limit without those that repeat a default.
 pub fn spoken(limit: &Limit) -> Map<String, Value> {
@@ -31,6 +32,71 @@ pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
         }
     }
     fields
+}
+
+/// A limit in the notation for people: `15 at 30/m`, or `fixed_window 1000, window 1d` where there is more to report
+/// than capacity and rate. Reads any algorithm, including ones newer than this program.
+pub fn short(limit: &Map<String, Value>) -> String {
+    let fields = spoken_value(limit);
+    if is_plain(&fields) {
+        return numbers(&fields);
+    }
+    with_algorithm(&fields)
+}
+
+/// Like [`short`], but always with the algorithm, where two of them are compared.
+pub fn short_with_algorithm(limit: &Map<String, Value>) -> String {
+    with_algorithm(&spoken_value(limit))
+}
+
+/// A limit in the notation for people, with its name: `burst 15 at 30/m`, `daily: fixed_window 1000, window 1d`.
+pub fn short_with_name(limit: &Map<String, Value>) -> String {
+    let name = limit.get("name").and_then(Value::as_str);
+    let mut words = String::from(name.unwrap_or_default());
+    let is_plain = is_plain(&spoken_value(limit));
+    words.push_str(if is_plain { " " } else { ": " });
+    words.push_str(&short(limit));
+    words
+}
+
+/// Returns true if capacity and rate are all that there is to report.
+fn is_plain(fields: &Map<String, Value>) -> bool {
+    let mut names = fields.keys().map(String::as_str);
+    let is_known = |name| matches!(name, "name" | "algorithm" | "capacity" | "rate");
+    ["capacity", "rate"]
+        .iter()
+        .all(|name| fields.contains_key(*name))
+        && names.all(is_known)
+}
+
+fn with_algorithm(fields: &Map<String, Value>) -> String {
+    let mut words = fields
+        .get("algorithm")
+        .map_or_else(|| String::from("?"), text);
+    words.push(' ');
+    words.push_str(&numbers(fields));
+    words
+}
+
+/// `1000 at 1000/d, refill interval`.
+fn numbers(fields: &Map<String, Value>) -> String {
+    let [capacity, rate] = ["capacity", "rate"].map(|name| fields.get(name).map(text));
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(match (capacity, rate) {
+        (Some(capacity), Some(rate)) => Some(joined(&[capacity, rate], " at ")),
+        (capacity, rate) => capacity.or(rate),
+    });
+    for (name, value) in fields {
+        if !matches!(name.as_str(), "name" | "algorithm" | "capacity" | "rate") {
+            parts.push(joined(&[name, &text(value)], " "));
+        }
+    }
+    joined(&parts, ", ")
+}
+
+fn text(value: &Value) -> String {
+    let text = value.as_str().map(String::from);
+    text.unwrap_or_else(|| serde_json::to_string(value).unwrap_or_default())
 }
 
 fn read(fields: &Map<String, Value>) -> Option<Limit> {
@@ -65,6 +131,56 @@ mod tests {
         // An unreadable limit stays unchanged.
         for unreadable in [json!({ "algorithm": "newer", "n": 1 }), bucket("greedy", 6)] {
             assert_eq!(spoken_of(&unreadable), unreadable);
+        }
+    }
+
+    #[test]
+    fn one_notation_for_every_limit() {
+        for (limit, words, named) in [
+            (
+                json!({ "name": "a", "algorithm": "funnel", "capacity": 15, "rate": "30/m" }),
+                "15 at 30/m",
+                "a 15 at 30/m",
+            ),
+            (
+                json!({ "name": "b", "algorithm": "token_bucket", "capacity": 9, "rate": "1/s",
+                    "refill": "greedy", "initial": 9 }),
+                "9 at 1/s",
+                "b 9 at 1/s",
+            ),
+            (
+                json!({ "name": "b", "algorithm": "token_bucket", "capacity": 9, "rate": "1/s",
+                    "refill": "interval" }),
+                "token_bucket 9 at 1/s, refill interval",
+                "b: token_bucket 9 at 1/s, refill interval",
+            ),
+            (
+                json!({ "name": "c", "algorithm": "fixed_window", "capacity": 9, "window": "1d" }),
+                "fixed_window 9, window 1d",
+                "c: fixed_window 9, window 1d",
+            ),
+            (
+                json!({ "name": "d", "algorithm": "concurrency", "capacity": 9 }),
+                "concurrency 9",
+                "d: concurrency 9",
+            ),
+            (
+                json!({ "name": "e", "algorithm": "smooth_bursty", "rate": "5/s", "burst_seconds": 2 }),
+                "smooth_bursty 5/s, burst_seconds 2",
+                "e: smooth_bursty 5/s, burst_seconds 2",
+            ),
+            (
+                json!({ "name": "f", "algorithm": "newer", "n": 3 }),
+                "newer n 3",
+                "f: newer n 3",
+            ),
+        ] {
+            let limit = limit.as_object().expect("an object");
+            assert_eq!(
+                (short(limit).as_str(), short_with_name(limit).as_str()),
+                (words, named)
+            );
+            assert!(short_with_algorithm(limit).ends_with(words));
         }
     }
 

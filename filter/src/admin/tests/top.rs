@@ -40,11 +40,14 @@ fn the_most_refused_come_first() {
         (&top["by"], &top["keys"], &top["missing_at_most"]),
         (&json!("refused"), &json!(2), &json!(0))
     );
+    assert_eq!(top["total"], 3);
     assert_eq!(top["now_ns"], json!(bench.host.now.get()));
     assert_eq!(top["generation"], bench.get("/v1/rules")["generation"]);
     let top = bench.get("/v1/top?by=admitted&rule=per-user&limit=2");
     assert_eq!(keys(&top), [("alice", 2), ("bob", 2)]);
     assert_eq!((&top["by"], &top["keys"]), (&json!("admitted"), &json!(3)));
+    // Also of the key that the limit left out.
+    assert_eq!(top["total"], 5);
 }
 
 /// The window starts with the filter, and covers at most the current half and the one before it.

@@ -174,7 +174,7 @@ fn memory(data: &Data) -> Option<Fact> {
 
 fn reloaded(reloads: u64) -> String {
     match counted(reloads, "time") {
-        _ if reloads == 0 => "none: no sandbox of a worker has died".to_owned(),
+        _ if reloads == 0 => "0".to_owned(),
         times => format!("{times} a sandbox of a worker died and was loaded again"),
     }
 }
@@ -243,7 +243,7 @@ fn conflicts(store: &StoreStatus) -> String {
 
 fn held(status: &Status) -> String {
     format!(
-        "{} now; not held: {} for their deadline, {} for want of room",
+        "{} now; not held: {} by deadline, {} because the worker was full",
         amount(status.waiting),
         amount(status.not_held_deadline),
         amount(status.not_held_full)

@@ -50,7 +50,7 @@ fn taken(state: &mut State, change: Box<Sending>) {
         dry_run: false,
         before: seen.rule.clone(),
         after,
-        change: "override of mallory: none → scale 10".to_owned(),
+        change: "override of mallory: scale 10".to_owned(),
         changed: true,
         fleet: None,
     };

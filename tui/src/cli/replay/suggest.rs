@@ -23,7 +23,7 @@ use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, Usage, json as print_json};
 use loudou_check::document;
-use loudou_words::num::count;
+use loudou_words::num::{count, typed};
 use loudou_words::text::{counted, escape};
 
 mod page;
@@ -312,23 +312,33 @@ fn lines(rules: &[Rule<'_>], out: &mut dyn Write) -> io::Result<()> {
 // The options of `loudou replay --suggest`.
 
 /// The largest capacity that can be tried.
-const LARGEST: i64 = 1_000_000_000;
+const LARGEST: u32 = 1_000_000_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct SuggestArgs {
-    /// Suggest a limit for each rule: the capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
+    /// Suggest a limit for each rule
+    ///
+    /// The capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
     #[arg(long, conflicts_with = "compare")]
     pub(crate) suggest: bool,
-    /// With --suggest: the share that the limit may refuse, of the keys (0.1%users) or of the requests (1%requests)
+    /// With --suggest: it may refuse
+    ///
+    /// Of the keys (0.1%users) or of the requests (1%requests)
     #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
     pub(crate) at_most: Share,
-    /// With --suggest: the rates to try, at most 10 [default: 1/m to 100/s]
+    /// With --suggest: rates [default: 1/m to 100/s]
+    ///
+    /// The rates to try, at most 10
     #[arg(long, value_name = "RATE,…", requires = "suggest", value_delimiter = ',', value_parser = rate)]
     rates: Vec<Rate>,
-    /// With --suggest: the capacities to count shares for, at most 10 [default: 1 to 1000]
-    #[arg(long, value_name = "N,…", requires = "suggest", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=LARGEST))]
+    /// With --suggest: capacities [default: 1 to 1000]
+    ///
+    /// The capacities to count shares for, at most 10
+    #[arg(long, value_name = "N,…", requires = "suggest", value_delimiter = ',', value_parser = capacity, allow_hyphen_values = true)]
     capacities: Vec<u32>,
-    /// With --suggest, without --config: a part of the key, as in a rule file: source, path, '{ header: x-api-key }' …; repeat it for several
+    /// With --suggest, without --config: a part of the key
+    ///
+    /// As in a rule file: source, path, '{ header: x-api-key }' …; repeat it for several
     #[arg(
         long = "key",
         id = "key_part",
@@ -336,9 +346,19 @@ pub(crate) struct SuggestArgs {
         conflicts_with = "config"
     )]
     pub(crate) parts: Vec<String>,
-    /// With --key: which requests, as in a rule file: '{ path: { prefix: /api } }' [default: all]
+    /// With --key: which requests [default: all]
+    ///
+    /// As in a rule file: '{ path: { prefix: /api } }'
     #[arg(long = "match", id = "match_part", value_name = "MATCH")]
     matches: Option<String>,
+}
+
+fn capacity(text: &str) -> Result<u32, String> {
+    let number = typed(text.trim())?;
+    if !(1..=LARGEST).contains(&number) {
+        return Err(format!("write a number from 1 to {LARGEST}"));
+    }
+    Ok(number)
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

@@ -72,10 +72,10 @@ fn lines_name_their_envoys() {
     let rules = || vec![ok(&canned::rules())];
     assert_snapshot!(at_two(rules(), rules(), "rules -o csv"), @r#"
     envoy,name,mode,generation,key,limits,admitted,refused,shadow_refused,skipped,errors,held,edited,edited_by,edit_expires_at_ns
-    http://A,per-user,enforce,7,header x-user-id : path,"burst: funnel 30, 30/m; steady: token_bucket 1000, 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
-    http://A,per-path,shadow,7,,"all: funnel 5, 10/s",10234,811,0,12,0,0,false,,
-    http://B,per-user,enforce,7,header x-user-id : path,"burst: funnel 30, 30/m; steady: token_bucket 1000, 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
-    http://B,per-path,shadow,7,,"all: funnel 5, 10/s",10234,811,0,12,0,0,false,,
+    http://A,per-user,enforce,7,header x-user-id : path,"burst 30 at 30/m, steady: token_bucket 1000 at 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
+    http://A,per-path,shadow,7,,all 5 at 10/s,10234,811,0,12,0,0,false,,
+    http://B,per-user,enforce,7,header x-user-id : path,"burst 30 at 30/m, steady: token_bucket 1000 at 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
+    http://B,per-path,shadow,7,,all 5 at 10/s,10234,811,0,12,0,0,false,,
     --- exit code 0
     "#);
     let seen = at_two(vec![], rules(), "rules -o csv");
@@ -151,6 +151,9 @@ fn events_of_several_are_one_list_by_time() {
     );
     let seen = at_two(of(first, "ann"), of(second, "bob"), "events");
     assert!(seen.trim_start().starts_with("ENVOY  SEQ"), "{seen}");
+    // The limit is for the list, not for each.
+    let seen = at_two(of(first, "ann"), of(second, "bob"), "events --limit 2");
+    assert_eq!(order(&seen), ["ann-3", "bob-3"], "{seen}");
     // One that is away is reported, and the others are listed.
     let seen = at_two(of(first, "ann"), vec![], "events");
     assert_eq!(order(&seen), ["ann-1", "ann-2", "ann-3"], "{seen}");

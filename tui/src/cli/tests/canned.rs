@@ -248,6 +248,7 @@ pub(super) fn top(missing_at_most: u64) -> Top {
             entry("carol", 64, 3),
             entry("alice", 7, 5),
         ],
+        total: 1_990,
         keys: 213,
         missing_at_most,
     }

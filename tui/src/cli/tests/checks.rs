@@ -261,7 +261,7 @@ fn texts_that_cannot_be_read() {
     --- exit code 1
     "#);
     assert_snapshot!(check("", "").seen(), @r"
-    (standard input): error: (the whole file): nothing instead of an object; allowed: an object with version, store, fleet, admin, defaults, rules
+    (standard input): error: (the whole file): the file is empty; allowed: an object with version, store, fleet, admin, defaults, rules
     (standard input): 1 error
     --- exit code 1
     ");
@@ -305,7 +305,7 @@ fn files_are_named_and_all_are_checked() {
     let ran = Loudou::default().run(&line);
     let seen = ran.seen().replace(&format!("{}/", folder.display()), "");
     assert_snapshot!(seen, @r#"
-    bad.json:1:13: error: version: 2: out of range; allowed: a whole number from 1 to 1
+    bad.json:1:13: error: version: 2: unknown version; allowed: 1
       1 | {"version": 2, "rules": []}
         |             ^
     bad.json: 1 error

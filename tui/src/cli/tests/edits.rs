@@ -32,9 +32,9 @@ fn set_sends_all_limits_with_the_changed_one() {
     assert_snapshot!(ran.seen(), @r"
     per-user: burst: capacity 30 → 60
 
-    LIMIT   BEFORE                                      AFTER
-    burst   funnel 30, 30/m                             funnel 60, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BEFORE                                        AFTER
+    burst   30 at 30/m                                    60 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
 
     in effect with generation 8, for 30m
     on its way to the other Envoys of the fleet
@@ -61,9 +61,9 @@ fn the_only_limit_needs_no_name() {
     assert_snapshot!(ran.seen(), @r"
     per-user: burst: capacity 30 → 60
 
-    LIMIT   BEFORE                                      AFTER
-    burst   funnel 30, 30/m                             funnel 60, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BEFORE                                        AFTER
+    burst   30 at 30/m                                    60 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
 
     dry run: nothing was changed
     --- exit code 0
@@ -231,9 +231,9 @@ fn a_terminal_is_asked_for_confirmation() {
     in effect with generation 8
     on its way to the other Envoys of the fleet
     --- standard error
-    LIMIT   BEFORE                                      AFTER
-    burst   funnel 30, 30/m                             funnel 60, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BEFORE                                        AFTER
+    burst   30 at 30/m                                    60 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
 
     Change per-user? [y/N] the earlier edit had an end; this one has none (see --for)
     --- exit code 0
@@ -258,25 +258,25 @@ fn a_faster_editor_is_shown() {
     seen.rule["mode"] = json!("shadow");
     let answers = vec![ok(&seen), canned::stale()];
     let ran = Loudou::answers(answers).run("set per-user --limit burst --capacity 60");
-    assert_snapshot!(ran.seen(), @r#"
+    assert_snapshot!(ran.seen(), @r"
     --- standard error
     loudou: another operator changed the rule in the meantime; nothing was changed. The rule is now:
 
     rule        per-user
     generation  9
     mode        enforce
-    match       {"path":{"prefix":"/reply"}}
+    match       requests to /reply and below
     key         header x-user-id : path
     so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
     edit        by ops, temporary, made 2026-11-21 14:03:07Z: launch day
 
-    LIMIT   BASE                                        IN FORCE
-    burst   funnel 15, 30/m                             funnel 30, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BASE                                          IN FORCE
+    burst   15 at 30/m                                    30 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
 
     run the command again to change it
     --- exit code 6
-    "#);
+    ");
 }
 
 #[test]
@@ -322,9 +322,9 @@ fn unset_restores_the_base() {
     in effect with generation 8
     on its way to the other Envoys of the fleet
     --- standard error
-    LIMIT   BEFORE                                      AFTER
-    burst   funnel 30, 30/m                             funnel 15, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BEFORE                                        AFTER
+    burst   30 at 30/m                                    15 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
 
     Drop the edit of per-user? [y/N] --- exit code 0
     ");

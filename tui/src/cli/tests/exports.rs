@@ -27,7 +27,7 @@ fn a_rule_file_has_nothing_that_ends() {
     }
     --- standard error
     warning: 2 temporary changes left out (--with-temporary includes them, without their ends):
-      per-user: edit to burst 30 at 30/m, steady: token_bucket 1000, 1000/d, refill interval, by ops, ends in 18m
+      per-user: edit to burst 30 at 30/m, steady: token_bucket 1000 at 1000/d, refill interval, by ops, ends in 18m
       per-user: override of alice: scale 10, by ops, ends in 18m
     warning: 3 bans left out: a rule file has no bans; `loudou export --live` has them, with their ends:
       per-user: ban of eve, no end
@@ -43,7 +43,7 @@ fn a_rule_file_has_nothing_that_ends() {
     }
     --- standard error
     warning: the file includes 2 temporary changes, and would make them last:
-      per-user: edit to burst 30 at 30/m, steady: token_bucket 1000, 1000/d, refill interval, by ops, ends in 18m
+      per-user: edit to burst 30 at 30/m, steady: token_bucket 1000 at 1000/d, refill interval, by ops, ends in 18m
       per-user: override of alice: scale 10, by ops, ends in 18m
     warning: 3 bans left out: a rule file has no bans; `loudou export --live` has them, with their ends:
       per-user: ban of eve, no end

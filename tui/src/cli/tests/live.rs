@@ -162,8 +162,8 @@ fn exports_are_imported_for_the_rest_of_their_time() {
         ok(&loudou_api::BanAnswer::default()),
         made(1, "burst: capacity 15 → 30"),
         made(2, "burst: capacity 15 → 30"),
-        made(2, "override of alice: none → scale 10"),
-        made(3, "override of alice: none → scale 10"),
+        made(2, "override of alice: scale 10"),
+        made(3, "override of alice: scale 10"),
     ]);
     let ran = import(answers, &exported(), "");
     assert_eq!(ran.code, 0, "{}", ran.seen());
@@ -358,10 +358,7 @@ fn a_dry_run_and_a_no_change_nothing() {
     });
     let answers = |more: Vec<Answer>| {
         let mut answers = fresh(0);
-        answers.extend([
-            canned::not_found(),
-            made(1, "override of alice: none → scale 10"),
-        ]);
+        answers.extend([canned::not_found(), made(1, "override of alice: scale 10")]);
         answers.extend(more);
         answers
     };
@@ -372,7 +369,7 @@ fn a_dry_run_and_a_no_change_nothing() {
     );
     assert_snapshot!(ran.seen(), @r"
     RULE      CHANGE                       FOR     OUTCOME
-    per-user  override of alice: scale 10  no end  would apply: override of alice: none → scale 10
+    per-user  override of alice: scale 10  no end  would apply: override of alice: scale 10
     per-user  ban of mallory               no end  would apply: banned until unbanned
     2 would be applied; dry run: nothing was changed
     --- exit code 0
@@ -396,8 +393,8 @@ fn a_dry_run_and_a_no_change_nothing() {
     let done = vec![
         canned::not_found(),
         ok(&loudou_api::BanAnswer::default()),
-        made(1, "override of alice: none → scale 10"),
-        made(2, "override of alice: none → scale 10"),
+        made(1, "override of alice: scale 10"),
+        made(2, "override of alice: scale 10"),
     ];
     let ran = asked(answers(done), "y\n", &line);
     std::fs::remove_file(&path).expect("removed");

@@ -24,7 +24,7 @@ fn answer(before: Option<BanView>, banned: bool) -> BanAnswer {
 
 fn changed(dry_run: bool) -> EditAnswer {
     EditAnswer {
-        change: "override of alice: none → scale 10".to_owned(),
+        change: "override of alice: scale 10".to_owned(),
         ..canned::edit_answer(dry_run)
     }
 }
@@ -142,7 +142,7 @@ fn an_override_is_sent_and_printed() {
     let answers = vec![ok(&canned::rule()), ok(&changed(false))];
     let ran = Loudou::answers(answers).run(line);
     assert_snapshot!(ran.seen(), @r"
-    per-user: override of alice: none → scale 10
+    per-user: override of alice: scale 10
     in effect with generation 8, for 30m
     on its way to the other Envoys of the fleet
     --- exit code 0
@@ -161,11 +161,11 @@ fn an_override_is_sent_and_printed() {
     let answers = vec![ok(&canned::rule()), ok(&changed(true)), ok(&changed(false))];
     let ran = asked(answers, "y\n", "override per-user alice scale=10");
     assert_snapshot!(ran.seen(), @r"
-    per-user: override of alice: none → scale 10
+    per-user: override of alice: scale 10
     in effect with generation 8
     on its way to the other Envoys of the fleet
     --- standard error
-    per-user: override of alice: none → scale 10
+    per-user: override of alice: scale 10
     Change the override of alice in per-user? [y/N] --- exit code 0
     ");
     assert!(ran.lines()[1].contains("dry_run=true"), "{:?}", ran.lines());
@@ -178,25 +178,25 @@ fn an_override_is_sent_and_printed() {
     let mut seen = canned::rule();
     seen.rule["limits"][0]["capacity"] = json!(1);
     let ran = Loudou::answers(vec![ok(&seen), canned::stale()]).run(line);
-    assert_snapshot!(ran.seen(), @r#"
+    assert_snapshot!(ran.seen(), @r"
     --- standard error
     loudou: another operator changed the rule in the meantime; nothing was changed. The rule is now:
 
     rule        per-user
     generation  9
     mode        enforce
-    match       {"path":{"prefix":"/reply"}}
+    match       requests to /reply and below
     key         header x-user-id : path
     so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
     edit        by ops, temporary, made 2026-11-21 14:03:07Z: launch day
 
-    LIMIT   BASE                                        IN FORCE
-    burst   funnel 15, 30/m                             funnel 30, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BASE                                          IN FORCE
+    burst   15 at 30/m                                    30 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
 
     run the command again to change it
     --- exit code 6
-    "#);
+    ");
 }
 
 #[test]
@@ -313,28 +313,28 @@ fn lists_show_bans_and_overrides() {
 fn rules_show_overrides() {
     let rule = canned::rule_with_overrides();
     let answers = vec![ok(&rule), ok(&canned::status())];
-    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r#"
+    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r"
     rule        per-user
     generation  7
     mode        enforce
-    match       {"path":{"prefix":"/reply"}}
+    match       requests to /reply and below
     key         header x-user-id : path
     so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
     shadows     per-path
     penalty     after 20, within 1m, ban 5m, factor 2, max 1h
     edit        by ops, 18m left, made 2026-11-21 14:03:07Z: launch day
 
-    LIMIT      BASE                                        IN FORCE
-    burst      funnel 15, 30/m                             funnel 30, 30/m
-    steady     token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
-    (penalty)  -                                           after 20, within 1m, ban 5m, factor 2, max 1h
+    LIMIT      BASE                                          IN FORCE
+    burst      15 at 30/m                                    30 at 30/m
+    steady     token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
+    (penalty)  -                                             after 20, within 1m, ban 5m, factor 2, max 1h
 
-    OVERRIDE OF  GIVES                  EDIT
-    alice        scale 10               by ops, 18m left, made 2026-11-21 14:03:07Z: ticket 7
-    bob          burst: funnel 99, 1/s  -
-    team-*       unlimited              -
+    OVERRIDE OF  GIVES            EDIT
+    alice        scale 10         by ops, 18m left, made 2026-11-21 14:03:07Z: ticket 7
+    bob          burst 99 at 1/s  -
+    team-*       unlimited        -
     --- exit code 0
-    "#);
+    ");
     let rules = loudou_api::Rules {
         rules: vec![rule],
         ..canned::rules()

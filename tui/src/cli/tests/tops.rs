@@ -40,6 +40,7 @@ fn second() -> Top {
             entry("per-user", "carol", 64, false),
             entry("per-user", "mallory", 9, false),
         ],
+        total: 973,
         keys: 3,
         ..canned::top(0)
     }
@@ -47,6 +48,7 @@ fn second() -> Top {
 
 fn answers(missing: u64) -> (Vec<Answer>, Vec<Answer>) {
     let first = Top {
+        total: 1_882,
         keys: 3,
         ..canned::top(missing)
     };

@@ -1,11 +1,10 @@
 //! Arguments and variables that are typed in another form, or wrong: what is understood, and what the error says.
 
-use clap::CommandFactory as _;
 use loudou_api::BanAnswer;
 
 use super::canned::{self, ok};
 use super::*;
-use crate::cli::{Cli, parsed_by};
+use crate::cli::{command_line, parsed_by};
 
 /// The error of a wrong argument, and its exit code.
 fn wrong(line: &str) -> (u8, String) {
@@ -55,6 +54,19 @@ fn a_number_that_is_none_says_what_is_allowed() {
         ("explain --cost x", "not a whole number"),
         ("replay --config a --keys x", "not a whole number"),
         ("replay --config a --keys 0", "at least 1"),
+        (
+            "replay --config a --keys -1",
+            "a number cannot be negative here",
+        ),
+        ("explain --cost -1", "a number cannot be negative here"),
+        (
+            "replay --config a --suggest --capacities x",
+            "not a whole number",
+        ),
+        (
+            "replay --config a --suggest --capacities 5,0",
+            "write a number from 1 to 1000000000",
+        ),
     ] {
         let (code, err) = wrong(line);
         assert!(code == 2 && err.contains(says), "{line}: {err}");
@@ -81,7 +93,7 @@ fn an_override_that_is_none_is_wrong_usage() {
 fn usage_shows_no_option_that_only_the_environment_gives() {
     // This variable is set wherever cargo runs a test.
     let from_env = |arg: clap::Arg| arg.env("CARGO_MANIFEST_DIR");
-    let command = Cli::command().mut_arg("url", from_env);
+    let command = command_line().mut_arg("url", from_env);
     for line in ["ban R", "check", "replay --format squid", "set"] {
         let args = std::iter::once("loudou").chain(line.split(' '));
         let args: Vec<OsString> = args.map(OsString::from).collect();
@@ -165,7 +177,7 @@ fn at(term: &str, locale: &str, line: &str) -> Ran {
             .filter(|text| !text.is_empty())
             .map(OsString::from)
     };
-    let answers = if line.starts_with("buckets") {
+    let answers = if line.is_empty() || line.starts_with("buckets") {
         vec![ok(&canned::buckets())]
     } else {
         vec![ok(&canned::top(0))]
@@ -208,15 +220,45 @@ fn ascii_where_the_terminal_or_the_locale_has_no_more() {
 /// A terminal that cannot move its cursor.
 #[test]
 fn a_dumb_terminal_gets_the_table() {
-    for line in ["top", "top --interval 1s", "top --watch"] {
+    let why = "TERM=dumb: this terminal cannot show the screen; this is a table instead\n";
+    for (line, has_reason) in [
+        ("", true),
+        ("top", true),
+        ("top --interval 1s", true),
+        ("top --limit 3", false),
+        ("buckets", false),
+    ] {
         let ran = at("dumb", "", line);
         assert!(
             ran.out.contains("RULE") && !ran.out.contains('\u{1b}'),
             "{line}: {}",
             ran.seen()
         );
+        assert_eq!(ran.err == why, has_reason, "{line}: {}", ran.err);
+        assert_eq!(ran.code, 0, "{line}");
     }
-    assert_eq!(at("dumb", "", "top").code, 0);
+    assert!(at("dumb", "", "top --watch").out.contains("RULE"));
+    // The list of the screen is that of the buckets.
+    assert_eq!(at("dumb", "", "").out, at("dumb", "", "buckets").out);
+}
+
+/// The terminal may have more characters than its name says.
+#[test]
+fn the_flag_and_the_config_file_decide_about_ascii() {
+    let file = std::env::temp_dir().join(format!("loudou-{}-ascii.toml", std::process::id()));
+    let at = |config: &str, locale: &str, options: &str| {
+        std::fs::write(&file, config).expect("writes");
+        let line = format!("buckets {options} --config-file {}", file.display());
+        at("xterm", locale, &line).out.is_ascii()
+    };
+    let (yes, no) = ("[screen]\nascii = true\n", "[screen]\nascii = false\n");
+    assert!(at("", "C", ""));
+    assert!(!at(no, "C", ""));
+    assert!(!at("", "C", "--ascii=false"));
+    assert!(!at(yes, "", "--ascii=false"));
+    assert!(at(yes, "", ""));
+    assert!(at(no, "", "--ascii"));
+    std::fs::remove_file(&file).expect("removes");
 }
 
 #[test]

@@ -2,21 +2,106 @@
 
 use std::io::{self, Write};
 
-use clap::CommandFactory as _;
-
 use super::canned::ok;
 use super::*;
-use crate::cli::Cli;
+use crate::cli::command_line;
 
 #[test]
 fn every_help() {
-    let mut command = Cli::command().term_width(100);
+    let mut command = command_line().term_width(100);
     command.build();
     assert_snapshot!("help_loudou", command.render_long_help().to_string());
     for sub in command.get_subcommands_mut() {
         let name = format!("help_{}", sub.get_name());
         assert_snapshot!(name, sub.render_long_help().to_string());
     }
+}
+
+/// A short help fits on a small terminal: a line for each argument, and none for the options of the connection.
+#[test]
+fn a_short_help_has_one_line_for_each_option() {
+    let mut command = command_line().term_width(80);
+    command.build();
+    let mut all = vec![command.render_help().to_string()];
+    let subs = command.get_subcommands_mut();
+    all.extend(subs.map(|sub| sub.render_help().to_string()));
+    let lines = all.iter().flat_map(|help| help.lines());
+    let wrapped: Vec<_> = lines
+        .filter(|line| line.starts_with("          "))
+        .collect();
+    assert!(wrapped.is_empty(), "{wrapped:#?}");
+    for help in &all {
+        for long in ["--tls-ca", "--theme", "Examples:\n"] {
+            assert!(!help.contains(long), "{long}: {help}");
+        }
+        let rows = help.lines().count();
+        assert!(rows <= 45, "{rows} rows: {help}");
+    }
+    let ban = &Loudou::default().run("ban -h").out;
+    assert_snapshot!(ban, @r"
+    Refuse all requests of a key, for a time or until unbanned
+
+    Usage: loudou ban [OPTIONS] <RULE> <KEY>
+
+    Arguments:
+      <RULE>  The rule
+      <KEY>   The key, as `loudou buckets` prints it
+
+    Options:
+          --for <TIME>     Lift the ban automatically after this time, such as 10m
+          --replace        Replace an earlier ban even if it ends later
+          --reason <TEXT>  Reason, recorded with the event
+      -y, --yes            Do not ask for confirmation
+      -h, --help           Print help (see more with '--help')
+
+    Output:
+      -o, --output <FORM>  table, json, jsonl or csv [default: table]
+
+    Connection: --url, --token-file, TLS and more: see `loudou help connection`
+    Examples, colours and theme: see --help
+    ");
+}
+
+/// Only a command that asks an Envoy has options for how.
+#[test]
+fn a_command_without_a_connection_lists_no_options_of_one() {
+    for name in ["check", "replay", "schema", "completions", "man", "help"] {
+        for flag in ["-h", "--help"] {
+            let help = Loudou::default().run(&format!("{name} {flag}")).out;
+            for option in ["--url", "--timeout", "--theme", "help connection"] {
+                assert!(!help.contains(option), "{name} {flag}: {option}: {help}");
+            }
+        }
+    }
+    // What a shell's variable or alias gives is not refused.
+    assert_eq!(
+        Loudou::default()
+            .run("--url http://x schema --markdown")
+            .code,
+        0
+    );
+    assert_eq!(
+        Loudou::default()
+            .run("schema --markdown --url http://x")
+            .code,
+        0
+    );
+}
+
+#[test]
+fn help_has_topics() {
+    let help = |line: &str| Loudou::default().run(line);
+    let connection = help("help connection");
+    assert_snapshot!("help_connection_topic", connection.seen());
+    assert_eq!(help("help ban").out, help("ban --help").out);
+    assert_eq!(help("help").out, help("--help").out);
+    let none = help("help nothing");
+    assert_eq!(none.code, 2);
+    assert!(
+        none.err.contains("allowed: connection, top, check"),
+        "{}",
+        none.err
+    );
 }
 
 #[test]

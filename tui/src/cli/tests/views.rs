@@ -24,8 +24,8 @@ fn rules() {
     assert_snapshot!("rules", answer().run("rules").seen());
     assert_snapshot!(answer().run("rules -o csv").seen(), @r#"
     name,mode,generation,key,limits,admitted,refused,shadow_refused,skipped,errors,held,edited,edited_by,edit_expires_at_ns
-    per-user,enforce,7,header x-user-id : path,"burst: funnel 30, 30/m; steady: token_bucket 1000, 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
-    per-path,shadow,7,,"all: funnel 5, 10/s",10234,811,0,12,0,0,false,,
+    per-user,enforce,7,header x-user-id : path,"burst 30 at 30/m, steady: token_bucket 1000 at 1000/d, refill interval",10234,811,0,12,0,0,true,ops,8580000000000
+    per-path,shadow,7,,all 5 at 10/s,10234,811,0,12,0,0,false,,
     --- exit code 0
     "#);
     assert_snapshot!(answer().run("rules -o jsonl").seen(), @r#"
@@ -77,20 +77,20 @@ fn upstreams() {
 #[test]
 fn one_rule() {
     let answers = vec![ok(&canned::rule()), ok(&canned::status())];
-    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r#"
+    assert_snapshot!(Loudou::answers(answers).run("rules per-user").seen(), @r"
     rule        per-user
     generation  7
     mode        enforce
-    match       {"path":{"prefix":"/reply"}}
+    match       requests to /reply and below
     key         header x-user-id : path
     so far      10234 admitted, 0 held, 811 refused, 0 refused in shadow, 12 skipped, 0 errors
     edit        by ops, 18m left, made 2026-11-21 14:03:07Z: launch day
 
-    LIMIT   BASE                                        IN FORCE
-    burst   funnel 15, 30/m                             funnel 30, 30/m
-    steady  token_bucket 1000, 1000/d, refill interval  token_bucket 1000, 1000/d, refill interval
+    LIMIT   BASE                                          IN FORCE
+    burst   15 at 30/m                                    30 at 30/m
+    steady  token_bucket 1000 at 1000/d, refill interval  token_bucket 1000 at 1000/d, refill interval
     --- exit code 0
-    "#);
+    ");
 }
 
 #[test]
@@ -146,28 +146,28 @@ fn top_lists_in_every_form() {
     assert_snapshot!("top", answer(0).run("top").seen());
     assert_snapshot!(answer(5).run("top").seen(), @r"
     most refused in the last 1m33s, of more than 213 keys
-    RULE      KEY         REFUSED  AT LEAST
-    per-user  bob:/reply     1811      1811
-    per-user  carol            64        61
-    per-user  alice             7         2
+    RULE      KEY         REFUSED    RATE  SHARE  AT LEAST
+    per-user  bob:/reply     1811    19/s    91%      1811
+    per-user  carol            64   0.7/s     3%        61
+    per-user  alice             7  0.08/s    <1%         2
     --- standard error
     more keys than counters: a key without one was refused at most 5 times
     --- exit code 0
     ");
     assert_snapshot!("top_json", answer(5).run("top -o json").seen());
     assert_snapshot!(answer(5).run("top -o jsonl").seen(), @r#"
-    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0}
-    {"rule":"per-user","key":"carol","count":64,"error":3}
-    {"rule":"per-user","key":"alice","count":7,"error":5}
+    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0,"per_second":19.4731,"share":0.9101}
+    {"rule":"per-user","key":"carol","count":64,"error":3,"per_second":0.6882,"share":0.0322}
+    {"rule":"per-user","key":"alice","count":7,"error":5,"per_second":0.0753,"share":0.0035}
     --- standard error
     more keys than counters: a key without one was refused at most 5 times
     --- exit code 0
     "#);
     assert_snapshot!(answer(5).run("top -o csv").seen(), @r"
-    rule,key,count,error,shadow
-    per-user,bob:/reply,1811,0,false
-    per-user,carol,64,3,false
-    per-user,alice,7,5,false
+    rule,key,count,error,shadow,per_second,share,state
+    per-user,bob:/reply,1811,0,false,19.4731,0.9101,
+    per-user,carol,64,3,false,0.6882,0.0322,
+    per-user,alice,7,5,false,0.0753,0.0035,
     --- standard error
     more keys than counters: a key without one was refused at most 5 times
     --- exit code 0
@@ -179,7 +179,45 @@ fn top_lists_in_every_form() {
     };
     assert_snapshot!(Loudou::answers(vec![ok(&none)]).run("top").seen(), @r"
     most admitted in the last 7.2s, of 0 keys
-    RULE  KEY  ADMITTED
+    RULE  KEY  ADMITTED  RATE  SHARE
+    --- exit code 0
+    ");
+}
+
+/// The rows say how fast, how much of all, and what happens to the key now.
+#[test]
+fn top_shows_rates_and_states() {
+    let page = BucketsPage {
+        // A key without a bucket has no state.
+        buckets: canned::buckets().buckets.into_iter().skip(1).collect(),
+        ..canned::buckets()
+    };
+    let run = |line: &str| Loudou::answers(vec![ok(&canned::top(0)), ok(&page)]).run(line);
+    let table = run("top");
+    assert_eq!(
+        table.lines(),
+        ["GET /v1/top HTTP/1.1", "POST /v1/buckets HTTP/1.1"]
+    );
+    assert!(table.requests[1].contains(r#"[["per-user","bob:/reply"],["per-user","carol"],"#));
+    assert_snapshot!(table.seen(), @r"
+    most refused in the last 1m33s, of 213 keys
+    RULE      KEY         REFUSED    RATE  SHARE  STATE
+    per-user  bob:/reply     1811    19/s    91%  refusing
+    per-user  carol            64   0.7/s     3%  busy
+    per-user  alice             7  0.08/s    <1%  -
+    --- exit code 0
+    ");
+    assert_snapshot!(run("top -o jsonl").seen(), @r#"
+    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0,"per_second":19.4731,"share":0.9101,"state":"refusing"}
+    {"rule":"per-user","key":"carol","count":64,"error":0,"per_second":0.6882,"share":0.0322,"state":"busy"}
+    {"rule":"per-user","key":"alice","count":7,"error":0,"per_second":0.0753,"share":0.0035}
+    --- exit code 0
+    "#);
+    assert_snapshot!(run("top -o csv").seen(), @r"
+    rule,key,count,error,shadow,per_second,share,state
+    per-user,bob:/reply,1811,0,false,19.4731,0.9101,refusing
+    per-user,carol,64,0,false,0.6882,0.0322,busy
+    per-user,alice,7,0,false,0.0753,0.0035,
     --- exit code 0
     ");
 }
@@ -260,10 +298,10 @@ fn refusals_of_a_shadow_rule_are_in_parentheses() {
     let ran = Loudou::answers(vec![ok(&top)]).run("top");
     assert_snapshot!(ran.seen(), @r"
     most refused in the last 1m33s, of 213 keys
-    RULE      KEY         REFUSED  MODE
-    per-user  bob:/reply   (1811)  shadow
-    per-user  carol            64  -
-    per-user  alice             7  -
+    RULE      KEY         REFUSED    RATE  SHARE  MODE
+    per-user  bob:/reply   (1811)  (19/s)    91%  shadow
+    per-user  carol            64   0.7/s     3%  -
+    per-user  alice             7  0.08/s    <1%  -
     --- exit code 0
     ");
     let bucket = page.buckets.remove(1);
@@ -391,6 +429,21 @@ fn events() {
     {"seq":3,"at_ns":7500000000000,"at_unix_ms":1795269790000,"kind":"warning","by":"loudou","detail":"12 buckets with something taken were evicted","generation":9}
     --- exit code 0
     "#);
+    let mut aged = canned::events();
+    for (event, age_s) in aged.events.iter_mut().zip([7200, 3600, 10]) {
+        event.at_ns -= age_s * canned::S;
+    }
+    let kinds = |options: &str| {
+        let ran = Loudou::answers(vec![ok(&aged)]).run(&format!("events -o csv {options}"));
+        let lines = ran.out.lines().skip(1).map(|line| line.chars().take(1));
+        lines.flatten().collect::<String>()
+    };
+    assert_eq!(kinds(""), "123");
+    assert_eq!(kinds("--since 1h"), "23");
+    assert_eq!(kinds("--since 3599s"), "3");
+    assert_eq!(kinds("--limit 2"), "23");
+    assert_eq!(kinds("--since 3h --limit 1"), "3");
+    assert_eq!(kinds("--limit 0"), "");
     let lost = Events {
         lost: 9,
         ..Events::default()

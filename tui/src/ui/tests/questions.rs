@@ -64,7 +64,7 @@ fn the_whole_question_can_be_read_on_the_smallest_terminal() {
             "e250<s-tab>launch<ret>",
             &[
                 "15 → 250",
-                "levels: keep",
+                "buckets keep the units that are used",
                 "reason: launch",
                 "--reason launch",
             ],

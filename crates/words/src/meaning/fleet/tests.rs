@@ -133,7 +133,7 @@ fn several_limits_and_credit() {
     assert_eq!(
         said[4],
         "if the relay does not answer, each Envoy limits alone by its part; of 4 Envoys, each has \
-         burst: funnel 3, 1/4s; daily: fixed_window 24, window 1d, align clock"
+         burst 3 at 1/4s, daily: fixed_window 24, window 1d, align clock"
     );
 }
 
@@ -146,7 +146,7 @@ fn waits_and_outages() {
             "too little comes back in 200ms to get tokens beforehand: requests wait for the relay, at most \
              50ms, unless their key was just refused",
             "if the relay does not answer, each Envoy limits alone by its part; of 4 Envoys, each has \
-             funnel: funnel 3, 30/4m",
+             funnel 3 at 30/4m",
             "while an Envoy has no answers for a time D and others have, at most 30 + 0.5/s × (60s + 200ms + D) in \
              any minute",
         ]
@@ -154,7 +154,7 @@ fn waits_and_outages() {
     assert_eq!(
         say(&json!({ "envoys": 3 }), &json!({}))[2],
         "if the relay does not answer, each Envoy limits alone by its part; of 3 Envoys, which is assumed until the \
-         relay has reported a number, each has funnel: funnel 5, 30/3m"
+         relay has reported a number, each has funnel 5 at 30/3m"
     );
     let fast = limit(&json!({ "algorithm": "funnel", "capacity": 20, "rate": "100/s" }));
     assert_eq!(
