@@ -99,7 +99,7 @@ fn colours_are_those_of_the_terminal() -> Result<()> {
         let bytes = String::from_utf8_lossy(&terminal.first_bytes()).into_owned();
         let asks = bytes.contains("\u{1b}]11;?");
         ensure!(asks == theme.is_none(), "{background} {theme:?}");
-        let ink = format!("38;5;{name}m");
+        let ink = format!("38;5;{name};");
         ensure!(bytes.contains(&ink), "{background} {theme:?}: {bytes:?}");
         terminal.press("q")?;
         terminal.ended()?;
