@@ -147,7 +147,7 @@ pub(crate) struct Global {
     #[arg(help = "When to use colours; NO_COLOR and TERM=dumb also disable them")]
     pub(crate) color: ColorWhen,
 
-    /// Theme of the screen [default: dark]
+    /// Theme of the screen [default: by the terminal's background]
     #[arg(long, global = true, env = "LOUDOU_THEME", hide_env_values = true)]
     #[arg(value_enum, value_name = "NAME", help_heading = OUTPUT)]
     pub(crate) theme: Option<Base>,
