@@ -158,6 +158,11 @@ impl Theme {
         crate::cells::fit(text, usize::from(most), self.pick('…', '~'))
     }
 
+    /// The colour of a level in a line, by the level `tone`.
+    pub(crate) fn bar(&self, tone: f64) -> Style {
+        self.water(tone, 0.4)
+    }
+
     /// A line cut to `most` cells.
     pub(crate) fn fit_line(&self, mut line: Line<'static>, most: u16) -> Line<'static> {
         if line.width() <= usize::from(most) {

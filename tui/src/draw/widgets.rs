@@ -319,8 +319,8 @@ pub(crate) fn bar_text(part: u64, total: u64, cells: u16, ascii: bool) -> String
     (0..cells).map(cell).collect()
 }
 
-/// A level of 0 to 1 in `width` cells, in the colour of the level `tone`.
-pub(crate) fn level(theme: &Theme, width: u16, level: f64, tone: f64) -> [Span<'static>; 2] {
+/// A level of 0 to 1 in `width` cells.
+pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Span<'static>; 2] {
     let eighths = filled_by_level(level, width);
     let (full, empty): (Vec<u16>, Vec<u16>) = (0..width)
         .map(|cell| in_cell(eighths, cell))
@@ -330,10 +330,7 @@ pub(crate) fn level(theme: &Theme, width: u16, level: f64, tone: f64) -> [Span<'
         .map(|eighths| growing(eighths, theme.ascii))
         .collect();
     let empty = theme.pick_text("·", ".").repeat(empty.len());
-    [
-        Span::styled(full, theme.water(tone, 0.4)),
-        Span::styled(empty, theme.track),
-    ]
+    [Span::styled(full, style), Span::styled(empty, theme.track)]
 }
 
 /// Rates over time: the oldest first, `None` where they are unknown.
@@ -492,7 +489,7 @@ mod tests {
     fn levels_fill_their_cells() {
         let theme = Theme::new(false, false);
         let shown = |part| {
-            level(&theme, 4, part, part)
+            level(&theme, 4, part, theme.plain)
                 .map(|span| span.content.into_owned())
                 .concat()
         };

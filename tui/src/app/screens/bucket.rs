@@ -302,7 +302,7 @@ fn limit(
     let bar = width
         .saturating_sub(if is_funnel { 23 } else { 30 })
         .min(24);
-    let [full, empty] = widgets::level(theme, bar, level, tone);
+    let [full, empty] = widgets::level(theme, bar, level, theme.bar(tone));
     // The request whose turn it is in a queue takes none of its places.
     let is_queue = view.algorithm == "leaky_queue";
     let over = (view.used.saturating_sub(view.capacity)).saturating_sub(is_queue.into());

@@ -342,7 +342,16 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
             let name = row.limit().map_or("", |limit| limit.name.as_str());
             text(name, theme.dim).into()
         }
-        Column::Level => level(theme, width, row.level(AS_READ), row.tone()),
+        Column::Level => {
+            // Red is for what is refused.
+            let is_shadow = row.view.shadow && row.tone() >= 1.0;
+            let style = if is_shadow {
+                theme.shadow
+            } else {
+                theme.bar(row.tone())
+            };
+            level(theme, width, row.level(AS_READ), style)
+        }
         Column::Left => {
             let left = row
                 .limit()
@@ -390,7 +399,7 @@ fn in_state(theme: &Theme, row: &Row, age: Nanos, width: u16) -> Line<'static> {
 }
 
 /// A level as a bar, with its number if there is room.
-fn level(theme: &Theme, width: u16, level: f64, tone: f64) -> Line<'static> {
+fn level(theme: &Theme, width: u16, level: f64, style: Style) -> Line<'static> {
     const NUMBER: usize = 5;
     let number = if width < 10 {
         String::new()
@@ -398,7 +407,7 @@ fn level(theme: &Theme, width: u16, level: f64, tone: f64) -> Line<'static> {
         format!("{:>NUMBER$}", percent(level))
     };
     let bar = width.saturating_sub(width_of(&number));
-    let [full, empty] = widgets::level(theme, bar, level, tone);
+    let [full, empty] = widgets::level(theme, bar, level, style);
     Line::from(vec![full, empty, text(&number, theme.plain)])
 }
 

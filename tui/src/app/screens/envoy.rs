@@ -108,7 +108,7 @@ fn lines(theme: &Theme, state: &State, data: &Data) -> Vec<(Line<'static>, bool)
             let used = fraction(data.status.store.used, data.status.store.buckets);
             let bar = room(last.width()).saturating_sub(1).min(20);
             last.push_span(Span::raw(" "));
-            last.extend(widgets::level(theme, bar, used, used));
+            last.extend(widgets::level(theme, bar, used, theme.bar(used)));
         }
     }
     lines.extend([(Line::default(), false), head(" findings")]);
