@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::one_rule::{admitted, config, user};
-use loudou_tests::{Envoy, Operator, Request, eventually, expect_problem};
-use serde_json::Value;
+use loudou_tests::one_rule::{admitted, config, limits, user};
+use loudou_tests::{
+    Config, EDIT_TOKEN, Envoy, Operator, Request, eventually, expect_problem, loudou_command,
+};
+use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
 const CONNECTIONS: usize = 16;
@@ -143,5 +145,80 @@ fn unknown_rules_and_strange_keys_are_reported() -> Result<()> {
     ops.ban("r", escaped, "")?;
     ensure!(envoy.data().send(&user("a:b%c/d"))?.status == 429);
     ensure!(keys(&ops.buckets("state=banned")?) == [escaped]);
+    envoy.stop()
+}
+
+/// Runs `loudou` with these words at an Envoy, which must succeed.
+fn loudou(envoy: &Envoy, words: &[&str]) -> Result<String> {
+    let output = loudou_command()?
+        .args(["--url", &envoy.admin_url()])
+        .args(words)
+        .env("LOUDOU_TOKEN", EDIT_TOKEN)
+        .output()?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Two rules refuse the key after one command. Rules with one bucket for all, with keys of another form and in shadow mode
+/// are not asked, so nobody else is refused and nothing fails.
+#[test]
+fn a_key_is_banned_and_unbanned_in_all_rules() -> Result<()> {
+    let rule = |name: &str, key: Value, more: Value| {
+        let mut rule = json!({ "name": name, "key": key, "limits": limits(99) });
+        if let (Some(rule), Some(more)) = (rule.as_object_mut(), more.as_object()) {
+            rule.extend(more.clone());
+        }
+        rule
+    };
+    let (user, at) = (
+        json!([{ "header": "x-user-id" }]),
+        |path: &str| json!({ "match": { "path": { "exact": path } } }),
+    );
+    let rules = json!([
+        rule("pages", user.clone(), at("/page")),
+        rule("logins", user.clone(), at("/login")),
+        rule("tried", user, json!({ "mode": "shadow" })),
+        rule("all", json!([]), json!({})),
+        rule("by-address", json!(["source"]), json!({})),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let mut http = envoy.data();
+    let mut refusals = |name: &str| -> Result<Vec<String>> {
+        let mut by = Vec::new();
+        for path in ["/page", "/login", "/other"] {
+            let answer = http.send(&Request::get(path).header("x-user-id", name))?;
+            if answer.status == 200 {
+                continue;
+            }
+            let detail = answer.json()?["detail"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            ensure!(answer.status == 429, "{name} at {path}: {detail}");
+            let rule = detail.strip_prefix("banned by rule ").unwrap_or(&detail);
+            by.push(rule.split(' ').next().unwrap_or_default().to_owned());
+        }
+        Ok(by)
+    };
+    ensure!(refusals("mallory")?.is_empty());
+    let out = loudou(&envoy, &["ban", "--all-rules", "mallory", "--for", "1h"])?;
+    let banned = "mallory of pages is banned for 1h\nmallory of logins is banned for 1h\n";
+    ensure!(out == banned, "{out}");
+    ensure!(refusals("mallory")? == ["pages", "logins"]);
+    ensure!(refusals("alice")?.is_empty());
+    let found = Operator::viewer(&envoy).buckets("state=banned")?;
+    ensure!(keys(&found) == ["mallory", "mallory"], "{found:?}");
+    let out = loudou(&envoy, &["unban", "--all-rules", "mallory", "-o", "json"])?;
+    let results: Value = serde_json::from_str(&out)?;
+    let changed = results.as_array().into_iter().flatten();
+    let changed = changed.map(|result| (result["rule"].as_str(), result["changed"].as_bool()));
+    let changed: Vec<_> = changed.collect();
+    // In a rule that is off, a ban of before could be lifted.
+    let of = |rule, is| (Some(rule), Some(is));
+    ensure!(
+        changed == [of("pages", true), of("logins", true), of("tried", false)],
+        "{out}"
+    );
+    ensure!(refusals("mallory")?.is_empty());
     envoy.stop()
 }

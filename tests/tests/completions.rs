@@ -106,6 +106,7 @@ fn rules_keys_and_words_are_offered() -> Result<()> {
         // Those that were refused most come first.
         ("loudou ban per-user ", &["mallory", "bob", "alice"]),
         ("loudou ban --for 10m per-user m", &["mallory"]),
+        ("loudou ban --all-rules a", &["acme", "alice"]),
         ("loudou get per-tenant ", &["acme"]),
         ("loudou buckets --key a", &["acme", "alice"]),
         ("loudou override per-user alice u", &["unlimited"]),

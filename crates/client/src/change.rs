@@ -4,11 +4,12 @@
 //!
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
-use loudou_api::{EditAnswer, RuleView};
+use loudou_api::{BanAnswer, EditAnswer, RuleView};
 
 use crate::{Client, ClientError};
 
 pub mod ban;
+pub mod ban_all;
 pub mod ban_undo;
 pub mod edit;
 pub mod form;
@@ -20,6 +21,7 @@ mod tests;
 pub mod verb;
 
 use ban::{Ban, BanTo};
+use ban_all::{BanAll, BanAllUndo};
 use ban_undo::{BanUndo, Seen};
 use edit::{Edit, EditTo, EditUndo};
 use form::{Asked, KeyPlace, Typed, Wrong};
@@ -39,6 +41,8 @@ pub enum Change {
     Override(Override),
     /// A ban of one key, or the end of the ban.
     Ban(Ban),
+    /// A ban of one key in all rules, or its end.
+    BanAll(BanAll),
     /// A reset: the key has its whole capacity again.
     Reset(Reset),
 }
@@ -50,6 +54,7 @@ impl Change {
             Self::Edit(edit) => edit,
             Self::Override(change) => change,
             Self::Ban(ban) => ban,
+            Self::BanAll(all) => all,
             Self::Reset(reset) => reset,
         }
     }
@@ -59,7 +64,7 @@ impl Change {
         match self {
             Self::Edit(edit) => Some(&edit.seen),
             Self::Override(change) => Some(&change.seen),
-            Self::Ban(_) | Self::Reset(_) => None,
+            Self::Ban(_) | Self::BanAll(_) | Self::Reset(_) => None,
         }
     }
 
@@ -68,22 +73,30 @@ impl Change {
         match self {
             Self::Edit(edit) => *edit.seen = now,
             Self::Override(change) => *change.seen = now,
-            Self::Ban(_) | Self::Reset(_) => {}
+            Self::Ban(_) | Self::BanAll(_) | Self::Reset(_) => {}
         }
     }
 
-    /// The same change for another Envoy, whose rule is this, by that server's clock; or why it cannot be.
-    pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
+    /// The same change for another Envoy, which has these rules, by that server's clock; or why it cannot be.
+    pub fn at_another(&self, rules: &[RuleView], now_ns: u64) -> Result<Self, String> {
+        let name = self.verb().rule();
+        let rule = || {
+            let rule = rules.iter().find(|rule| rule.name == name).cloned();
+            rule.ok_or_else(|| format!("there is no rule {name}"))
+        };
         match self {
-            Self::Edit(edit) => edit.at_another(rule, now_ns).map(Self::Edit),
+            Self::BanAll(all) => all.at_another(rules).map(Self::BanAll),
+            Self::Edit(edit) => edit.at_another(rule()?, now_ns).map(Self::Edit),
             // The ban that was seen is one of another Envoy.
-            Self::Ban(ban) => Ok(Self::Ban(Ban {
-                if_match: None,
-                ..ban.clone()
-            })),
+            Self::Ban(ban) => rule().map(|_| {
+                Self::Ban(Ban {
+                    if_match: None,
+                    ..ban.clone()
+                })
+            }),
             Self::Override(_) | Self::Reset(_) => {
                 let mut change = self.clone();
-                change.see(rule);
+                change.see(rule()?);
                 Ok(change)
             }
         }
@@ -138,7 +151,7 @@ impl Change {
                 };
                 is_same(seen) && of(seen) == of(now)
             }
-            Self::Ban(_) | Self::Reset(_) => false,
+            Self::Ban(_) | Self::BanAll(_) | Self::Reset(_) => false,
         }
     }
 
@@ -158,7 +171,30 @@ impl Change {
                 ..
             }) => format!("the ban of {key}"),
             Self::Ban(Ban { key, .. }) => format!("the unban of {key}"),
+            Self::BanAll(BanAll { of, .. }) => match of.to {
+                BanTo::Banned(_) => format!("the ban of {} in all rules", of.key),
+                BanTo::Free(_) => format!("the unban of {} in all rules", of.key),
+            },
             Self::Reset(reset) => format!("the reset of {}", reset.key),
+        }
+    }
+
+    /// The buckets that it is for, by rule and key; none if it is for all keys.
+    pub fn buckets(&self) -> Vec<(&str, &str)> {
+        if let Self::BanAll(all) = self {
+            let bans = all.bans.iter();
+            return bans.map(|ban| (&*ban.rule, &*ban.key)).collect();
+        }
+        let (rule, key) = (self.verb().rule(), self.verb().key());
+        key.map(|key| (rule, key)).into_iter().collect()
+    }
+
+    /// The bans that were made, with their answers; none if it is of another kind.
+    fn bans<'a>(&'a self, answer: &'a Answer) -> Vec<(&'a Ban, &'a BanAnswer)> {
+        match (self, answer) {
+            (Self::Ban(ban), Answer::Ban(answer)) => vec![(ban, answer)],
+            (Self::BanAll(all), Answer::BanAll(results)) => all.made(results).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -170,7 +206,16 @@ impl Change {
             Self::Override(change) => {
                 OverrideUndo::new(change, answer, &outcome).map(Undo::Override)
             }
-            Self::Ban(ban) => BanUndo::new(ban, answer, &outcome).map(Undo::Ban),
+            Self::Ban(ban) => match answer {
+                Answer::Ban(answer) => BanUndo::new(ban, answer, &outcome).map(Undo::Ban),
+                _ => None,
+            },
+            Self::BanAll(all) => match answer {
+                Answer::BanAll(results) => {
+                    BanAllUndo::new(all, results, &outcome).map(Undo::BanAll)
+                }
+                _ => None,
+            },
             Self::Reset(_) => None,
         }
     }
@@ -185,6 +230,8 @@ pub enum Undo {
     Override(OverrideUndo),
     /// The undo of a ban, or of the end of a ban.
     Ban(BanUndo),
+    /// The undo of a ban in all rules, or of its end.
+    BanAll(BanAllUndo),
 }
 
 impl Undo {
@@ -194,6 +241,7 @@ impl Undo {
             Self::Edit(undo) => &undo.change,
             Self::Override(undo) => &undo.change,
             Self::Ban(undo) => &undo.change,
+            Self::BanAll(undo) => &undo.change,
         }
     }
 
@@ -203,21 +251,31 @@ impl Undo {
             Self::Edit(undo) => undo.change = name,
             Self::Override(undo) => undo.change = name,
             Self::Ban(undo) => undo.change = name,
+            Self::BanAll(undo) => undo.change = name,
         }
     }
 
-    /// The rule, and the key if the change was for one key.
+    /// The rule, which is empty for several, and the key if the change was for one key.
     pub fn of(&self) -> (&str, Option<&str>) {
         match self {
             Self::Edit(undo) => (&undo.after.name, None),
             Self::Override(undo) => (&undo.rule, Some(&undo.key)),
             Self::Ban(undo) => (&undo.rule, Some(&undo.key)),
+            Self::BanAll(undo) => ("", Some(&undo.key)),
         }
     }
 
-    /// The question before the undo, and the change that performs it, by the server's clock and the ban
-    /// `seen` in a poll. `None` if nothing is left to undo.
-    pub fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Change)> {
+    /// The question before the undo, and the change that performs it, by the server's clock. `seen` is the ban of a
+    /// rule and key in a poll after an instant. `None` if nothing is left to undo.
+    pub fn ask(
+        &self,
+        server_ns: u64,
+        seen: impl Fn(&str, &str, u64) -> Seen,
+    ) -> Option<(Question, Change)> {
+        let seen = |undo: &BanUndo| {
+            let after_ns = undo.made_at_ns();
+            after_ns.map_or(Seen::Unknown, |at| seen(&undo.rule, &undo.key, at))
+        };
         Some(match self {
             Self::Edit(undo) => {
                 let (question, edit) = undo.ask(server_ns);
@@ -228,8 +286,12 @@ impl Undo {
                 (question, Change::Override(change))
             }
             Self::Ban(undo) => {
-                let (question, ban) = undo.ask(server_ns, seen)?;
+                let (question, ban) = undo.ask(server_ns, seen(undo))?;
                 (question, Change::Ban(ban))
+            }
+            Self::BanAll(undo) => {
+                let (question, all) = undo.ask(server_ns, &seen)?;
+                (question, Change::BanAll(all))
             }
         })
     }
@@ -240,23 +302,45 @@ impl Undo {
             (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
             (Self::Override(undo), Change::Override(change)) => undo.sends(change),
             (Self::Ban(undo), Change::Ban(ban)) => undo.sends(ban),
+            (Self::BanAll(undo), Change::BanAll(all)) => undo.sends(all),
             _ => false,
         }
     }
 
-    /// The instant after which a poll shows whether others changed the result.
-    pub fn made_at_ns(&self) -> Option<u64> {
-        match self {
-            Self::Ban(undo) => undo.made_at_ns(),
-            Self::Edit(_) | Self::Override(_) => None,
-        }
+    /// Removes what `change`, which undoes it, has undone. True if nothing is left.
+    pub fn is_over(&mut self, change: &Change, answer: &Answer) -> bool {
+        let Self::BanAll(undo) = self else {
+            return true;
+        };
+        let undone = change.bans(answer);
+        let is_undone = |part: &BanUndo| undone.iter().any(|(ban, _)| part.sends(ban));
+        undo.undos.retain(|part| !is_undone(part));
+        undo.undos.is_empty()
     }
 
-    /// Records that a later change for the same key was undone: the result of this one is in effect again.
-    pub fn put_back(&mut self, answer: &Answer) {
-        if let (Self::Ban(undo), Answer::Ban(answer)) = (self, answer) {
-            undo.put_back(answer);
-        }
+    /// Records that a later ban of the same rule and key was undone: the ban of this change is in effect again. False
+    /// if it is about another.
+    fn put_back(&mut self, (ban, answer): (&Ban, &BanAnswer)) -> bool {
+        let parts = match self {
+            Self::Ban(undo) => std::slice::from_mut(undo),
+            Self::BanAll(undo) => undo.undos.as_mut_slice(),
+            Self::Edit(_) | Self::Override(_) => &mut [],
+        };
+        let is_it = |part: &&mut BanUndo| part.rule == ban.rule && part.key == ban.key;
+        let part = parts.iter_mut().find(is_it);
+        part.map(|part| part.put_back(answer)).is_some()
+    }
+}
+
+/// Records that `change` undid a later one: the bans before it, which the last of `undos` undo, are in effect again.
+pub fn put_back<'a>(
+    undos: impl DoubleEndedIterator<Item = &'a mut Undo>,
+    change: &Change,
+    answer: &Answer,
+) {
+    let mut bans = change.bans(answer);
+    for undo in undos.rev() {
+        bans.retain(|ban| !undo.put_back(*ban));
     }
 }
 

@@ -10,10 +10,10 @@ use super::previewed;
 use super::question::Pending;
 use super::state::{Mode, State};
 use super::undoing;
-use loudou_client::change::Change;
 use loudou_client::change::edit::Edit;
 use loudou_client::change::key_override::Override;
 use loudou_client::change::verb::{Answer, Question};
+use loudou_client::change::{Change, put_back};
 use loudou_words::text::escape;
 
 /// The time for which the rows of a changed rule are highlighted.
@@ -60,22 +60,28 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     let verb = sending.change.verb();
     let (rule, key) = (verb.rule(), verb.key());
     let text = verb.outcome(&answer).toast;
+    let is_bad = answer.failures().next().is_some();
     let text = match (sending.is_undo, key) {
+        (true, _) if is_bad => text,
         (true, _) => format!("undone: {text}"),
         (false, None) => format!("sent: {text}"),
         (false, Some(_)) => text,
     };
     if sending.is_undo {
         forget(state, &sending.change, &answer);
-        state.toast(false, text);
+        state.toast(is_bad, text);
     } else {
         let undo = sending.change.undo(&answer);
         let text = match undo {
             Some(_) => format!("{text}; u undoes"),
             None => text,
         };
-        undoing::made(state, sending, undo);
-        state.toast(false, text);
+        if let (Change::BanAll(all), Answer::BanAll(results)) = (&sending.change, &answer) {
+            undoing::made_in_parts(state, sending, (all, results), undo);
+        } else {
+            undoing::made(state, sending, undo);
+        }
+        state.toast(is_bad, text);
     }
     if key.is_none() {
         if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {
@@ -100,22 +106,27 @@ pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, fate: &str) {
     state.toast(false, format!("here: {fate}; 7 shows each"));
 }
 
-/// Forgets an undone change, at whatever position it is by now: others may have come or gone since the
-/// question. The previous change for the same key, if any, is in effect again.
+/// Forgets an undone change, or the part of it that was undone, at whatever position it is by now: others may have come
+/// or gone since the question. The previous change for the same key, if any, is in effect again.
 fn forget(state: &mut State, change: &Change, answer: &Answer) {
     let is_it = |made: &Undoable| made.undo().is_some_and(|undo| undo.sends(change));
     if let Some(at) = state.undos.iter().rposition(is_it) {
-        state.undos.remove(at);
+        let is_over = match state.undos.get_mut(at).map(|made| &mut made.tried) {
+            Some(Tried::Made(undo)) => undo.is_over(change, answer),
+            _ => true,
+        };
+        if is_over {
+            state.undos.remove(at);
+        }
     }
-    let of = (change.verb().rule(), change.verb().key());
-    let made = state.undos.iter_mut().rev();
-    let mut undos = made.filter_map(|made| match &mut made.tried {
-        Tried::Made(undo) => Some(undo),
-        _ => None,
-    });
-    if let (Some(before), (_, Some(_))) = (undos.find(|undo| undo.of() == of), of) {
-        before.put_back(answer);
-    }
+    let undos = state
+        .undos
+        .iter_mut()
+        .filter_map(|made| match &mut made.tried {
+            Tried::Made(undo) => Some(undo),
+            _ => None,
+        });
+    put_back(undos, change, answer);
 }
 
 /// Handles a conflict: the rule changed since it was read, so the user decides again.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use loudou_client::ClientError;
 use loudou_client::change::Change;
 use loudou_client::change::verb::Answer;
 use loudou_limiter::Nanos;
@@ -177,13 +178,8 @@ impl Broadcast {
             let sending = self.sending.clone();
             return Some((number, Sending { change, ..sending }));
         }
-        let name = self.sending.change.verb().rule().to_owned();
-        let Some(rule) = state.rule_read(&name) else {
-            self.set(number, Delivery::Failed(format!("there is no rule {name}")));
-            return None;
-        };
-        let now_ns = state.polled_ns();
-        match self.sending.change.at_another(rule.clone(), now_ns) {
+        let (rules, now_ns) = (state.rules_read(), state.polled_ns());
+        match self.sending.change.at_another(rules, now_ns) {
             Ok(change) => {
                 self.set(number, Delivery::Sending);
                 let sending = self.sending.clone();
@@ -222,7 +218,16 @@ impl Broadcast {
             return;
         }
         let outcome = match result {
-            Ok(answer) => Delivery::Done(sending.change.verb().outcome(answer).toast),
+            Ok(answer) => {
+                let text = sending.change.verb().outcome(answer).toast;
+                if answer.failures().any(ClientError::is_in_doubt) {
+                    self.in_doubt.insert(number);
+                }
+                match answer.failures().next() {
+                    Some(_) => Delivery::Failed(text),
+                    None => Delivery::Done(text),
+                }
+            }
             Err(failure) => {
                 let text = &failure.text;
                 if failure.problem.is_none() && failure.in_doubt {

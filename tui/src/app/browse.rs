@@ -23,6 +23,8 @@ use super::screens;
 use super::state::{Exit, Frozen, Mode, State};
 use super::text_field::TextField;
 use super::undoing;
+use loudou_client::change::ban::{Ban, BanTo, USUAL};
+use loudou_client::change::ban_all::BanAll;
 use loudou_client::change::edit::Edit;
 use loudou_client::change::form::KeyPlace;
 use loudou_client::change::{Begun, Change, Start};
@@ -81,6 +83,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Drop => drop_edit(state),
         Command::Undo => undoing::ask(state),
         Command::Start(change) => start(state, change),
+        Command::BanAll => ban_all(state),
         // What the others have is known where all states are.
         Command::Again if state.targets.len() > 1 => state.asks_again = true,
         Command::Again => {
@@ -219,6 +222,25 @@ fn start(state: &mut State, start: Start) {
         Begun::Ask(change) => Mode::Confirm(Box::new(Pending::change(change))),
         Begun::Form(asked) => Mode::OfKey(Box::new(KeyForm::new(start, place, &asked))),
     };
+}
+
+/// Asks whether to ban the current rate-limit key in all rules.
+fn ban_all(state: &mut State) {
+    let Some(BucketName { rule, key }) = screens::target(state) else {
+        return;
+    };
+    let ban = Ban {
+        rule,
+        key,
+        to: BanTo::Banned(Some(USUAL)),
+        replaces: false,
+        if_match: None,
+        reason: String::new(),
+    };
+    match BanAll::new(&ban, state.rules_read()) {
+        Ok(all) => state.mode = Mode::Confirm(Box::new(Pending::change(Change::BanAll(all)))),
+        Err(why) => state.hint(why),
+    }
 }
 
 /// Moves in the list of the screen.

@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Explain,
     /// Begin a change for a key.
     Start(Start),
+    /// Ask whether to ban a key in all rules.
+    BanAll,
     Again,
     NextField,
     PreviousField,

@@ -127,8 +127,8 @@ pub(crate) struct Undoable {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tried {
     Made(Undo),
-    /// It is not answered yet. With the ban that its key had before.
-    Sent(Box<Change>, Option<BanView>),
+    /// It is not answered yet. With the bans that its buckets had before.
+    Sent(Box<Change>, Vec<(BucketName, BanView)>),
     InDoubt(Box<InDoubt>),
     /// It was not made here, and why.
     NotMade(Box<Change>, String),

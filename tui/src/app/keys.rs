@@ -94,6 +94,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     let names_keys = matches!(
         command,
         Command::Start(_)
+            | Command::BanAll
             | Command::Edit
             | Command::Mode
             | Command::Drop
@@ -116,6 +117,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .or_else(|| start.needs_name().then(|| lost_name(state)).flatten())
             .or_else(|| start.needs_rule().then(|| unread_rule(state)).flatten())
             .or_else(|| (start == Start::Override).then(|| prefix(state)).flatten()),
+        Command::BanAll => locked.or_else(no_bucket).or_else(|| lost_name(state)),
         Command::NextTarget | Command::YesAll => {
             let is_alone = state.targets.len() < 2;
             let of_one = of_one(state).filter(|_| command == Command::YesAll);
@@ -213,6 +215,7 @@ const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 9, "freeze", "freeze or resume the screen")),
     bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 10, "reset", "restore the initial state of the bucket")),
     bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 2, "ban", "ban or unban the key")),
+    bind((C::BanAll, &[c('B')], A_BUCKET, 0, "ban-all", "ban the key in all rules")),
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 2, "override", "override the limits of the key")),
     bind((C::Mode, &[c('M')], A_RULE, 5, "mode", "enforce the rule, or run it in shadow mode")),
     bind((C::Drop, &[c('D')], A_RULE, 13, "drop", "unset: drop the edit of the rule")),

@@ -355,10 +355,14 @@ impl State {
 
     /// A rule as it was read last, shown or not.
     pub(crate) fn rule_read(&self, name: &str) -> Option<&RuleView> {
+        self.rules_read().iter().find(|rule| rule.name == name)
+    }
+
+    /// The rules as they were read last, shown or not.
+    pub(crate) fn rules_read(&self) -> &[RuleView] {
         let read = self.waiting().and_then(|waiting| waiting.rules.as_ref());
-        let mut rules = read.into_iter().flat_map(|rules| &rules.rules);
-        let found = rules.find(|rule| rule.name == name);
-        found.or_else(|| self.rule_named(name).filter(|_| read.is_none()))
+        let rules = read.or_else(|| self.data.as_ref().map(|data| &data.rules));
+        rules.map_or(&[], |rules| &rules.rules)
     }
 
     /// Admitted and refused per second over all rules; `None` before there were two polls.

@@ -18,6 +18,7 @@ use loudou_client::change::verb::Answer;
 
 pub(crate) mod again;
 mod apart;
+mod ban_all;
 mod broadcasts;
 mod copies;
 mod edits;

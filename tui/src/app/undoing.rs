@@ -1,12 +1,14 @@
 //! Undoing the user's changes: the question at the Envoy that is shown, and the undo of a change for all at the others.
 
-use loudou_api::BanView;
+use loudou_api::{BanAnswer, BanView};
 
 use super::effects::{InDoubt, Sending, Tried, Undoable};
 use super::previewed;
 use super::question::Pending;
 use super::rows::BucketName;
 use super::state::{Mode, State};
+use loudou_client::ClientError;
+use loudou_client::change::ban_all::BanAll;
 use loudou_client::change::ban_undo::Seen;
 use loudou_client::change::in_doubt::{Around, Doubt};
 use loudou_client::change::verb::Question;
@@ -29,9 +31,12 @@ pub(crate) fn ask(state: &mut State) {
     let Some(Undoable { tried, broadcast }) = state.undos.last().cloned() else {
         return;
     };
+    let seen = |rule: &str, key: &str, after_ns: u64| {
+        state.seen_after(&BucketName::new(rule, key), after_ns)
+    };
     match tried {
         Tried::Made(undo) => {
-            if let Some((question, change)) = undo.ask(state.polled_ns(), seen(state, &undo)) {
+            if let Some((question, change)) = undo.ask(state.polled_ns(), seen) {
                 open(state, question, change, broadcast);
             } else {
                 drop_last(state, format!("nothing left to undo: {}", undo.change()));
@@ -47,16 +52,6 @@ pub(crate) fn ask(state: &mut State) {
             );
         }
         Tried::InDoubt(doubt) => ask_in_doubt(state, *doubt, broadcast),
-    }
-}
-
-/// The ban of the key of an undo in the last poll.
-fn seen(state: &State, undo: &Undo) -> Seen {
-    match (undo.of(), undo.made_at_ns()) {
-        ((rule, Some(key)), Some(after_ns)) => {
-            state.seen_after(&BucketName::new(rule, key), after_ns)
-        }
-        _ => Seen::Unknown,
     }
 }
 
@@ -86,7 +81,7 @@ fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
             return drop_last(state, text);
         }
     };
-    let Some((mut question, change)) = undo.ask(now_ns, ban) else {
+    let Some((mut question, change)) = undo.ask(now_ns, |_, _, _| ban) else {
         return drop_last(state, format!("nothing left to undo: {name}"));
     };
     question.title = format!("There was no answer to {name}. Undo it?");
@@ -129,14 +124,15 @@ pub(crate) fn sent(state: &mut State, sending: &Sending) {
     if sending.is_undo {
         return;
     }
-    let verb = sending.change.verb();
-    let before =
-        verb.key().and_then(
-            |key| match state.seen_after(&BucketName::new(verb.rule(), key), 0) {
-                Seen::Read(ban) => ban,
-                Seen::Gone | Seen::Unknown => None,
-            },
-        );
+    let buckets = sending.change.buckets().into_iter();
+    let before = buckets.filter_map(|(rule, key)| {
+        let bucket = BucketName::new(rule, key);
+        match state.seen_after(&bucket, 0) {
+            Seen::Read(ban) => Some((bucket, ban?)),
+            Seen::Gone | Seen::Unknown => None,
+        }
+    });
+    let before = before.collect();
     push(
         state,
         Tried::Sent(Box::new(sending.change.clone()), before),
@@ -167,9 +163,49 @@ pub(crate) fn in_doubt(state: &mut State, sending: &Sending) {
     if sending.is_undo {
         return;
     }
+    let before = take_sent(state, &sending.change);
+    part_in_doubt(state, sending, sending.change.clone(), &before);
+}
+
+/// Notes that a ban was made in several rules, or in some of them. Bans without an answer are in doubt one by one.
+pub(crate) fn made_in_parts(
+    state: &mut State,
+    sending: &Sending,
+    (all, results): (&BanAll, &[Result<BanAnswer, ClientError>]),
+    undo: Option<Undo>,
+) {
+    let before = take_sent(state, &sending.change);
+    let is_doubtful =
+        |result: &Result<_, ClientError>| result.as_ref().is_err_and(ClientError::is_in_doubt);
+    for (ban, result) in all.bans.iter().zip(results) {
+        if is_doubtful(result) {
+            part_in_doubt(state, sending, Change::Ban(ban.clone()), &before);
+        }
+    }
+    // The key of the undo is about the change that was tried last, whatever became of it.
+    if let (None, Some(error)) = (
+        &undo,
+        results.iter().find_map(|result| result.as_ref().err()),
+    ) && !results.iter().any(is_doubtful)
+    {
+        return not_made(state, sending, &error.to_string());
+    }
+    made(state, sending, undo);
+}
+
+fn part_in_doubt(
+    state: &mut State,
+    sending: &Sending,
+    change: Change,
+    before: &[(BucketName, BanView)],
+) {
+    let buckets = change.buckets();
+    let is_it =
+        |bucket: &BucketName| buckets.contains(&(bucket.rule.as_str(), bucket.key.as_str()));
+    let before = before.iter().find(|(bucket, _)| is_it(bucket));
     let doubt = InDoubt {
-        before: take_sent(state, &sending.change),
-        change: sending.change.clone(),
+        before: before.map(|(_, ban)| *ban),
+        change,
         since_ns: state.polled_ns(),
         asked: None,
     };
@@ -190,18 +226,18 @@ fn push(state: &mut State, tried: Tried, broadcast: Option<u64>) {
     state.unasked = None;
 }
 
-/// Removes a change that was sent, and returns the ban that its key had before.
-fn take_sent(state: &mut State, change: &Change) -> Option<BanView> {
+/// Removes a change that was sent, and returns the bans that its buckets had before.
+fn take_sent(state: &mut State, change: &Change) -> Vec<(BucketName, BanView)> {
     let of = |change: &Change| {
         let verb = change.verb();
         (change.name(), verb.rule().to_owned())
     };
     let is_it =
         |made: &Undoable| matches!(&made.tried, Tried::Sent(sent, _) if of(sent) == of(change));
-    let at = state.undos.iter().position(is_it)?;
-    match state.undos.remove(at).tried {
-        Tried::Sent(_, before) => before,
-        _ => None,
+    let at = state.undos.iter().position(is_it);
+    match at.map(|at| state.undos.remove(at).tried) {
+        Some(Tried::Sent(_, before)) => before,
+        _ => Vec::new(),
     }
 }
 
@@ -210,6 +246,8 @@ fn take_sent(state: &mut State, change: &Change) -> Option<BanView> {
 pub(crate) fn of_broadcast(state: &State, number: u64) -> Option<Change> {
     let mut made = state.undos.iter().rev();
     let made = made.find(|made| made.broadcast == Some(number))?;
-    let (_, change) = made.undo()?.ask(state.polled_ns(), Seen::Unknown)?;
+    let (_, change) = made
+        .undo()?
+        .ask(state.polled_ns(), |_, _, _| Seen::Unknown)?;
     Some(change)
 }

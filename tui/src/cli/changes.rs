@@ -1,20 +1,22 @@
 //! Changes as lines: preview, question, outcome, and the rule as it is now after a conflict.
 
 use anyhow::{Context as _, Result};
-use loudou_api::{EditAnswer, Spread};
+use loudou_api::{BanAnswer, EditAnswer, Spread};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::context::Context;
 use super::options::{AskArgs, Format};
 use super::outcome::Outcome;
-use super::world::json as print_json;
+use super::world::{json as print_json, json_list};
 use super::{buckets, rules};
 use loudou_client::ClientError;
 use loudou_client::change::Change;
 use loudou_client::change::edit::{Edit, EditTo};
-use loudou_client::change::verb::Answer;
+use loudou_client::change::verb::{Answer, Verb as _};
 use loudou_words::limit_edit::full_later;
 use loudou_words::meaning::leased;
+use loudou_words::text::escape;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
 
@@ -59,6 +61,7 @@ pub(super) fn run(
         context.note(IN_HEADER)?;
     }
     match sent {
+        Ok(Answer::BanAll(results)) => print_all(context, &change, results),
         Ok(answer) => print(context, &change, &answer, asks),
         Err(error) if error.is_in_doubt() && !dry_run => Err(error).context(IN_DOUBT),
         Err(error) => stale(context, error, &change),
@@ -96,8 +99,78 @@ fn print(
             }
         }
         Answer::Reset(answer) => print_json(context.io.out, format, answer)?,
+        // See `print_all`.
+        Answer::BanAll(_) => {}
     }
     Ok(Outcome::Done)
+}
+
+/// The result of one rule, as printed in JSON.
+#[derive(Clone, Debug, Serialize)]
+struct RuleResult<'a> {
+    rule: &'a str,
+    key: &'a str,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    answer: Option<&'a BanAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Prints the result of each rule: one that fails does not hide the others.
+fn print_all(
+    context: &mut Context<'_, '_>,
+    change: &Change,
+    results: Vec<Result<BanAnswer, ClientError>>,
+) -> Result<Outcome> {
+    let Change::BanAll(all) = change else {
+        return Ok(Outcome::Done);
+    };
+    let format = context.format();
+    let pairs = all.bans.iter().zip(&results);
+    if format == Format::Table {
+        let mut spread = None;
+        for (ban, result) in pairs {
+            if let Ok(answer) = result {
+                spread = answer.fleet.filter(|_| answer.changed).or(spread);
+                let answer = Answer::Ban(Box::new(answer.clone()));
+                let line = ban.outcome(&answer).line;
+                writeln!(context.io.out, "{}", context.style.marks(&line))?;
+            }
+        }
+        print_spread(context, spread)?;
+    } else {
+        let lines = pairs.map(|(ban, result)| RuleResult {
+            rule: &ban.rule,
+            key: &ban.key,
+            answer: result.as_ref().ok(),
+            error: result.as_ref().err().map(ToString::to_string),
+        });
+        let lines: Vec<RuleResult<'_>> = lines.collect();
+        json_list(context.io.out, format, &lines, &lines)?;
+    }
+    let at = context.at_envoy();
+    for (ban, result) in all.bans.iter().zip(&results) {
+        if let Err(error) = result {
+            let rule = escape(&ban.rule);
+            let doubt = if error.is_in_doubt() {
+                format!("{IN_DOUBT}: ")
+            } else {
+                String::new()
+            };
+            context.note(&format!("loudou: {at}{rule}: {doubt}{error}"))?;
+        }
+    }
+    let is_partial = results.iter().any(Result::is_ok);
+    let answer = Answer::BanAll(results);
+    let Some(first) = answer.failures().next() else {
+        return Ok(Outcome::Done);
+    };
+    context.note(&format!("{at}{}", change.verb().outcome(&answer).line))?;
+    Ok(if is_partial {
+        Outcome::Failed
+    } else {
+        Outcome::of(&first.clone().into())
+    })
 }
 
 /// Prints the rest of the outcome of an edit or an override.

@@ -12,6 +12,7 @@ use super::target::{self, Address};
 use super::world::{Io, Style, Usage};
 use crate::draw::theme::Look;
 use loudou_client::Client;
+use loudou_words::text::escape;
 
 /// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
@@ -86,6 +87,13 @@ impl<'a, 'io> Context<'a, 'io> {
     pub(super) fn look(&self) -> Look {
         let config = &self.global.config;
         config_file::look(config, self.global, &self.io.env, self.style)
+    }
+
+    /// The beginning of a note that differs between Envoys: their address, if there are several.
+    pub(super) fn at_envoy(&self) -> String {
+        self.at
+            .map(|client| format!("{}: ", escape(client.url())))
+            .unwrap_or_default()
     }
 
     /// Prints a note on standard error, beside the data.

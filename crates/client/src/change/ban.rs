@@ -10,6 +10,9 @@ use crate::{ActRequest, Client, ClientError};
 use loudou_words::meaning::banned;
 use loudou_words::text::humanise;
 
+/// The duration of a ban that the screen suggests.
+pub const USUAL: Nanos = Nanos::from_secs(600);
+
 /// A ban or an unban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
@@ -76,18 +79,7 @@ impl Verb for Ban {
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
-        let (action, span) = match self.to {
-            BanTo::Banned(span) => ("ban", span),
-            BanTo::Free(_) => ("unban", None),
-        };
-        let with = ActRequest {
-            span,
-            replaces: self.replaces && action == "ban",
-            if_match: self.if_match.clone(),
-            reason: self.reason.clone(),
-        };
-        let answer = client.act((action, &self.rule, &self.key), &with)?;
-        Ok(Answer::Ban(Box::new(answer)))
+        Ok(Answer::Ban(Box::new(self.act(client)?)))
     }
 
     fn outcome(&self, answer: &Answer) -> OutcomeText {
@@ -122,6 +114,23 @@ impl Verb for Ban {
     }
 }
 
+impl Ban {
+    /// Sends it once.
+    pub(super) fn act(&self, client: &Client) -> Result<BanAnswer, ClientError> {
+        let (action, span) = match self.to {
+            BanTo::Banned(span) => ("ban", span),
+            BanTo::Free(_) => ("unban", None),
+        };
+        let with = ActRequest {
+            span,
+            replaces: self.replaces && action == "ban",
+            if_match: self.if_match.clone(),
+            reason: self.reason.clone(),
+        };
+        client.act((action, &self.rule, &self.key), &with)
+    }
+}
+
 /// `is already banned by an operator for 59m more`.
 fn stays(answer: &BanAnswer) -> String {
     let ban = answer.bucket.as_ref().and_then(|bucket| bucket.ban);
@@ -132,7 +141,7 @@ fn stays(answer: &BanAnswer) -> String {
     format!("is already {ban}")
 }
 
-fn how_long(span: Option<Nanos>) -> String {
+pub(super) fn how_long(span: Option<Nanos>) -> String {
     match span {
         None => "until unbanned".to_owned(),
         Some(span) => format!("for {span}"),
@@ -172,7 +181,7 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
 /// The form of a ban.
 pub(super) fn fields() -> Vec<Asked> {
     vec![
-        Asked::time(Prompt::Lasts, "10m"),
+        Asked::time(Prompt::Lasts, &USUAL.to_string()),
         Asked::text(Prompt::Reason),
     ]
 }

@@ -4,7 +4,7 @@ use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
 
 use super::ban::{Ban, BanTo};
-use super::verb::{Answer, Question, undo_reason};
+use super::verb::{Question, undo_reason};
 use loudou_words::meaning::{banned, imposed};
 use loudou_words::num::whole_seconds;
 
@@ -59,10 +59,7 @@ pub enum Seen {
 
 impl BanUndo {
     /// The undo of `change`, if there is anything to undo.
-    pub(super) fn new(change: &Ban, answer: &Answer, outcome: &str) -> Option<Self> {
-        let Answer::Ban(answer) = answer else {
-            return None;
-        };
+    pub(super) fn new(change: &Ban, answer: &BanAnswer, outcome: &str) -> Option<Self> {
         if !answer.changed {
             return None;
         }
@@ -102,6 +99,13 @@ impl BanUndo {
         self.made.map(|made| made.at_ns)
     }
 
+    /// The ban that the change left in effect and the current one, in words, if they differ.
+    pub(super) fn since(&self, server_ns: u64, seen: Seen) -> Option<String> {
+        let (made, now) = self.changed(seen)?;
+        let state = |ban| state(ban, server_ns);
+        Some(format!("your change: {}; now: {}", state(made), state(now)))
+    }
+
     /// The change that undoes it, and its question, by the server's clock: a temporary ban is restored for
     /// the rest of its time. `None` if nothing is left to undo.
     pub(super) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Ban)> {
@@ -112,10 +116,7 @@ impl BanUndo {
         let title = match self.changed(seen) {
             None => format!("Undo the last change for {}?", self.key),
             Some((made, now)) => {
-                let state = |ban: Option<BanView>| match ban {
-                    Some(ban) => banned(&ban, Some(server_ns)),
-                    None => "not banned".to_owned(),
-                };
+                let state = |ban| state(ban, server_ns);
                 detail.push(format!("your change: {}", state(made)));
                 detail.push(format!("now: {}", state(now)));
                 let key = &self.key;
@@ -193,4 +194,12 @@ impl BanUndo {
             },
         }
     }
+}
+
+/// A ban in words, or that there is none.
+fn state(ban: Option<BanView>, server_ns: u64) -> String {
+    ban.map_or_else(
+        || "not banned".to_owned(),
+        |ban| banned(&ban, Some(server_ns)),
+    )
 }

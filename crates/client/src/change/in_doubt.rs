@@ -47,7 +47,7 @@ impl Change {
                 let edited = all.find(|edited| edited.key == change.key);
                 edited.map(|edited| &edited.edit)
             }
-            Self::Ban(_) | Self::Reset(_) => None,
+            Self::Ban(_) | Self::BanAll(_) | Self::Reset(_) => None,
         }
     }
 
@@ -63,7 +63,8 @@ impl Change {
                 })
             }
             Self::Ban(ban) => around.banned(matches!(ban.to, BanTo::Banned(_))),
-            Self::Reset(_) => return Doubt::Endless,
+            // The bans that it consists of are in doubt one by one.
+            Self::BanAll(_) | Self::Reset(_) => return Doubt::Endless,
         };
         let undo = answer.and_then(|answer| self.undo(&answer));
         undo.map_or(Doubt::NotMade, |mut undo| {
@@ -82,17 +83,13 @@ impl Around<'_> {
             Some(edit) => format!("edited by {}: {}", edit.by, edit.reason),
         };
         match (change, self.ban) {
-            (Change::Ban(_) | Change::Reset(_), Seen::Unknown) => None,
-            (Change::Ban(_) | Change::Reset(_), Seen::Read(Some(ban))) => {
-                Some(banned(&ban, Some(self.now_ns)))
-            }
-            (Change::Ban(_) | Change::Reset(_), Seen::Read(None) | Seen::Gone) => {
-                Some("not banned".to_owned())
-            }
             (Change::Edit(_) | Change::Override(_), _) => {
                 let rule = self.rule.filter(|_| self.is_read)?;
                 Some(edited(change.edit_in(rule)))
             }
+            (_, Seen::Unknown) => None,
+            (_, Seen::Read(Some(ban))) => Some(banned(&ban, Some(self.now_ns))),
+            (_, Seen::Read(None) | Seen::Gone) => Some("not banned".to_owned()),
         }
     }
 

@@ -334,7 +334,9 @@ fn what_an_undo_puts_back_lasts_for_whole_seconds() {
     });
     for (change, answer) in [(edit, &edited), (by_key, &edited), (ban, &banned)] {
         let undo = change.undo(answer).expect("an undo");
-        let (_, change) = undo.ask(53_408_000_001, Seen::Unknown).expect("a rest");
+        let (_, change) = undo
+            .ask(53_408_000_001, |_, _, _| Seen::Unknown)
+            .expect("a rest");
         let line = change.verb().command(None).expect("a command line");
         assert!(line.contains(" --for 447s "), "{line}");
     }

@@ -7,7 +7,7 @@ use loudou_words::text::escape;
 
 /// A kind of change.
 pub trait Verb {
-    /// The rule that it changes.
+    /// The rule that it changes; empty if it changes several.
     fn rule(&self) -> &str;
 
     /// The key that it applies to; `None` for all keys.
@@ -49,8 +49,21 @@ pub enum Answer {
     Edit(Box<EditAnswer>),
     /// To a ban or its end.
     Ban(Box<BanAnswer>),
+    /// To a ban in several rules or its end: the result of each rule.
+    BanAll(Vec<Result<BanAnswer, ClientError>>),
     /// To a reset.
     Reset(Box<ResetAnswer>),
+}
+
+impl Answer {
+    /// The errors of a change of which the rest was made.
+    pub fn failures(&self) -> impl Iterator<Item = &ClientError> {
+        let results = match self {
+            Self::BanAll(results) => results.as_slice(),
+            Self::Edit(_) | Self::Ban(_) | Self::Reset(_) => &[],
+        };
+        results.iter().filter_map(|result| result.as_ref().err())
+    }
 }
 
 /// An outcome in words.
@@ -69,10 +82,14 @@ pub(super) fn key_of_rule(rule: &str, key: &str) -> String {
 
 /// The first details of every question about a key.
 pub(super) fn details(rule: &str, reason: &str) -> Vec<String> {
-    let reason = (!reason.is_empty()).then(|| format!("reason: {reason}"));
     std::iter::once(format!("rule {rule}"))
-        .chain(reason)
+        .chain(reason_line(reason))
         .collect()
+}
+
+/// The reason as a detail, if there is one.
+pub(super) fn reason_line(reason: &str) -> Option<String> {
+    (!reason.is_empty()).then(|| format!("reason: {reason}"))
 }
 
 /// The difference that an edit made, in one line.

@@ -251,7 +251,7 @@ impl<'a> Target<'a> {
         };
         match change.send(self.client, dry_run)? {
             Answer::Edit(answer) => Ok(*answer),
-            Answer::Ban(_) | Answer::Reset(_) => Ok(EditAnswer::default()),
+            Answer::Ban(_) | Answer::BanAll(_) | Answer::Reset(_) => Ok(EditAnswer::default()),
         }
     }
 

@@ -1,5 +1,8 @@
 //! Random keys, clicks and answers: nothing panics, Esc leads home, the selection stays on its bucket.
 
+use std::time::Duration;
+
+use loudou_api::BanAnswer;
 use loudou_limiter::Nanos;
 use proptest::prelude::*;
 
@@ -14,6 +17,7 @@ use crate::app::screen::Screen;
 use crate::app::state::{Mode, State};
 use crate::app::update::update;
 use crate::draw::pen::Spots;
+use loudou_client::ClientError;
 use loudou_client::change::Change;
 use loudou_client::change::verb::Answer;
 use loudou_client::live::apply::Done;
@@ -30,10 +34,30 @@ pub(super) fn presses() -> impl Strategy<Value = String> {
     prop::collection::vec(one, 0..40).prop_map(|keys| keys.concat())
 }
 
+/// Every second ban fails, every fourth without an answer.
+fn in_parts(bans: usize) -> Vec<Result<BanAnswer, ClientError>> {
+    let result = |number: usize| match number % 4 {
+        1 => Err(ClientError::Restarted {
+            url: "u".to_owned(),
+        }),
+        3 => Err(ClientError::TimedOut {
+            url: "u".to_owned(),
+            after: Duration::ZERO,
+            had_body: false,
+        }),
+        _ => Ok(BanAnswer {
+            changed: true,
+            ..BanAnswer::default()
+        }),
+    };
+    (0..bans).map(result).collect()
+}
+
 fn answer_to(change: &Change) -> Answer {
     match change {
         Change::Edit(edit) => Answer::Edit(Box::new(made(edit))),
         Change::Override(_) | Change::Ban(_) => Answer::Ban(Box::default()),
+        Change::BanAll(all) => Answer::BanAll(in_parts(all.bans.len())),
         Change::Reset(_) => Answer::Reset(Box::default()),
     }
 }

@@ -209,3 +209,51 @@ fn a_change_at_some_is_not_wrong_usage() {
     let seen = at_two(vec![ok(&other)], vec![ok(&other)], set);
     assert!(seen.ends_with("--- exit code 2\n"), "{seen}");
 }
+
+/// At each Envoy, the key is banned in the rules that this one has.
+#[test]
+fn a_ban_in_all_rules_is_made_at_each() {
+    let mut rule = canned::rule();
+    rule.rule["key"] = serde_json::json!([{ "header": "x-user-id" }]);
+    let mut second = rule.clone();
+    "logins".clone_into(&mut second.name);
+    let of = |rules: &[&loudou_api::RuleView]| loudou_api::Rules {
+        rules: rules.iter().map(|rule| (*rule).clone()).collect(),
+        ..canned::rules()
+    };
+    let made = || {
+        ok(&loudou_api::BanAnswer {
+            changed: true,
+            ..Default::default()
+        })
+    };
+    let first = || vec![ok(&of(&[&rule, &second])), made(), canned::not_found()];
+    let line = "ban --all-rules mallory --for 10m";
+    let seen = at_two(first(), vec![ok(&of(&[&second])), made()], line);
+    assert_snapshot!(seen, @r"
+    http://A
+    mallory of per-user is banned for 10m
+
+    http://B
+    mallory of logins is banned for 10m
+    --- standard error
+    loudou: http://A: logins: 404 Not Found: no bucket for this key
+    http://A: done in 1 of 2 rules; failed in logins
+    done at 1 of 2 Envoys; failed at http://A
+    --- exit code 1
+    ");
+    let seen = at_two(
+        first(),
+        vec![ok(&of(&[&second])), made()],
+        &format!("{line} -o jsonl"),
+    );
+    let (out, _) = seen.split_once("--- ").expect("an end");
+    let lines: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let of = |line: &serde_json::Value| ["envoy", "rule"].map(|field| line[field].clone());
+    let lines: Vec<_> = lines.iter().map(of).collect();
+    let (a, b) = ("http://A", "http://B");
+    assert_eq!(lines, [[a, "per-user"], [a, "logins"], [b, "logins"]]);
+}

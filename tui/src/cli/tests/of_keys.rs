@@ -1,6 +1,6 @@
 //! Bans and overrides of keys: requests, output and confirmation.
 
-use loudou_api::{BanAnswer, BanBy, BanView, BucketState, BucketsPage, EditAnswer};
+use loudou_api::{BanAnswer, BanBy, BanView, BucketState, BucketsPage, EditAnswer, Rules};
 use serde_json::json;
 
 use super::canned::{self, HOSTILE, NOW, S, ok};
@@ -134,6 +134,185 @@ fn banned_and_other_keys_are_unbanned() {
     --- exit code 0
     ");
     assert_eq!(asked(vec![], "no\n", "unban per-user mallory").code, 1);
+}
+
+/// An Envoy with two rules that have the key, and three where a ban of it is not sent: it is off, its key has another
+/// form, or one bucket is for all.
+fn three_rules() -> Rules {
+    let of = |name: &str, key: serde_json::Value, mode: &str| {
+        let mut rule = canned::rule();
+        name.clone_into(&mut rule.name);
+        (rule.rule["key"], rule.rule["mode"]) = (key, json!(mode));
+        rule
+    };
+    let user = || json!([{ "header": "x-user-id" }]);
+    Rules {
+        rules: vec![
+            of("per-user", user(), "enforce"),
+            of("off", user(), "shadow"),
+            of(
+                "per-path",
+                json!([{ "header": "x-user-id" }, "path"]),
+                "enforce",
+            ),
+            of("by-address", json!(["source"]), "enforce"),
+            of("all", json!([]), "enforce"),
+            of("logins", user(), "enforce"),
+        ],
+        ..canned::rules()
+    }
+}
+
+#[test]
+fn a_key_is_banned_in_all_rules() {
+    let answers = || {
+        let made = || ok(&answer(None, true));
+        vec![ok(&three_rules()), made(), made()]
+    };
+    let line = "ban --all-rules mallory --for 10m --reason spam";
+    let ran = Loudou::answers(answers()).run(line);
+    assert_snapshot!(ran.seen(), @r"
+    mallory of per-user is banned for 10m
+    mallory of logins is banned for 10m
+    on its way to the other Envoys of the fleet
+    --- standard error
+    left out, not in mode enforce: off
+    --- exit code 0
+    ");
+    let path =
+        |rule: &str| format!("POST /v1/buckets/{rule}/mallory/ban?for=10m&reason=spam HTTP/1.1");
+    let rules = "GET /v1/rules HTTP/1.1".to_owned();
+    assert_eq!(ran.lines(), [rules, path("per-user"), path("logins")]);
+    let ran = asked(answers(), "y\n", "ban --all-rules mallory --replace");
+    assert_snapshot!(ran.err, @r"
+    left out, not in mode enforce: off
+    Ban mallory in all 2 rules (per-user, logins) until unbanned? [y/N]
+    ");
+    assert!(
+        ran.lines()[2].contains("/logins/mallory/ban?replace=true "),
+        "{:?}",
+        ran.lines()
+    );
+    let ran = asked(vec![ok(&three_rules())], "n\n", "ban --all-rules mallory");
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
+    // In a rule that is off, a ban of before can be lifted.
+    let free = || ok(&answer(Some(BanView::default()), false));
+    let answers = vec![ok(&three_rules()), free(), free(), free()];
+    let ran = Loudou::answers(answers).run("unban --all-rules mallory");
+    assert_snapshot!(ran.seen(), @r"
+    mallory of per-user is no longer banned
+    mallory of off is no longer banned
+    mallory of logins is no longer banned
+    on its way to the other Envoys of the fleet
+    --- exit code 0
+    ");
+    assert!(
+        ran.lines()[2].contains("/off/mallory/unban "),
+        "{:?}",
+        ran.lines()
+    );
+}
+
+#[test]
+fn a_rule_that_fails_does_not_stop_a_ban_in_the_others() {
+    let answers = || {
+        vec![
+            ok(&three_rules()),
+            canned::not_found(),
+            ok(&answer(None, true)),
+        ]
+    };
+    let ran = Loudou::answers(answers()).run("ban --all-rules mallory --for 10m");
+    assert_snapshot!(ran.seen(), @r"
+    mallory of logins is banned for 10m
+    on its way to the other Envoys of the fleet
+    --- standard error
+    left out, not in mode enforce: off
+    loudou: per-user: 404 Not Found: no bucket for this key
+    done in 1 of 2 rules; failed in per-user
+    --- exit code 1
+    ");
+    let ran = Loudou::answers(answers()).run("ban --all-rules mallory --for 10m -o json");
+    assert_eq!(ran.code, 1, "{}", ran.seen());
+    let printed: serde_json::Value = serde_json::from_str(&ran.out).expect("a list");
+    assert_eq!(
+        printed[0],
+        json!({
+            "rule": "per-user", "key": "mallory",
+            "error": "404 Not Found: no bucket for this key",
+        })
+    );
+    assert_eq!(
+        (&printed[1]["rule"], &printed[1]["changed"]),
+        (&json!("logins"), &json!(true))
+    );
+    assert!(printed[1].get("error").is_none(), "{printed}");
+    let ran = Loudou::answers(answers()).run("ban --all-rules mallory -o jsonl");
+    assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
+    // Where all fail, the exit code is that of the first, as for one rule.
+    let answers = vec![ok(&three_rules()), canned::not_found(), canned::not_found()];
+    let ran = Loudou::answers(answers).run("ban --all-rules mallory");
+    assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{}", ran.seen());
+    // A ban of which no answer came may be in force.
+    let answers = vec![
+        ok(&three_rules()),
+        Answer::Hang(Vec::new()),
+        ok(&answer(None, true)),
+    ];
+    let ran = Loudou::answers(answers).run("--timeout 200ms ban --all-rules mallory");
+    let told = "loudou: per-user: it is not known whether the change was made: no complete answer";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(
+        ran.out.contains("mallory of logins is banned"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn a_ban_in_all_rules_needs_a_rule_that_has_the_key() {
+    let run = |rules: &Rules, line: &str| Loudou::answers(vec![ok(rules)]).run(line);
+    let ran = run(&three_rules(), "ban --all-rules ~x\u{1b}:y");
+    assert_snapshot!(ran.seen(), @r"
+    --- standard error
+    loudou: no request has the key ~x%1B:y in any rule; in per-user: `~` within a part is written %7E; did you mean `%7Ex%1B:y`?
+    --- exit code 1
+    ");
+    let one = |index: usize| Rules {
+        rules: three_rules()
+            .rules
+            .get(index)
+            .cloned()
+            .into_iter()
+            .collect(),
+        ..three_rules()
+    };
+    for index in [1, 4] {
+        let ran = run(&one(index), "ban --all-rules mallory");
+        assert_eq!(ran.code, 1, "{}", ran.seen());
+        let told = ["(off); set the mode", "no rule has keys"];
+        assert!(
+            told.iter().any(|told| ran.err.contains(told)),
+            "{}",
+            ran.err
+        );
+    }
+    for line in [
+        "ban --all-rules",
+        "ban r --all-rules k",
+        "ban r k --all-rules k",
+        "unban --all-rules k --for 5m",
+        "ban --all-rules k -o csv",
+        "--read-only ban --all-rules k",
+    ] {
+        let ran = Loudou::default().run(line);
+        assert_eq!(
+            (ran.code, ran.requests.len()),
+            (2, 0),
+            "{line}: {}",
+            ran.seen()
+        );
+    }
 }
 
 #[test]
@@ -335,7 +514,7 @@ fn rules_show_overrides() {
     team-*       unlimited        -
     --- exit code 0
     ");
-    let rules = loudou_api::Rules {
+    let rules = Rules {
         rules: vec![rule],
         ..canned::rules()
     };
