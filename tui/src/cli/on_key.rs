@@ -25,7 +25,7 @@ struct OfArgs {
     #[arg(required_unless_present = "all_rules")]
     #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys_of_rule())]
     key: Option<String>,
-    /// Instead of RULE and KEY: a key in every rule that can have it
+    /// A key, in every rule that can have it
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rule", "key"])]
     #[arg(allow_hyphen_values = true, value_parser = options::key, add = complete::keys())]
     all_rules: Option<String>,
