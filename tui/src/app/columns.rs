@@ -107,7 +107,11 @@ impl Column {
             // Refusals in shadow mode come after all others.
             Self::Refused | Self::History => {
                 let would = || a.would_refuse().total_cmp(&b.would_refuse());
-                a.refused().total_cmp(&b.refused()).then_with(would)
+                let recent = || a.was_refused_lately().cmp(&b.was_refused_lately());
+                a.refused()
+                    .total_cmp(&b.refused())
+                    .then_with(would)
+                    .then_with(recent)
             }
             Self::Retry => {
                 let wait = |row: &Row| row.retry_after_ns(Nanos::ZERO);

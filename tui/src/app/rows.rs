@@ -4,7 +4,7 @@ use loudou_api::{BucketView, LimitView};
 use loudou_limiter::{Nanos, Rate};
 use serde::{Deserialize, Serialize};
 
-use super::history::Rates;
+use super::history::{Rates, WINDOW_NS};
 use crate::draw::words::ago;
 use loudou_words::meaning::{Standing, enforced_ban, main_limit};
 use loudou_words::num::{float, fraction};
@@ -100,6 +100,12 @@ impl Row {
     /// Refused per second; 0 if unknown, and for a rule in shadow mode.
     pub(crate) fn refused(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.refused)
+    }
+
+    /// Whether it was refused within the last minute, which its history shows.
+    pub(crate) fn was_refused_lately(&self) -> bool {
+        let refused_at_ns = self.view.refused_at_ns;
+        refused_at_ns.is_some_and(|at_ns| self.as_of_ns.saturating_sub(at_ns) < WINDOW_NS)
     }
 
     /// Refused per second by a rule in shadow mode, and passed; 0 if unknown.

@@ -92,6 +92,8 @@ pub(crate) struct Head {
     pub(crate) title: Line<'static>,
     pub(crate) width: u16,
     pub(crate) is_right: bool,
+    /// Whether its cells are bars or charts, which reversed colours would turn into others.
+    pub(crate) is_picture: bool,
     /// What a click on it does.
     pub(crate) spot: Option<Spot>,
 }
@@ -118,6 +120,7 @@ pub(crate) fn table(
             line
         })
     };
+    let whole_row = theme.has_colours();
     let mut state = TableState::new();
     let mut shown = Vec::with_capacity(rows.len());
     for ((number, line), y) in rows.into_iter().zip(0_u16..) {
@@ -125,10 +128,11 @@ pub(crate) fn table(
             state.select(Some(usize::from(y)));
         }
         pen.spot(pen.row(y.saturating_add(1)), Spot::Line(number));
-        let cells = line
-            .into_iter()
-            .zip(heads)
-            .map(|(line, head)| cell(line, head));
+        let cells = line.into_iter().zip(heads).map(|(line, head)| {
+            let marked = selected == Some(number) && !whole_row && !head.is_picture;
+            let style = if marked { theme.row } else { Style::new() };
+            cell(line, head).style(style)
+        });
         shown.push(Row::new(cells));
     }
     for (head, place) in heads.iter().zip(places.iter()) {
@@ -139,7 +143,7 @@ pub(crate) fn table(
     let titles = heads.iter().map(|head| cell(head.title.clone(), head));
     let table = Table::new(shown, constraints)
         .header(Row::new(titles).style(theme.head))
-        .row_highlight_style(theme.row);
+        .row_highlight_style(if whole_row { theme.row } else { Style::new() });
     pen.draw(area, Stateful(table, state));
 }
 

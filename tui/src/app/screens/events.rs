@@ -167,6 +167,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         title: title.into(),
         width,
         is_right: false,
+        is_picture: false,
         spot: None,
     });
     let heads: Vec<Head> = heads.collect();

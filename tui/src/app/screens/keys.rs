@@ -297,6 +297,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         title: safe(&title).into_owned().into(),
         width: *width,
         is_right: has_parts,
+        is_picture: false,
         spot: None,
     }));
     let lines = table.lines(table_height(state.size));

@@ -38,6 +38,7 @@ pub(super) fn head(theme: &Theme, column: Column, width: u16, sort: Sort) -> Hea
         title,
         width,
         is_right: column.is_right(),
+        is_picture: matches!(column, Column::Level | Column::History),
         spot: Column::SORTABLE
             .contains(&column)
             .then_some(Spot::Head(column)),

@@ -181,6 +181,7 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
         title: title.into(),
         width: *width,
         is_right,
+        is_picture: title == "last 60s",
         spot: None,
     });
     let heads: Vec<Head> = heads.collect();

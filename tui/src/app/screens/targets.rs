@@ -161,6 +161,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         title: format!("{}{title}", if *rank == 0 { " " } else { "" }).into(),
         width: *width,
         is_right: *rank > 0,
+        is_picture: false,
         spot: None,
     });
     let heads: Vec<Head> = heads.collect();

@@ -531,3 +531,31 @@ fn the_palette_takes_words() {
         "{effects:?}"
     );
 }
+
+/// A key that was refused within the minute that its history shows stands above those that never were.
+#[test]
+fn a_burst_that_is_over_stays_above_calm_keys() {
+    let mut state = State::new(Settings::default(), SIZE);
+    for poll in 0..40 {
+        let mut snapshot = snapshot(poll);
+        snapshot
+            .buckets
+            .retain(|(_, bucket)| ["alice", "bob"].contains(&bucket.key.as_str()));
+        for (_, bucket) in &mut snapshot.buckets {
+            if bucket.key == "alice" {
+                // Twenty refusals in the fifth second, and no request since.
+                bucket.admitted = 5;
+                bucket.refused = if poll < 5 { 0 } else { 20 };
+                bucket.refused_at_ns = (poll >= 5).then(|| snapshot.status.now_ns - (poll - 5) * S);
+            }
+        }
+        update(
+            &mut state,
+            Msg::Polled(Ok(Box::new(snapshot))),
+            Nanos::from_secs(poll),
+        );
+    }
+    let row = state.row(0).expect("a row");
+    assert_eq!((row.id.key.as_str(), row.refused()), ("alice", 0.0));
+    assert!(state.row(1).expect("a row").admitted() > row.admitted());
+}

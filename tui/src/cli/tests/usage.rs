@@ -40,23 +40,25 @@ fn a_short_help_has_one_line_for_each_option() {
     let ban = &Loudou::default().run("ban -h").out;
     assert_snapshot!(ban, @r"
     Refuse all requests of a key, for a time or until unbanned
-
+    
     Usage: loudou ban [OPTIONS] <RULE> <KEY>
-
+           loudou ban [OPTIONS] --all-rules <KEY>
+    
     Arguments:
-      <RULE>  The rule
-      <KEY>   The key, as `loudou buckets` prints it
-
+      [RULE]  The rule
+      [KEY]   The key, as `loudou buckets` prints it
+    
     Options:
-          --for <TIME>     Lift the ban automatically after this time, such as 10m
-          --replace        Replace an earlier ban even if it ends later
-          --reason <TEXT>  Reason, recorded with the event
-      -y, --yes            Do not ask for confirmation
-      -h, --help           Print help (see more with '--help')
-
+          --all-rules <KEY>  A key, in every rule that can have it
+          --for <TIME>       Lift the ban automatically after this time, such as 10m
+          --replace          Replace an earlier ban even if it ends later
+          --reason <TEXT>    Reason, recorded with the event
+      -y, --yes              Do not ask for confirmation
+      -h, --help             Print help (see more with '--help')
+    
     Output:
       -o, --output <FORM>  table, json, jsonl or csv [default: table]
-
+    
     Connection: --url, --token-file, TLS and more: see `loudou help connection`
     Examples, colours and theme: see --help
     ");
