@@ -24,6 +24,8 @@ pub(crate) enum Column {
     Admitted,
     Refused,
     History,
+    /// How many times its limit a refused key asks for.
+    Asks,
     Retry,
     Seen,
 }
@@ -60,6 +62,7 @@ impl Column {
             Self::Refused => "refused/s",
             Self::History if width < 20 => "60s",
             Self::History => "last 60s",
+            Self::Asks => "asks",
             Self::Retry if width < 11 => "retry",
             Self::Retry => "retry after",
             Self::Seen if width < 9 => "seen",
@@ -90,7 +93,13 @@ impl Column {
     pub(crate) const fn is_right(self) -> bool {
         matches!(
             self,
-            Self::Left | Self::Leased | Self::Admitted | Self::Refused | Self::Retry | Self::Seen
+            Self::Left
+                | Self::Leased
+                | Self::Admitted
+                | Self::Refused
+                | Self::Asks
+                | Self::Retry
+                | Self::Seen
         )
     }
 
@@ -105,7 +114,7 @@ impl Column {
             Self::Leased => leased(a).cmp(&leased(b)),
             Self::Admitted => a.admitted().total_cmp(&b.admitted()),
             // Refusals in shadow mode come after all others.
-            Self::Refused | Self::History => {
+            Self::Refused | Self::History | Self::Asks => {
                 let would = || a.would_refuse().total_cmp(&b.would_refuse());
                 let recent = || a.was_refused_lately().cmp(&b.was_refused_lately());
                 a.refused()
@@ -226,6 +235,7 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         Column::Limit => wishes.has_limits && width >= 130,
         Column::History => width >= if wishes.has_fleet { 90 } else { 70 },
         Column::Seen => width >= 90,
+        Column::Asks => width >= 100,
         _ => true,
     };
     let all = [
@@ -239,6 +249,7 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         (Column::Admitted, Wish::growing(9, 8, 8, 11)),
         (Column::Refused, Wish::growing(5, 9, 10, 10)),
         (Column::History, Wish::growing(6, 8, 20, 60)),
+        (Column::Asks, Wish::fixed(8, 5)),
         (Column::Retry, Wish::growing(7, 6, 6, 12)),
         (Column::Seen, Wish::growing(10, 6, 6, 10)),
     ];

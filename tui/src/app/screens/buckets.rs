@@ -13,6 +13,7 @@ use super::list;
 use super::view::{About, View};
 use crate::app::columns::{Column, Sort, Wishes, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
+use crate::app::demand::Demand;
 use crate::app::filter::Filter;
 use crate::app::history::Rates;
 use crate::app::ingest;
@@ -368,6 +369,10 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
         }
         Column::Refused => number(theme, rates.map(|rates| rates.refused), theme.bad).into(),
         Column::History => demand(theme, state, row, width),
+        Column::Asks => {
+            let asks = Demand::of(state, row).map(|demand| format!("×{}", demand.factor));
+            text(&theme.said(&asks.unwrap_or_default()), theme.warn).into()
+        }
         Column::Retry => {
             let wait = row.retry_after_ns(AS_READ).map(humanise);
             text(&wait.unwrap_or_default(), theme.warn).into()
