@@ -131,7 +131,8 @@ enum Before {
 
 /// A request, as long after the one before as it says, and what happens before.
 fn ask() -> impl Strategy<Value = (Ask, Before)> {
-    let after_ms = prop_oneof![3 => 0_u64..50, 1 => 0_u64..3_000];
+    // Also as long as a run of refusals lasts without one.
+    let after_ms = prop_oneof![6 => 0_u64..50, 2 => 0_u64..3_000, 1 => 59_000_u64..62_000];
     let patience = prop_oneof![6 => Just(Nanos::MAX), 1 => Just(Nanos::ZERO)];
     let before = prop_oneof![
         12 => Just(Before::Nothing),
@@ -221,7 +222,8 @@ proptest! {
     }
 }
 
-/// Most requests of usual rules are decided in place: nothing else makes them fast.
+/// Most requests of usual rules are decided in place: nothing else makes them fast. The first refusal of a bucket makes
+/// room for the beginning of a run; later ones, also of later runs, find it.
 #[test]
 fn admissions_and_refusals_are_decided_in_place() {
     let rate = Rate::new(1, Nanos::from_secs(1)).expect("valid");
@@ -238,12 +240,18 @@ fn admissions_and_refusals_are_decided_in_place() {
         };
         let mut store = MemoryStore::new();
         let table = Table::open(&mut store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
-        let ask = Ask::new(1, Nanos::from_secs(1_000));
-        let mut in_place =
-            (0..7).map(|_| step((&table, &mut store), &rule, ask, (true, Before::Nothing)).1);
-        assert_eq!(in_place.next(), Some(false), "the bucket is new");
+        let mut in_place = |at_s| {
+            let ask = Ask::new(1, Nanos::from_secs(at_s));
+            step((&table, &mut store), &rule, ask, (true, Before::Nothing)).1
+        };
+        assert!(!in_place(1_000), "the bucket is new");
         let refused_by_one = rule.limits.iter().len() > 1;
-        assert!(in_place.by_ref().take(4).all(|in_place| in_place));
-        assert!(in_place.all(|in_place| in_place != refused_by_one));
+        assert!((0..4).all(|_| in_place(1_000)));
+        assert!(!in_place(1_000), "the run begins");
+        assert!((0..2).all(|_| in_place(1_000) != refused_by_one));
+        for later in [1_001, 1_100] {
+            assert!((0..if later == 1_001 { 1 } else { 5 }).all(|_| in_place(later)));
+            assert!((0..2).all(|_| in_place(later) != refused_by_one));
+        }
     }
 }

@@ -7,11 +7,14 @@ use core::ops::Range;
 use loudou_limiter::lease::MAX_LATER_LIMITS;
 use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
 
-use super::codec::{ADMITTED_AT, Head, IDLE_AT, LAST_AT, REFUSED_AT, REFUSED_TICK_AT, put, u40};
+use super::codec::{
+    ADMITTED_AT, FLAG_HELD, HELD, Head, IDLE_AT, Instant, LAST_AT, REFUSED_AT, REFUSED_TICK_AT,
+    put, u40,
+};
 use super::{
     Bytes, Evicted, FLAG_LATER, FLAGS_IN_BYTES, MAX_COUNT, MAX_U40, PAGE_HEAD, Page, PageFull,
-    SLOT_HEAD, SLOTS, Slot, SlotHead, Standing, Tick, UnknownPage, later_bytes, optional_bytes,
-    victim,
+    RUN_GAP, SLOT_HEAD, SLOTS, Slot, SlotHead, Standing, Tick, UnknownPage, later_bytes,
+    optional_bytes, victim,
 };
 use crate::attempt::GaveUp;
 use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
@@ -266,22 +269,39 @@ fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
     (fits && *last != [0; 4]).then_some(end)
 }
 
-// A plain slot: only a head and words, as the slots of most decisions are. It is read and written in place, at
+// A plain slot: a head, the beginning of a run of refusals, and words, as the slots of most decisions are. It is read and written in place, at
 // fixed offsets: decoding a slot and encoding it again is several times as much code for each request.
 
-/// A slot without any of the optional parts.
+/// A slot without any of the optional parts, but perhaps with the beginning of a run of refusals.
 pub(crate) struct PlainSlot<'a> {
     head: &'a mut [u8; SLOT_HEAD],
+    /// [`Slot::refused_since_ms`].
+    refused_since: Option<&'a mut [u8; HELD]>,
     words: &'a mut [[u8; size_of::<u64>()]],
 }
 
 impl<'a> PlainSlot<'a> {
     /// The slot with these bytes, which are well-formed; `None` if it has optional parts.
     pub(super) fn of(slot: &'a mut [u8]) -> Option<Self> {
-        let (head, words) = slot.split_first_chunk_mut()?;
+        let (head, rest) = slot.split_first_chunk_mut()?;
+        let (refused_since, words) = match Head(head).flags() & FLAGS_IN_BYTES {
+            0 => (None, rest),
+            FLAG_HELD => {
+                let (instant, words) = rest.split_first_chunk_mut()?;
+                let ms = Bytes(instant).u40().ok()?;
+                let Instant::RefusedSince(_) = Instant::of(ms, Head(head).last()) else {
+                    return None;
+                };
+                (Some(instant), words)
+            }
+            _ => return None,
+        };
         let (words, _) = words.as_chunks_mut();
-        let slot = Self { head, words };
-        (slot.flags() & FLAGS_IN_BYTES == 0).then_some(slot)
+        Some(Self {
+            head,
+            refused_since,
+            words,
+        })
     }
 
     /// [`super::Slot::version`].
@@ -291,7 +311,7 @@ impl<'a> PlainSlot<'a> {
 
     /// [`super::Slot::flags`].
     pub(crate) fn flags(&self) -> u8 {
-        Head(self.head).flags()
+        Head(self.head).flags() & !FLAGS_IN_BYTES
     }
 
     /// [`super::Slot::origin`].
@@ -327,6 +347,19 @@ impl<'a> PlainSlot<'a> {
         for (bytes, word) in self.words.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
         }
+    }
+
+    /// Notes the beginning of a run of refusals if a refusal at `at` begins one. `false` if there is no place for it.
+    pub(crate) fn note_run(&mut self, at: Nanos) -> bool {
+        let head = Head(self.head);
+        if head.refused() > 0 && head.refused_at().is_within(RUN_GAP, at) {
+            return true;
+        }
+        let Some(place) = &mut self.refused_since else {
+            return false;
+        };
+        **place = u40(at.as_millis().min(MAX_U40));
+        true
     }
 
     /// Notes the last touch, the time from which the bucket is idle, and one more decision.
