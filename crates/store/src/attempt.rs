@@ -271,11 +271,8 @@ impl Attempt<'_> {
         let ask = take.ask.not_before(before.last);
         let answer = limits.answer_plainly(words, &ask)?;
         let is_refused = answer.is_refused();
-        if is_refused && take.rule.penalty().is_some() || !slot.has_room_for(words) {
-            return None;
-        }
-        // Last, because nothing is changed if the other way has to decide.
-        if is_refused && !slot.note_run(ask.now) {
+        let is_special = is_refused && (take.rule.penalty().is_some() || slot.begins_run(ask.now));
+        if is_special || !slot.has_room_for(words) {
             return None;
         }
         let idle_at = ask.now.saturating_add(answer.reset_after());

@@ -278,6 +278,12 @@ pub(super) fn u40(number: u64) -> [u8; 5] {
     bytes.first_chunk().copied().unwrap_or_default()
 }
 
+/// The number in these five bytes.
+#[inline(always)]
+pub(super) fn from_u40([low @ .., high]: [u8; 5]) -> u64 {
+    u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32
+}
+
 fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     let times = [
         conduct.banned_until_ms,
@@ -332,9 +338,7 @@ impl Bytes<'_> {
     }
 
     pub(super) fn u40(&mut self) -> Result<u64, UnknownPage> {
-        let low: [u8; 4] = self.take()?;
-        let [high] = self.take()?;
-        Ok(u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32)
+        self.take().map(from_u40)
     }
 
     pub(super) fn u64(&mut self) -> Result<u64, UnknownPage> {

@@ -162,9 +162,9 @@ proptest! {
 }
 
 /// So are the units left at the later limits of a lease: some, at most seven, no zero at the end, and none
-/// without the lease.
+/// without the lease. An instant is not zero.
 #[test]
-fn units_left_are_checked_as_strictly() {
+fn optional_parts_are_checked_as_strictly() {
     let slot = |flags: u8, lease: &[u64], left: &[u8]| {
         let mut slot = vec![9; SLOT_HEAD];
         slot[FLAGS_AT] = flags;
@@ -188,6 +188,8 @@ fn units_left_are_checked_as_strictly() {
         (slot(both, &lease, &units(&[7; 8])), false),
         (slot(FLAG_LATER, &[], &units(&[7])), false),
         (slot(FLAG_LATER, &lease, &units(&[7])), false),
+        (slot(FLAG_HELD, &[], &[0, 0, 0, 0, 1]), true),
+        (slot(FLAG_HELD, &[], &[0; HELD]), false),
     ] {
         let mut bytes = encoded(&Page::default());
         bytes[COUNT_AT] = 1;
