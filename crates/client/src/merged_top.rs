@@ -147,6 +147,7 @@ mod tests {
             count: *count,
             error: *error,
             shadow: *shadow,
+            ..TopEntry::default()
         };
         Top {
             top: entries.iter().map(entry).collect(),
@@ -259,7 +260,7 @@ mod tests {
             key: key.to_string(),
             count: count.saturating_add(floor),
             error: floor,
-            shadow: false,
+            ..TopEntry::default()
         });
         Top {
             top: entries.collect(),

@@ -187,6 +187,10 @@ fn table(top: &Top) -> TextTable {
     if any_shadow {
         columns.push(("MODE", Set::Left));
     }
+    let any_since = top.top.iter().any(|entry| entry.refused_since_ns.is_some());
+    if any_since {
+        columns.push(("REFUSED SINCE", Set::Right));
+    }
     let mut table = TextTable::new(&columns);
     for entry in &top.top {
         let would = entry.shadow && top.by == TopBy::Refused;
@@ -202,20 +206,33 @@ fn table(top: &Top) -> TextTable {
         if any_shadow {
             row.push(if entry.shadow { "shadow" } else { "" }.into());
         }
+        if any_since {
+            let since = entry.refused_since_ns;
+            let ago = |at| format!("{} ago", humanise(top.now_ns.saturating_sub(at)));
+            row.push(since.map(ago).into());
+        }
         table.row(row);
     }
     table
 }
 
 fn lines(top: &Top, out: &mut dyn Write) -> io::Result<()> {
-    csv(out, ["rule", "key", "count", "error", "shadow"])?;
+    let heading = [
+        "rule",
+        "key",
+        "count",
+        "error",
+        "shadow",
+        "refused_since_ns",
+    ];
+    csv(out, heading)?;
     for entry in &top.top {
         let (count, error) = (entry.count.to_string(), entry.error.to_string());
         let shadow = entry.shadow.to_string();
-        csv(
-            out,
-            [&entry.rule, &entry.key, &count, &error, &shadow].map(String::as_str),
-        )?;
+        let since = entry.refused_since_ns;
+        let since = since.map(|ns| ns.to_string()).unwrap_or_default();
+        let record = [&entry.rule, &entry.key, &count, &error, &shadow, &since];
+        csv(out, record.map(String::as_str))?;
     }
     Ok(())
 }
