@@ -60,6 +60,11 @@ fn a_bucket_shows_its_numbers() -> Result<()> {
         retry > 0 && retry <= hour && reset - retry == 2 * hour,
         "{bucket}"
     );
+    let (since, last) = (
+        number(&bucket, "/refused_since_ns")?,
+        number(&bucket, "/last_seen_ns")?,
+    );
+    ensure!(since <= last && last - since < hour, "{bucket}");
     // Reading takes nothing and counts nothing.
     let again = ops.bucket("a", "alice")?.context("a bucket")?;
     ensure!(
@@ -75,7 +80,10 @@ fn a_bucket_shows_its_numbers() -> Result<()> {
     let [listed] = listed.as_slice() else {
         bail!("one bucket: {listed:?}")
     };
-    ensure!(number(listed, "/refused")? == 2, "{listed}");
+    ensure!(
+        number(listed, "/refused")? == 2 && number(listed, "/refused_since_ns")? == since,
+        "{listed}"
+    );
     envoy.stop()
 }
 

@@ -95,6 +95,11 @@ pub struct BucketView {
     /// When the last of these was refused, at a quarter of a second before it at most; absent if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at_ns: Option<u64>,
+    /// When the current run of refusals began, in which each came within 60 s after the one before, whatever was
+    /// admitted in between. Absent if the last refusal is longer ago, or if the beginning is not known: while
+    /// requests in flight hold permits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since_ns: Option<u64>,
     /// Whether its rule is in shadow mode or off, so that the requests that it counts as refused passed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,

@@ -44,6 +44,9 @@ pub struct TopEntry {
     /// Whether its rule is in shadow mode or off, so that what is counted as refused passed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
+    /// `refused_since_ns` of its bucket. Absent, too, if the bucket is gone, or far down in a long list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since_ns: Option<u64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

@@ -151,6 +151,7 @@ mod tests {
             count: *count,
             error: *error,
             shadow: *shadow,
+            ..TopEntry::default()
         };
         Top {
             top: entries.iter().map(entry).collect(),
@@ -263,7 +264,7 @@ mod tests {
             key: key.to_string(),
             count: count.saturating_add(floor),
             error: floor,
-            shadow: false,
+            ..TopEntry::default()
         });
         Top {
             top: entries.collect(),

@@ -42,6 +42,8 @@ const INDEX: usize = 16;
 const INLINE: usize = 22;
 /// The maximum additional bytes of a slot whose key is banned or has strikes.
 const CONDUCT: usize = 18;
+/// The additional bytes of a slot with the beginning of a run of refusals, besides the units given back.
+const REFUSED_SINCE: usize = 5;
 /// The most bytes of an event that is kept.
 pub const EVENT: usize = 1_024;
 /// The number of operators' actions that are kept.
@@ -170,7 +172,7 @@ fn wide(bytes: usize) -> u64 {
 
 /// The memory of a file, by its largest bucket.
 pub fn memory(file: &RuleFile) -> Memory {
-    let banned = largest(file, rule_bytes).saturating_add(CONDUCT);
+    let banned = largest(file, rule_bytes).saturating_add(CONDUCT + REFUSED_SINCE);
     let full = store(file, largest(file, usual_bytes), USUAL_KEY);
     let most = store(file, banned, MAX_KEY).saturating_add(wide(audit()));
     let most = most.saturating_add(wide(changes(file)));

@@ -245,7 +245,7 @@ const MOST_WORDS: usize = 8;
 
 impl Attempt<'_> {
     /// The straight way of a decision: most requests find their bucket in its page, unchanged rules, and a slot without
-    /// any of the optional parts, and are admitted at once or refused. They are decided in place. `None` if the other
+    /// optional parts that count, and are admitted at once or refused. They are decided in place. `None` if the other
     /// way has to, which decides alike; nothing is changed then.
     fn plan_straight(&mut self) -> Option<Box<Charge>> {
         let take = &self.take;
@@ -271,7 +271,8 @@ impl Attempt<'_> {
         let ask = take.ask.not_before(before.last);
         let answer = limits.answer_plainly(words, &ask)?;
         let is_refused = answer.is_refused();
-        if is_refused && take.rule.penalty().is_some() || !slot.has_room_for(words) {
+        let is_special = is_refused && (take.rule.penalty().is_some() || slot.begins_run(ask.now));
+        if is_special || !slot.has_room_for(words) {
             return None;
         }
         let idle_at = ask.now.saturating_add(answer.reset_after());

@@ -8,13 +8,15 @@
 //!       given u40                                                          only with its flag
 //!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
 //!                strikes u16 | bans u8
-//!       held until ms u40                                                  only with its flag
+//!       held until ms u40, or refused since ms u40                         only with its flag
 //!       line: ns u64                                                       only with its flag
 //!       lease: word u64 × 11                                               only with its flag
 //!       left at its later limits: count u8 | units u32…                    only with its flag
 //!       word u64…
 //! ```
-//! Little endian; zeros at the end of a bucket's words and of those units are left out. A slot stores the time from which it is
+//! Little endian; zeros at the end of a bucket's words and of those units are left out. Permits end after the last
+//! touch, and a run of refusals begins at it or before it, so one instant has room for either ([`codec::Instant`]).
+//! A slot stores the time from which it is
 //! idle, and until when it holds permits of requests in flight, so that eviction needs neither the rule nor
 //! the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning of its state, which is new
 //! when a bucket is created and when an edit converts it: cost taken earlier is not given back later. Old
@@ -25,7 +27,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use codec::{
-    Bytes, FLAG_CONDUCT, FLAG_LATER, FLAGS_IN_BYTES, GIVEN_BYTES, Head, later_bytes, optional_bytes,
+    Bytes, FLAG_CONDUCT, FLAG_LATER, FLAGS_IN_BYTES, GIVEN_BYTES, Head, Instant, later_bytes,
+    optional_bytes,
 };
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::Lease;
@@ -65,8 +68,12 @@ pub const FLAG_KEEPS_GAIN: u8 = 4;
 /// How long a debt keeps its slot from being evicted after it was last touched.
 const DEBT_KEPT: Nanos = Nanos::from_secs(60);
 
+/// A refusal that comes later than this after the one before it begins a new run of refusals, give or take a
+/// [`Tick`]. Admitted requests in between do not end a run: a key just over its limit is admitted and refused in turn.
+pub const RUN_GAP: Nanos = Nanos::from_secs(60);
+
 /// The maximum size of a slot with this many words, unless its key is or may soon be banned, has requests
-/// in flight or held, or has a log that lost capacity.
+/// in flight or held, has a log that lost capacity, or was refused and had units given back.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -103,6 +110,9 @@ pub struct Slot {
     pub refused: u64,
     /// When the last of these was refused; without meaning if there is none.
     pub refused_at: Tick,
+    /// When the run of refusals began that this was in, in milliseconds, rounded down; 0 if that is not known. It
+    /// is not kept while requests in flight hold permits, because both have the same place in a page.
+    pub refused_since_ms: u64,
     /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
     /// The page's origin at which the state began.
@@ -132,8 +142,12 @@ impl Slot {
     /// Counts a decision that was made at `now`.
     pub(crate) fn count(&mut self, is_refused: bool, now: Nanos) {
         if is_refused {
+            let at = now.max(self.bucket.last);
+            if !self.refused_within(RUN_GAP, at) {
+                self.refused_since_ms = at.as_millis();
+            }
             self.refused = self.refused.saturating_add(1);
-            self.refused_at = Tick::of(now.max(self.bucket.last));
+            self.refused_at = Tick::of(at);
         } else {
             self.admitted = self.admitted.saturating_add(1);
         }
@@ -142,6 +156,13 @@ impl Slot {
     /// When the last request was refused, up to a tick earlier; `None` if none was.
     pub fn refused_before(&self, now: Nanos) -> Option<Nanos> {
         (self.refused > 0).then(|| self.refused_at.before(now))
+    }
+
+    /// When the run of refusals began that lasts at `now`; `None` if none does, or if that is not known. It is never
+    /// after `now`, and never before the first request of the bucket, because only a refusal by this bucket sets it.
+    pub fn refused_since(&self, now: Nanos) -> Option<Nanos> {
+        let is_known = self.refused_since_ms > 0 && self.refused_within(RUN_GAP, now);
+        is_known.then(|| Nanos::from_millis(self.refused_since_ms).min(now))
     }
 
     /// Whether a request was refused within `span` before `now`.

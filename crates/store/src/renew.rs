@@ -25,6 +25,7 @@ impl Slot {
             admitted: 0,
             refused: 0,
             refused_at: Tick::default(),
+            refused_since_ms: 0,
             flags: gain_flag(limits),
             origin,
             conduct: Conduct::default(),

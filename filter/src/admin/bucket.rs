@@ -88,6 +88,7 @@ impl<'a> Current<'a> {
             admitted: slot.admitted,
             refused: slot.refused,
             refused_at_ns: slot.refused_before(now).map(Nanos::get),
+            refused_since_ns: slot.refused_since(now).map(Nanos::get),
             shadow: rule.rule().mode != Mode::Enforce,
             last_seen_ns: slot.bucket.last.get(),
             state: self.state(),

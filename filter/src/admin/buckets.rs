@@ -27,12 +27,12 @@ use crate::metrics::StoreMetrics;
 use crate::record::Record;
 
 /// The time of a search: with Envoy's part of the call, an answer takes about a millisecond of a worker at most.
-const MOST_TIME: Nanos = Nanos::new(300_000);
+pub(super) const MOST_TIME: Nanos = Nanos::new(300_000);
 /// A literal: formatting a number takes more room in the module.
 const NAMES_FORM: &str =
     r#"the body must be {"buckets": [["RULE", "KEY"], …]} with at most 64 of them"#;
 /// The buckets that a call reads by name however long that takes.
-const LEAST_READ: usize = 8;
+pub(super) const LEAST_READ: usize = 8;
 
 impl AdminPlane {
     pub(super) fn buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {

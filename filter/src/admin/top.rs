@@ -1,11 +1,13 @@
 //! `GET /v1/top`: the keys with the most recent refusals or admissions.
 
 use loudou_api::{DEFAULT_TOP, MAX_TOP, Top, TopBy, TopEntry};
+use loudou_limiter::Nanos;
 use loudou_rules::rule::Mode;
-use loudou_store::top::recent;
+use loudou_store::top::{Entry, recent};
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};
+use super::buckets::{LEAST_READ, MOST_TIME};
 use super::call::Call;
 use super::rules::find;
 use crate::host::{Host, HostStore, Reply};
@@ -23,7 +25,7 @@ impl AdminPlane {
         if !(1..=MAX_TOP).contains(&limit) {
             return Err(Failure::bad(format!("`limit` must be 1 to {MAX_TOP}")));
         }
-        let started = self.table(host)?.started();
+        let table = self.table(host)?;
         let now = call.clock.now;
         let recent = recent(&mut HostStore(host), self.share(), by, now);
         let recent = recent.map_err(RecordError::from)?;
@@ -38,9 +40,21 @@ impl AdminPlane {
         let of = |tag| rules.iter().find(|(other, ..)| *other == tag);
         let wanted = |tag: u32| rule.is_none_or(|rule| rule == tag) && of(tag).is_some();
         let most = recent.counts.most(|entry| wanted(entry.rule_tag));
-        let entries = most.iter().take(limit).filter_map(|entry| {
+        // Reading a bucket takes as long as in a search, and a list may be long.
+        let until = host.now().saturating_add(MOST_TIME);
+        let since = |index: usize, entry: &Entry| {
+            if index >= LEAST_READ && host.now() >= until {
+                return None;
+            }
+            let id = table.id(entry.rule_tag, &entry.key);
+            let slot = table.look(&mut HostStore(host), id);
+            slot.ok().flatten()?.refused_since(now).map(Nanos::get)
+        };
+        let entries = most.iter().take(limit).enumerate();
+        let entries = entries.filter_map(|(index, entry)| {
             let (_, name, is_shadow) = of(entry.rule_tag)?;
             Some(TopEntry {
+                refused_since_ns: since(index, entry),
                 rule: (*name).to_owned(),
                 key: entry.key.clone(),
                 count: entry.count,
@@ -53,7 +67,7 @@ impl AdminPlane {
             generation: record.generation,
             by,
             // Counts start with the table.
-            window_ns: now.since(recent.since.max(started)).get(),
+            window_ns: now.since(recent.since.max(table.started())).get(),
             top: entries.collect(),
             total: most
                 .iter()

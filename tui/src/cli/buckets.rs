@@ -264,7 +264,7 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                    remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,\
                    strikes,penalties,override,override_gives,\
                    lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,\
-                   refused_at_ns,shadow";
+                   refused_at_ns,refused_since_ns,shadow";
     csv(out, heading.split(','))?;
     for bucket in buckets {
         let (ban, entry) = (bucket.ban.as_ref(), bucket.own.as_ref());
@@ -307,6 +307,7 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                 lease(|lease, _| lease.denied_until_ns),
                 bucket.outage.map_or("", OutageView::name).to_owned(),
                 bucket.refused_at_ns.map(number).unwrap_or_default(),
+                bucket.refused_since_ns.map(number).unwrap_or_default(),
                 bucket.shadow.to_string(),
             ];
             csv(out, record.iter().map(String::as_str))?;

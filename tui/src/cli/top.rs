@@ -296,6 +296,10 @@ fn table(top: &Top, states: &States) -> TextTable {
     if !states.is_empty() {
         columns.push(("STATE", Set::Left));
     }
+    let any_since = top.top.iter().any(|entry| entry.refused_since_ns.is_some());
+    if any_since {
+        columns.push(("REFUSED SINCE", Set::Right));
+    }
     let mut table = TextTable::new(&columns);
     for entry in &top.top {
         let would = entry.shadow && top.by == TopBy::Refused;
@@ -316,13 +320,18 @@ fn table(top: &Top, states: &States) -> TextTable {
             let bucket = bucket_of(states, entry);
             row.push(bucket.map_or_else(|| Cell::from(""), state));
         }
+        if any_since {
+            let since = entry.refused_since_ns;
+            let ago = |at| format!("{} ago", humanise(top.now_ns.saturating_sub(at)));
+            row.push(since.map(ago).into());
+        }
         table.row(row);
     }
     table
 }
 
 fn lines<'a>(lines: impl Iterator<Item = Line<'a>>, out: &mut dyn Write) -> io::Result<()> {
-    let heading = "rule,key,count,error,shadow,per_second,share,state";
+    let heading = "rule,key,count,error,shadow,per_second,share,state,refused_since_ns";
     csv(out, heading.split(','))?;
     for Line {
         entry,
@@ -342,7 +351,10 @@ fn lines<'a>(lines: impl Iterator<Item = Line<'a>>, out: &mut dyn Write) -> io::
             &per_second,
             &share,
         ];
-        csv(out, record.into_iter().map(String::as_str).chain([state]))?;
+        let since = entry.refused_since_ns;
+        let since = since.map(|ns| ns.to_string()).unwrap_or_default();
+        let last = [state, since.as_str()];
+        csv(out, record.into_iter().map(String::as_str).chain(last))?;
     }
     Ok(())
 }

@@ -204,6 +204,29 @@ fn a_ban_counts_down() {
     assert!(after.contains("for 3m48s more"), "{after}");
 }
 
+/// The Bucket screen shows since when its key is refused, and the age of that is the age of now.
+#[test]
+fn a_run_of_refusals_has_a_beginning() {
+    let size = (120, 40);
+    let mut state = state(size, 3);
+    type_keys(&mut state, "/mallory<ret><ret>");
+    assert!(!text(&state, size).contains("refused since"));
+    let now_ns = state.server_ns();
+    let rows = state.data.as_mut().map(|data| &mut data.rows);
+    for row in rows.into_iter().flatten() {
+        row.view.refused_since_ns = Some(now_ns - 90_000_000_000);
+        row.view.refused_at_ns = Some(now_ns - 2_000_000_000);
+    }
+    let before = text(&state, size);
+    let line = "refused since 1m30s ago, last 2s ago";
+    assert!(before.contains(line), "{before}");
+    let now = state.now.saturating_add(Nanos::from_secs(2));
+    update(&mut state, Msg::Tick, now);
+    let after = text(&state, size);
+    let line = "refused since 1m32s ago, last 4s ago";
+    assert!(after.contains(line), "{after}");
+}
+
 /// A rule with `when` shows whether it applies, in its line and, with numbers, below.
 #[test]
 fn rules_that_do_not_always_apply() {

@@ -31,6 +31,7 @@ fn page(words: &[u64]) -> Page {
         admitted: u64::MAX,
         refused: u64::MAX,
         refused_at: loudou_store::page::Tick::default(),
+        refused_since_ms: 0,
         flags: u8::MAX,
         origin: u32::MAX,
         conduct: loudou_limiter::ban::Conduct::default(),
@@ -80,6 +81,10 @@ fn what_is_beside_the_buckets_is_as_large_as_said() {
     };
     let plain = encoded(&page(&[u64::MAX]));
     assert_eq!(encoded(&with), plain + SLOTS * CONDUCT);
+    for slot in &mut with.slots {
+        slot.refused_since_ms = 1;
+    }
+    assert_eq!(encoded(&with), plain + SLOTS * (CONDUCT + REFUSED_SINCE));
 
     let mut store = MemoryStore::new();
     for minute in 0..2 {

@@ -30,7 +30,8 @@ struct RawSlot {
     given: u64,
     /// Only with its flag; never all zeros.
     conduct: ([u64; 3], u16, u8),
-    /// Only with its flag; never zero.
+    /// Only with its flag; never zero. In milliseconds: after the last touch until when permits are held, else since
+    /// when requests are refused.
     held: u64,
     /// Only with its flag; never at the last touch or before it.
     line: u64,
@@ -47,7 +48,7 @@ const VERSION: u32 = 7;
 const GIVEN: u8 = 1;
 /// The slot has a conduct.
 const CONDUCT: u8 = 8;
-/// The slot has an instant until which it holds permits.
+/// The slot has an instant: until when it holds permits, or since when it refuses.
 const HELD: u8 = 16;
 /// The slot has a queue.
 const LINE: u8 = 32;
@@ -61,7 +62,11 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
     (
         any::<u64>(),
         any::<(u32, u32)>(),
-        (0..u64::MAX, any::<u64>()),
+        // As many last touches before the instant as after it.
+        (
+            prop_oneof![0..u64::MAX, 0..=MAX_U40 * 1_000_000],
+            any::<u64>(),
+        ),
         [u40(), u40(), u40()],
         (any::<[u8; 4]>(), any::<u32>(), 1..=MAX_U40),
         prop::collection::vec(any::<u64>(), 0..=16),
@@ -229,8 +234,9 @@ proptest! {
             prop_assert_eq!((slot.flags, slot.origin), (flags, raw.origin));
             let given = if raw.flags & GIVEN == 0 { 0 } else { raw.given };
             prop_assert_eq!(slot.bucket.given, given);
-            let held = if raw.flags & HELD == 0 { 0 } else { raw.held };
-            prop_assert_eq!(slot.held_until_ms, held);
+            let instant = if raw.flags & HELD == 0 { 0 } else { raw.held };
+            let instants = if instant * 1_000_000 > raw.last { (instant, 0) } else { (0, instant) };
+            prop_assert_eq!((slot.held_until_ms, slot.refused_since_ms), instants);
             let conduct = slot.conduct;
             let times = [conduct.banned_until_ms, conduct.since_ms, conduct.clean_at_ms];
             let expected = if raw.flags & CONDUCT == 0 { ([0; 3], 0, 0) } else { raw.conduct };

@@ -23,6 +23,7 @@ mod paged;
 mod races;
 mod refunds;
 mod returns;
+mod runs;
 mod shares;
 mod stepwise;
 mod sweeping;

@@ -127,11 +127,14 @@ enum Before {
     Flag,
     /// Units were given back to the bucket.
     Given,
+    /// Requests in flight hold permits of an earlier limit.
+    Held,
 }
 
 /// A request, as long after the one before as it says, and what happens before.
 fn ask() -> impl Strategy<Value = (Ask, Before)> {
-    let after_ms = prop_oneof![3 => 0_u64..50, 1 => 0_u64..3_000];
+    // Also as long as a run of refusals lasts without one.
+    let after_ms = prop_oneof![6 => 0_u64..50, 2 => 0_u64..3_000, 1 => 59_000_u64..62_000];
     let patience = prop_oneof![6 => Just(Nanos::MAX), 1 => Just(Nanos::ZERO)];
     let before = prop_oneof![
         12 => Just(Before::Nothing),
@@ -139,6 +142,7 @@ fn ask() -> impl Strategy<Value = (Ask, Before)> {
         2 => Just(Before::Ahead),
         1 => Just(Before::Flag),
         1 => Just(Before::Given),
+        1 => Just(Before::Held),
     ];
     (0_u64..4, after_ms, patience, before).prop_map(|(cost, after_ms, patience, before)| {
         let ask = Ask::new(cost, Nanos::from_millis(after_ms)).within(patience);
@@ -168,6 +172,7 @@ fn step(
         match before {
             Before::Flag => slot.flags ^= FLAG_KEEPS_GAIN,
             Before::Given => slot.bucket.given ^= 3,
+            Before::Held => slot.held_until_ms = ask.now.millis_ceil().saturating_add(5_000),
             Before::Nothing | Before::Edit | Before::Ahead => {}
         }
         attempt.change.page.replace(index, &slot);
@@ -221,7 +226,8 @@ proptest! {
     }
 }
 
-/// Most requests of usual rules are decided in place: nothing else makes them fast.
+/// Most requests of usual rules are decided in place: nothing else makes them fast. The first refusal of a run
+/// notes when the run began, which is not done in place.
 #[test]
 fn admissions_and_refusals_are_decided_in_place() {
     let rate = Rate::new(1, Nanos::from_secs(1)).expect("valid");
@@ -238,12 +244,20 @@ fn admissions_and_refusals_are_decided_in_place() {
         };
         let mut store = MemoryStore::new();
         let table = Table::open(&mut store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
-        let ask = Ask::new(1, Nanos::from_secs(1_000));
-        let mut in_place =
-            (0..7).map(|_| step((&table, &mut store), &rule, ask, (true, Before::Nothing)).1);
-        assert_eq!(in_place.next(), Some(false), "the bucket is new");
+        let mut in_place = |at_s| {
+            let ask = Ask::new(1, Nanos::from_secs(at_s));
+            step((&table, &mut store), &rule, ask, (true, Before::Nothing)).1
+        };
+        assert!(!in_place(1_000), "the bucket is new");
         let refused_by_one = rule.limits.iter().len() > 1;
-        assert!(in_place.by_ref().take(4).all(|in_place| in_place));
-        assert!(in_place.all(|in_place| in_place != refused_by_one));
+        assert!((0..4).all(|_| in_place(1_000)));
+        assert!(!in_place(1_000), "the run begins");
+        assert!((0..2).all(|_| in_place(1_000) != refused_by_one));
+        // Admitted, then refused again, in the same run and in the next one.
+        assert!(in_place(1_001));
+        assert!((0..2).all(|_| in_place(1_001) != refused_by_one));
+        assert!((0..5).all(|_| in_place(1_100)));
+        assert!(!in_place(1_100), "another run begins");
+        assert!((0..2).all(|_| in_place(1_100) != refused_by_one));
     }
 }

@@ -36,10 +36,10 @@ pub(super) const GIVEN_BYTES: usize = 5;
 pub(super) const FLAG_CONDUCT: u8 = 8;
 /// The size of a conduct, in bytes.
 const CONDUCT: usize = 18;
-/// Only in the encoded form: the end of the slot's permits is present.
+/// Only in the encoded form: an [`Instant`] is present.
 pub(super) const FLAG_HELD: u8 = 16;
-/// The size of the instant until which a slot holds permits, in bytes.
-const HELD: usize = 5;
+/// The size of an [`Instant`], in bytes.
+pub(super) const HELD: usize = 5;
 /// Only in the encoded form: the end of the slot's queue is present.
 const FLAG_LINE: u8 = 32;
 /// The size of the end of a queue, in bytes.
@@ -73,7 +73,8 @@ impl Slot {
         let given_flag = if given > 0 { FLAG_GIVEN } else { 0 };
         let has_conduct = self.conduct != Conduct::default();
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
-        let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
+        let instant_ms = self.instant_ms();
+        let held_flag = if instant_ms > 0 { FLAG_HELD } else { 0 };
         // A queue whose end has passed is empty.
         let has_line = self.bucket.line > self.bucket.last;
         let line_flag = if has_line { FLAG_LINE } else { 0 };
@@ -92,7 +93,7 @@ impl Slot {
             encode_conduct(&self.conduct, out);
         }
         if held_flag > 0 {
-            out.extend_from_slice(&u40(self.held_until_ms.min(MAX_U40)));
+            out.extend_from_slice(&u40(instant_ms));
         }
         if has_line {
             out.extend_from_slice(&self.bucket.line.get().to_le_bytes());
@@ -108,6 +109,16 @@ impl Slot {
         }
         for word in words.iter().take(count.into()) {
             out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// The [`Instant`] that is encoded; 0 for none.
+    fn instant_ms(&self) -> u64 {
+        let last = self.bucket.last;
+        match Instant::of(self.held_until_ms.min(MAX_U40), last) {
+            Instant::HeldUntil(ms) => ms,
+            // Permits that have expired are none.
+            Instant::RefusedSince(_) => self.refused_since_ms.min(last.as_millis()).min(MAX_U40),
         }
     }
 
@@ -130,6 +141,43 @@ impl Slot {
         put(&mut head, ORIGIN_AT, self.origin.to_le_bytes());
         put(&mut head, WORDS_AT, count.to_le_bytes());
         head
+    }
+}
+
+/// An instant of a slot, in milliseconds. Builds that know only the first of its two meanings ignore the second,
+/// which is an end of permits that has passed, and leave it out when they change the slot.
+pub(super) enum Instant {
+    /// [`Slot::held_until_ms`]: it is after the last touch of the bucket.
+    HeldUntil(u64),
+    /// [`Slot::refused_since_ms`]: it is not.
+    RefusedSince(u64),
+}
+
+impl Instant {
+    /// The meaning of an instant in a slot whose bucket was last touched then.
+    #[inline(always)]
+    pub(super) const fn of(ms: u64, last: Nanos) -> Self {
+        if Nanos::from_millis(ms).get() > last.get() {
+            Self::HeldUntil(ms)
+        } else {
+            Self::RefusedSince(ms)
+        }
+    }
+
+    /// [`Slot::held_until_ms`].
+    pub(super) const fn held_until_ms(&self) -> u64 {
+        match self {
+            Self::HeldUntil(ms) => *ms,
+            Self::RefusedSince(_) => 0,
+        }
+    }
+
+    /// [`Slot::refused_since_ms`].
+    pub(super) const fn refused_since_ms(&self) -> u64 {
+        match self {
+            Self::HeldUntil(_) => 0,
+            Self::RefusedSince(ms) => *ms,
+        }
     }
 }
 
@@ -230,6 +278,12 @@ pub(super) fn u40(number: u64) -> [u8; 5] {
     bytes.first_chunk().copied().unwrap_or_default()
 }
 
+/// The number in these five bytes.
+#[inline(always)]
+pub(super) fn from_u40([low @ .., high]: [u8; 5]) -> u64 {
+    u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32
+}
+
 fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     let times = [
         conduct.banned_until_ms,
@@ -243,7 +297,7 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     out.push(conduct.bans);
 }
 
-/// The sizes of the units given back, the conduct, the held time, the queue's end and the words of the lease that follow a slot's head
+/// The sizes of the units given back, the conduct, the [`Instant`], the queue's end and the words of the lease that follow a slot's head
 /// with these flags.
 pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     const fn size(flags: u8, flag: u8, size: usize) -> usize {
@@ -284,9 +338,7 @@ impl Bytes<'_> {
     }
 
     pub(super) fn u40(&mut self) -> Result<u64, UnknownPage> {
-        let low: [u8; 4] = self.take()?;
-        let [high] = self.take()?;
-        Ok(u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32)
+        self.take().map(from_u40)
     }
 
     pub(super) fn u64(&mut self) -> Result<u64, UnknownPage> {
@@ -308,11 +360,12 @@ impl Bytes<'_> {
         } else {
             self.conduct()?
         };
-        let held_until_ms = if flags & FLAG_HELD == 0 {
+        let instant_ms = if flags & FLAG_HELD == 0 {
             0
         } else {
             self.present()?
         };
+        let instant = Instant::of(instant_ms, last);
         let line = if flags & FLAG_LINE == 0 {
             Nanos::ZERO
         } else {
@@ -335,10 +388,11 @@ impl Bytes<'_> {
             rule_tag: head.rule_tag(),
             version: head.version(),
             idle_at_ms: head.idle_at_ms(),
-            held_until_ms,
+            held_until_ms: instant.held_until_ms(),
             admitted: head.admitted(),
             refused: head.refused(),
             refused_at: head.refused_at(),
+            refused_since_ms: instant.refused_since_ms(),
             flags: flags & !FLAGS_IN_BYTES,
             origin: head.origin(),
             conduct,

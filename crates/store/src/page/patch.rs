@@ -7,11 +7,14 @@ use core::ops::Range;
 use loudou_limiter::lease::MAX_LATER_LIMITS;
 use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
 
-use super::codec::{ADMITTED_AT, Head, IDLE_AT, LAST_AT, REFUSED_AT, REFUSED_TICK_AT, put, u40};
+use super::codec::{
+    ADMITTED_AT, FLAG_HELD, HELD, Head, IDLE_AT, Instant, LAST_AT, REFUSED_AT, REFUSED_TICK_AT,
+    from_u40, put, u40,
+};
 use super::{
     Bytes, Evicted, FLAG_LATER, FLAGS_IN_BYTES, MAX_COUNT, MAX_U40, PAGE_HEAD, Page, PageFull,
-    SLOT_HEAD, SLOTS, Slot, SlotHead, Standing, Tick, UnknownPage, later_bytes, optional_bytes,
-    victim,
+    RUN_GAP, SLOT_HEAD, SLOTS, Slot, SlotHead, Standing, Tick, UnknownPage, later_bytes,
+    optional_bytes, victim,
 };
 use crate::attempt::GaveUp;
 use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
@@ -208,18 +211,24 @@ impl PageBytes {
 
 /// The end of a well-formed slot that begins at `start`.
 fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
-    let fixed = Head::of(bytes.get(start..)?).ok()?;
+    let slot = bytes.get(start..)?;
+    let fixed = Head::of(slot).ok()?;
     let (words, flags) = (fixed.words(), fixed.flags());
-    // In most slots, the words follow the head directly.
-    let words_at = if flags & FLAGS_IN_BYTES == 0 {
+    let parts = flags & FLAGS_IN_BYTES;
+    // In most slots, the words follow the head directly, or after the beginning of a run of refusals.
+    let words_at = if parts == 0 {
         SLOT_HEAD
+    } else if parts == FLAG_HELD {
+        if from_u40(*slot.get(SLOT_HEAD..)?.first_chunk()?) == 0 {
+            return None;
+        }
+        SLOT_HEAD.saturating_add(HELD)
     } else {
         let [given, conduct, held, line, lease] = optional_bytes(flags);
         let conduct_at = SLOT_HEAD.saturating_add(given);
         let held_at = conduct_at.saturating_add(conduct);
         let line_at = held_at.saturating_add(held);
         let lease_at = line_at.saturating_add(line);
-        let slot = bytes.get(start..)?;
         let later_at = lease_at.saturating_add(lease);
         let end = if flags & FLAG_LATER == 0 {
             later_at
@@ -248,13 +257,10 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
         }
         end
     };
-    let end = start
-        .saturating_add(words_at)
-        .saturating_add(words.saturating_mul(WORD));
-    let slot = bytes.get(start..end)?;
-    let last = slot.last_chunk::<WORD>()?;
+    let length = words_at.saturating_add(words.saturating_mul(WORD));
+    let last = slot.get(..length)?.last_chunk::<WORD>()?;
     let is_trimmed = words == 0 || *last != [0; WORD];
-    (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(end)
+    (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(start.saturating_add(length))
 }
 
 /// The end of the well-formed units left at the later limits of a lease.
@@ -266,10 +272,10 @@ fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
     (fits && *last != [0; 4]).then_some(end)
 }
 
-// A plain slot: only a head and words, as the slots of most decisions are. It is read and written in place, at
+// A plain slot: a head, the beginning of a run of refusals, and words, as the slots of most decisions are. It is read and written in place, at
 // fixed offsets: decoding a slot and encoding it again is several times as much code for each request.
 
-/// A slot without any of the optional parts.
+/// A slot without any of the optional parts, but perhaps with the beginning of a run of refusals.
 pub(crate) struct PlainSlot<'a> {
     head: &'a mut [u8; SLOT_HEAD],
     words: &'a mut [[u8; size_of::<u64>()]],
@@ -278,10 +284,20 @@ pub(crate) struct PlainSlot<'a> {
 impl<'a> PlainSlot<'a> {
     /// The slot with these bytes, which are well-formed; `None` if it has optional parts.
     pub(super) fn of(slot: &'a mut [u8]) -> Option<Self> {
-        let (head, words) = slot.split_first_chunk_mut()?;
+        let (head, rest) = slot.split_first_chunk_mut()?;
+        let words = match Head(head).flags() & FLAGS_IN_BYTES {
+            0 => rest,
+            FLAG_HELD => {
+                let (instant, words) = rest.split_first_chunk_mut::<HELD>()?;
+                match Instant::of(from_u40(*instant), Head(head).last()) {
+                    Instant::RefusedSince(_) => words,
+                    Instant::HeldUntil(_) => return None,
+                }
+            }
+            _ => return None,
+        };
         let (words, _) = words.as_chunks_mut();
-        let slot = Self { head, words };
-        (slot.flags() & FLAGS_IN_BYTES == 0).then_some(slot)
+        Some(Self { head, words })
     }
 
     /// [`super::Slot::version`].
@@ -291,7 +307,7 @@ impl<'a> PlainSlot<'a> {
 
     /// [`super::Slot::flags`].
     pub(crate) fn flags(&self) -> u8 {
-        Head(self.head).flags()
+        Head(self.head).flags() & !FLAGS_IN_BYTES
     }
 
     /// [`super::Slot::origin`].
@@ -327,6 +343,12 @@ impl<'a> PlainSlot<'a> {
         for (bytes, word) in self.words.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
         }
+    }
+
+    /// Whether a refusal at `at` begins a run of refusals, which cannot be noted in place.
+    pub(crate) fn begins_run(&self, at: Nanos) -> bool {
+        let head = Head(self.head);
+        head.refused() == 0 || !head.refused_at().is_within(RUN_GAP, at)
     }
 
     /// Notes the last touch, the time from which the bucket is idle, and one more decision.

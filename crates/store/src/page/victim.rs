@@ -17,7 +17,8 @@ use core::cmp::Reverse;
 use loudou_limiter::Nanos;
 
 use super::{
-    Bytes, Evicted, FLAG_PINNED, Head, SLOT_HEAD, SLOTS, Slot, UnknownPage, is_idle, optional_bytes,
+    Bytes, Evicted, FLAG_PINNED, Head, Instant, SLOT_HEAD, SLOTS, Slot, UnknownPage, is_idle,
+    optional_bytes,
 };
 
 /// The fields that the choice depends on. Only these are read of each slot.
@@ -55,7 +56,7 @@ impl Standing {
             has_refused: slot.refused > 0,
             flags: slot.flags,
             banned_until_ms: slot.conduct.banned_until_ms,
-            held_until_ms: slot.held_until_ms,
+            held_until_ms: Instant::of(slot.held_until_ms, slot.bucket.last).held_until_ms(),
         }
     }
 
@@ -79,7 +80,7 @@ impl Standing {
             has_refused: fixed.refused() > 0,
             flags,
             banned_until_ms: number(conduct, conduct_at)?,
-            held_until_ms: number(held, held_at)?,
+            held_until_ms: Instant::of(number(held, held_at)?, fixed.last()).held_until_ms(),
         })
     }
 

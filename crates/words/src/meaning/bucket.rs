@@ -200,6 +200,7 @@ pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>
         let event = origins.ban.filter(|_| ban.by == BanBy::Operator);
         lines.extend(event.map(|event| made("ban", &event.by, &event.reason)));
     }
+    lines.extend(refused_since(bucket, now_ns));
     lines.extend(leased::owed_and_denied(bucket, now_ns));
     match bucket.penalties {
         0 => {}
@@ -217,6 +218,33 @@ pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>
         lines.extend(override_of(entry, now_ns, origins.rule));
     }
     lines
+}
+
+/// Since when the key of a bucket is refused: `refused since 12m ago, last 2s ago`.
+fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
+    const SECOND: u64 = 1_000_000_000;
+    let (since_ns, now_ns) = bucket.refused_since_ns.zip(now_ns)?;
+    // The last refusal is known to a quarter of a second only, and may seem to be before the first.
+    let last_ns = bucket.refused_at_ns.map_or(since_ns, |at| at.max(since_ns));
+    let [first, last] = [since_ns, last_ns].map(|at| match now_ns.saturating_sub(at) {
+        0..SECOND => "just now".to_owned(),
+        // Tenths would only flicker.
+        ns => format!(
+            "{} ago",
+            humanise(ns.div_euclid(SECOND).saturating_mul(SECOND))
+        ),
+    });
+    let refused = if bucket.shadow {
+        "would have been refused"
+    } else {
+        "refused"
+    };
+    let last = if first == last {
+        String::new()
+    } else {
+        format!(", last {last}")
+    };
+    Some(format!("{refused} since {first}{last}"))
 }
 
 /// An override with its numbers and, if it was edited, its end, author and reason.
@@ -250,4 +278,63 @@ fn made(what: &str, by: &str, reason: &str) -> String {
         reason => reason,
     };
     format!("{what} made by {by}: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_refusals_in_words() {
+        const S: u64 = 1_000_000_000;
+        let now = 10_000 * S;
+        let line = |since: Option<u64>, at: Option<u64>, shadow: bool| {
+            let bucket = BucketView {
+                refused_since_ns: since,
+                refused_at_ns: at,
+                shadow,
+                ..BucketView::default()
+            };
+            assert_eq!(stands_out(&bucket, None, Origins::default()), [""; 0]);
+            stands_out(&bucket, Some(now), Origins::default()).join("|")
+        };
+        let ago = |ns: u64| Some(now - ns);
+        for (since, at, shadow, text) in [
+            (None, ago(3 * S), false, ""),
+            (
+                ago(720 * S),
+                ago(2 * S),
+                false,
+                "refused since 12m ago, last 2s ago",
+            ),
+            (
+                ago(94 * S + S / 2),
+                ago(S / 2),
+                false,
+                "refused since 1m34s ago, last just now",
+            ),
+            (
+                ago(90 * S),
+                ago(5 * S),
+                true,
+                "would have been refused since 1m30s ago, last 5s ago",
+            ),
+            (
+                ago(9 * S),
+                ago(9 * S + S / 4),
+                false,
+                "refused since 9s ago",
+            ),
+            (ago(0), ago(S / 5), false, "refused since just now"),
+            // Read by a worker whose clock is behind.
+            (
+                Some(now + S),
+                Some(now + S),
+                false,
+                "refused since just now",
+            ),
+        ] {
+            assert_eq!(line(since, at, shadow), text);
+        }
+    }
 }

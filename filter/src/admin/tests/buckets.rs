@@ -121,6 +121,37 @@ fn a_bucket_refuses_for_ten_seconds() {
     assert_eq!(state("alice", 10_300_000_000), "idle");
 }
 
+/// A run of refusals has its beginning, whatever is admitted meanwhile, until a minute after the last of them.
+#[test]
+fn a_bucket_shows_since_when_it_refuses() {
+    let mut bench = bench_of(&json!({ "algorithm": "funnel", "capacity": 1, "rate": "1/20s" }));
+    bench.host.pass(Nanos::from_secs(1_000));
+    let since = |bench: &mut Bench, user: &str| {
+        let bucket = bench.get(&format!("/v1/buckets/per-user/{user}"));
+        let listed = bench.buckets(&format!("key={user}"));
+        assert_eq!(listed, std::slice::from_ref(&bucket));
+        bucket["refused_since_ns"].as_u64()
+    };
+    assert!(bench.passes("alice") && bench.passes("bob"));
+    assert_eq!(since(&mut bench, "alice"), None);
+    bench.host.pass(Nanos::from_secs(7));
+    let begin = bench.host.now.get();
+    let mut passed = 0;
+    for _ in 0..20 {
+        passed += u32::from(bench.passes("alice"));
+        let shown = since(&mut bench, "alice");
+        assert_eq!(shown.map(|ns| ns / 1_000_000), Some(begin / 1_000_000));
+        bench.host.pass(Nanos::from_secs(10));
+    }
+    assert!((5..15).contains(&passed), "{passed} of 20");
+    assert_eq!(since(&mut bench, "bob"), None);
+    bench.host.pass(Nanos::from_secs(80));
+    assert_eq!(since(&mut bench, "alice"), None, "the run is over");
+    assert!(bench.passes("alice") && !bench.passes("alice"));
+    let again = since(&mut bench, "alice").expect("another run");
+    assert_eq!(again / 1_000_000, bench.host.now.get() / 1_000_000);
+}
+
 #[test]
 fn a_bucket_whose_requests_wait_is_held() {
     let mut bench = bench_of(&json!({ "algorithm": "leaky_queue", "capacity": 2, "rate": "1/s" }));

@@ -50,6 +50,28 @@ fn the_most_refused_come_first() {
     assert_eq!(top["total"], 5);
 }
 
+/// Since when a key is refused is that of its bucket, in either order.
+#[test]
+fn keys_show_since_when_they_are_refused() {
+    let mut bench = Bench::new();
+    bench.host.pass(HALF);
+    traffic(&mut bench, &["alice", "alice", "bob", "alice"]);
+    for by in ["refused", "admitted"] {
+        let top = bench.get(&format!("/v1/top?by={by}"));
+        for entry in top["top"].as_array().expect("a list") {
+            let key = entry["key"].as_str().expect("a key");
+            let bucket = bench.get(&format!("/v1/buckets/per-user/{key}"));
+            let since = &entry["refused_since_ns"];
+            assert_eq!(since.is_u64(), key == "alice", "{entry}");
+            assert_eq!(since, &bucket["refused_since_ns"], "{key}");
+        }
+    }
+    bench.host.pass(Nanos::from_secs(59));
+    assert!(bench.get("/v1/top")["top"][0]["refused_since_ns"].is_u64());
+    bench.host.pass(Nanos::from_secs(2));
+    assert!(bench.get("/v1/top")["top"][0]["refused_since_ns"].is_null());
+}
+
 /// The window starts with the filter, and covers at most the current half and the one before it.
 #[test]
 fn the_answer_tells_what_time_it_covers() {

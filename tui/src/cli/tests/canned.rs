@@ -217,6 +217,7 @@ pub(super) fn bucket(key: &str, refused: u64, state: BucketState) -> BucketView 
 pub(super) fn buckets() -> BucketsPage {
     let mut two = bucket("bob:/reply", 17, BucketState::Refusing);
     two.limits.push(limit("steady", 3, 24, None));
+    (two.refused_since_ns, two.refused_at_ns) = (Some(NOW - 754 * S), Some(NOW - 3 * S));
     BucketsPage {
         instance: INSTANCE.to_owned(),
         now_ns: NOW,
@@ -236,7 +237,8 @@ pub(super) fn top(missing_at_most: u64) -> Top {
         key: key.to_owned(),
         count,
         error: error.min(missing_at_most),
-        shadow: false,
+        refused_since_ns: (key == "bob:/reply").then_some(NOW - 754 * S),
+        ..TopEntry::default()
     };
     Top {
         now_ns: NOW,

@@ -265,10 +265,10 @@ fn buckets_have_a_column_for_leases() {
     --- exit code 0
     ");
     assert_snapshot!(run("buckets --sort key -o csv"), @r"
-    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,shadow
-    per-user,alice,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,0,0,7499960000000,2,7500350000000,,,false
-    per-user,bob,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,false
-    per-user,carol,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,3,12,7499960000000,0,,,,false
+    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,refused_since_ns,shadow
+    per-user,alice,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,0,0,7499960000000,2,7500350000000,,,,false
+    per-user,bob,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,,false
+    per-user,carol,busy,420,0,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,3,12,7499960000000,0,,,,,false
     --- exit code 0
     ");
 }

@@ -465,9 +465,9 @@ fn lists_show_bans_and_overrides() {
     --- exit code 0
     ");
     assert_snapshot!(answer().run("buckets -o csv").seen(), @r"
-    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,shadow
-    per-user,mallory,banned,420,40,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,7750000000000,penalty,2,3,mal*,limits,,,,,,,,false
-    per-user,carol,busy,420,3,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,false
+    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,refused_since_ns,shadow
+    per-user,mallory,banned,420,40,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,7750000000000,penalty,2,3,mal*,limits,,,,,,,,,false
+    per-user,carol,busy,420,3,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,,false
     --- exit code 0
     ");
     let answers = vec![

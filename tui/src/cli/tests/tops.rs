@@ -30,8 +30,8 @@ fn second() -> Top {
         rule: rule.to_owned(),
         key: key.to_owned(),
         count,
-        error: 0,
         shadow,
+        ..TopEntry::default()
     };
     Top {
         window_ns: 61 * canned::S,

@@ -106,11 +106,11 @@ fn buckets() {
     ");
     assert_snapshot!("buckets_json", answer().run("buckets -o json").seen());
     assert_snapshot!(answer().run("buckets -o csv").seen(), @r"
-    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,shadow
-    per-user,bob:/reply,refusing,420,17,7497000000000,burst,funnel,15,30/m,0,1200000000,30000000000,30000000000,15,true,,,0,0,,,,,,,,,,false
-    per-user,bob:/reply,refusing,420,17,7497000000000,steady,funnel,15,30/m,3,,24000000000,30000000000,12,true,,,0,0,,,,,,,,,,false
-    per-user,carol,busy,420,3,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,false
-    per-user,alice,idle,420,0,7497000000000,burst,funnel,15,30/m,15,,0,30000000000,0,true,,,0,0,,,,,,,,,,false
+    rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,strikes,penalties,override,override_gives,lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,refused_at_ns,refused_since_ns,shadow
+    per-user,bob:/reply,refusing,420,17,7497000000000,burst,funnel,15,30/m,0,1200000000,30000000000,30000000000,15,true,,,0,0,,,,,,,,,7497000000000,6746000000000,false
+    per-user,bob:/reply,refusing,420,17,7497000000000,steady,funnel,15,30/m,3,,24000000000,30000000000,12,true,,,0,0,,,,,,,,,7497000000000,6746000000000,false
+    per-user,carol,busy,420,3,7497000000000,burst,funnel,15,30/m,9,,11000000000,30000000000,6,true,,,0,0,,,,,,,,,,,false
+    per-user,alice,idle,420,0,7497000000000,burst,funnel,15,30/m,15,,0,30000000000,0,true,,,0,0,,,,,,,,,,,false
     --- exit code 0
     ");
     assert_snapshot!(answer().run("buckets --limit 1").seen(), @r"
@@ -127,6 +127,34 @@ fn buckets() {
     per-user  carol       burst  ███▊······   9/15       420        ESC[31m3ESC[0m      -    3s  busy
     per-user  alice       burst  ··········  15/15       420        0      -    3s  ESC[2midleESC[0m
     ");
+}
+
+/// A run of refusals, in words where the server's clock is known.
+#[test]
+fn a_bucket_shows_since_when_it_refuses() {
+    let bucket = canned::buckets().buckets.remove(1);
+    let answers = vec![ok(&bucket), ok(&canned::status())];
+    assert_snapshot!(Loudou::answers(answers).run("get per-user bob:/reply --ascii").seen(), @r"
+    RULE      KEY         STATE     ADMITTED  REFUSED    SEEN
+    per-user  bob:/reply  refusing       420       17  3s ago
+    refused since 13m ago, last 3s ago
+
+    LIMIT   ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
+    burst   funnel     30/m  ##########  0/15   1.2s    30s
+    steady  funnel     30/m  ########..  3/15      -    24s
+    --- exit code 0
+    ");
+    let answers = || vec![ok(&bucket)];
+    let json = Loudou::answers(answers())
+        .run("get per-user bob:/reply -o json")
+        .out;
+    assert!(
+        json.contains(r#""refused_since_ns": 6746000000000,"#),
+        "{json}"
+    );
+    let without_clock = vec![ok(&bucket), canned::not_found()];
+    let ran = Loudou::answers(without_clock).run("get per-user bob:/reply");
+    assert!(!ran.out.contains("refused since"), "{}", ran.out);
 }
 
 #[test]
@@ -146,10 +174,10 @@ fn top_lists_in_every_form() {
     assert_snapshot!("top", answer(0).run("top").seen());
     assert_snapshot!(answer(5).run("top").seen(), @r"
     most refused in the last 1m33s, of more than 213 keys
-    RULE      KEY         REFUSED    RATE  SHARE  AT LEAST
-    per-user  bob:/reply     1811    19/s    91%      1811
-    per-user  carol            64   0.7/s     3%        61
-    per-user  alice             7  0.08/s    <1%         2
+    RULE      KEY         REFUSED    RATE  SHARE  AT LEAST  REFUSED SINCE
+    per-user  bob:/reply     1811    19/s    91%      1811        13m ago
+    per-user  carol            64   0.7/s     3%        61              -
+    per-user  alice             7  0.08/s    <1%         2              -
     --- standard error
     more keys than counters: a key without one was refused at most 5 times
     --- exit code 0
@@ -201,23 +229,23 @@ fn top_shows_rates_and_states() {
     assert!(table.requests[1].contains(r#"[["per-user","bob:/reply"],["per-user","carol"],"#));
     assert_snapshot!(table.seen(), @r"
     most refused in the last 1m33s, of 213 keys
-    RULE      KEY         REFUSED    RATE  SHARE  STATE
-    per-user  bob:/reply     1811    19/s    91%  refusing
-    per-user  carol            64   0.7/s     3%  busy
-    per-user  alice             7  0.08/s    <1%  -
+    RULE      KEY         REFUSED    RATE  SHARE  STATE     REFUSED SINCE
+    per-user  bob:/reply     1811    19/s    91%  refusing        13m ago
+    per-user  carol            64   0.7/s     3%  busy                  -
+    per-user  alice             7  0.08/s    <1%  -                     -
     --- exit code 0
     ");
     assert_snapshot!(run("top -o jsonl").seen(), @r#"
-    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0,"per_second":19.4731,"share":0.9101,"state":"refusing"}
+    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0,"refused_since_ns":6746000000000,"per_second":19.4731,"share":0.9101,"state":"refusing"}
     {"rule":"per-user","key":"carol","count":64,"error":0,"per_second":0.6882,"share":0.0322,"state":"busy"}
     {"rule":"per-user","key":"alice","count":7,"error":0,"per_second":0.0753,"share":0.0035}
     --- exit code 0
     "#);
     assert_snapshot!(run("top -o csv").seen(), @r"
-    rule,key,count,error,shadow,per_second,share,state
-    per-user,bob:/reply,1811,0,false,19.4731,0.9101,refusing
-    per-user,carol,64,0,false,0.6882,0.0322,busy
-    per-user,alice,7,0,false,0.0753,0.0035,
+    rule,key,count,error,shadow,per_second,share,state,refused_since_ns
+    per-user,bob:/reply,1811,0,false,19.4731,0.9101,refusing,6746000000000
+    per-user,carol,64,0,false,0.6882,0.0322,busy,
+    per-user,alice,7,0,false,0.0753,0.0035,,
     --- exit code 0
     ");
 }
@@ -298,10 +326,10 @@ fn refusals_of_a_shadow_rule_are_in_parentheses() {
     let ran = Loudou::answers(vec![ok(&top)]).run("top");
     assert_snapshot!(ran.seen(), @r"
     most refused in the last 1m33s, of 213 keys
-    RULE      KEY         REFUSED    RATE  SHARE  MODE
-    per-user  bob:/reply   (1811)  (19/s)    91%  shadow
-    per-user  carol            64   0.7/s     3%  -
-    per-user  alice             7  0.08/s    <1%  -
+    RULE      KEY         REFUSED    RATE  SHARE  MODE    REFUSED SINCE
+    per-user  bob:/reply   (1811)  (19/s)    91%  shadow        13m ago
+    per-user  carol            64   0.7/s     3%  -                   -
+    per-user  alice             7  0.08/s    <1%  -                   -
     --- exit code 0
     ");
     let bucket = page.buckets.remove(1);
@@ -393,6 +421,7 @@ fn one_bucket() {
     assert_snapshot!(ran.seen(), @r"
     RULE      KEY         STATE     ADMITTED  REFUSED    SEEN
     per-user  bob:/reply  refusing       420       17  3s ago
+    refused since 13m ago, last 3s ago
 
     LIMIT   ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
     burst   funnel     30/m  ██████████  0/15   1.2s    30s

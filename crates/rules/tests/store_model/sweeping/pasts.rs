@@ -150,6 +150,7 @@ fn state(slot: &Slot) -> Slot {
         admitted: 0,
         refused: 0,
         refused_at: Tick::default(),
+        refused_since_ms: 0,
         ..slot.clone()
     }
 }

@@ -27,10 +27,19 @@ fn slot() -> impl Strategy<Value = Slot> {
             prop_oneof![2 => Just(0), 1 => number()],
             prop_oneof![2 => Just(0), 1 => any::<u64>()],
             lease(),
+            prop_oneof![1 => Just(0), 2 => 0_u64..5_000],
         ),
     )
         .prop_map(
-            |(fingerprint, tags, numbers, flags, state, words, (conduct, held, line, lease))| {
+            |(
+                fingerprint,
+                tags,
+                numbers,
+                flags,
+                state,
+                words,
+                (conduct, held, line, lease, since),
+            )| {
                 Slot {
                     fingerprint,
                     rule_tag: tags.0,
@@ -40,6 +49,7 @@ fn slot() -> impl Strategy<Value = Slot> {
                     admitted: numbers[1],
                     refused: numbers[2],
                     refused_at: Tick::of(Nanos::new(numbers[1] << 20)),
+                    refused_since_ms: since,
                     flags,
                     origin: state.1,
                     conduct,
@@ -87,7 +97,7 @@ fn encoded(page: &Page) -> Vec<u8> {
 proptest! {
     #[test]
     fn patched_bytes_are_those_of_a_page(
-        slots in prop::collection::vec((slot(), 0_u64..1 << 20, 0_u8..8), 1..60)
+        slots in prop::collection::vec((slot(), prop_oneof![0_u64..8, 0_u64..1 << 20], 0_u8..8), 1..60)
     ) {
         let mut page = Page::default();
         let mut patched = PageBytes::default();
@@ -107,6 +117,12 @@ proptest! {
                     page.slots.push(slot.clone());
                     patched.push(&slot);
                 }
+            }
+            if let Some((_, read)) = patched.find(slot.fingerprint) {
+                let last_ns = slot.bucket.last.get();
+                let is_held = Nanos::from_millis(slot.held_until_ms).get() > last_ns;
+                prop_assert_eq!(read.held_until_ms > 0, is_held);
+                prop_assert!(Nanos::from_millis(read.refused_since_ms).get() <= last_ns);
             }
             if also == 0 && let Some((index, _)) = patched.find(slot.fingerprint) {
                 page.slots.swap_remove(index);
@@ -146,9 +162,9 @@ proptest! {
 }
 
 /// So are the units left at the later limits of a lease: some, at most seven, no zero at the end, and none
-/// without the lease.
+/// without the lease. An instant is not zero.
 #[test]
-fn units_left_are_checked_as_strictly() {
+fn optional_parts_are_checked_as_strictly() {
     let slot = |flags: u8, lease: &[u64], left: &[u8]| {
         let mut slot = vec![9; SLOT_HEAD];
         slot[FLAGS_AT] = flags;
@@ -172,6 +188,8 @@ fn units_left_are_checked_as_strictly() {
         (slot(both, &lease, &units(&[7; 8])), false),
         (slot(FLAG_LATER, &[], &units(&[7])), false),
         (slot(FLAG_LATER, &lease, &units(&[7])), false),
+        (slot(FLAG_HELD, &[], &[0, 0, 0, 0, 1]), true),
+        (slot(FLAG_HELD, &[], &[0; HELD]), false),
     ] {
         let mut bytes = encoded(&Page::default());
         bytes[COUNT_AT] = 1;
