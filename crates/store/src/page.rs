@@ -16,12 +16,11 @@
 //! ```
 //! Little endian; zeros at the end of a bucket's words and of those units are left out. Permits end after the last
 //! touch, and a run of refusals begins at it or before it, so one instant has room for either ([`codec::Instant`]).
-//! A slot stores the time from which it is
-//! idle, and until when it holds permits of requests in flight, so that eviction needs neither the rule nor
-//! the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning of its state, which is new
-//! when a bucket is created and when an edit converts it: cost taken earlier is not given back later. Old
-//! and new code overlap while Envoy drains, and pages are never deleted: each version has separate pages
-//! ([`KIND`]), and a reader that does not know the version does not touch the page.
+//! A slot stores the time from which it is idle, and until when it holds permits of requests in flight, so that
+//! eviction needs neither the rule nor the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning
+//! of its state, which is new when a bucket is created and when an edit converts it: cost taken earlier is not
+//! given back later. Old and new code overlap while Envoy drains, and pages are never deleted: each version has
+//! separate pages ([`KIND`]), and a reader that does not know the version does not touch the page.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -72,6 +72,27 @@ fn keys_show_since_when_they_are_refused() {
     assert!(bench.get("/v1/top")["top"][0]["refused_since_ns"].is_null());
 }
 
+/// A long list takes no longer for this than a search: where the time is up, the rest of the keys has no beginning.
+#[test]
+fn a_long_list_reads_buckets_for_a_bounded_time() {
+    let mut bench = Bench::new();
+    bench.host.pass(HALF);
+    let users: Vec<String> = (0..100).map(|n| format!("user-{n}")).collect();
+    let thrice = users.iter().flat_map(|user| [user.as_str(); 3]);
+    traffic(&mut bench, &thrice.collect::<Vec<_>>());
+    let mut known = |runs_by: u64| {
+        bench.host.runs_by.set(runs_by);
+        let top = bench.get("/v1/top?limit=256");
+        let entries = top["top"].as_array().expect("a list");
+        assert_eq!(entries.len(), 100);
+        let known = |entry: &&Value| entry["refused_since_ns"].is_u64();
+        entries.iter().filter(known).count()
+    };
+    assert_eq!(known(0), 100);
+    assert!((20..40).contains(&known(10_000)), "of 0.3 ms");
+    assert_eq!(known(1_000_000), 8, "however long it takes");
+}
+
 /// The window starts with the filter, and covers at most the current half and the one before it.
 #[test]
 fn the_answer_tells_what_time_it_covers() {
