@@ -184,7 +184,7 @@ fn top_lists_in_every_form() {
     ");
     assert_snapshot!("top_json", answer(5).run("top -o json").seen());
     assert_snapshot!(answer(5).run("top -o jsonl").seen(), @r#"
-    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0,"per_second":19.4731,"share":0.9101}
+    {"rule":"per-user","key":"bob:/reply","count":1811,"error":0,"refused_since_ns":6746000000000,"per_second":19.4731,"share":0.9101}
     {"rule":"per-user","key":"carol","count":64,"error":3,"per_second":0.6882,"share":0.0322}
     {"rule":"per-user","key":"alice","count":7,"error":5,"per_second":0.0753,"share":0.0035}
     --- standard error
@@ -192,10 +192,10 @@ fn top_lists_in_every_form() {
     --- exit code 0
     "#);
     assert_snapshot!(answer(5).run("top -o csv").seen(), @r"
-    rule,key,count,error,shadow,per_second,share,state
-    per-user,bob:/reply,1811,0,false,19.4731,0.9101,
-    per-user,carol,64,3,false,0.6882,0.0322,
-    per-user,alice,7,5,false,0.0753,0.0035,
+    rule,key,count,error,shadow,per_second,share,state,refused_since_ns
+    per-user,bob:/reply,1811,0,false,19.4731,0.9101,,6746000000000
+    per-user,carol,64,3,false,0.6882,0.0322,,
+    per-user,alice,7,5,false,0.0753,0.0035,,
     --- standard error
     more keys than counters: a key without one was refused at most 5 times
     --- exit code 0
