@@ -177,7 +177,11 @@ fn palette_run(state: &mut State, found: &Found, effects: &mut Vec<Effect>) {
         }
         Found::Filter(text) => {
             state.screen = Screen::HOME;
-            return match Filter::of_rules(text, &[]) {
+            let rules = state
+                .data
+                .as_ref()
+                .map_or(&[][..], |data| &data.rules.rules);
+            return match Filter::of_rules(text, rules) {
                 Ok(_) => ingest::filter_by(state, text),
                 Err(error) => state.toast(true, error),
             };

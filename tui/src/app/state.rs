@@ -1,7 +1,7 @@
 //! The whole state of the app: the data read, the current view, and the open dialog.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -307,6 +307,24 @@ impl State {
         Cow::Owned(format!("key-{:04x}", hasher.finish() >> 48))
     }
 
+    /// A message without the keys that are known, such as the answer to a change that was sent before keys were hidden.
+    fn without_keys(&self, text: &str) -> String {
+        let rows = self.data.iter().flat_map(|data| &data.rows);
+        let known = rows
+            .map(|row| &row.id)
+            .chain(&self.open)
+            .chain(&self.table.pinned);
+        let keys: BTreeSet<&str> = known.map(|id| id.key.as_str()).collect();
+        let words = text.split(' ').map(|word| {
+            let bare = word.trim_end_matches([':', ',', '.', ';', '?']);
+            match keys.get(bare) {
+                Some(key) => word.replacen(key, &self.shown_key(key), 1),
+                None => word.to_owned(),
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     /// The reason why nothing may be changed, if any.
     pub(crate) fn locked(&self) -> Option<&'static str> {
         if self.settings.read_only {
@@ -375,7 +393,10 @@ impl State {
     pub(crate) fn toast(&mut self, is_bad: bool, text: impl Into<String>) {
         const SHOWN: Nanos = Nanos::from_secs(6);
         const MOST: usize = 3;
-        let text = text.into();
+        let mut text = text.into();
+        if self.hides_keys {
+            text = self.without_keys(&text);
+        }
         self.toasts.retain(|toast| toast.text != text);
         if self.toasts.len() >= MOST {
             self.toasts.remove(0);

@@ -69,7 +69,7 @@ impl BanAll {
         })
     }
 
-    /// The same ban in the rules of another Envoy.
+    /// This ban, in the rules of another Envoy.
     pub(super) fn at_another(&self, rules: &[RuleView]) -> Result<Self, String> {
         if self.is_whole {
             Self::new(&self.of, rules)
@@ -284,7 +284,7 @@ impl BanAllUndo {
         })
     }
 
-    /// True if `change` is the one that this undo sends.
+    /// True if this undo sends `change`.
     pub(super) fn sends(&self, change: &BanAll) -> bool {
         let mut bans = change.bans.iter();
         !change.is_whole && bans.any(|ban| self.undos.iter().any(|undo| undo.sends(ban)))

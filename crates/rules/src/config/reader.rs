@@ -45,7 +45,7 @@ impl Report {
         self.problems.push(problem);
     }
 
-    /// Adds the problems of the value at `at` that was read as a document of its own.
+    /// Adds the problems of the value at `at`, whose paths begin at that value.
     pub fn within(&mut self, at: &Cursor<'_, '_>, problems: Vec<Problem>) {
         let place = at.path();
         for problem in problems {

@@ -366,6 +366,10 @@ fn rates(theme: &Theme, rates: Option<Rates>) -> [Line<'static>; 2] {
 /// flag is that of a title.
 fn results(theme: &Theme, state: &State, has_gaps: bool) -> Vec<(Line<'static>, bool)> {
     let mut lines = Vec::new();
+    // They name keys.
+    if state.hides_keys {
+        return lines;
+    }
     let urls: Vec<&str> = state
         .targets
         .iter()

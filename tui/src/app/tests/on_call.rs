@@ -423,6 +423,10 @@ fn keys_can_be_hidden() {
             "{key}"
         );
     }
+    // The answer to a change that was sent before.
+    state.toast(false, "mallory: banned for 10m");
+    assert!(messages(&state).ends_with(": banned for 10m"));
+    assert!(!messages(&state).contains("mallory"));
     // A row keeps the name that it has in place of its key.
     let name = state.shown_key("mallory").into_owned();
     assert!(drawn::text(&state, (220, 60)).contains(&name));
@@ -525,6 +529,13 @@ fn the_palette_takes_words() {
     type_keys(&mut state, ":customer-000<ret>");
     assert_eq!(state.screen, Screen::Buckets);
     assert_eq!(state.table.filter_text, "customer-000");
+    type_keys(&mut state, ":rule = nobody<ret>");
+    assert_eq!(state.table.filter_text, "customer-000");
+    assert!(
+        messages(&state).contains("no rule `nobody`"),
+        "{}",
+        messages(&state)
+    );
     let effects = type_keys(&mut state, ":export<ret>");
     assert!(
         matches!(&effects[..], [Effect::Copy(line)] if line == "loudou export"),
