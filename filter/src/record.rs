@@ -31,6 +31,7 @@ pub(crate) use editing::NotAllowed;
 pub(crate) use records::Records;
 pub use records::Shelves;
 pub(crate) use rule::RuleRecord;
+pub(crate) use trial::{MAX_TRIALS, untried};
 
 mod adopt;
 mod base;
@@ -44,6 +45,7 @@ mod read;
 mod records;
 mod rule;
 mod sweep;
+mod trial;
 #[cfg(test)]
 pub(crate) mod work;
 
@@ -172,15 +174,18 @@ impl Record {
         let version = self.next_version();
         let rules = self.all_mut(|rule| rule.next_expiry() <= now);
         let ended = rules.map(|rule| rule.expire(now, version));
-        ended.filter(|ended| !ended.is_empty()).collect()
+        let ended = ended.filter(|ended| !ended.is_empty()).collect();
+        self.end_trials();
+        ended
     }
 
     /// Whether it is the record of exactly these rules. Another build may have written them in other words.
     pub(crate) fn is_of(&self, bases: &Bases) -> bool {
-        let mut pairs = self.rules.iter().zip(&bases.rules);
-        self.rules.len() == bases.rules.len()
-            && self.later.names().next().is_none()
-            && pairs.all(|(old, new)| old.base == *new)
+        let mut configured = self.rules.iter().filter(|rule| !rule.is_trial());
+        let mut new = bases.rules.iter();
+        self.later.names().next().is_none()
+            && new.all(|new| configured.next().is_some_and(|old| old.base == *new))
+            && configured.next().is_none()
     }
 
     /// Whether both have the same head and the same parts, without looking at their values.

@@ -187,7 +187,31 @@ pub struct Rule {
     pub respond: Respond,
 }
 
+/// The end of the name of a trial, which no rule of a file can have; the name of the tried rule comes before it.
+pub const TRIAL: &str = "~trial";
+
+/// Returns the name of the rule that a trial of this name tries, or `None` for the name of any other rule.
+pub fn tried(name: &str) -> Option<&str> {
+    name.strip_suffix(TRIAL)
+}
+
 impl Rule {
+    /// Returns the rule that tries other limits beside this one: in shadow mode, for the same requests, keys and
+    /// costs. It neither bans keys nor changes a response.
+    #[must_use]
+    pub fn trial(&self) -> Self {
+        Self {
+            name: [&self.name, TRIAL].concat(),
+            mode: Mode::Shadow,
+            shadows: Some(self.name.clone()),
+            stop: false,
+            penalty: None,
+            refuse: Refuse::default(),
+            respond: Respond::default(),
+            ..self.clone()
+        }
+    }
+
     /// A number that distinguishes the buckets of this rule from others, by its name and its key. It is the
     /// same in every build.
     pub fn tag(&self) -> u32 {

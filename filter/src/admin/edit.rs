@@ -6,9 +6,9 @@ use std::sync::Arc;
 use loudou_api::{EditAnswer, Event, EventKind};
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config;
-use loudou_rules::config::MAX_OVERRIDES;
+use loudou_rules::config::{MAX_OVERRIDES, Path, Problem};
 use loudou_rules::humanise::humanise;
-use loudou_rules::rule::Rule;
+use loudou_rules::rule::{Rule, tried};
 use loudou_rules::rule_set::ActiveRule;
 
 use super::AdminPlane;
@@ -22,7 +22,9 @@ use crate::events;
 use crate::fleet::travel::{self, Made};
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
-use crate::record::{Author, MAX_EDITED, NotAllowed, Record, RecordError, RuleRecord, describe};
+use crate::record::{
+    Author, MAX_EDITED, MAX_TRIALS, NotAllowed, Record, RecordError, RuleRecord, describe, untried,
+};
 use crate::sweep::{self, PAGES_OF_EDIT};
 
 impl AdminPlane {
@@ -30,6 +32,12 @@ impl AdminPlane {
         let author = author(call, call.carry()?, call.duration("for")?)?;
         let edit = config::parse_edit(&call.json()?)
             .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
+        let untried = tried(call.rule())
+            .map(|_| untried(&edit))
+            .unwrap_or_default();
+        if !untried.is_empty() {
+            return Err(Failure::wrong_body("limits to try", &untried));
+        }
         let edited = Edited::new(call, EventKind::Edit, &author)?;
         self.edit(host, &edited, &|rule, version| {
             rule.apply(&edit, &author, version);
@@ -91,12 +99,16 @@ impl AdminPlane {
         self.record(host, call)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
-        let mut made = Vec::new();
+        let (mut made, mut ended) = (Vec::new(), None);
         let records = self.records.clone();
         let metrics = StoreMetrics::define(host, &mut self.registry, &share);
         let announced = metrics.changes(host);
         let record = records.edit(host, &mut |record| {
             let stored = record.clone();
+            if edited.kind == EventKind::Edit && !record.start_trial(call.rule()) {
+                outcome = Err(too_many_trials());
+                return false;
+            }
             // Checked again in every try: another edit may have come in between.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
@@ -108,6 +120,9 @@ impl AdminPlane {
                 let (ends, old) = (rule.ends(), rule.clone());
                 change(rule, version)?;
                 rule.check().map_err(refused)?;
+                if edited.kind == EventKind::Edit && rule.is_trial() && rule.edit.is_none() {
+                    return Err(nothing_to_try());
+                }
                 made = Made::of_rule(&old, rule);
                 let described = describe(&before, rule.effective());
                 // A reset acts on the levels, whatever the numbers.
@@ -120,6 +135,8 @@ impl AdminPlane {
                 // What follows must not see a change that was refused, or that changes nothing.
                 *record = stored;
             }
+            ended = record.rule(call.rule()).cloned();
+            record.end_trials();
             changed && !edited.dry_run
         })?;
         let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
@@ -139,7 +156,10 @@ impl AdminPlane {
         if is_new {
             events::add(host, &share, &edited.event(record.generation, &change));
         }
-        let rule = find(&record, call.rule())?;
+        let rule = match &ended {
+            Some(rule) => rule,
+            None => find(&record, call.rule())?,
+        };
         let after = self.view(host, call, &record, rule);
         let answer = EditAnswer {
             dry_run: edited.dry_run,
@@ -281,4 +301,18 @@ fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
         "the override of `{key_shown}` is part of the rule, not edited: set another value instead"
     );
     Failure::new(409, "Not edited", detail)
+}
+
+fn too_many_trials() -> Failure {
+    let detail = format!(
+        "{MAX_TRIALS} trials run already, and each costs its requests one more evaluation: end one first"
+    );
+    Failure::new(409, "Too many trials", detail)
+}
+
+fn nothing_to_try() -> Failure {
+    let at = Path::root().field("limits");
+    let problem = Problem::error(at, &"the limits of the rule".into(), "nothing to try");
+    let problem = problem.allowed("limits that differ from those of the rule");
+    Failure::wrong_body("limits to try", &[problem])
 }

@@ -72,7 +72,8 @@ impl AdminPlane {
         }
         let with_temporary = call.flag("with_temporary")?;
         let (page, next_cursor) = page(&record, call, &|rule| rule.bytes())?;
-        let rules = page.iter().map(|rule| {
+        // A trial is not a rule of a file.
+        let rules = page.iter().filter(|rule| !rule.is_trial()).map(|rule| {
             if with_temporary {
                 Cow::Borrowed(rule.effective())
             } else {

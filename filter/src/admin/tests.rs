@@ -27,6 +27,7 @@ mod strict_bans;
 mod strict_hosts;
 mod top;
 mod travel;
+mod trials;
 mod work;
 
 const EDIT: &str = "edit-token";

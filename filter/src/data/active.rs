@@ -17,7 +17,7 @@ use crate::fleet::Wanted;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
 use crate::instance::Instance;
 use crate::loan::{Loan, Loans, loans};
-use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
+use crate::metrics::{Counted, Registry, RuleMetrics, StoreMetrics};
 use crate::record::{Record, RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
 use crate::respond::{Refusal, explain, of_admitted};
@@ -42,7 +42,7 @@ pub(crate) struct Active {
     pub(super) table: Table,
     records: Records,
     rules: RuleSet,
-    /// The records of these rules; `None` for a rule that the record does not know.
+    /// The records of these rules and trials, in the same order; `None` for a rule that the record does not know.
     sources: Vec<Option<Rc<RuleRecord>>>,
     /// Whether any rule needs the wall clock, which costs a call of the host.
     reads_wall: bool,
@@ -224,12 +224,17 @@ impl Active {
         // The record decides even if this configuration is older and its listener drains: each bucket has
         // one set of numbers in the whole process.
         let bases = self.records.bases().rules.iter().enumerate();
-        let sources = bases.map(|(place, base)| {
-            let record = record.as_ref()?;
-            record.of_buckets(place, base).cloned()
-        });
-        let sources = sources.collect();
-        self.put(file, sources);
+        let mut sources = Vec::with_capacity(bases.len());
+        for (place, base) in bases {
+            let record = record.as_ref();
+            let source = record.and_then(|record| record.of_buckets(place, base));
+            let trial = record
+                .zip(source)
+                .and_then(|(record, rule)| record.trial_of(rule));
+            sources.push(source.cloned());
+            sources.extend(trial.cloned().map(Some));
+        }
+        self.put(host, file, sources);
         let generation = record.as_ref().map_or(0, |record| record.generation);
         self.generation = generation;
         self.watch = Watch::new(self.rules.iter().map(|active| active.rule()), generation);
@@ -250,23 +255,34 @@ impl Active {
     }
 
     /// Puts rules in force, by their records. Those that did not change stay.
-    fn put(&mut self, file: &RuleFile, sources: Vec<Option<Rc<RuleRecord>>>) {
-        let in_force = |(own, source): (&Rule, &Option<Rc<RuleRecord>>)| match source {
-            Some(source) => source.activate(),
-            None => Arc::new(ActiveRule::alone(own.clone())),
+    fn put(&mut self, host: &dyn Host, file: &RuleFile, sources: Vec<Option<Rc<RuleRecord>>>) {
+        type Source = Option<Rc<RuleRecord>>;
+        let is_trial = |source: &Source| source.as_ref().is_some_and(|rule| rule.is_trial());
+        // A trial has no rule in the file. Only a rule of the file can be unknown to the record.
+        let mut of_file = file.rules.iter();
+        let rules = sources.iter().enumerate().map(|(place, source)| {
+            let own = (!is_trial(source)).then(|| of_file.next());
+            (place, source, own.flatten())
+        });
+        let in_force = |source: &Source, own: Option<&Rule>| match source {
+            Some(source) => Some(source.activate()),
+            None => Some(Arc::new(ActiveRule::alone(own?.clone()))),
         };
-        let rules = file.rules.iter().zip(&sources);
         if self.sources.len() == sources.len() {
-            let same = |old: &Option<Rc<RuleRecord>>, new: &Option<Rc<RuleRecord>>| {
-                old.as_ref().map(Rc::as_ptr) == new.as_ref().map(Rc::as_ptr)
+            let same = |place: usize, new: &Source| {
+                let old = self.sources.get(place).and_then(Option::as_ref);
+                old.map(Rc::as_ptr) == new.as_ref().map(Rc::as_ptr)
             };
-            let changed = rules.zip(&self.sources).enumerate();
-            let changed = changed.filter(|(_, ((_, new), old))| !same(old, new));
-            self.rules
-                .replace(changed.map(|(place, (new, _))| (place, in_force(new))));
+            let changed = rules.filter(|(place, new, _)| !same(*place, new));
+            let changed =
+                changed.filter_map(|(place, new, own)| Some((place, in_force(new, own)?)));
+            self.rules.replace(changed);
         } else {
-            self.rules = rules.map(in_force).collect();
+            let rules = rules.filter_map(|(_, source, own)| in_force(source, own));
+            self.rules = rules.collect();
         }
+        let share = self.records.share();
+        self.counts.define(host, share, &self.rules);
         self.reads_wall = self.rules.iter().any(|rule| rule.reads_wall());
         let tells = self.rules.iter().map(|active| Tells::of(active.rule()));
         self.tells = tells.max().unwrap_or(Tells::Nothing);
@@ -576,14 +592,29 @@ pub(super) fn is_local(outcome: &Outcome) -> bool {
 /// The counters of decisions.
 #[derive(Debug)]
 pub(super) struct Counts {
+    /// The metrics of the rules, in the order of the rules.
     of_rules: Vec<RuleMetrics>,
+    /// The metrics that are defined, those of ended trials included: a trial that begins again has the same ones.
+    registry: Registry,
     tally: Tally,
 }
 
 impl Counts {
-    /// Counters with the metrics of the rules, in the order of the rules.
-    pub(super) const fn new(of_rules: Vec<RuleMetrics>, tally: Tally) -> Self {
-        Self { of_rules, tally }
+    /// Returns counters for a set without rules.
+    pub(super) fn new(tally: Tally) -> Self {
+        Self {
+            of_rules: Vec::new(),
+            registry: Registry::default(),
+            tally,
+        }
+    }
+
+    /// Defines the metrics of the rules of a set.
+    fn define(&mut self, host: &dyn Host, share: &str, rules: &RuleSet) {
+        let registry = &mut self.registry;
+        let names = rules.iter().map(|active| active.rule().name.as_str());
+        let metrics = names.map(|name| RuleMetrics::define(host, registry, share, name));
+        self.of_rules = metrics.collect();
     }
 
     /// Counts the outcome of a request.

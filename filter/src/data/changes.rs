@@ -211,7 +211,11 @@ impl Active {
                 .iter()
                 .filter(|change| change.until > now && is_to_check(change, look));
             settled = due
-                .filter_map(|change| self.apply_edit(host, record, (change, all), now))
+                .filter_map(|change| {
+                    let settled = self.apply_edit(host, record, (change, all), now);
+                    record.end_trials();
+                    settled
+                })
                 .collect();
             settled.iter().any(|one| one.event.is_some())
         });
@@ -259,6 +263,10 @@ impl Active {
         };
         let version = record.next_version();
         let waits = Some(Settled::new(change, Here::Waiting));
+        let is_edit = matches!(about, ChangeName::Edit { .. });
+        if is_edit && !change.value.is_empty() && !record.start_trial(rule) {
+            return waits;
+        }
         let Some(before) = record.rule(rule).cloned() else {
             return waits;
         };

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use loudou_api::EventKind;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::joined::joined;
-use loudou_rules::rule::{Rule, RuleFile};
+use loudou_rules::rule::{RuleFile, tried};
 use loudou_store::top::Tally;
 use loudou_store::{CAS_ABSENT, StoreFailed, Table, Written};
 
@@ -17,7 +17,7 @@ use crate::events::{self, Over};
 use crate::fleet::{Fleet, Pulse};
 use crate::host::{Host, HostStore, LogLevel};
 use crate::instance::Instance;
-use crate::metrics::{FleetMetrics, Registry, RuleMetrics, StoreMetrics};
+use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 use crate::record::{Adopted, Bases, Record, RecordError, Records};
 
 /// The most removed rules that get an event each.
@@ -92,10 +92,7 @@ impl Configuration {
         let store_metrics = StoreMetrics::define(host, &mut self.registry, &share);
         store_metrics.opened(host, table.buckets());
         self.adopt(host, &store_metrics, now)?;
-        let mut define =
-            |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
-        let of_rules = self.file.rules.iter().map(&mut define).collect();
-        let counts = Counts::new(of_rules, Tally::new(&share));
+        let counts = Counts::new(Tally::new(&share));
         let records = self.records.clone();
         let mut active = Active::new(table, records, counts, store_metrics, self.configured_at);
         active.refresh(host, &self.file, now)?;
@@ -194,7 +191,8 @@ impl Configuration {
             events::add_ended(host, self.share(), &unshared, ended);
         }
         for ended in &adopted.retired {
-            let is_here = self.file.rules.iter().any(|rule| rule.name == ended.rule);
+            let name = tried(&ended.rule).unwrap_or(&ended.rule);
+            let is_here = self.file.rules.iter().any(|rule| rule.name == name);
             let over = if is_here { &changed } else { &removed };
             events::add_ended(host, self.share(), over, ended);
         }

@@ -120,6 +120,7 @@ impl Record {
         for base in &bases.rules {
             let place = old.iter().position(|rule| rule.base.name == base.name);
             let known = place.map(|place| old.remove(place));
+            let is_same = known.as_ref().is_some_and(|rule| rule.base == *base);
             match &known {
                 None => adopted.added.push(base.name.clone()),
                 Some(rule) if rule.base == *base => {}
@@ -147,8 +148,15 @@ impl Record {
                 }
                 Rc::make_mut(&mut rule).rebase(base, note, edits);
             }
+            let trial = old.iter().position(|other| other.tries(&rule));
+            let trial = trial.filter(|_| is_same).map(|place| old.remove(place));
             self.rules.push(rule);
+            self.rules.extend(trial);
         }
+        // The remaining trials are of rules that the configuration has changed or removed.
+        let (trials, mut old): (Vec<_>, Vec<_>) = old.into_iter().partition(|rule| rule.is_trial());
+        let ended = trials.iter().filter_map(|trial| trial.all_ended());
+        adopted.retired.extend(ended);
         adopted.removed = old.iter().map(|rule| rule.base.name.clone()).collect();
         self.gone.append(&mut old);
         if edits == Edits::Retire {

@@ -88,11 +88,25 @@ fn edit(record: &mut Record, dice: &mut Dice, now: Nanos) -> bool {
     };
     let version = record.next_version();
     let name = dice.of(&RULES);
-    let kind = dice.roll(6);
+    let kind = dice.roll(8);
     let (key, gives) = (dice.of(&KEYS), gives(dice));
     let tag = record
         .rule(name)
         .map(|rule| (rule.base.tag(), rule.history.version));
+    if kind >= 6 {
+        let trial = format!("{name}~trial");
+        assert!(record.start_trial(&trial));
+        if let Some(rule) = record.rule_mut(&trial) {
+            let body = json!({ "limits": limit(1 + dice.roll(20)) });
+            let edit = config::parse_edit(&body).expect("an edit");
+            match kind {
+                6 => rule.apply(&edit, &author, version),
+                _ => rule.drop_edit(author.carry, now, version),
+            }
+        }
+        record.end_trials();
+        return dice.roll(8) > 0;
+    }
     let Some(rule) = record.rule_mut(name) else {
         return false;
     };
