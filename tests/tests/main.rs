@@ -62,6 +62,7 @@ mod searches;
 mod several;
 mod smoke;
 mod top;
+mod trials;
 mod upgrade;
 mod waiting;
 mod when;

@@ -5,6 +5,7 @@
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
 use loudou_api::{BanAnswer, EditAnswer, RuleView};
+use loudou_rules::rule::tried;
 
 use crate::{Client, ClientError};
 
@@ -80,13 +81,17 @@ impl Change {
     /// The same change for another Envoy, which has these rules, by that server's clock; or why it cannot be.
     pub fn at_another(&self, rules: &[RuleView], now_ns: u64) -> Result<Self, String> {
         let name = self.verb().rule();
-        let rule = || {
-            let rule = rules.iter().find(|rule| rule.name == name).cloned();
-            rule.ok_or_else(|| format!("there is no rule {name}"))
-        };
+        let named = |name: &str| rules.iter().find(|rule| rule.name == name).cloned();
+        let rule = || named(name).ok_or_else(|| format!("there is no rule {name}"));
         match self {
             Self::BanAll(all) => all.at_another(rules).map(Self::BanAll),
-            Self::Edit(edit) => edit.at_another(rule()?, now_ns).map(Self::Edit),
+            Self::Edit(edit) => {
+                // A trial begins where it does not run yet.
+                let begins = matches!(edit.to, EditTo::Put { .. }) && named(name).is_none();
+                let tried = tried(name).filter(|_| begins).and_then(named);
+                edit.at_another(tried.map_or_else(rule, Ok)?, now_ns)
+                    .map(Self::Edit)
+            }
             // The ban that was seen is one of another Envoy.
             Self::Ban(ban) => rule().map(|_| {
                 Self::Ban(Ban {

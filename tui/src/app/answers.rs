@@ -234,7 +234,7 @@ fn refused(state: &mut State, change: &Change, is_undo: bool, failure: &Failure)
 
 fn form_of<'a>(state: &'a mut State, rule: &str) -> Option<&'a mut Form> {
     match &mut state.mode {
-        Mode::Edit(form) if form.base.name == rule => Some(form),
+        Mode::Edit(form) if form.base.name == rule || form.target() == rule => Some(form),
         _ => None,
     }
 }

@@ -29,6 +29,7 @@ use loudou_client::change::edit::Edit;
 use loudou_client::change::form::KeyPlace;
 use loudou_client::change::{Begun, Change, Start};
 use loudou_client::command_line::to_paste;
+use loudou_rules::rule::tried;
 use loudou_words::text::humanise;
 
 /// Runs a command of the screens, or shows why it does not apply.
@@ -154,6 +155,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     });
     let mut form = Form::new(view, state.polled_ns());
     form.demand = demand;
+    form.tried = tried(&rule).and_then(|rule| Some(Box::new(state.rule_named(rule)?.clone())));
     state.mode = Mode::Edit(Box::new(form));
     effects.push(Effect::ReadRule(rule));
 }

@@ -11,7 +11,7 @@ use loudou_client::change::verb::Verb;
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config;
 use loudou_rules::config::{MODE_NAMES, Problem, limit_fields, parse_edit, spoken_value};
-use loudou_rules::rule::Mode;
+use loudou_rules::rule::{Mode, TRIAL, tried};
 use loudou_words::limit_edit;
 use serde_json::{Map, Value, json};
 
@@ -34,6 +34,8 @@ pub(crate) enum Stage {
 pub(crate) struct Form {
     /// The rule as it was read.
     pub(crate) base: RuleView,
+    /// The tried rule, if `base` is a trial.
+    pub(crate) tried: Option<Box<RuleView>>,
     pub(crate) fields: Vec<Field>,
     pub(crate) focus: usize,
     pub(crate) stage: Stage,
@@ -50,7 +52,7 @@ pub(crate) struct Form {
 impl Form {
     /// A form with the current values, and the time that is left of the rule's edit by the server's clock.
     pub(crate) fn new(base: RuleView, now_ns: u64) -> Self {
-        let mut fields = rule_fields(&base.rule);
+        let mut fields = rule_fields(&base);
         let carry = "carry".to_owned();
         fields.push(Field::choice(
             Kind::Carry,
@@ -66,6 +68,7 @@ impl Form {
         ));
         let mut form = Self {
             base,
+            tried: None,
             fields,
             focus: 0,
             stage: Stage::Editing,
@@ -197,8 +200,22 @@ impl Form {
         if limits.iter().all(|limit| !table_of(limit).is_empty()) {
             body.insert("limits".to_owned(), json!(limits));
         }
-        body.insert("mode".to_owned(), Value::from(self.value(Kind::Mode)));
+        if !self.is_trial() {
+            body.insert("mode".to_owned(), Value::from(self.value(Kind::Mode)));
+        }
         Value::Object(body)
+    }
+
+    /// Returns true if the limits are to be tried, instead of enforced.
+    fn is_trial(&self) -> bool {
+        self.value(Kind::Mode) == TRY
+    }
+
+    /// Returns the name of the rule that the edit changes, or of the trial.
+    pub(crate) fn target(&self) -> String {
+        let rule = tried(&self.base.name).unwrap_or(&self.base.name);
+        let end = if self.is_trial() { TRIAL } else { "" };
+        [rule, end].concat()
     }
 
     /// Validates all fields and puts problems under their fields.
@@ -210,6 +227,11 @@ impl Form {
         }
         for problem in problems {
             self.place(&problem.path.to_string(), describe(&problem));
+        }
+        let is_limit = |field: &Field| matches!(field.kind, Kind::Limit(..));
+        let begins = self.is_trial() && tried(&self.base.name).is_none();
+        if begins && !self.changes().any(is_limit) {
+            self.place("mode", "change a limit to try".to_owned());
         }
     }
 
@@ -265,14 +287,15 @@ impl Form {
 
     /// The edit that it describes.
     pub(crate) fn edit(&self) -> Edit {
+        let of_tried = self.tried.as_ref().filter(|_| !self.is_trial());
         Edit {
-            rule: self.base.name.clone(),
+            rule: self.target(),
             to: EditTo::Put {
                 body: self.body(),
                 expires_after: self.expires_after(),
                 keeps_end: self.keeps_end(),
             },
-            seen: Box::new(self.base.clone()),
+            seen: of_tried.map_or_else(|| Box::new(self.base.clone()), Clone::clone),
             carry: self.carry(),
             reason: self.reason(),
         }
@@ -285,7 +308,7 @@ impl Form {
 
     /// Continues from the rule as it is now: typed values stay, the rest follows the rule.
     pub(crate) fn rebase(&mut self, now: RuleView, now_ns: u64) {
-        let mut fresh = rule_fields(&now.rule);
+        let mut fresh = rule_fields(&now);
         for field in &mut fresh {
             let same = |old: &&Field| old.kind == field.kind && old.label == field.label;
             if let Some(old) = self.fields.iter().find(same).filter(|old| old.is_changed()) {
@@ -324,6 +347,14 @@ impl Form {
 
     /// Each change in a line.
     pub(crate) fn change_lines(&self) -> Vec<String> {
+        let tried = self.tried.as_ref().filter(|_| !self.is_trial());
+        if let Some(tried) = tried {
+            let lines = self.versus(tried).into_iter();
+            let lines = lines.filter(|[_, _, now, then]| now != then);
+            return lines
+                .map(|[label, _, now, then]| format!("{label} {now} → {then}"))
+                .collect();
+        }
         let lines = self.changes().map(|field| {
             let [before, after] = [field.before.clone(), field.value()].map(|v| field.shown(v));
             format!("{} {before} → {after}", field.label)
@@ -333,7 +364,7 @@ impl Form {
 
     /// For each field that either side changed: label, value when read, theirs, yours.
     pub(crate) fn versus(&self, theirs: &RuleView) -> Vec<[String; 4]> {
-        let other = rule_fields(&theirs.rule);
+        let other = rule_fields(theirs);
         let mut lines = Vec::new();
         for field in self
             .fields
@@ -383,6 +414,16 @@ fn describe(problem: &Problem) -> String {
 }
 
 // The fields of the edit form: their input, and the problems of a single field.
+
+/// The choice among the modes that starts a trial: the limits run in shadow mode beside the rule.
+const TRY: &str = "try in shadow";
+/// The choices for a rule.
+const MODES: [&str; 4] = {
+    let [enforce, shadow, off] = MODE_NAMES;
+    [enforce, shadow, off, TRY]
+};
+/// The choices for a trial: it continues, or its rule gets its limits.
+const MODES_OF_TRIAL: [&str; 2] = [TRY, Mode::Enforce.name()];
 
 /// The ways to carry levels over, the default first.
 const CARRIES: [&str; 3] = ["keep", "proportional", "reset"];
@@ -537,7 +578,8 @@ fn names_of(limit: &Map<String, Value>) -> (&str, &str) {
 }
 
 /// The fields of a rule: those of each limit, and the mode.
-fn rule_fields(rule: &Value) -> Vec<Field> {
+fn rule_fields(view: &RuleView) -> Vec<Field> {
+    let rule = &view.rule;
     let mut fields = Vec::new();
     for (index, limit) in limits_of(rule).enumerate() {
         let (name, _) = names_of(limit);
@@ -549,12 +591,11 @@ fn rule_fields(rule: &Value) -> Vec<Field> {
         .get("mode")
         .and_then(Value::as_str)
         .unwrap_or("enforce");
-    fields.push(Field::choice(
-        Kind::Mode,
-        "mode".to_owned(),
-        &MODE_NAMES,
-        mode,
-    ));
+    let (modes, mode): (&[&str], &str) = match tried(&view.name) {
+        Some(_) => (&MODES_OF_TRIAL, TRY),
+        None => (&MODES, mode),
+    };
+    fields.push(Field::choice(Kind::Mode, "mode".to_owned(), modes, mode));
     fields
 }
 

@@ -495,6 +495,22 @@ impl Track {
         (ns >= LEAST_RATED_NS).then(|| sum.per(float(ns) / SECOND))
     }
 
+    /// The time since which this minute's requests are known.
+    pub(crate) fn known_since(&self) -> u64 {
+        let first = self
+            .samples
+            .front()
+            .map_or(self.at_ns, |first| first.from_ns);
+        first.max(self.at_ns.saturating_sub(WINDOW_NS))
+    }
+
+    /// The requests counted since `from_ns`, and those before it that are in the same sample.
+    pub(crate) fn counted_since(&self, from_ns: u64) -> Counts {
+        let samples = self.samples.iter().rev();
+        let samples = samples.take_while(|sample| sample.to_ns > from_ns);
+        samples.fold(Counts::default(), |sum, sample| sum.plus(&sample.counts))
+    }
+
     /// What was counted in the last `span_ns`, or a little longer; `None` if not all of that is known. Over a gap the counts
     /// are known, over a restart they are not.
     pub(crate) fn counted(&self, span_ns: u64) -> Option<Counts> {

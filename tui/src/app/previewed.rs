@@ -1,7 +1,7 @@
 //! The effect of an edit that is being made on the buckets that the screen has seen.
 
 use loudou_rules::config::{parse_edit, parse_rule};
-use loudou_rules::rule::{Mode, Override, Rule};
+use loudou_rules::rule::{Mode, Override, Rule, tried};
 
 use super::rows::Row;
 use super::state::State;
@@ -28,6 +28,10 @@ pub(crate) fn with_waits(state: &State, edit: &Edit) -> Vec<String> {
 }
 
 fn of_edit(state: &State, edit: &Edit) -> Option<Vec<String>> {
+    // A trial begins with full buckets and refuses nothing.
+    if tried(&edit.rule).is_some() {
+        return None;
+    }
     let before = parse_rule(&edit.seen.rule).ok()?;
     let after = after(edit, &before)?;
     let mut lines = of_keys(state, edit, [&before, &after]).unwrap_or_default();

@@ -7,7 +7,7 @@ use clap::Args;
 use loudou_api::RuleView;
 use loudou_limiter::{Carry, Nanos, RATE_FORM, Rate};
 use loudou_rules::config;
-use loudou_rules::rule::Mode;
+use loudou_rules::rule::{Mode, TRIAL, tried};
 use serde_json::{Map, Value, json};
 
 use super::changes;
@@ -28,6 +28,7 @@ Examples:
   loudou set per-user --limit burst --capacity 30 --for 30m --reason 'launch day'
   loudou set per-user --limit daily window=1h slots=6
   loudou set per-user --mode shadow --dry-run
+  loudou set per-user --capacity 50 --trial --for 1d
   loudou set per-user --file limits.yaml --carry proportional";
 
 #[derive(Debug, Args)]
@@ -57,6 +58,12 @@ pub(crate) struct SetArgs {
     /// enforce, shadow (count refusals, but admit) or off
     #[arg(long, value_parser = mode, add = complete::words(&MODES))]
     pub(crate) mode: Option<Mode>,
+    /// Try the limits in shadow mode beside the rule
+    ///
+    /// The rule stays as it is. The trial is listed as RULE~trial with the requests that it would refuse; `unset RULE
+    /// --trial` ends it
+    #[arg(long, conflicts_with = "mode")]
+    pub(crate) trial: bool,
     /// File with all limits; - for standard input
     ///
     /// JSON or YAML: a list, or an object with `limits`
@@ -77,7 +84,8 @@ const MODES: [&str; 3] = [Mode::Enforce.name(), Mode::Shadow.name(), Mode::Off.n
 const UNSET_EXAMPLES: &str = "\
 Examples:
   loudou unset per-user
-  loudou unset per-user --carry reset --reason 'launch is over'";
+  loudou unset per-user --carry reset --reason 'launch is over'
+  loudou unset per-user --trial";
 
 #[derive(Debug, Args)]
 #[command(before_long_help = UNSET_EXAMPLES)]
@@ -85,6 +93,9 @@ pub(crate) struct UnsetArgs {
     /// The rule
     #[arg(add = complete::rules())]
     pub(crate) rule: String,
+    /// End the trial that runs beside the rule
+    #[arg(long)]
+    pub(crate) trial: bool,
     #[command(flatten)]
     pub(crate) edit: EditArgs,
     /// Show what would change, without changing anything
@@ -111,7 +122,13 @@ pub(crate) struct CarryArg(pub(crate) Carry);
 
 pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outcome> {
     changes::allowed(context, args.dry_run)?;
-    let rule = context.client()?.rule(&args.rule)?;
+    let name = target(&args.rule, args.trial);
+    let client = context.client()?;
+    // A trial that runs keeps the numbers that this call does not change.
+    let rule = match client.rule(&name) {
+        Err(error) if args.trial && error.status() == Some(404) => client.rule(&args.rule)?,
+        rule => rule?,
+    };
     let Some(body) = body(context, args, &rule)? else {
         return Ok(Outcome::Misused);
     };
@@ -120,7 +137,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
         .as_ref()
         .is_some_and(|e| e.expires_at_ns.is_some());
     let change = Change::Edit(Edit {
-        rule: args.rule.clone(),
+        rule: name,
         to: EditTo::Put {
             body,
             expires_after: args.expires_after,
@@ -139,14 +156,23 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
 
 pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<Outcome> {
     changes::allowed(context, args.dry_run)?;
+    let name = target(&args.rule, args.trial);
     let change = Change::Edit(Edit {
-        rule: args.rule.clone(),
+        seen: Box::new(context.client()?.rule(&name)?),
+        rule: name,
         to: EditTo::Drop,
-        seen: Box::new(context.client()?.rule(&args.rule)?),
         carry: args.edit.carry.0,
         reason: args.edit.ask.reason.clone(),
     });
     changes::run(context, change, &args.edit.ask, args.dry_run)
+}
+
+/// Returns the name of the rule to change, or of its trial.
+fn target(rule: &str, trial: bool) -> String {
+    match tried(rule) {
+        None if trial => [rule, TRIAL].concat(),
+        _ => rule.to_owned(),
+    }
 }
 
 /// The body of the edit, or `None` if it has problems, which were printed.

@@ -3,6 +3,7 @@
 use loudou_api::{EditAnswer, EditView, OverrideView, RuleView};
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::spoken_value;
+use loudou_rules::rule::tried;
 use serde_json::{Map, Value, json};
 
 use super::verb::{Answer, OutcomeText, Question, Verb, difference, undo_reason};
@@ -19,7 +20,8 @@ pub struct Edit {
     pub rule: String,
     /// What the rule becomes.
     pub to: EditTo,
-    /// The rule as it was when this was decided; the request carries its generation.
+    /// The rule as it was when this was decided, or the tried rule if its trial begins; the request carries its
+    /// generation.
     pub seen: Box<RuleView>,
     /// How much of what the live buckets have used remains.
     pub carry: Carry,
@@ -53,13 +55,16 @@ impl Verb for Edit {
     }
 
     fn question(&self) -> Question {
-        let verb = match self.to {
-            EditTo::Put { .. } => "Change",
-            EditTo::Drop => "Drop the edit of",
+        let rule = tried(&self.rule).unwrap_or(&self.rule);
+        let (verb, rest) = match (&self.to, tried(&self.rule)) {
+            (EditTo::Put { .. }, None) => ("Change", ""),
+            (EditTo::Put { .. }, Some(_)) => ("Try these limits beside", " in shadow mode"),
+            (EditTo::Drop, None) => ("Drop the edit of", ""),
+            (EditTo::Drop, Some(_)) => ("End the trial of", ""),
         };
         Question {
-            line: format!("{verb} {}?", escape(&self.rule)),
-            title: format!("{verb} {}?", self.rule),
+            line: format!("{verb} {}{rest}?", escape(rule)),
+            title: format!("{verb} {rule}{rest}?"),
             detail: Vec::new(),
         }
     }
@@ -71,9 +76,7 @@ impl Verb for Edit {
             ..
         } = &self.to
         else {
-            let line = CommandLine::new("unset")
-                .word(&self.rule)
-                .carrying(self.carry);
+            let line = self.line("unset").carrying(self.carry);
             return Some(line.because(&self.reason).at(url).text());
         };
         let mode = body.get("mode").and_then(Value::as_str);
@@ -90,7 +93,7 @@ impl Verb for Edit {
         let rest = limits.into_iter().skip(1);
         let calls = std::iter::once((first, mode)).chain(rest.map(|limit| (limit, None)));
         let lines = calls.map(|((limit, fields), mode)| {
-            let line = CommandLine::new("set").word(&self.rule);
+            let line = self.line("set");
             let line = line.option("--limit", if several { &limit } else { "" });
             let line = fields.iter().fold(line, |line, field| line.word(field));
             let line = line.option("--mode", mode.unwrap_or_default());
@@ -139,6 +142,14 @@ impl Verb for Edit {
 }
 
 impl Edit {
+    /// The command line up to the rule, with `--trial` for a trial of it.
+    fn line(&self, verb: &'static str) -> CommandLine {
+        match tried(&self.rule) {
+            Some(rule) => CommandLine::new(verb).word(rule).flag("--trial"),
+            None => CommandLine::new(verb).word(&self.rule),
+        }
+    }
+
     fn answer(&self, client: &Client, dry_run: bool) -> Result<EditAnswer, ClientError> {
         let (if_match, carry, reason) = (self.seen.etag(), self.carry, self.reason.clone());
         match &self.to {
@@ -320,7 +331,12 @@ impl EditUndo {
         (!answer.change.is_empty()).then(|| Self {
             after: answer.after.clone(),
             before: body_of(&answer.before),
-            earlier: edit.seen.edit.clone(),
+            // A trial that begins has no earlier edit; the rule that it tries may have one.
+            earlier: edit
+                .seen
+                .edit
+                .clone()
+                .filter(|_| edit.seen.name == edit.rule),
             // Levels that were reset cannot be restored; do not reset them again.
             carry: match edit.carry {
                 Carry::Reset => Carry::default(),
@@ -345,8 +361,12 @@ impl EditUndo {
                 keeps_end: false,
             },
         };
+        let title = match tried(&self.after.name).filter(|_| to == EditTo::Drop) {
+            Some(rule) => format!("End the trial of {rule}?"),
+            None => format!("Undo the last edit of {}?", self.after.name),
+        };
         let question = Question {
-            title: format!("Undo the last edit of {}?", self.after.name),
+            title,
             detail: vec![format!("change: {}", self.change)],
             ..Question::default()
         };

@@ -98,11 +98,59 @@ fn the_same_rate_in_other_words_is_no_change() {
 #[test]
 fn choices_are_chosen() {
     let mode = "<tab>".repeat(9);
-    for (presses, mode_after) in [("<right>", "shadow"), ("<left>", "off"), ("o", "off")] {
+    for (presses, mode_after) in [("<right>", "shadow"), ("o", "off"), ("<left><left>", "off")] {
         let form = typed(&format!("{mode}{presses}"));
         assert_eq!(form.body()["mode"], mode_after);
     }
     assert_eq!(typed(&format!("{mode}<tab>k")).carry(), Carry::Keep);
+}
+
+#[test]
+fn limits_are_tried_beside_the_rule() {
+    let mode = "<tab>".repeat(9);
+    let unchanged = typed(&format!("{mode}t"));
+    assert_eq!(unchanged.problem_count(), 1, "there is nothing to try");
+    let form = typed(&format!("10{mode}t"));
+    assert_eq!(form.problem_count(), 0);
+    assert_eq!(
+        form.change_lines(),
+        ["burst capacity 15 → 10", "mode enforce → try in shadow"]
+    );
+    let edit = form.edit();
+    assert_eq!(edit.rule, "replies~trial");
+    assert_eq!(edit.seen.name, "replies", "which exists already");
+    assert_eq!(form.body().get("mode"), None);
+    assert_eq!(
+        edit.command(None).as_deref(),
+        Some("loudou set replies capacity=10 --trial --limit burst")
+    );
+}
+
+/// The limits of a trial are enforced by an edit of its rule; the rule's other numbers do not matter.
+#[test]
+fn tried_limits_are_enforced_by_an_edit_of_the_rule() {
+    let mut trial = view();
+    trial.name = "replies~trial".to_owned();
+    trial.rule["mode"] = json!("shadow");
+    trial.rule["limits"][0]["capacity"] = json!(10);
+    let mut form = Form::new(trial, NOW);
+    form.tried = Some(Box::new(view()));
+    assert!(!form.does_something());
+    assert_eq!(form.edit().rule, "replies~trial");
+    form.turn_mode();
+    form.check();
+    assert_eq!(form.problem_count(), 0);
+    assert_eq!(form.change_lines(), ["burst capacity 15 → 10"]);
+    let edit = form.edit();
+    assert_eq!(
+        (edit.rule.as_str(), edit.seen.name.as_str()),
+        ("replies", "replies")
+    );
+    assert_eq!(form.body()["mode"], "enforce");
+    assert_eq!(
+        edit.command(None).as_deref(),
+        Some("loudou set replies capacity=10 --limit burst")
+    );
 }
 
 #[test]

@@ -46,6 +46,19 @@ fn rates_are_differences_over_the_servers_clock() {
     assert_eq!((rates.admitted, rates.refused), (10.0, 2.5));
 }
 
+/// A trial is known for less time than its rule: both are compared over the time of the trial, a minute at most.
+#[test]
+fn an_older_track_is_counted_over_the_time_of_a_younger_one() {
+    let older = track((1..=90).map(|at| (at * S, at * 10)));
+    let younger = track((80..=90).map(|at| (at * S, at * 3)));
+    assert_eq!(younger.known_since(), 80 * S);
+    assert_eq!(younger.counted_since(80 * S).admitted, 30);
+    assert_eq!(older.counted_since(80 * S).admitted, 100);
+    assert_eq!(older.known_since(), 30 * S, "a minute");
+    assert_eq!(older.counted_since(30 * S).admitted, 600);
+    assert_eq!(track([(S, 10)]).counted_since(0), Counts::default());
+}
+
 /// A reset bucket: its rates begin anew, and its past stays, with a gap between them.
 #[test]
 fn decreasing_counters_begin_anew() {

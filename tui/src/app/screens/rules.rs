@@ -1,7 +1,7 @@
 //! The Rules screen: each rule with its limits and totals.
 
 use loudou_api::{RuleTotals, RuleView};
-use loudou_rules::rule::Mode;
+use loudou_rules::rule::{Mode, tried};
 use loudou_words::meaning;
 use loudou_words::meaning::{refusals, short};
 use loudou_words::num::{cells, fraction};
@@ -96,9 +96,14 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let selected = state.selected(Screen::Rules);
     let now = state.server_ns().saturating_add(state.age().get());
     let rule = state.rule_view(selected);
-    let detail = rule.map(|rule| about(rule, totals_of(data, rule), now));
+    let detail = rule.map(|rule| {
+        let compared = compared(rule, (state, data)).trim_end().to_owned();
+        let compared = (!compared.is_empty()).then_some(compared);
+        let about = about(rule, totals_of(data, rule), now);
+        compared.into_iter().chain(about).collect()
+    });
     let inside = pen.area.width.saturating_sub(2);
-    let detail = detail.unwrap_or_default();
+    let detail: Vec<String> = detail.unwrap_or_default();
     let mut detail: Vec<String> = detail.iter().flat_map(|line| wrap(line, inside)).collect();
     // The rules come first where there is no room for both.
     let room = table_height(state.size);
@@ -141,7 +146,7 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
     let longest =
         |of: &dyn Fn(&RuleView) -> u16| data.rules.rules.iter().map(of).max().unwrap_or(0);
     let name = longest(&|rule| width(&rule.name).saturating_add(2)).clamp(8, 34);
-    let limits = longest(&|rule| cells(limits(theme, data, rule).width()));
+    let limits = longest(&|rule| cells(limits(theme, (state, data), rule).width()));
     let refused = longest(&|rule| cells(refused(theme, data, rule).width())).max(7);
     // A few columns of history say nothing.
     let history = if pen.area.width < 100 { 0 } else { 20 };
@@ -159,14 +164,7 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
         ],
     );
     let rows = rules.into_iter().map(|(number, rule)| {
-        let mut cells = row(
-            theme,
-            data,
-            state.history.rules.get(&rule.name),
-            rule,
-            &widths,
-        )
-        .into_iter();
+        let mut cells = row(theme, (state, data), rule, &widths).into_iter();
         let shown = widths
             .iter()
             .filter_map(|width| cells.next().filter(|_| *width > 0));
@@ -202,14 +200,14 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
 /// The cells of a rule.
 fn row(
     theme: &Theme,
-    data: &Data,
-    track: Option<&Track>,
+    (state, data): (&State, &Data),
     rule: &RuleView,
     widths: &[u16],
 ) -> [Line<'static>; 8] {
     let totals = totals_of(data, rule);
+    let track = state.history.rules.get(&rule.name);
     let (is_shadow, rates) = (is_shadow(totals), track.and_then(Track::rates));
-    let branch = if compared(rule, totals, data).is_empty() {
+    let branch = if compared(rule, (state, data)).is_empty() {
         ""
     } else {
         theme.pick_text("└ ", "` ")
@@ -238,7 +236,7 @@ fn row(
         track
             .map(|track| chart::requests(theme, track, columns))
             .unwrap_or_default(),
-        limits(theme, data, rule),
+        limits(theme, (state, data), rule),
     ]
 }
 
@@ -259,9 +257,9 @@ fn refused(theme: &Theme, data: &Data, rule: &RuleView) -> Span<'static> {
 }
 
 /// Its limits in short, behind what is special about it: the rule that it shadows, an upstream, an edit.
-fn limits(theme: &Theme, data: &Data, rule: &RuleView) -> Line<'static> {
+fn limits(theme: &Theme, (state, data): (&State, &Data), rule: &RuleView) -> Line<'static> {
     let totals = totals_of(data, rule);
-    let mut parts = vec![text(&compared(rule, totals, data), theme.warn)];
+    let mut parts = vec![text(&compared(rule, (state, data)), theme.warn)];
     let upstreams = totals.upstreams.as_deref();
     parts.extend(upstreams.map(|all| {
         let applies = all.iter().any(|upstream| upstream.applies);
@@ -274,10 +272,11 @@ fn limits(theme: &Theme, data: &Data, rule: &RuleView) -> Line<'static> {
     parts.into()
 }
 
-/// For a rule that shadows another: its share of refusals beside that of the other. One that is enforced meanwhile
-/// refuses by itself.
-fn compared(rule: &RuleView, totals: &RuleTotals, data: &Data) -> String {
-    if !is_shadow(totals) {
+/// For a rule in shadow mode, the share of requests that it would refuse, with the share that the shadowed rule refuses.
+/// Both count since Envoy started. A trial is younger than its rule, so both shares are those of the requests in the last
+/// minute that the trial has seen.
+fn compared(rule: &RuleView, (state, data): (&State, &Data)) -> String {
+    if !is_shadow(totals_of(data, rule)) {
         return String::new();
     }
     let other = rule.rule.get("shadows").and_then(Value::as_str);
@@ -285,8 +284,23 @@ fn compared(rule: &RuleView, totals: &RuleTotals, data: &Data) -> String {
     let Some(other) = other.and_then(|other| rules.find(|rule| rule.name == other)) else {
         return String::new();
     };
-    let would = percent(share_refused(totals));
-    let does = percent(share_refused(totals_of(data, other)));
+    let track = |rule: &RuleView| state.history.rules.get(&rule.name);
+    let since = track(rule).map(Track::known_since);
+    let is_trial = tried(&rule.name).is_some();
+    let [would, does] = [rule, other].map(|rule| {
+        if !is_trial {
+            return percent(share_refused(totals_of(data, rule)));
+        }
+        let counts = track(rule)
+            .zip(since)
+            .map(|(track, since)| track.counted_since(since));
+        let counts = counts.unwrap_or_default();
+        let refused = counts.refused.saturating_add(counts.shadow);
+        match refused.saturating_add(counts.admitted) {
+            0 => "-".to_owned(),
+            all => percent(fraction(refused, all)),
+        }
+    });
     format!("would refuse {would}, {} {does}  ", other.name)
 }
 

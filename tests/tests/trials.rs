@@ -1,0 +1,139 @@
+//! Trials: tighter limits run in shadow mode beside the rule in force, and are enforced once they have proved right.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::loudou_command;
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, Terminal, eventually};
+use serde_json::{Value, json};
+
+const REQUESTS: u64 = 5_000;
+const CONNECTIONS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config() -> Config {
+    Config::new(json!([{
+        "name": "per-user",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 100, "rate": "1/d" }],
+    }]))
+}
+
+/// Runs the command against an Envoy; it must succeed.
+fn loudou(envoy: &Envoy, words: &[&str]) -> Result<String> {
+    let mut command = loudou_command()?;
+    command.args(words);
+    command.env("LOUDOU_URL", envoy.admin_url());
+    command.env("LOUDOU_TOKEN", EDIT_TOKEN);
+    let output = command.output()?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{words:?}: {printed}{errors}");
+    Ok(printed)
+}
+
+/// The admitted, refused and would-be-refused requests of a rule, from Envoy's counters.
+fn counts(envoy: &Envoy, rule: &str) -> Result<[u64; 3]> {
+    let count = |what: &str| envoy.counter(&format!("wasmcustom.loudou.rule.{rule}.{what}"));
+    Ok([
+        count("admitted")?,
+        count("refused")?,
+        count("shadow_refused")?,
+    ])
+}
+
+#[test]
+fn a_trial_counts_exactly_on_every_worker_and_refuses_nothing() -> Result<()> {
+    let envoy = Envoy::start(&config().concurrency(4))?;
+    let storm = |key: &str| -> Result<u64> {
+        let request = |_| Request::get("/").header("x-user-id", key);
+        Ok(envoy.load(REQUESTS, CONNECTIONS, request)?.of(200))
+    };
+    ensure!(storm("before")? == 100);
+    let words = [
+        "set",
+        "per-user",
+        "--capacity",
+        "40",
+        "--trial",
+        "--for",
+        "1h",
+    ];
+    let printed = loudou(&envoy, &words)?;
+    ensure!(printed.contains("capacity 100 → 40"), "{printed}");
+    for (round, key) in (1..).zip(["alice", "bob", "carol"]) {
+        ensure!(storm(key)? == 100, "{key}: the rule alone decides");
+        let expected = [round * 40, 0, round * (REQUESTS - 40)];
+        let counted = counts(&envoy, "per-user~trial")?;
+        ensure!(counted == expected, "{key}: {counted:?}, {expected:?}");
+    }
+    let listed = loudou(&envoy, &["rules"])?;
+    ensure!(listed.contains("per-user~trial"), "{listed}");
+
+    loudou(&envoy, &["unset", "per-user", "--trial"])?;
+    ensure!(storm("dave")? == 100);
+    let counted = counts(&envoy, "per-user~trial")?;
+    ensure!(
+        counted == [120, 0, 3 * (REQUESTS - 40)],
+        "ended: {counted:?}"
+    );
+    let own = counts(&envoy, "per-user")?;
+    ensure!(own == [500, 5 * (REQUESTS - 100), 0], "{own:?}");
+    envoy.stop()
+}
+
+#[test]
+fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
+    let envoy = Envoy::start(&config())?;
+    let mut http = envoy.data();
+    let mut send = |key: u32, count: usize| -> Result<()> {
+        let key = format!("user-{key}");
+        for _ in 0..count {
+            http.send(&Request::get("/").header("x-user-id", &key))?;
+        }
+        Ok(())
+    };
+    send(0, 1)?;
+    let mut terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
+    terminal.shows("user-0")?;
+    // Capacity, then the choice of the mode, then the question.
+    terminal.press("e")?;
+    terminal.shows("capacity")?;
+    terminal.press("40")?;
+    terminal.press("\x1b[Z\x1b[Z\x1b[Z\x1b[Z")?;
+    terminal.press("t")?;
+    terminal.shows("[try in shadow]")?;
+    terminal.press("\r")?;
+    terminal.shows("burst capacity 100 → 40")?;
+    terminal.press("\r")?;
+    terminal.shows("sent")?;
+    terminal.press("3")?;
+    terminal.shows("per-user~trial")?;
+    // The trial is the last rule, and below the table it is compared with its rule, for which these keys send too little.
+    terminal.press("G")?;
+    let mut key = 0;
+    eventually(PATIENCE, "both shares", || {
+        key += 1;
+        send(key, 99)?;
+        let screen = terminal.contents();
+        let is_compared = screen.contains("%, per-user 0%") && !screen.contains("would refuse 0%");
+        Ok(is_compared.then_some(()))
+    })?;
+
+    // Its limits become those of its rule.
+    terminal.press("M")?;
+    terminal.shows("burst capacity 100 → 40")?;
+    terminal.press("\r")?;
+    let mut ops = Operator::viewer(&envoy);
+    eventually(PATIENCE, "the limits in force", || {
+        let rule = ops.get("/v1/rules/per-user")?;
+        let capacity = rule.pointer("/rule/limits/0/capacity");
+        Ok((capacity.and_then(Value::as_u64) == Some(40)).then_some(()))
+    })?;
+    let rule = ops.get("/v1/rules/per-user")?;
+    let mode = rule.pointer("/rule/mode").context("a mode")?;
+    ensure!(mode == "enforce", "{rule}");
+    terminal.shows("generation 3")?;
+    terminal.quit()?;
+    envoy.stop()
+}
