@@ -56,16 +56,16 @@ const STATEMENTS: [Statement; 13] = [
     of("README.md", README_RULE, &[(20, 0)], "may send 15 replies at once", 15),
     of("README.md", README_RULE, &[(15, 0), (60, 1_000)], "then one every two seconds", 15 + 60 / 2 - 1),
     of("README.md", README_RULE, DAY, "no more than 1000 a day", 1000),
-    of("docs/rules.md", "daily", DAY, "capacity: 1000, window: 1d", 1000),
-    of("docs/algorithms/funnel.md", "funnel", &[(20, 0)], "# 15 at once, then one every 2 s", 15),
-    of("docs/algorithms/fixed_window.md", "1d", DAY, "**Admits** `capacity` per window", 1000),
-    of("docs/algorithms/sliding_log.md", "10m }", &[(9, 0)], "# five tries in any ten minutes", 5),
-    of("docs/algorithms/sliding_window.md", "60s }", &[(300, 0)], "# 10 slots, at most 200 in one", 200),
-    of("docs/algorithms/token_bucket.md", "1000/d }", &[(2_000, 0)], "admits 1000 at once", 1000),
-    of("docs/algorithms/token_bucket.md", "1000/d }", DAY, "and 999 more that come back", 1000 + 999),
-    of("docs/algorithms/token_bucket.md", "align: clock", DAY, "# midnight UTC", 1000),
-    of("docs/algorithms/token_bucket.md", "initial: 0", &[(1, 0)], "# a new key earns its burst first", 0),
-    of("docs/algorithms/leaky_queue.md", "10/s }", &[(30, 0)], "`capacity + 1` requests of cost 1 are taken at once", 21),
+    of("docs/reference/rules.md", "daily", DAY, "capacity: 1000, window: 1d", 1000),
+    of("docs/reference/algorithms/funnel.md", "funnel", &[(20, 0)], "# 15 at once, then one every 2 s", 15),
+    of("docs/reference/algorithms/fixed_window.md", "1d", DAY, "**Admits** `capacity` per window", 1000),
+    of("docs/reference/algorithms/sliding_log.md", "10m }", &[(9, 0)], "# five tries in any ten minutes", 5),
+    of("docs/reference/algorithms/sliding_window.md", "60s }", &[(300, 0)], "# 10 slots, at most 200 in one", 200),
+    of("docs/reference/algorithms/token_bucket.md", "1000/d }", &[(2_000, 0)], "admits 1000 at once", 1000),
+    of("docs/reference/algorithms/token_bucket.md", "1000/d }", DAY, "and 999 more that come back", 1000 + 999),
+    of("docs/reference/algorithms/token_bucket.md", "align: clock", DAY, "# midnight UTC", 1000),
+    of("docs/reference/algorithms/token_bucket.md", "initial: 0", &[(1, 0)], "# a new key earns its burst first", 0),
+    of("docs/reference/algorithms/leaky_queue.md", "10/s }", &[(30, 0)], "`capacity + 1` requests of cost 1 are taken at once", 21),
 ];
 
 fn trace(sends: &Sends) -> Vec<Value> {
@@ -90,12 +90,15 @@ fn page(path: &str) -> Result<String> {
 /// The README, and the pages of `docs`.
 fn pages() -> Result<Vec<String>> {
     let mut pages = vec!["README.md".to_owned()];
-    for folder in ["docs", "docs/algorithms"] {
-        for entry in fs::read_dir(workspace_root().join(folder))? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            let path = PathBuf::from(&name);
-            if path.extension().is_some_and(|end| end == "md") {
-                pages.push(format!("{folder}/{name}"));
+    let mut folders = vec!["docs".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(workspace_root().join(&folder))? {
+            let entry = entry?;
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if PathBuf::from(&path).extension().is_some_and(|end| end == "md") {
+                pages.push(path);
             }
         }
     }
@@ -133,10 +136,18 @@ fn with_limit(limit: &str) -> String {
     )
 }
 
-/// The files that a block of YAML stands for: a whole file, a rule, or limits, each on a line.
+/// The fields of the rule that an example of some fields stands for.
+const FIELDS_OF_RULE: [&str; 2] = [
+    "key: [ { header: x-user-id } ]",
+    "limits: [ { algorithm: funnel, capacity: 15, rate: 30/60s } ]",
+];
+
+/// The files that a block of YAML stands for: a whole file, a manifest, a rule, fields of a rule, or limits, each on
+/// a line.
 fn files(block: &str) -> Option<Vec<String>> {
     let start = block.trim_start();
-    if start.starts_with("version: 1\n") || start.starts_with("http_filters:\n") {
+    let is_whole = ["version: 1\n", "http_filters:\n", "apiVersion:"];
+    if is_whole.iter().any(|text| start.starts_with(text)) {
         // What a reader has to fill in.
         let sha256 = "a".repeat(64);
         let whole = block.replace("sha256: …", &format!("sha256: {sha256}"));
@@ -145,9 +156,41 @@ fn files(block: &str) -> Option<Vec<String>> {
     if start.starts_with("- name: ") {
         return Some(vec![format!("version: 1\nrules:\n{block}\n")]);
     }
-    start
-        .starts_with("- { algorithm: ")
-        .then(|| block.lines().map(with_limit).collect())
+    if start.starts_with("- { algorithm: ") {
+        return Some(block.lines().map(with_limit).collect());
+    }
+    // Each paragraph is an example.
+    let is_field = |line: &str| line.starts_with(|first: char| first.is_ascii_lowercase());
+    block.lines().next().is_some_and(is_field).then(|| {
+        let fields = block.split("\n\n").map(with_fields);
+        fields.collect()
+    })
+}
+
+/// A rule file whose rule has these fields, and the required ones.
+fn with_fields(fields: &str) -> String {
+    let mut rule = fields.replace('\n', "\n    ");
+    for field in FIELDS_OF_RULE {
+        let (name, _) = field.split_once(' ').unwrap_or_default();
+        if !fields.lines().any(|line| line.starts_with(name)) {
+            rule = format!("{rule}\n    {field}");
+        }
+    }
+    format!("version: 1\nrules:\n  - name: example\n    {rule}\n")
+}
+
+/// Returns true if a block has neither rules nor limits: it is a part of another configuration of Envoy or Kubernetes.
+fn has_no_rules(block: &str) -> bool {
+    const FOREIGN: [&str; 6] = [
+        "access_log:",
+        "apiVersion:",
+        "clusters:",
+        "listeners:",
+        "static_resources:",
+        "rate_limits:",
+    ];
+    let is_foreign = FOREIGN.iter().any(|text| block.starts_with(text));
+    is_foreign && !block.contains("rules:") && !block.contains("algorithm:")
 }
 
 /// The first of the files of a page with this text.
@@ -201,8 +244,7 @@ fn every_example_of_rules_is_valid() -> Result<()> {
     let mut checked = 0;
     for path in pages()? {
         for block in blocks(&page(&path)?, "yaml") {
-            // A field of Envoy's, and no rules.
-            if block.starts_with("access_log:") {
+            if has_no_rules(&block) {
                 continue;
             }
             let files = files(&block).with_context(|| format!("{path}: what is this?\n{block}"))?;
@@ -236,11 +278,11 @@ fn numbers_of_examples_are_those_of_a_replay() -> Result<()> {
 /// The README and the page of fields show the bound of a fleet, which `loudou check` computes.
 #[test]
 fn the_bound_of_a_fleet_is_that_of_check() -> Result<()> {
-    let printed = check(&file_with("docs/rules.md", "scope: fleet")?)?;
+    let printed = check(&file_with("docs/reference/rules.md", "scope: fleet")?)?;
     let printed: Vec<&str> = printed.split_whitespace().collect();
     let bound = "at most 15 + 0.5/s × (60s + 200ms) = 45 in any minute, however many Envoys";
     ensure!(printed.join(" ").contains(bound), "{printed:?}");
-    says("docs/rules.md", bound)?;
+    says("docs/reference/rules.md", bound)?;
     says(
         "README.md",
         "At most 15 + 0.5/s × (60 s + 200 ms) = 45 in any minute",
@@ -250,7 +292,7 @@ fn the_bound_of_a_fleet_is_that_of_check() -> Result<()> {
 /// A key that the defaults ban is banned in both rules of the example.
 #[test]
 fn the_example_of_defaults_bans_in_each_rule() -> Result<()> {
-    let file = file_with("docs/rules.md", "defaults:")?;
+    let file = file_with("docs/reference/rules.md", "defaults:")?;
     for (user, expected) in [("mallory", 0), ("alice", 4)] {
         let requests = ["/reply", "/upload", "/upload", "/upload"]
             .map(|path| json!({ "at_ns": 1, "path": path, "headers": { "x-user-id": user } }));
@@ -271,7 +313,7 @@ fn option<'a>(page: &'a str, command: &str, option: &str) -> Option<&'a str> {
 
 #[test]
 fn the_recipe_for_a_limit_that_is_too_tight_ends_the_refusals() -> Result<()> {
-    let path = "docs/operations.md";
+    let path = "docs/how-to/on-call.md";
     let text = page(path)?;
     let set = |name| option(&text, "loudou set RULE --limit burst", name);
     let capacity = set("--capacity ").context("no capacity")?;
@@ -320,7 +362,7 @@ fn what_live_buckets_keep_is_what_the_table_says() -> Result<()> {
             "| `reset` | nothing, also when the numbers stay the same | 0 used, 40 left |",
         ),
     ] {
-        says("docs/operations.md", row)?;
+        says("docs/explain/what-live-buckets-keep.md", row)?;
         let requests = trace(&[(110, 0)]);
         let at_ns = MIDNIGHT_S * 1_000_000_000;
         let set = json!({ "at_ns": at_ns, "set": { "rule": "r", "limits": [limit(40)], "carry": carry } });
@@ -350,7 +392,7 @@ fn the_cost_of_a_plain_request_is_that_of_its_budget() -> Result<()> {
         .filter_map(Value::as_u64)
         .sum();
     says(
-        "docs/performance.md",
+        "docs/explain/performance.md",
         &format!(
             "A plain request executes {} {:03} instructions and makes {} calls",
             instructions / 1_000,
@@ -451,7 +493,7 @@ fn recipes_of_replays_run() -> Result<()> {
     }
     let here = dir.path().display().to_string();
     let mut ran = 0;
-    for path in ["README.md", "docs/replay.md"] {
+    for path in ["README.md", "docs/reference/replay.md"] {
         for recipe in recipes(&page(path)?, "loudou replay ") {
             let text = if recipe.contains("xff:2") && recipe.contains("access.log") {
                 fs::read_to_string(dir.path().join("a.log"))?
@@ -502,7 +544,7 @@ fn recipes_of_replays_run() -> Result<()> {
 #[test]
 fn recipes_of_a_release_run() -> Result<()> {
     let dir = TempDir::new("release")?;
-    let text = page("docs/releases.md")?;
+    let text = page("docs/how-to/build-and-publish.md")?;
     let here = dir.path().display().to_string();
     let mut shell = Shell::new()?;
     let mut run = |command: &str| {
@@ -588,7 +630,7 @@ fn commands_for_operators_run() -> Result<()> {
     );
     shell.export("LOUDOU_TOKEN", "ops");
     let mut ran = 0;
-    for path in ["README.md", "docs/operations.md"] {
+    for path in ["README.md", "docs/how-to/on-call.md"] {
         for command in commands(&page(path)?) {
             let step = Step {
                 line: 0,

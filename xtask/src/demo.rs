@@ -149,7 +149,7 @@ fn print(loudou: &Path, envoy: &Envoy) -> Result<()> {
     println!(
         "In a terminal, `cargo xtask demo` opens the live screen, where limits can be edited."
     );
-    println!("To use your own Envoy, see envoy/quickstart/README.md.");
+    println!("To use your own Envoy, see docs/start/first-limit.md.");
     Ok(())
 }
 

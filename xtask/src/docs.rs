@@ -138,7 +138,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// The page of promises, each of which names tests that must exist.
-const PAGE: &str = "docs/security.md";
+const PAGE: &str = "docs/explain/security.md";
 /// The head of the column that names tests.
 const COLUMN: &str = "| promise | test |";
 

@@ -73,7 +73,7 @@ enum Task {
         #[arg(long)]
         fleet: bool,
     },
-    /// Redraw the pictures in docs/algorithms and docs/pictures
+    /// Redraw the pictures in docs/reference/algorithms and docs/pictures
     Pictures,
     /// Write all committed outputs again: snapshots, schemas, tables of fields, pictures
     Update,

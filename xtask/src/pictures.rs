@@ -153,7 +153,7 @@ fn title(limit: &Value) -> String {
 }
 
 fn path(name: &str) -> PathBuf {
-    workspace_root().join(format!("docs/algorithms/{name}.svg"))
+    workspace_root().join(format!("docs/reference/algorithms/{name}.svg"))
 }
 
 /// Writes all pictures.
@@ -162,7 +162,7 @@ pub(crate) fn run_all() -> Result<()> {
         let path = path(name);
         fs::write(&path, picture(&limit)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
-        println!("docs/algorithms/{name}.svg");
+        println!("docs/reference/algorithms/{name}.svg");
     }
     for (name, title) in screen::SCREENS {
         let path = screen_path(name);
@@ -188,7 +188,7 @@ mod tests {
             let committed = fs::read_to_string(path(name)).unwrap_or_default();
             assert!(
                 drawn == committed,
-                "docs/algorithms/{name}.svg is out of date: run `cargo xtask pictures`"
+                "docs/reference/algorithms/{name}.svg is out of date: run `cargo xtask pictures`"
             );
         }
     }
@@ -208,8 +208,8 @@ mod tests {
     /// The table shows the size of every state that has a fixed one.
     #[test]
     fn the_table_shows_the_size_of_states() {
-        let table = fs::read_to_string(workspace_root().join("docs/algorithms/README.md"));
-        let table = table.expect("docs/algorithms/README.md");
+        let table = fs::read_to_string(workspace_root().join("docs/reference/algorithms/README.md"));
+        let table = table.expect("docs/reference/algorithms/README.md");
         for (name, limit) in subjects() {
             let link = format!("[`{name}`]({name}.md) |");
             let Some(row) = table.lines().find(|line| line.contains(&link)) else {
@@ -231,7 +231,7 @@ mod tests {
                 subjects().iter().any(|(subject, _)| subject == name),
                 "{name}"
             );
-            let page = workspace_root().join(format!("docs/algorithms/{name}.md"));
+            let page = workspace_root().join(format!("docs/reference/algorithms/{name}.md"));
             let text = fs::read_to_string(page).unwrap_or_default();
             assert!(text.contains(&format!("({name}.svg)")), "{name}.md");
         }

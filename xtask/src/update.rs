@@ -11,7 +11,7 @@ use crate::command::{cargo, run};
 use crate::{checks, docs, pictures};
 
 const SCHEMA: &str = "docs/schema/loudou.schema.json";
-const FIELDS: &str = "docs/fields.md";
+const FIELDS: &str = "docs/reference/fields.md";
 /// The lines around the table of fields.
 const MARKS: [&str; 2] = [
     "<!-- begin: loudou schema --markdown -->\n\n",

@@ -1,5 +1,5 @@
 //! The table of the API's calls. Dispatch, access, 404 and 405 are derived from it, and a test compares
-//! `docs/admin-api.md` with it.
+//! `docs/reference/admin-api.md` with it.
 
 use loudou_api::Access;
 
@@ -156,7 +156,7 @@ pub(super) fn not_here(target: &Target) -> Failure {
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = include_str!("../../../docs/admin-api.md");
+    const DOCUMENT: &str = include_str!("../../../docs/reference/admin-api.md");
 
     const fn access(access: Access) -> &'static str {
         match access {

@@ -32,7 +32,7 @@ The relay is a separate program, loudou-relay, which is not installed here. It m
 directory of `loudou` or in PATH; then `loudou relay --help` lists its options. Releases for x86-64
 have it beside `loudou`, and `cargo build --release -p loudou-relay` builds it.
 
-docs/fleet.md explains when Envoys need a relay, and envoy/fleet has an example.
+docs/how-to/share-one-limit.md explains when Envoys need a relay, and envoy/fleet has an example.
 ";
 
 /// Returns only if the relay cannot be started, and there is no help to print.

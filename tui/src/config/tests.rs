@@ -86,7 +86,7 @@ fn text_that_is_no_toml_has_its_place() {
 /// The example at the top of this file and in the documents is valid.
 #[test]
 fn the_documented_example_is_valid() {
-    let docs = include_str!("../../../docs/config.md");
+    let docs = include_str!("../../../docs/reference/config.md");
     let blocks = docs.split("```toml\n").skip(1);
     let mut checked = 0;
     for block in blocks {

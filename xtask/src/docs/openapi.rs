@@ -1,5 +1,5 @@
 //! `docs/schema/openapi.json`: the admin API as `OpenAPI` 3.1, made from the filter's table of routes, the types of its
-//! answers, the grammar of rule files and the table in `docs/admin-api.md`.
+//! answers, the grammar of rule files and the table in `docs/reference/admin-api.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ mod schemas;
 
 const FILE: &str = "docs/schema/openapi.json";
 /// The page whose table has a line for each call.
-const PAGE: &str = "docs/admin-api.md";
+const PAGE: &str = "docs/reference/admin-api.md";
 const PROBLEM: &str = "#/components/responses/Problem";
 
 /// Writes the document.
@@ -56,7 +56,7 @@ fn document(page: &str) -> Result<Value> {
             "title": "Loudou admin API",
             "version": loudou_api::API_VERSION,
             "summary": "Rate limits in Envoy: state, edits, bans and explanations.",
-            "description": "docs/admin-api.md explains the calls. HEAD answers every GET with the same status and \
+            "description": "docs/reference/admin-api.md explains the calls. HEAD answers every GET with the same status and \
                             headers. Answers only grow: ignore fields that you do not know. Times in answers are \
                             nanoseconds of the server's monotonic clock, as `now_ns`.",
         },

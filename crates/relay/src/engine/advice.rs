@@ -25,7 +25,7 @@ pub(super) fn advice(error: &RedisError, ca: Option<&Path>) -> Option<String> {
         }
         _ if has("cluster support disabled") => "the engine is no cluster: leave --cluster out",
         ErrorKind::Server(ServerErrorKind::NoPerm) => {
-            "the user of --engine-user may not do this: see docs/fleet.md for its rights"
+            "the user of --engine-user may not do this: see docs/reference/relay.md for its rights"
         }
         _ if has("NOAUTH") || has("WRONGPASS") => USER,
         _ if has("UnknownIssuer") => return Some(unknown_issuer(ca)),

@@ -184,7 +184,7 @@ const fn hourly(capacity: u64) -> LeaseLimit {
     }
 }
 
-/// The measurement behind the advice of `docs/fleet.md`, which names all policies in a variable. A full engine
+/// The measurement behind the advice of `docs/reference/relay.md`, which names all policies in a variable. A full engine
 /// that evicts nothing forgets nothing; one that evicts the leases that end first keeps the changes.
 #[test]
 fn policies_under_a_flood_of_made_up_keys() -> Result<()> {

@@ -152,10 +152,10 @@ fn an_engine_that_comes_later() -> Result<()> {
     Ok(())
 }
 
-/// The rights of `docs/fleet.md` are enough, and the password comes from a file.
+/// The rights of `docs/reference/relay.md` are enough, and the password comes from a file.
 #[test]
 fn an_engine_with_users() -> Result<()> {
-    let docs = include_str!("../../../../docs/fleet.md");
+    let docs = include_str!("../../../../docs/reference/relay.md");
     let rights = docs
         .lines()
         .find_map(|line| line.strip_prefix("ACL SETUSER loudou "));

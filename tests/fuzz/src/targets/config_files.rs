@@ -5,7 +5,7 @@ use loudou::cli::fuzzing::{configured, unsafe_character};
 use super::{Bounds, Target};
 
 /// The examples of the documents.
-const DOCUMENT: &str = include_str!("../../../../docs/config.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/config.md");
 
 pub(super) const CONFIG_FILE: Target = Target {
     name: "config-file",

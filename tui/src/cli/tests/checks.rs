@@ -353,13 +353,13 @@ fn the_published_fields_are_the_printed_ones() {
     const END: &str = "\n<!-- end: loudou schema --markdown -->\n";
     let ran = Loudou::default().run("schema --markdown");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fields.md");
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/fields.md");
     let published = std::fs::read_to_string(published).unwrap_or_default();
     let tables = published.split_once(BEGIN).map(|(_, rest)| rest);
     let tables = tables.and_then(|rest| rest.split_once(END));
     assert!(
         tables.is_some_and(|(tables, _)| tables == ran.out),
-        "docs/fields.md does not have what `loudou schema --markdown` prints between its marks:\n{}",
+        "docs/reference/fields.md does not have what `loudou schema --markdown` prints between its marks:\n{}",
         ran.out
     );
 }
@@ -505,7 +505,7 @@ fn examples_keep_to_the_schema() {
     let validator = jsonschema::draft202012::new(&config::schema()).expect("a schema");
     let documents = [
         include_str!("../../../../README.md"),
-        include_str!("../../../../docs/rules.md"),
+        include_str!("../../../../docs/reference/rules.md"),
     ];
     let blocks = documents.iter().flat_map(|text| {
         let blocks = text.split("```yaml\n").skip(1);

@@ -153,7 +153,7 @@ fn the_documents_show_what_is_printed() {
     let answer = ExplainAnswer::new(&explained, &rules, Nanos::ZERO, 1);
     let ran =
         Loudou::answers(vec![ok(&answer)]).run("explain -X POST --path /reply -H x-user-id:alice");
-    let page = include_str!("../../../../docs/operations.md");
+    let page = include_str!("../../../../docs/reference/cli.md");
     assert!(
         page.contains(&format!("```\n{}```", ran.out)),
         "{}",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loudou_api::{Change, LeaseAnswer, LeaseRequest, RejectedChange};
 
-/// The engine as `docs/fleet.md` describes it.
+/// The engine as `docs/reference/relay.md` describes it.
 #[derive(Default)]
 pub(super) struct Engine {
     pub(super) epoch: u64,
