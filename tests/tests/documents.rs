@@ -97,7 +97,10 @@ fn pages() -> Result<Vec<String>> {
             let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
             if entry.file_type()?.is_dir() {
                 folders.push(path);
-            } else if PathBuf::from(&path).extension().is_some_and(|end| end == "md") {
+            } else if PathBuf::from(&path)
+                .extension()
+                .is_some_and(|end| end == "md")
+            {
                 pages.push(path);
             }
         }

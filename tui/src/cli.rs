@@ -33,6 +33,7 @@ pub mod fuzzing;
 mod help;
 mod import;
 mod man;
+mod markdown;
 mod on_key;
 mod options;
 mod outcome;

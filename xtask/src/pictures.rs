@@ -208,7 +208,8 @@ mod tests {
     /// The table shows the size of every state that has a fixed one.
     #[test]
     fn the_table_shows_the_size_of_states() {
-        let table = fs::read_to_string(workspace_root().join("docs/reference/algorithms/README.md"));
+        let table =
+            fs::read_to_string(workspace_root().join("docs/reference/algorithms/README.md"));
         let table = table.expect("docs/reference/algorithms/README.md");
         for (name, limit) in subjects() {
             let link = format!("[`{name}`]({name}.md) |");

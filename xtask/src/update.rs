@@ -12,25 +12,27 @@ use crate::{checks, docs, pictures};
 
 const SCHEMA: &str = "docs/schema/loudou.schema.json";
 const FIELDS: &str = "docs/reference/fields.md";
-/// The lines around the table of fields.
-const MARKS: [&str; 2] = [
-    "<!-- begin: loudou schema --markdown -->\n\n",
-    "\n<!-- end: loudou schema --markdown -->",
+const COMMANDS: &str = "docs/reference/cli.md";
+/// Pages with a part that `loudou` prints with these arguments, between marks that name them.
+const PRINTED: [(&str, [&str; 2]); 2] = [
+    (FIELDS, ["schema", "--markdown"]),
+    (COMMANDS, ["man", "--markdown"]),
 ];
 
 pub(crate) fn run_all() -> Result<()> {
     let root = workspace_root();
     let loudou = checks::loudou()?;
-    let printed = |options: &[&str]| -> Result<String> {
-        let mut command = Command::new(&loudou);
-        let output = command.arg("schema").args(options).output()?;
-        ensure!(output.status.success(), "loudou schema {options:?}");
+    let printed = |arguments: &[&str]| -> Result<String> {
+        let output = Command::new(&loudou).args(arguments).output()?;
+        ensure!(output.status.success(), "loudou {arguments:?}");
         Ok(String::from_utf8(output.stdout)?)
     };
-    fs::write(root.join(SCHEMA), printed(&[])?).context(SCHEMA)?;
-    let page = fs::read_to_string(root.join(FIELDS)).context(FIELDS)?;
-    let page = between(&page, &printed(&["--markdown"])?).with_context(|| FIELDS.to_owned())?;
-    fs::write(root.join(FIELDS), page).context(FIELDS)?;
+    fs::write(root.join(SCHEMA), printed(&["schema"])?).context(SCHEMA)?;
+    for (path, arguments) in PRINTED {
+        let page = fs::read_to_string(root.join(path)).context(path)?;
+        let page = between(&page, arguments, &printed(&arguments)?).context(path)?;
+        fs::write(root.join(path), page).context(path)?;
+    }
     docs::describe(&root)?;
     // Snapshots before pictures, which are drawn from some of them.
     let mut tests = cargo(&["test", "--quiet", "--package", "loudou", "--lib"]);
@@ -40,12 +42,21 @@ pub(crate) fn run_all() -> Result<()> {
     pictures::run_all()
 }
 
-/// The page with another table between its marks.
-fn between(page: &str, table: &str) -> Option<String> {
-    let [begin, end] = MARKS;
-    let (head, rest) = page.split_once(begin)?;
-    let (_, tail) = rest.split_once(end)?;
-    Some([head, begin, table, end, tail].concat())
+/// The lines around the part of a page that `loudou` prints with these arguments.
+fn marks(arguments: [&str; 2]) -> [String; 2] {
+    let command = arguments.join(" ");
+    [
+        format!("<!-- begin: loudou {command} -->\n\n"),
+        format!("\n<!-- end: loudou {command} -->"),
+    ]
+}
+
+/// Returns the page with another text between its marks.
+fn between(page: &str, arguments: [&str; 2], text: &str) -> Option<String> {
+    let [begin, end] = marks(arguments);
+    let (head, rest) = page.split_once(&begin)?;
+    let (_, tail) = rest.split_once(&end)?;
+    Some([head, &begin, text, &end, tail].concat())
 }
 
 #[cfg(test)]
@@ -53,11 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_replaced_between_its_marks() {
-        let [begin, end] = MARKS;
+    fn a_text_is_replaced_between_its_marks() {
+        let (_, arguments) = PRINTED[0];
+        let [begin, end] = marks(arguments);
         let page = format!("# Fields\n{begin}old\n{end}\n\nmore\n");
-        let made = between(&page, "new\n").expect("marks");
+        let made = between(&page, arguments, "new\n").expect("marks");
         assert_eq!(made, format!("# Fields\n{begin}new\n{end}\n\nmore\n"));
-        assert_eq!(between("no marks", "new"), None);
+        assert_eq!(between("no marks", arguments, "new"), None);
     }
 }

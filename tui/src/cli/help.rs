@@ -41,6 +41,11 @@ pub(crate) struct HelpArgs {
     topic: Option<String>,
 }
 
+/// Returns true if this option decides how Envoy is reached.
+pub(super) fn is_of_connection(arg: &Arg) -> bool {
+    arg.get_help_heading() == Some(CONNECTION)
+}
+
 /// The command line with its two kinds of help.
 pub(super) fn with_help(loudou: Command) -> Command {
     let is_of_all = |arg: &Arg| {

@@ -6,8 +6,8 @@ use clap::{Args, Command};
 use clap_mangen::Man;
 
 use super::context::Context;
-use super::outcome;
 use super::world::Usage;
+use super::{markdown, outcome};
 
 /// The variables of the connection that are not those of options. An empty one counts as not set.
 pub(super) const CONNECTION: [(&str, &str); 4] = [
@@ -35,18 +35,26 @@ const VARIABLES: [(&str, &str); 2] = [
 ];
 const FILES: [(&str, &str); 1] = [(
     "~/.config/loudou/config.toml",
-    "The config file: Envoys by name, time limit, and the look and the keys of the screen.",
+    "The config file: Envoys by name, the time limit, and the look of the screen.",
 )];
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// The command [default: loudou itself]
     pub(crate) command: Option<String>,
+
+    /// Print all commands as a page in Markdown instead
+    #[arg(long, conflicts_with = "command")]
+    markdown: bool,
 }
 
 /// Prints the page of a command of `loudou`.
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command) -> Result<()> {
     context.only_text()?;
+    if args.markdown {
+        write!(context.io.out, "{}", markdown::page(&loudou))?;
+        return Ok(());
+    }
     // Without colours, which are no part of a page.
     let mut loudou = loudou.styles(clap::builder::Styles::plain());
     let exit_codes = StyledStr::from(outcome::exit_codes());
@@ -96,19 +104,34 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
 
 /// The sections about what decides besides the options.
 fn around(loudou: &Command) -> String {
+    format!(
+        "{}{}",
+        terms("ENVIRONMENT", &variables(loudou)),
+        terms("FILES", &files())
+    )
+}
+
+/// All environment variables, with their meanings.
+fn variables(loudou: &Command) -> Vec<(String, String)> {
     let of_options = loudou.get_arguments().filter_map(|arg| {
         let name = arg.get_env()?.to_string_lossy().into_owned();
         Some((name, format!("The value of --{}.", arg.get_long()?)))
     });
+    of_options.chain(other_variables()).collect()
+}
+
+/// The environment variables that do not belong to an option, with their meanings.
+pub(super) fn other_variables() -> Vec<(String, String)> {
     let others = CONNECTION.into_iter().chain(VARIABLES);
     let others = others.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    let variables: Vec<_> = of_options.chain(others).collect();
-    let files = FILES.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    format!(
-        "{}{}",
-        terms("ENVIRONMENT", &variables),
-        terms("FILES", &files)
-    )
+    others.collect()
+}
+
+/// The files that `loudou` reads without an option, with their meanings.
+pub(super) fn files() -> Vec<(String, String)> {
+    FILES
+        .map(|(name, text)| (name.to_owned(), text.to_owned()))
+        .to_vec()
 }
 
 /// A section of terms with their meanings.

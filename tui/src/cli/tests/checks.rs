@@ -346,22 +346,27 @@ fn the_published_schema_is_the_printed_one() {
     );
 }
 
-/// The tables of fields are published too.
+/// The tables of fields and the page of commands are published too.
 #[test]
-fn the_published_fields_are_the_printed_ones() {
-    const BEGIN: &str = "<!-- begin: loudou schema --markdown -->\n\n";
-    const END: &str = "\n<!-- end: loudou schema --markdown -->\n";
-    let ran = Loudou::default().run("schema --markdown");
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/fields.md");
-    let published = std::fs::read_to_string(published).unwrap_or_default();
-    let tables = published.split_once(BEGIN).map(|(_, rest)| rest);
-    let tables = tables.and_then(|rest| rest.split_once(END));
-    assert!(
-        tables.is_some_and(|(tables, _)| tables == ran.out),
-        "docs/reference/fields.md does not have what `loudou schema --markdown` prints between its marks:\n{}",
-        ran.out
-    );
+fn the_published_pages_are_the_printed_ones() {
+    for (path, command) in [
+        ("docs/reference/fields.md", "schema --markdown"),
+        ("docs/reference/cli.md", "man --markdown"),
+    ] {
+        let ran = Loudou::default().run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let published = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
+        let published = std::fs::read_to_string(published).unwrap_or_default();
+        let begin = format!("<!-- begin: loudou {command} -->\n\n");
+        let end = format!("\n<!-- end: loudou {command} -->\n");
+        let printed = published.split_once(&begin).map(|(_, rest)| rest);
+        let printed = printed.and_then(|rest| rest.split_once(&end));
+        assert!(
+            printed.is_some_and(|(printed, _)| printed == ran.out),
+            "{path} does not have what `loudou {command}` prints between its marks; `cargo xtask update` writes it:\n{}",
+            ran.out
+        );
+    }
 }
 
 /// The file of each example in `envoy/` that is for Envoy itself; the others have manifests.

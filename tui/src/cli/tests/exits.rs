@@ -207,14 +207,14 @@ fn every_code_is_documented() {
     let lines: Vec<&str> = text.lines().skip(1).collect();
     assert_eq!(lines.len(), 7);
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/cli.md");
     let document = fs::read_to_string(document).expect("the document");
     for line in lines {
         assert!(words(&help).contains(&words(line)), "help: {line}");
         assert!(page.contains(&line.replace('-', "\\-")), "page: {line}");
         let (code, meaning) = line.trim().split_once("  ").expect("a code");
         let row = format!("| {code} | {meaning} |");
-        assert!(document.contains(&row), "operations.md: {row}");
+        assert!(document.contains(&row), "cli.md: {row}");
     }
     assert!(page.contains(".SH EXIT STATUS\n"), "{page}");
     assert!(!page.contains(".SH EXTRA"), "{page}");
