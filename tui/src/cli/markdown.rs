@@ -75,7 +75,7 @@ fn section(command: &mut Command, shared: &[Arg]) -> String {
     let examples = if examples.is_empty() {
         String::new()
     } else {
-        format!("```sh\n{}\n```\n\n", examples.join("\n"))
+        format!("```text\n{}\n```\n\n", examples.join("\n"))
     };
     format!(
         "### `loudou {}`\n\n{purpose}\n\n```text\n{}\n```\n\n{}{}{examples}",
