@@ -516,6 +516,8 @@ fn examples_keep_to_the_schema() {
         let blocks = text.split("```yaml\n").skip(1);
         blocks.filter_map(|rest| rest.split("```").next())
     });
+    // The end-to-end tests check examples of single fields.
+    let blocks = blocks.filter(|block| block.contains("rules:") || block.contains("- name: "));
     // Some examples show only a rule, or the place of the filter in Envoy.
     let written: Vec<String> = blocks
         .map(|block| {
