@@ -7,7 +7,7 @@ use super::help::is_of_connection;
 use super::man;
 use super::outcome;
 
-/// Prints a section for each command, then the shared options, the variables and the exit codes.
+/// Returns a section for each command, then the shared options, the variables and the exit codes.
 pub(super) fn page(loudou: &Command) -> String {
     // Before it is built, a command lacks the usage and the options that all commands have.
     let mut built = loudou.clone().styles(clap::builder::Styles::plain());
@@ -38,7 +38,7 @@ pub(super) fn page(loudou: &Command) -> String {
     .concat()
 }
 
-/// The table of the commands, with links.
+/// Returns the table of the commands, with links.
 fn index(loudou: &Command) -> String {
     let rows = loudou.get_subcommands().map(|command| {
         let name = command.get_name();
@@ -86,7 +86,7 @@ fn section(command: &mut Command, shared: &[Arg]) -> String {
     )
 }
 
-/// A table of arguments or options; nothing if there are none.
+/// Returns a table of arguments or options, or nothing if there are none.
 fn options<'a>(title: &str, args: impl Iterator<Item = &'a Arg>) -> String {
     let rows: Vec<(String, String)> = args.map(|arg| (form(arg), meaning(arg))).collect();
     if rows.is_empty() {
@@ -103,7 +103,7 @@ fn terms(title: &str, rows: &[(String, String)]) -> String {
     format!("| {title} | meaning |\n| --- | --- |\n{rows}\n")
 }
 
-/// How an argument is typed, such as `-o, --output <FORM>`.
+/// Returns an argument as a user types it, such as `-o, --output <FORM>`.
 fn form(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
     let takes_value = arg.get_action().takes_values();
@@ -124,20 +124,20 @@ fn form(arg: &Arg) -> String {
     }
 }
 
-/// The long help of an argument, with its values, its default and its variable.
+/// Returns the long help of an argument, with its values, its default and its variable.
 fn meaning(arg: &Arg) -> String {
     const DEFAULT: &str = " [default: ";
     let help = arg.get_long_help().or_else(|| arg.get_help());
     let mut help = help.map(ToString::to_string).unwrap_or_default();
     let mut defaults = Vec::new();
-    // A default in words is a part of the help.
+    // Most help texts contain their default in words, which belongs at the end.
     if let Some((before, rest)) = help.split_once(DEFAULT)
         && let Some((default, after)) = rest.split_once(']')
     {
         defaults.push(default.replace('\n', " "));
         help = format!("{before}{after}");
     }
-    let mut meaning = text(&help);
+    let mut sentences = vec![text(&help)];
     if arg.get_action().takes_values() {
         let values = arg.get_possible_values();
         let values = values.iter().filter(|value| !value.is_hide_set());
@@ -145,7 +145,7 @@ fn meaning(arg: &Arg) -> String {
             .map(|value| format!("`{}`", value.get_name()))
             .collect();
         if !values.is_empty() && !arg.is_hide_possible_values_set() {
-            meaning.push_str(&format!(" Values: {}.", values.join(", ")));
+            sentences.push(format!("Values: {}.", values.join(", ")));
         }
         if defaults.is_empty() && !arg.is_hide_default_value_set() {
             let given = arg.get_default_values().iter();
@@ -153,15 +153,15 @@ fn meaning(arg: &Arg) -> String {
         }
     }
     if !defaults.is_empty() {
-        meaning.push_str(&format!(" Default: {}.", defaults.join(", ")));
+        sentences.push(format!("Default: {}.", defaults.join(", ")));
     }
     if let Some(name) = arg.get_env() {
-        meaning.push_str(&format!(" Variable: `{}`.", name.to_string_lossy()));
+        sentences.push(format!("Variable: `{}`.", name.to_string_lossy()));
     }
-    meaning
+    sentences.join(" ")
 }
 
-/// A help text on one line of Markdown. Each of its paragraphs ends with a full stop.
+/// Returns a help text as one line of Markdown, in which each paragraph ends with a full stop.
 fn text(help: &str) -> String {
     let paragraphs = help.split("\n\n").map(|paragraph| {
         let words: Vec<&str> = paragraph.split_whitespace().collect();
@@ -180,12 +180,11 @@ fn text(help: &str) -> String {
         .replace('*', "\\*")
 }
 
-/// A row for each exit code.
+/// Returns a table row for each exit code.
 fn exit_codes() -> String {
     let codes = outcome::exit_codes();
-    let rows = codes
-        .lines()
-        .filter_map(|line| line.trim().split_once("  "));
-    rows.map(|(code, meaning)| format!("| {code} | {meaning} |\n"))
-        .collect()
+    let lines = codes.lines().map(str::trim);
+    let rows = lines.filter_map(|line| line.split_once("  "));
+    let rows = rows.map(|(code, meaning)| format!("| {code} | {meaning} |\n"));
+    rows.collect()
 }
