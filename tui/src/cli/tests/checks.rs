@@ -536,7 +536,7 @@ fn examples_keep_to_the_schema() {
         let document = loudou_check::document::read(text.as_bytes()).expect("readable");
         configurations(&document.value, &mut found);
     }
-    assert_eq!(found.len(), 8);
+    assert!(found.len() >= 8, "{} examples", found.len());
     for file in in_envoy() {
         let text = std::fs::read(file).expect("an envoy.yaml");
         let document = loudou_check::document::read(&text).expect("readable");
