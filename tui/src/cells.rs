@@ -1,4 +1,4 @@
-//! Text on the screen: safe, measured in cells, cut and wrapped.
+//! Text on the screen: made safe, measured in cells, cut and wrapped.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use loudou_words::num::cells;
 use loudou_words::text::escape;
 
-/// `text` without characters that a terminal acts on and without characters of zero width, so that its
-/// width is the width on the screen.
+/// Removes characters that a terminal interprets and characters of zero width from `text`, so that
+/// its width is its width on the screen.
 pub(crate) fn safe(text: &str) -> Cow<'_, str> {
     let escaped = escape(text);
     if escaped.chars().all(|c| c.width().unwrap_or(0) > 0) {
@@ -25,12 +25,12 @@ pub(crate) fn safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The width of `text` in cells.
+/// Returns the width of `text` in cells.
 pub(crate) fn width(text: &str) -> u16 {
     cells(text.width())
 }
 
-/// `text` in at most `most` cells; a shortened text ends with `more`.
+/// Cuts `text` to at most `most` cells. A shortened text ends with `more`.
 pub(crate) fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
     if text.width() <= most {
         return Cow::Borrowed(text);
@@ -51,7 +51,7 @@ pub(crate) fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `text` in lines of at most `most` cells, broken at spaces if possible.
+/// Wraps `text` to lines of at most `most` cells, at spaces if possible.
 pub(crate) fn wrap(text: &str, most: u16) -> Vec<String> {
     let most = usize::from(most.max(1));
     let mut lines = Vec::new();

@@ -1,7 +1,8 @@
-//! The command line: reads it, runs the command, and turns the outcome into an exit code.
+//! The command line: parses the arguments, runs the command, and turns the outcome into an exit
+//! code.
 //!
-//! The exit codes are in `outcome`. Where nobody reads the output any more, SIGPIPE ends the command. Standard
-//! output gets only data.
+//! The exit codes are defined in `outcome`. Standard output only receives data. If its reader
+//! closes the pipe, SIGPIPE ends the command.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
@@ -192,7 +193,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = complete::answered(command_line) {
         return code;
     }
-    // Not locked: the screen writes to the terminal from several places.
+    // The streams are not locked, because the screen writes to the terminal from several threads.
     let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
     let mut io = Io {
         out_terminal: stdout.is_terminal(),
@@ -210,7 +211,8 @@ pub fn main() -> ExitCode {
     };
     let outcome = run(std::env::args_os(), &mut io);
     if outcome == Outcome::Unread {
-        // Ends like other programs whose reader has gone: by the signal that Rust ignores.
+        // Ends like other programs whose reader closed the pipe: by SIGPIPE, which Rust's runtime
+        // ignores by default.
         drop(emulate_default_handler(SIGPIPE));
     }
     ExitCode::from(outcome.code())
@@ -218,7 +220,8 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     let args: Vec<OsString> = args.into_iter().collect();
-    // The relay has options of the same names, which are not for this program.
+    // The relay parses its options itself, because some have the same names as options of this
+    // program.
     if let [_, name, options @ ..] = args.as_slice()
         && name == "relay"
     {
@@ -256,16 +259,16 @@ fn parsed_by(command: &clap::Command, args: &[OsString]) -> Result<Cli, clap::Er
         let matches = command.try_get_matches_from_mut(args)?;
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     };
-    // The usage in an error of clap has the options that are set, also those that only the environment sets: it is
-    // taken from a command without them.
+    // The usage line in clap's errors lists all options that are set, including options set by
+    // environment variables. It is therefore taken from a command that ignores these variables.
     parsed(options::is_empty_variable).map_err(|error| {
-        // A help text, which is no error, names the variables.
+        // A help text is not an error, and it shows the variables.
         let again = error.use_stderr().then(|| parsed(|_| true).err());
         again.flatten().unwrap_or(error)
     })
 }
 
-/// Applies the config file, for commands that ask an Envoy.
+/// Applies the config file if the command talks to an Envoy.
 fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
     let is_apart = matches!(
         cli.command,
@@ -294,9 +297,9 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Help and version go to standard output, wrong arguments to standard error.
+/// Prints help and version to standard output, and argument errors to standard error.
 fn unparsed(error: &clap::Error, io: &mut Io<'_>) -> Outcome {
-    // `print` handles colours, which only a real terminal shows.
+    // `print` handles colours, which are only shown on a real terminal.
     let printed = if io.out_terminal {
         error.print()
     } else if error.use_stderr() {
@@ -313,9 +316,9 @@ fn unparsed(error: &clap::Error, io: &mut Io<'_>) -> Outcome {
 
 fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
     let outcome = Outcome::of(error);
-    // `loudou buckets | head` closes the pipe early: nothing to report.
+    // `loudou buckets | head` closes the pipe early. This is not reported as an error.
     if outcome != Outcome::Unread {
-        // If standard error is closed too, there is no place left to report.
+        // If standard error is closed too, the error cannot be reported.
         drop(writeln!(io.err, "loudou: {error:#}"));
     }
     outcome

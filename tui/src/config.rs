@@ -1,4 +1,5 @@
-//! The config file of a user: Envoys by name, and how the screen looks. No I/O: the command line finds and reads it.
+//! The user's config file: named Envoys, and the look of the screen. This module does no I/O. The
+//! command line finds and reads the file.
 //!
 //! ```toml
 //! url = "@edge"
@@ -27,25 +28,25 @@ pub(crate) use reader::Located;
 
 use reader::{Node, Reader};
 
-/// The settings of a file. All of them may be absent.
+/// Settings of a config file. All of them are optional.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// The Envoys without `--url`: addresses, and names of targets with `@`.
+    /// Envoys if `--url` is not given: addresses, and names of targets with `@`.
     pub(crate) url: Vec<String>,
-    /// The time limit of each call without `--timeout`.
+    /// Time limit of each call if `--timeout` is not given.
     pub(crate) timeout: Option<Nanos>,
-    /// Whether every command that would change something is refused.
+    /// True if commands that make changes are refused.
     pub(crate) read_only: bool,
     /// Envoys by name.
     pub(crate) targets: BTreeMap<String, NamedTarget>,
-    /// The time between two updates of the screen without `--interval`.
+    /// Time between two updates of the screen if `--interval` is not given.
     pub(crate) interval: Option<Nanos>,
     pub(crate) theme: Option<Base>,
-    /// Whether to draw with ASCII only; `None` to decide by terminal and locale.
+    /// True to draw with ASCII only; `None` to decide by terminal and locale.
     pub(crate) ascii: Option<bool>,
 }
 
-/// One or more Envoys that are reached alike. Paths are as written.
+/// One or more Envoys that are reached with the same settings. Paths are as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NamedTarget {
     pub(crate) url: Vec<String>,
@@ -58,7 +59,7 @@ pub(crate) struct NamedTarget {
 }
 
 impl Config {
-    /// Reads the text of a file, or returns all of its problems.
+    /// Parses the text of a file, or returns all of its problems.
     pub(crate) fn read(text: &str) -> Result<Self, Vec<Located>> {
         let mut reader = Reader::new(text);
         let root = match reader::parse(text) {
@@ -69,12 +70,12 @@ impl Config {
         reader.finish().map(|()| config)
     }
 
-    /// Whether a token is in it.
+    /// Returns true if the file contains a token.
     pub(crate) fn has_token(&self) -> bool {
         self.targets.values().any(|target| target.token.is_some())
     }
 
-    /// Whether it decides where a token goes.
+    /// Returns true if the file determines the Envoys to which tokens are sent.
     pub(crate) fn directs_tokens(&self) -> bool {
         !self.url.is_empty() || !self.targets.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Drawing primitives: a clipped pen, the theme, numbers in words, and the widgets that screens share. None of them knows
-//! the state of the app.
+//! Drawing primitives: a clipped pen, the theme, the formatting of numbers, and the widgets that
+//! screens share. They do not depend on the state of the app.
 
 pub(crate) mod pen;
 pub(crate) mod theme;

@@ -1,4 +1,4 @@
-//! The `loudou` command: watch the buckets, edit the limits, check rule files.
+//! The `loudou` command: watches the buckets, edits the limits, and checks rule files.
 #![forbid(unsafe_code)]
 
 mod app;

@@ -1,4 +1,4 @@
-//! The `loudou` command; everything is in the library.
+//! The `loudou` command. All of its code is in the library.
 
 use std::process::ExitCode;
 

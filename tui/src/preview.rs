@@ -1,5 +1,6 @@
-//! What an edit would do to the keys that are seen: the core decides a minute of requests for each of them, at its rate
-//! of now and evenly spread, under the rule of before and of after.
+//! Previews the effect of an edit on the known keys. The rate limiter decides a minute of requests
+//! for each key, under the rule before and after the edit. The requests are evenly spaced at the
+//! key's current rate.
 
 use std::borrow::Cow;
 
@@ -12,20 +13,21 @@ use crate::draw::words::percent;
 use loudou_words::num::{count, float, whole};
 use loudou_words::text::{counted, escape};
 
-/// The time that is played.
+/// Time span that is simulated.
 const SPAN: Nanos = Nanos::from_secs(60);
-/// The most decisions of one preview: it runs between two frames.
+/// Maximum number of decisions in one preview, because it runs between two frames.
 const MOST_DECISIONS: u64 = 100_000;
-/// How far above the rate of a limit a key is refused in the long run: rates are measured.
+/// A key counts as refused in the long run if its rate exceeds the limit's rate by this factor. The
+/// margin is needed because rates are measured.
 const ABOVE: f64 = 1.01;
-/// The most keys that are named.
+/// Maximum number of keys that are named.
 const NAMED: usize = 5;
-/// The most cells of a name.
+/// Maximum width of a name, in cells.
 const NAME: usize = 32;
-/// The share of its requests from which on a key loses most of them.
+/// Share of refused requests from which on the preview says that a key loses most of its requests.
 const MOST: f64 = 0.5;
 
-/// Some names and the number of the rest: `a, b and 3 more`.
+/// Lists some names and the number of the others: `a, b and 3 more`.
 pub(crate) fn named(names: &[String]) -> String {
     let some: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
     match names.len().saturating_sub(NAMED) {
@@ -34,31 +36,31 @@ pub(crate) fn named(names: &[String]) -> String {
     }
 }
 
-/// A name of a key, escaped and not too long.
+/// Returns the name of a key, escaped and shortened.
 pub(crate) fn name(key: &str) -> String {
     fit(&escape(key), NAME, '…').into_owned()
 }
 
-/// A key that is seen.
+/// A key that the app has seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,
-    /// The units used of each limit, by the limit's name.
+    /// Used units of each limit, by the limit's name.
     pub(crate) used: Vec<(&'a str, u64)>,
-    /// Requests per second, also those that are or would be refused.
+    /// Requests per second, including refused requests.
     pub(crate) per_second: f64,
-    /// Whether an operator or a penalty bans it.
+    /// True if an operator or a penalty bans the key.
     pub(crate) is_banned: bool,
 }
 
-/// The effect of an edit on the keys that are seen.
+/// Effect of an edit on the known keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preview {
-    /// How many keys were played.
+    /// Number of simulated keys.
     seen: usize,
-    /// Keys that are refused after the edit and not before, those with most requests first.
+    /// Keys that are refused only after the edit, sorted by their number of requests, most first.
     refused: Vec<String>,
-    /// Keys that are refused before and not after.
+    /// Keys that are refused only before the edit.
     freed: Vec<String>,
     /// Keys that are refused before and after.
     still: Vec<String>,
@@ -72,7 +74,7 @@ enum Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    /// The limits of the rule, or what the key's override gives.
+    /// Returns the limits of the rule, or the key's override.
     fn of(rule: &'a Rule, key: &str) -> Self {
         match rule.overrides.get(key) {
             None => Self::Limits(Cow::Borrowed(&rule.limits)),
@@ -93,14 +95,14 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Whether it depends on how long requests take.
+    /// Returns true if decisions depend on the duration of requests.
     fn holds_until_end(&self) -> bool {
         self.limits().is_some_and(Limits::holds_until_end)
     }
 }
 
-/// Plays the keys under the rule of before and of after; `None` if a limit depends on how long requests take, which is
-/// unknown.
+/// Simulates the keys under the rule before and after the edit; `None` if a limit depends on the
+/// duration of requests, which is unknown.
 pub(crate) fn preview(
     before: &Rule,
     after: &Rule,
@@ -140,7 +142,7 @@ pub(crate) fn preview(
     Some(preview)
 }
 
-/// The bucket of a key before and after the edit, where it has limits.
+/// Returns the bucket of a key before and after the edit; `None` where no limits apply.
 fn buckets(key: &Key<'_>, [before, after]: &[Terms<'_>; 2], carry: Carry) -> [Option<Bucket>; 2] {
     let clock = Clock::at(Nanos::ZERO);
     let live = before.limits().map(|limits| {
@@ -160,8 +162,8 @@ fn used(key: &Key<'_>, limit: &Limit) -> u64 {
     of_limit.map_or(0, |(_, units)| *units)
 }
 
-/// The share of the requests of a key that a rule refuses within the span if the key goes on like this; `None` if the
-/// rule refuses none of them.
+/// Returns the share of a key's requests that a rule refuses within the time span if its rate stays
+/// the same; `None` if the rule refuses none of them.
 fn loss(
     key: &Key<'_>,
     rule: &Rule,
@@ -170,7 +172,7 @@ fn loss(
 ) -> Option<f64> {
     let gap = gap(key.per_second)?;
     if rule.mode != Mode::Enforce {
-        // Also bans are enforced by no other mode.
+        // Other modes do not enforce bans either.
         return None;
     }
     if key.is_banned {
@@ -185,7 +187,7 @@ fn loss(
         Cost::Fixed(cost) => cost.into(),
         Cost::Header { .. } | Cost::RequestBytes(_) => 1,
     };
-    // In the long run, whatever the bursts.
+    // The long-term share of refusals, independent of bursts.
     let demand = key.per_second * float(cost);
     let rates = limits.iter().filter_map(|limit| limit.algorithm().rate());
     let rates = rates.map(per_second).filter(|rate| demand > rate * ABOVE);
@@ -195,7 +197,8 @@ fn loss(
     played(limits, bucket.clone(), (cost, gap), most)
 }
 
-/// The share of refusals among requests with this gap between them, at most so many; `None` if there are none.
+/// Returns the share of refusals among requests with this gap between them, for at most `most`
+/// requests; `None` if there are none.
 fn played(
     limits: &Limits,
     mut bucket: Bucket,
@@ -216,14 +219,14 @@ fn per_second(rate: Rate) -> f64 {
     f64::from(rate.amount()) * 1e9 / float(rate.period().get())
 }
 
-/// The time between two requests; `None` if there are none.
+/// Returns the time between two requests; `None` if there are none.
 fn gap(per_second: f64) -> Option<Nanos> {
     let gap = 1e9 / per_second;
     (gap.is_finite() && gap >= 1.0).then(|| Nanos::new(whole(gap)))
 }
 
 impl Preview {
-    /// The lines of a question.
+    /// Returns the lines for the question.
     pub(crate) fn lines(&self) -> Vec<String> {
         if self.seen == 0 {
             return vec!["no key was seen for long enough to tell the effect".to_owned()];

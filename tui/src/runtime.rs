@@ -9,11 +9,11 @@
 //!    └───────────────────┴──────────effects─────────────┘
 //! ```
 //!
-//! Each Envoy that is watched has a state, a poller and a worker of its own; its answers carry its number, and keys go
-//! to the state that is shown. The others are polled for their status alone.
+//! Each watched Envoy has a state, a poller and a worker. Its answers carry its number, and keys
+//! are sent to the state that is shown. For the other Envoys, only the status is polled.
 //!
-//! The screen's thread does no I/O but drawing, so it never blocks. A panic in another thread reaches it
-//! as a message and ends the app with the report of that thread.
+//! The screen's thread does no I/O except drawing, so it never blocks. A panic in another thread
+//! reaches it as a message and ends the app with the report of that thread.
 //!
 //! For the test of panics in a real terminal: with `LOUDOU_TEST_PANIC=screen` or `poller` in the
 //! environment, that thread panics after it has started.
@@ -44,37 +44,38 @@ use loudou_client::{Client, ClientError};
 mod inbox;
 mod poller;
 
-/// The most messages drained before the screen is drawn.
+/// Maximum number of messages that are drained before the screen is drawn.
 const BATCH: usize = 1024;
-/// The least time between frames: at most 30 frames per second.
+/// Minimum time between frames, which means at most 30 frames per second.
 const FRAME: Nanos = Nanos::from_millis(34);
 
-/// The options of the screen.
+/// Options of the screen.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The admin listeners to show; at least one.
+    /// Admin listeners to show. At least one.
     pub targets: Vec<Clients>,
-    /// Whether to refuse all changes.
+    /// True to refuse all changes.
     pub read_only: bool,
     /// Colours and glyphs.
     pub(crate) look: Look,
-    /// The poll interval.
+    /// Poll interval.
     pub interval: Duration,
 }
 
-/// The clients of one admin listener.
+/// Clients of one admin listener.
 #[derive(Clone, Debug)]
 pub struct Clients {
-    /// For polls.
+    /// Client for polls.
     pub polling: Client,
-    /// For changes, which may take longer.
+    /// Client for changes, which may take longer.
     pub changing: Client,
-    /// Whether command lines reach it without `--url`.
+    /// True if commands reach this admin listener without `--url`.
     pub is_usual: bool,
 }
 
-/// Runs the screen until the user quits. The terminal is restored before this returns, also with an
-/// error. Returns in words which changes for all Envoys are not known to be in force everywhere.
+/// Runs the screen until the user quits. The terminal is restored before this returns, even after
+/// an error. Returns descriptions of the changes for all Envoys that are not known to be in effect
+/// everywhere.
 pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     let Options {
         targets,
@@ -84,7 +85,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     } = options;
     let clock = Clock::start();
     let (messages, inbox) = sync_channel(MESSAGES);
-    // Before any thread can panic.
+    // The hook must be installed before any thread can panic.
     term::install_panic_hook();
     let (envoys, mut states) = (targets.len(), Vec::new());
     let mut hands = Vec::new();
@@ -114,21 +115,22 @@ fn nanos(duration: Duration) -> Nanos {
     Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The screen's thread.
+/// State of the screen's thread.
 struct Screen {
     watched: Watched,
     clock: Clock,
     hands: Vec<Hands>,
     inbox: Receiver<Inbound>,
-    /// Where clicks act, in the last frame.
+    /// Clickable places of the last frame.
     spots: Spots,
 }
 
 impl Screen {
-    /// Takes the terminal until the user quits. Returns in words which changes for all Envoys are not known to be in force
-    /// everywhere.
+    /// Acquires the terminal and runs until the user quits. Returns descriptions of the changes for
+    /// all Envoys that are not known to be in effect everywhere.
     fn show(mut self, messages: &SyncSender<Inbound>, look: &Look) -> anyhow::Result<Vec<String>> {
-        // Before the terminal is taken, so that a signal in between is handled.
+        // Signals are handled before the terminal is acquired, so that a signal in between is not
+        // lost.
         spawn_signals(messages, &inbox::OF_SCREEN)?;
         let look = &Look {
             base: look.base.or_else(|| term::background(look.depth)),
@@ -212,7 +214,7 @@ impl Screen {
         let goal = effect.goal();
         let hands = self.hands.get(number);
         if !hands.is_some_and(|hands| hands.start_effect(effect)) {
-            // `Busy` requests no effects of its own, so this does not recurse.
+            // `Busy` requests no effects, so this does not recurse.
             let now = self.clock.now();
             let effects = self.watched.update(Some(number), Msg::Busy(goal), now);
             drop(effects);
@@ -226,12 +228,12 @@ fn panic_if_asked(name: &str) {
     assert!(!requested, "panic requested by LOUDOU_TEST_PANIC");
 }
 
-// The threads of each Envoy: a poller, and a worker for changes and single reads.
+// The threads of an Envoy: a poller, and a worker for changes and single reads.
 
-/// The most changes and single reads queued for the worker.
+/// Maximum number of changes and single reads queued for the worker.
 const JOBS: usize = 8;
 
-/// The threads that carry out effects.
+/// The threads that carry out the effects of an Envoy.
 struct Hands {
     poller: SyncSender<PollRequest>,
     worker: SyncSender<Effect>,
@@ -256,12 +258,12 @@ impl Hands {
         Ok(Self { poller, worker })
     }
 
-    /// Hands an effect to its thread without waiting; false if there is no room for it.
+    /// Sends an effect to its thread without waiting. Returns false if the queue is full.
     fn start_effect(&self, effect: Effect) -> bool {
         match effect {
             Effect::Poll(request) => match self.poller.try_send(request) {
                 Ok(()) => true,
-                // A thread that ended reports that itself.
+                // A thread that ended has sent a report already.
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
             },
             effect => self.worker.try_send(effect).is_ok(),
@@ -284,7 +286,7 @@ fn spawn_poller(
     Ok(poller)
 }
 
-/// Carries out jobs until there are no more senders.
+/// Carries out jobs until all senders are dropped.
 fn work_off(client: &Client, jobs: &Receiver<Effect>, answers: &Outbox) {
     for job in jobs {
         let Some(msg) = work(client, job) else {
@@ -311,7 +313,7 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
             Some(Msg::Explained(result.map_err(Failure::from)))
         }
         Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(Failure::from))),
-        // Not for this thread.
+        // Other threads carry out these effects.
         Effect::Poll(_)
         | Effect::ChangeAll(_)
         | Effect::Copy(_)
@@ -320,7 +322,7 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
     }
 }
 
-/// Applies the changes lost in a restart again.
+/// Applies changes that were lost in a restart.
 fn again(client: &Client, items: Vec<Item>) -> Result<Vec<(Item, Done)>, ClientError> {
     let mut target = Target::read(client, false)?;
     let done = target.apply_all(items.iter());

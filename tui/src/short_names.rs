@@ -1,10 +1,11 @@
-//! Short names for several addresses: without the parts that they have in common.
+//! Short names for several addresses, without the parts that they have in common.
 
-/// The bytes at the start and at the end of all names that can be left out, if there are any.
+/// Returns the number of bytes that can be removed at the start and at the end of all names, if
+/// any.
 type Step = fn(&[&str]) -> Option<(usize, usize)>;
 
-/// A name for each URL, shorter where that leaves all names apart: without the scheme, folder, port or domain that all
-/// share, or, on one host, the port alone. Names are not escaped.
+/// Returns a name for each URL. Scheme, folder, port and domain are removed if all URLs share them
+/// and the names stay distinct. On a single host, only the port remains. Names are not escaped.
 pub(crate) fn short_names(urls: &[&str]) -> Vec<String> {
     let mut names: Vec<&str> = urls.to_vec();
     let steps: [Step; 5] = [scheme, folder, host, port, domain];
@@ -24,7 +25,7 @@ pub(crate) fn short_names(urls: &[&str]) -> Vec<String> {
     names.into_iter().map(ToOwned::to_owned).collect()
 }
 
-/// An address without its scheme.
+/// Returns an address without its scheme.
 pub(crate) fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
 }
@@ -38,14 +39,14 @@ fn are_apart(names: &[&str]) -> bool {
     })
 }
 
-/// The bytes of a scheme that all have.
+/// Returns the length of a common scheme.
 fn scheme(names: &[&str]) -> Option<(usize, usize)> {
     let schemes = ["http://", "https://"].into_iter();
     let mut common = schemes.filter(|scheme| names.iter().all(|name| name.starts_with(scheme)));
     common.next().map(|scheme| (scheme.len(), 0))
 }
 
-/// The bytes that several share, up to a slash.
+/// Returns the length of a common prefix up to a slash.
 fn folder(names: &[&str]) -> Option<(usize, usize)> {
     let (first, rest) = names.split_first()?;
     let slashes = first.rmatch_indices('/');
@@ -54,7 +55,7 @@ fn folder(names: &[&str]) -> Option<(usize, usize)> {
     (!rest.is_empty()).then_some((folder.len(), 0))
 }
 
-/// The bytes of a host that several share, up to the colon of the port.
+/// Returns the length of a common host, up to the colon before the port.
 fn host(names: &[&str]) -> Option<(usize, usize)> {
     let (first, rest) = names.split_first()?;
     let end = first.rfind(':')?;
@@ -63,7 +64,7 @@ fn host(names: &[&str]) -> Option<(usize, usize)> {
     is_common.then_some((end, 0))
 }
 
-/// The bytes of a port that several share, with its colon.
+/// Returns the length of a common port, with its colon.
 fn port(names: &[&str]) -> Option<(usize, usize)> {
     let (first, rest) = names.split_first()?;
     let port = first.get(first.rfind(':')?..)?;
@@ -71,7 +72,8 @@ fn port(names: &[&str]) -> Option<(usize, usize)> {
     is_common.then_some((0, port.len()))
 }
 
-/// The bytes of a domain that several share, from a dot on. The numbers of an address are no domain.
+/// Returns the length of a common domain, from a dot on. The numbers of an IP address are not a
+/// domain.
 fn domain(names: &[&str]) -> Option<(usize, usize)> {
     let (first, rest) = names.split_first()?;
     let domain = first.get(first.find('.')?..)?;

@@ -1,7 +1,7 @@
-//! The only module that touches the terminal: entering, leaving, reading events, drawing.
+//! The only module that accesses the terminal: entering, leaving, reading events, drawing.
 //!
-//! However the app ends, the terminal is restored: raw mode, alternate screen, mouse, bracketed paste and
-//! cursor are reset on return, on a panic in any thread, on signals and while suspended.
+//! However the app ends, the terminal is restored: raw mode, alternate screen, mouse, bracketed
+//! paste and cursor are reset on return, on a panic in any thread, on signals and while suspended.
 //! [`restore`] may be called any number of times.
 
 use std::io::{BufWriter, Stdout, Write};
@@ -31,22 +31,23 @@ use crate::app::msg::Msg;
 use crate::app::press::{Code, Mouse, MouseAction, Press};
 use crate::draw::theme::{Base, Depth};
 
-/// The prefix of the names of threads whose panics end the app through a message.
+/// Name prefix of threads whose panics end the app through a message.
 pub(crate) const BACKGROUND: &str = "loudou-";
-/// Turns on reports of clicks and the wheel, in the form without a limit on columns. Movements are unused.
+/// Turns on reports of clicks and of the wheel, in the encoding without a limit on columns. Mouse
+/// movements are not used.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 
-/// Whether the app has taken the terminal.
+/// True while the app uses the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// The report of the first background thread that panicked.
+/// Report of the first background thread that panicked.
 static REPORT: Mutex<Option<String>> = Mutex::new(None);
 
-/// The time in which a terminal has to say what its background is; one that does not know the question answers at once that
-/// it does not.
+/// Maximum time to wait for the terminal to report its background colour. Terminals without this
+/// feature are recognised at once.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
-/// The theme for the terminal's background, if the terminal can be asked. To be called before the terminal is entered, for
-/// the answer is read from its keys.
+/// Returns the theme for the terminal's background, if the terminal reports it. Must be called
+/// before the terminal is entered, because the report arrives as input.
 pub(crate) fn background(depth: Depth) -> Option<Base> {
     if depth == Depth::Plain {
         return None;
@@ -61,13 +62,13 @@ pub(crate) fn background(depth: Depth) -> Option<Base> {
     })
 }
 
-/// The terminal, taken until this is dropped.
+/// The terminal. It is released when this value is dropped.
 pub(crate) struct Terminal {
     inner: ratatui::Terminal<CrosstermBackend<Basic<BufWriter<Stdout>>>>,
 }
 
 impl Terminal {
-    /// Takes the terminal, which has these colours.
+    /// Acquires a terminal that has these colours.
     pub(crate) fn enter(depth: Depth) -> io::Result<Self> {
         take()?;
         let out = Basic::new(BufWriter::new(io::stdout()), depth == Depth::Sixteen);
@@ -79,7 +80,7 @@ impl Terminal {
         inner.map(|inner| Self { inner })
     }
 
-    /// Columns and rows.
+    /// Returns columns and rows.
     pub(crate) fn size() -> (u16, u16) {
         size().unwrap_or((80, 24))
     }
@@ -89,13 +90,15 @@ impl Terminal {
         self.inner.draw(view).map(|_| ())
     }
 
-    /// Gives the terminal back and stops, like Ctrl-Z in any program; resumes when continued.
+    /// Releases the terminal and stops the process, like Ctrl-Z in any program. Acquires it again
+    /// when the process is continued.
     ///
-    /// The whole process group stops, as when the terminal itself handles the key: a shell gets the terminal
-    /// back only when everything that it started has stopped, such as a script that runs `loudou`.
+    /// The whole process group is stopped, as it is when the terminal itself handles the key. A
+    /// shell gets the terminal back only when everything that it started has stopped, such as a
+    /// script that runs `loudou`.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         if getsid(None)? == getpgrp() {
-            // There is no shell that could continue it.
+            // There is no shell that could continue the process.
             return self.resume();
         }
         restore();
@@ -104,26 +107,29 @@ impl Terminal {
         self.resume()
     }
 
-    /// Asks the terminal to put a text on the clipboard (OSC 52). Terminals that do not know this ignore it.
+    /// Requests that the terminal copies a text to the clipboard (OSC 52). Terminals without this
+    /// feature ignore it.
     pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
         let out = self.inner.backend_mut();
         write!(out, "{}", clipboard(text))?;
         out.flush()
     }
 
-    /// Takes the terminal again after another program had it; the next draw is complete.
+    /// Acquires the terminal again after another program used it. The next frame is drawn
+    /// completely.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
-        // The remembered mode of the terminal may be outdated.
+        // The remembered terminal mode may be outdated.
         disable_raw_mode()?;
         take()?;
-        // A resize clears and redraws. `clear` would first query the cursor position, and the answer
-        // would go to the thread that reads keys.
+        // A resize clears and redraws. `clear` would first query the cursor position, and the
+        // answer would be read by the input thread.
         let size = self.inner.size()?;
         self.inner.resize(Rect::new(0, 0, size.width, size.height))
     }
 }
 
-/// The request to put a text on the clipboard, in base64, so that nothing in the text is a control character.
+/// Returns the request to copy a text to the clipboard. The text is encoded in base64, so that it
+/// contains no control characters.
 pub(crate) fn clipboard(text: &str) -> String {
     format!("\u{1b}]52;c;{}\u{7}", BASE64_STANDARD.encode(text))
 }
@@ -135,7 +141,7 @@ impl Drop for Terminal {
 }
 
 fn take() -> io::Result<()> {
-    // First, so that a partial failure is undone too.
+    // The flag is set first, so that a partial failure is undone, too.
     TAKEN.store(true, Ordering::SeqCst);
     let taken = enable_raw_mode().and_then(|()| {
         let mut out = io::stdout();
@@ -149,12 +155,13 @@ fn take() -> io::Result<()> {
     taken
 }
 
-/// Restores the terminal. Does nothing if the app has not taken it.
+/// Restores the terminal. Does nothing if the app does not use it.
 pub(crate) fn restore() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;
     }
-    // Errors are dropped: a terminal that is gone cannot be restored, and cannot show a report.
+    // Errors are dropped, because a terminal that is gone can neither be restored nor show a
+    // report.
     let shown = execute!(
         io::stdout(),
         DisableMouseCapture,
@@ -166,8 +173,9 @@ pub(crate) fn restore() {
     drop((shown, cooked));
 }
 
-/// Makes panics leave a readable terminal: on the screen's thread it is restored before the report is
-/// printed; on the app's other threads the report waits for [`report`].
+/// Makes panics leave a readable terminal. If the screen's thread panics, the terminal is restored
+/// before the report is printed. Reports of the app's other threads are stored until [`report`]
+/// returns them.
 pub(crate) fn install_panic_hook() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -185,7 +193,7 @@ pub(crate) fn install_panic_hook() {
     }));
 }
 
-/// The report of the first background thread that panicked.
+/// Returns the report of the first background thread that panicked.
 pub(crate) fn report() -> String {
     let report = REPORT.lock().ok().and_then(|mut report| report.take());
     report.unwrap_or_else(|| "a background thread panicked".to_owned())
@@ -194,7 +202,7 @@ pub(crate) fn report() -> String {
 /// Waits for the next event of the terminal; `None` for an unused one.
 pub(crate) fn read() -> io::Result<Option<Msg>> {
     Ok(match event::read()? {
-        // Some terminals also report releases.
+        // Some terminals also report the release of keys.
         Event::Key(key) if key.kind != KeyEventKind::Release => press(key).map(Msg::Press),
         Event::Paste(text) => Some(Msg::Paste(text)),
         Event::Mouse(mouse) => self::mouse(mouse).map(Msg::Mouse),
@@ -245,8 +253,9 @@ fn mouse(mouse: MouseEvent) -> Option<Mouse> {
     })
 }
 
-// Colours for terminals with 16 of them: the writer of the screen asks for each by a number of 256
-// (`38;5;9`), which such a terminal reads as other styles, such as blinking. Here it becomes the old form (`91`).
+// Colours for terminals with 16 of them. The screen's writer encodes each colour by its number of
+// 256 (`38;5;9`), which such a terminal interprets as other styles, such as blinking. This module
+// replaces it by the old form (`91`).
 
 const BEGIN: &[u8] = b"\x1b[";
 
@@ -254,7 +263,7 @@ const BEGIN: &[u8] = b"\x1b[";
 #[derive(Debug)]
 struct Basic<W> {
     inner: W,
-    /// The bytes since the last flush; a sequence may come in several writes.
+    /// Bytes since the last flush. A sequence may be split over several writes.
     pending: Vec<u8>,
     rewrites: bool,
 }
@@ -285,7 +294,7 @@ impl<W: Write> Write for Basic<W> {
     }
 }
 
-/// The same output with the colours in their old form.
+/// Returns the output with its colours in the old form.
 fn rewritten(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -303,7 +312,8 @@ fn rewritten(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The parameters of a sequence that sets styles at the beginning of `bytes`, and what follows it.
+/// Parses a sequence that sets styles at the beginning of `bytes`. Returns its parameters and the
+/// remaining bytes.
 fn styles(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let rest = bytes.strip_prefix(BEGIN)?;
     let end = rest
@@ -328,9 +338,9 @@ fn old_form(styles: &str) -> String {
         };
         let color = match (parts.next(), parts.next().map(str::parse::<u8>)) {
             (Some("5"), Some(Ok(n @ 0..8))) => base.saturating_add(n),
-            // The bright ones.
+            // The bright colours.
             (Some("5"), Some(Ok(n @ 8..16))) => base.saturating_add(n).saturating_add(52),
-            // The theme has none of the others.
+            // The themes for 16 colours use no others.
             _ => base.saturating_add(9),
         };
         out.push(color.to_string());

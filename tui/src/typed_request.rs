@@ -1,5 +1,5 @@
-//! A request that a person types to have it explained: its form for the admin API, and the command line that does the
-//! same.
+//! A request that the user types to have it explained. It can be converted to the admin API's
+//! format, and to the equivalent command line.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use loudou_client::command_line::CommandLine;
 use loudou_words::num::typed;
 
-/// The request; a part that is absent has the default of the admin API.
+/// The request. For an absent part, the admin API's default applies.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypedRequest {
     /// The method [default: GET]
@@ -46,7 +46,7 @@ pub(crate) struct TypedRequest {
     pub(crate) cost: Option<u64>,
 }
 
-/// Reads `NAME: VALUE`.
+/// Parses `NAME: VALUE`.
 pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     // A leading colon, as in `:scheme`, belongs to the name.
     let bare = text.strip_prefix(':').unwrap_or(text);
@@ -58,7 +58,7 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     Ok((format!("{colon}{}", name.trim()), value.trim().to_owned()))
 }
 
-/// Reads `PATH=VALUE`.
+/// Parses `PATH=VALUE`.
 pub(crate) fn metadata(text: &str) -> Result<(String, String), String> {
     let (path, value) = text
         .split_once('=')
@@ -71,7 +71,7 @@ pub(crate) fn metadata(text: &str) -> Result<(String, String), String> {
 }
 
 impl TypedRequest {
-    /// In the form of the admin API.
+    /// Returns the request in the admin API's format.
     pub(crate) fn json(&self) -> Value {
         let mut sample = Map::new();
         let mut headers = Map::new();
@@ -114,13 +114,13 @@ impl TypedRequest {
         Value::Object(sample)
     }
 
-    /// `POST /reply`.
+    /// Returns method and path: `POST /reply`.
     pub(crate) fn title(&self) -> String {
         let method = self.method.as_deref().unwrap_or("GET");
         format!("{method} {}", self.path.as_deref().unwrap_or("/"))
     }
 
-    /// The command line that explains it.
+    /// Returns the command line that explains the request.
     pub(crate) fn command(&self, url: Option<&str>) -> String {
         let texts = [
             ("-X", &self.method),

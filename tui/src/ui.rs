@@ -1,4 +1,5 @@
-//! Drawing: from state to frame, without any clock or I/O. Sizes of zero and up are fine.
+//! Draws a frame from the state, without a clock or I/O. All terminal sizes are supported, even
+//! zero.
 //!
 //! ```text
 //!  loudou  1 Buckets  3 Rules  5 Events            ● connected http://…   header
@@ -29,7 +30,7 @@ mod frame;
 mod menus;
 mod question;
 
-/// Draws everything, and notes in `spots` where clicks act.
+/// Draws everything, and records the clickable places in `spots`.
 pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &mut Spots) {
     spots.cover();
     let mut pen = Pen::new(frame.buffer_mut(), spots, theme);
@@ -59,7 +60,8 @@ pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>, spots: &
         ..area
     };
     let covered = overlay(&mut pen.part(over), state);
-    // Messages never cover a question, whose answers do what is written above them, nor the commands of the palette.
+    // Messages must not cover a question, because the user would answer without reading it, nor the
+    // commands of the palette.
     let top = covered.map_or(body.y, |place| place.bottom().clamp(body.y, body.bottom()));
     let left = Rect {
         y: top,
@@ -75,18 +77,19 @@ fn draw_body(pen: &mut Pen<'_>, state: &State) {
     }
     screens::shown(state).draw(pen, state);
     if state.is_stale() {
-        // What is shown is old.
+        // The shown data are outdated.
         pen.style(pen.area, pen.theme.stale);
     }
 }
 
-/// Draws what is open over the screen. Returns its place if messages must not cover it.
+/// Draws the dialog over the screen, if one is open. Returns its place if messages must not cover
+/// it.
 fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
     if let Some(sheet) = asking::sheet(state) {
         return Some(question::draw(pen, &sheet));
     }
     match &state.mode {
-        // Questions are drawn above.
+        // Questions were drawn above.
         Mode::Browse | Mode::Filter(..) | Mode::Confirm(_) => {}
         Mode::Sort(at) => menus::sort(pen, state, *at),
         Mode::Help(top) => menus::help(pen, state, *top),
@@ -99,9 +102,10 @@ fn overlay(pen: &mut Pen<'_>, state: &State) -> Option<Rect> {
     None
 }
 
-/// Draws the messages at the bottom right of the body, the newest at the bottom. They disappear after a few seconds.
+/// Draws the messages at the bottom right of the body, with the newest at the bottom. They
+/// disappear after a few seconds.
 fn draw_toasts(pen: &mut Pen<'_>, state: &State) {
-    /// The most lines of one message.
+    /// Maximum number of lines of a message.
     const MOST_LINES: usize = 4;
     let (theme, area) = (pen.theme, pen.area);
     let mut bottom = area.bottom();

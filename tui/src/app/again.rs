@@ -1,5 +1,5 @@
-//! Changes that an Envoy lacks: those that it lost in a restart, which are reported once, and those that are live at the
-//! other Envoys that are watched. The key `a` offers to apply them.
+//! Changes that are missing at an Envoy: changes lost in a restart, which are reported once, and
+//! changes that are in effect at the other watched Envoys. The key `a` offers to apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use loudou_client::live::{Clocks, Id, Item, Left, counts};
 use loudou_words::num::{count, whole_seconds};
 use loudou_words::text::{counted, date, humanise};
 
-/// The most changes listed in the question.
+/// Maximum number of changes listed in the question.
 const NAMED: usize = 8;
 
-/// Notes the live state of a poll in the ledger, whether the screen shows it or not.
+/// Records a poll's live changes in the ledger, even while the screen is frozen.
 pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     let status = &snapshot.status;
     let restarted = state.ledger.look(&Look {
@@ -36,7 +36,7 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     if !restarted {
         return;
     }
-    // Counters restart at 0, and the undoable changes are gone.
+    // After a restart, counters begin at 0 and the changes made before cannot be undone.
     state.history.restart();
     state.undos.clear();
     state.unasked = None;
@@ -49,10 +49,11 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     }
 }
 
-/// How long a restart is shown that nothing was lost in.
+/// How long the message about a restart stays when no change was lost.
 const SHOWN: Nanos = Nanos::from_secs(60);
 
-/// The banner of a restart, short so that its end fits: what is gone, until that is applied again or not wanted.
+/// Returns the banner shown after a restart: the lost changes, until the user applies or dismisses
+/// them. It is short so that its end fits on the screen.
 pub(crate) fn banner(state: &State) -> Option<String> {
     let restarted_at = state.restarted_at?;
     let lost = state.ledger.lost()?;
@@ -75,7 +76,8 @@ pub(crate) fn banner(state: &State) -> Option<String> {
         .then(|| format!("RESTARTED at {at}, gone: {counts}{offer}"))
 }
 
-/// What is still gone of a rule, or of all, if Envoy restarted after `since`: `2 bans, 1 edit`.
+/// Returns the changes that are still missing for `rule`, or for all rules, if Envoy restarted
+/// after `since`: `2 bans, 1 edit`.
 pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Option<String> {
     let lost = state.ledger.lost()?;
     let restarted = state.restarted_at.is_some_and(|at| at >= since);
@@ -83,11 +85,12 @@ pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Opt
     Some(counts(lost.items().filter(is_of))).filter(|counts| !counts.is_empty())
 }
 
-/// Why nothing is offered.
+/// Message shown when there is no change to apply.
 pub(crate) const NOTHING: &str = "no change was lost, and none at another Envoy is missing here";
 
-/// What an Envoy lost in a restart, and what is live at `others`, of rules that it has. A change of its own of the same
-/// rule and key stays as it is, and of a change that was lost here and is live elsewhere the one made last counts.
+/// Returns the changes that this Envoy lost in a restart and the changes that are in effect at
+/// `others`, for rules that this Envoy has. If this Envoy already has a change for a rule and key,
+/// that change is kept. If a lost change is also in effect elsewhere, the more recent version wins.
 pub(crate) fn lacking<'a>(state: &State, others: impl Iterator<Item = &'a State>) -> Vec<Item> {
     let lost = state.ledger.lost();
     let lost = lost.into_iter().flat_map(Lost::items);
@@ -107,7 +110,7 @@ pub(crate) fn lacking<'a>(state: &State, others: impl Iterator<Item = &'a State>
     lacking.into_values().collect()
 }
 
-/// Opens the question whether to apply these changes.
+/// Asks whether to apply these changes.
 pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
     let lost = state.ledger.lost();
     let lost = lost.filter(|lost| lost.items().len() == items.len());
@@ -116,7 +119,7 @@ pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
         None => format!("Not in force here: {}. Apply?", counts(items.iter())),
     };
     let unix_ms = state.unix_ms();
-    // The key may have shown another Envoy.
+    // The key `a` may have switched to another Envoy, so the question names it.
     let place = format!("At {}:", state.settings.url);
     let mut detail: Vec<String> = Some(place)
         .filter(|_| state.targets.len() > 1)
@@ -136,7 +139,7 @@ pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
     }));
 }
 
-/// `per-user: ban of mallory, 9m left`.
+/// Describes a change in short: `per-user: ban of mallory, 9m left`.
 fn in_short(item: &Item, unix_ms: u64) -> String {
     let left = match item.left(unix_ms) {
         Left::Endless => String::new(),
@@ -146,10 +149,10 @@ fn in_short(item: &Item, unix_ms: u64) -> String {
     format!("{}: {}{left}", item.rule, item.words())
 }
 
-/// Handles the answer to applying changes again.
+/// Handles the result of applying changes again.
 pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Failure>) {
     state.link.hurry(state.now);
-    // Bans have made buckets.
+    // The bans may have created buckets.
     state.searches_anew = true;
     let results = match result {
         Ok(results) => results,
@@ -173,7 +176,7 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
         state.toast(false, "there was nothing left to apply");
     }
     if let Some(first) = failed.first() {
-        // The banner stays, with what is still gone.
+        // The banner stays and lists the changes that are still missing.
         state.offers = true;
         let more = match failed.len().saturating_sub(1) {
             0 => String::new(),

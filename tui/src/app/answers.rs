@@ -16,10 +16,10 @@ use loudou_client::change::verb::{Answer, Question};
 use loudou_client::change::{Change, put_back};
 use loudou_words::text::escape;
 
-/// The time for which the rows of a changed rule are highlighted.
+/// How long the rows of a changed rule stay highlighted.
 const STANDS_OUT: Nanos = Nanos::from_secs(5);
 
-/// Handles a rule that was read again: an open form continues from it.
+/// Handles a rule that was read again. An open form continues with the new values.
 pub(crate) fn rule_read(state: &mut State, rule: &str, result: Result<Box<RuleView>, Failure>) {
     match result {
         Ok(view) => {
@@ -95,7 +95,8 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     }
 }
 
-/// Handles a change for others, or one that waits: nothing comes back that would close its form.
+/// Handles a change that is not sent to the Envoy on the screen, or that is still queued. No answer
+/// will arrive to close its form, so the form is closed here.
 pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, fate: &str) {
     let rule = sending.change.verb().rule();
     if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {
@@ -106,8 +107,9 @@ pub(crate) fn not_sent_here(state: &mut State, sending: &Sending, fate: &str) {
     state.toast(false, format!("here: {fate}; 7 shows each"));
 }
 
-/// Forgets an undone change, or the part of it that was undone, at whatever position it is by now: others may have come
-/// or gone since the question. The previous change for the same key, if any, is in effect again.
+/// Removes an undone change, or the part of it that was undone, from the list of undoable changes.
+/// Its position may have changed since the question was asked. The previous change for the same
+/// key, if any, is in effect again.
 fn forget(state: &mut State, change: &Change, answer: &Answer) {
     let is_it = |made: &Undoable| made.undo().is_some_and(|undo| undo.sends(change));
     if let Some(at) = state.undos.iter().rposition(is_it) {
@@ -129,7 +131,7 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
     put_back(undos, change, answer);
 }
 
-/// Handles a conflict: the rule changed since it was read, so the user decides again.
+/// Handles a conflict: the rule changed after it was read, so the user decides again.
 fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
     let Sending {
@@ -182,8 +184,9 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
     }
 }
 
-/// Asks whether to undo anyway. Nothing opens under the user's fingers: while something else is open, or another Envoy is
-/// shown, the question waits for the key of the undo.
+/// Asks whether to undo anyway. While something else is open, or another Envoy is shown, the
+/// question waits until the user presses the undo key, so that it does not open while the user is
+/// typing.
 fn ask_again(
     state: &mut State,
     why: &str,
@@ -214,7 +217,7 @@ fn refused(state: &mut State, change: &Change, is_undo: bool, failure: &Failure)
             form.place(&problem.path, problem.message.clone());
         }
     }
-    // The message names the key; a rule is named in the form.
+    // For a change of a key, the message names the key. The form already names the rule.
     let (name, colon) = match verb.key() {
         Some(key) => (key, ":"),
         None if is_undo => ("undo", ""),

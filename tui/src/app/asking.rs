@@ -1,4 +1,5 @@
-//! The question on the screen: what it asks, what the change does, its command line, and its answers.
+//! The question on the screen: its text, the effect of the change, its command line, and the
+//! possible answers.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +20,12 @@ use loudou_limiter::Carry;
 use loudou_words::limit_edit;
 use loudou_words::meaning::leased;
 
-/// The most cells of the name of an Envoy in an answer, and the width of the terminal from which on there is one.
+/// Maximum width of an Envoy's name in an answer, in cells. `NAMED` is the minimum terminal width
+/// at which answers name the Envoy.
 const NAME: u16 = 24;
 const NAMED: u16 = 60;
 
-/// Whether a question is open.
+/// Returns true if a question is open.
 pub(crate) const fn is_open(mode: &Mode) -> bool {
     match mode {
         Mode::Confirm(_) => true,
@@ -32,7 +34,7 @@ pub(crate) const fn is_open(mode: &Mode) -> bool {
     }
 }
 
-/// The question, laid out for the terminal; `None` without one.
+/// Returns the question, laid out for the terminal; `None` if no question is open.
 pub(crate) fn sheet(state: &State) -> Option<Sheet> {
     let content = match &state.mode {
         Mode::Confirm(pending) => of_pending(state, pending),
@@ -46,7 +48,7 @@ pub(crate) fn sheet(state: &State) -> Option<Sheet> {
     Some(Sheet::new(content, state.size))
 }
 
-/// Moves in the text of the question. False without one.
+/// Scrolls the text of the question. Returns false if no question is open.
 pub(crate) fn scroll(state: &mut State, motion: Command) -> bool {
     let Some(sheet) = sheet(state) else {
         return false;
@@ -139,7 +141,7 @@ fn of_form(state: &State, form: &Form) -> Content {
     }
 }
 
-/// The values of both, in four columns.
+/// Lists the values of both sides of a conflict in four columns.
 fn of_conflict(form: &Form, theirs: &RuleView) -> Content {
     let change = match &theirs.edit {
         None => "No edit is in effect".to_owned(),
@@ -171,8 +173,8 @@ fn answers(yes: &str, all: Option<String>, no: &str) -> Vec<Answer> {
     [Some(yes), all, Some(no)].into_iter().flatten().collect()
 }
 
-/// The answer for the Envoy on the screen, which is named if there are several and room for a name: `yes, at
-/// 10.0.0.1:9911`.
+/// Returns the answer for the Envoy on the screen. It names the Envoy if several are watched and
+/// there is room: `yes, at 10.0.0.1:9911`.
 fn at_shown(state: &State, word: &str) -> String {
     if state.targets.len() < 2 || state.size.0 < NAMED {
         return word.to_owned();
@@ -191,15 +193,16 @@ fn at_shown(state: &State, word: &str) -> String {
     format!("{word}, at {name}")
 }
 
-/// The address of the Envoy, unless the answer names it.
+/// Returns a line with the Envoy's address, unless the answer names it.
 fn place(state: &State) -> Option<Part> {
     let is_named = state.targets.len() > 1 && state.size.0 >= NAMED;
     let at = format!("at {}", state.settings.url);
     (!is_named).then(|| Part::text(Tone::Plain, at))
 }
 
-/// The answer that sends a change to all Envoys that are watched, or to those that are marked, of which the one on the
-/// screen may be none: `yes, at all 2`; `None` for one.
+/// Returns the answer that sends a change to all watched Envoys or, if some are marked, to the
+/// marked ones: `yes, at all 2`. The Envoy on the screen may be unmarked. `None` if only one Envoy
+/// is watched.
 fn to_all(state: &State) -> Option<String> {
     let all = state.targets.len();
     let marked = state.targets.iter().filter(|target| target.is_marked);
@@ -214,7 +217,7 @@ fn to_all(state: &State) -> Option<String> {
     })
 }
 
-/// That a fleet carries a change to its other Envoys, if it does.
+/// Returns a line that says that the fleet forwards the change to its other Envoys, if it does.
 fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
     let fleet = state.data.as_ref()?.status.fleet.as_ref()?;
     let is_shared = !matches!(change, Change::Reset(_));
@@ -225,7 +228,7 @@ fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
     })
 }
 
-/// A command line below a gap; nothing without one.
+/// Returns a gap and the command line below it; nothing if there is no command line.
 fn command_line(command: Option<&str>) -> impl Iterator<Item = Part> {
     let line = command.map(|command| [Part::Gap, Part::text(Tone::Dim, command)]);
     line.into_iter().flatten()

@@ -1,6 +1,8 @@
-//! A change for all Envoys that are watched: sent once to each that is connected, with a result for each.
+//! A change for all watched Envoys. It is sent once to each connected Envoy, and each has its own
+//! result.
 //!
-//! Where it fails, the user repeats it, or has `a` offer what an Envoy lacks of the changes that are live at the others.
+//! Where it fails, the user repeats the change, or presses `a`, which offers the changes that an
+//! Envoy lacks and that are in effect at the others.
 
 use std::collections::BTreeSet;
 
@@ -16,42 +18,44 @@ use super::msg::Failure;
 use super::state::State;
 use super::undoing::of_broadcast;
 
-/// Why a change is not sent to an Envoy.
+/// Reason why a change is not sent to an Envoy.
 const AWAY: &str = "not connected";
 const BEHIND: &str = "an earlier change of the rule is on its way; repeat this one then";
-/// Why nothing is undone at an Envoy.
+/// Reason why nothing is undone at an Envoy.
 const RESTARTED: &str = "Envoy restarted since, so it is not known what to undo";
 
-/// A change on its way to all.
+/// A change that is being sent to all watched Envoys.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Broadcast {
-    /// Its number, which is in each of its parts.
+    /// Identifies this broadcast. Each of its parts has this number.
     number: u64,
     sending: Sending,
-    /// The change in a line.
+    /// One-line description of the change.
     title: String,
-    /// When it was decided.
+    /// When the user confirmed the change.
     begun: Nanos,
-    /// The result at each Envoy, by its number.
+    /// Result for each Envoy, indexed by the Envoy's number.
     results: Vec<Delivery>,
-    /// Where it may have been made, although no answer says so.
+    /// Envoys at which the change may have been made although no answer confirms it.
     in_doubt: BTreeSet<usize>,
-    /// Where what this one undoes is in doubt, and when that was decided.
+    /// Envoys at which the change that this one undoes is in doubt. `since` is when that change was
+    /// confirmed.
     doubtful: BTreeSet<usize>,
     since: Nanos,
-    /// Whether the results of all were reported.
+    /// True once the results of all Envoys were reported.
     is_reported: bool,
 }
 
 impl Broadcast {
-    /// A change for all `envoys` or those that are `marked`, and the one that it undoes, if that is still followed.
+    /// Returns a change for the `marked` Envoys, or for all `envoys` if none is marked. `undone` is
+    /// the change that it undoes, if that change is still known.
     pub(crate) fn new(
         number: u64,
         (mut sending, undone): (Sending, Option<&Self>),
         (envoys, marked): (usize, &BTreeSet<usize>),
         now: Nanos,
     ) -> Self {
-        // The command line names rule, key and values, and can be run again.
+        // The command line names the rule, the key and the values, and the user can run it again.
         let verb = sending.change.verb();
         let title = verb.command(None).unwrap_or_else(|| verb.question().title);
         sending.broadcast = Some(number);
@@ -76,7 +80,8 @@ impl Broadcast {
         }
     }
 
-    /// Sends it: also to the Envoy `at` that it was decided for, connected or not. What to send to which.
+    /// Starts sending, and returns what to send to which Envoy. The Envoy `at`, at which the user
+    /// confirmed the change, is included even if it is not connected.
     pub(crate) fn begin(
         &mut self,
         at: usize,
@@ -100,7 +105,7 @@ impl Broadcast {
         sent
     }
 
-    /// Why it is not sent to an Envoy, or was not made there.
+    /// Returns why the change is not sent to an Envoy, or why it was not made there.
     pub(crate) fn failure(&self, number: usize) -> Option<&str> {
         match self.results.get(number)? {
             Delivery::Failed(why) => Some(why),
@@ -108,24 +113,25 @@ impl Broadcast {
         }
     }
 
-    /// The change, as it was decided.
+    /// Returns the change as the user confirmed it.
     pub(crate) const fn sending(&self) -> &Sending {
         &self.sending
     }
 
-    /// How it fares at an Envoy, in words.
+    /// Describes the result at an Envoy.
     pub(crate) fn fate(&self, number: usize) -> String {
         let result = self.results.get(number);
         result.map(Delivery::words).unwrap_or_default()
     }
 
-    /// Whether it is on its way to an Envoy.
+    /// Returns true if the change was sent to an Envoy and not yet answered.
     pub(crate) fn is_sending(&self, number: usize) -> bool {
         self.results.get(number) == Some(&Delivery::Sending)
     }
 
-    /// Whether a later change for all cannot be sent to an Envoy before this one is answered there: an edit is made on top
-    /// of the edits and overrides of the rule before it, and an override on top of the edits.
+    /// Returns true if `later` cannot be sent to an Envoy before this change is answered there. An
+    /// edit builds on the earlier edits and overrides of its rule, and an override builds on the
+    /// earlier edits.
     fn precedes(&self, later: &Self, number: usize) -> bool {
         let (own, theirs) = (&self.sending.change, &later.sending.change);
         let on_top = matches!(
@@ -142,12 +148,14 @@ impl Broadcast {
         }
     }
 
-    /// Whether this undoes a change that had no effect at an Envoy: then it is over there.
+    /// Returns true if this undoes a change that had no effect at an Envoy. The part for this Envoy
+    /// is then complete.
     fn has_nothing_to_undo(&mut self, number: usize, state: &State) -> bool {
         let Some(undoes) = self.sending.undoes else {
             return false;
         };
-        // What was lost in a restart may have been applied again, and what was in doubt is of another process.
+        // Changes lost in a restart may have been applied again, and a change in doubt belonged to
+        // the process before the restart.
         let restarted = state.restarted_at.is_some_and(|at| at >= self.since);
         let is_doubtful = self.doubtful.contains(&number) && !restarted;
         let has_nothing = !is_doubtful && of_broadcast(state, undoes).is_none();
@@ -159,7 +167,7 @@ impl Broadcast {
         has_nothing
     }
 
-    /// Where it may have been made, although no answer says so.
+    /// Returns the Envoys at which the change may have been made although no answer confirms it.
     fn doubtful(&self) -> BTreeSet<usize> {
         let results = self.results.iter().enumerate();
         let sending = results.filter(|(_, result)| **result == Delivery::Sending);
@@ -167,7 +175,8 @@ impl Broadcast {
         self.in_doubt.iter().copied().chain(sending).collect()
     }
 
-    /// The change for one Envoy, as its rule is there; an undo of what was made there.
+    /// Returns the change for one Envoy, based on the rule as that Envoy has it. An undo reverts
+    /// the change that was made at that Envoy.
     fn send(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
         if self.has_nothing_to_undo(number, state) {
             return None;
@@ -192,12 +201,12 @@ impl Broadcast {
         }
     }
 
-    /// Whether it is the change for all of this number.
+    /// Returns true if this broadcast has the given number.
     pub(crate) const fn is_number(&self, number: u64) -> bool {
         self.number == number
     }
 
-    /// There was no room for its part for an Envoy.
+    /// Handles a part that was not sent to an Envoy because its request queue was full.
     pub(crate) fn has_no_room(&mut self, number: usize, sending: &Sending) {
         let failure = Failure {
             text: "earlier requests are still in progress".to_owned(),
@@ -206,7 +215,7 @@ impl Broadcast {
         self.answered(number, sending, &Err(failure));
     }
 
-    /// An Envoy answered a change.
+    /// Handles an Envoy's answer.
     pub(crate) fn answered(
         &mut self,
         number: usize,
@@ -241,31 +250,32 @@ impl Broadcast {
         self.set(number, outcome);
     }
 
-    /// Whether all results are in.
+    /// Returns true if all results have arrived.
     pub(crate) fn is_over(&self) -> bool {
         let mut results = self.results.iter();
         results.all(|result| *result != Delivery::Sending)
     }
 }
 
-// What is shown of a change for all Envoys: each result, and a message at the end.
+// Display of a change for all Envoys: the result at each Envoy, and one message at the end.
 
-/// The most Envoys that a message names.
+/// Maximum number of Envoys that a message names.
 const NAMED: usize = 2;
 
 impl Broadcast {
-    /// The change, and the result at each Envoy.
+    /// Returns the change and the result at each Envoy.
     pub(crate) fn lines(&self) -> (String, Vec<Delivery>) {
         (self.title.clone(), self.results.clone())
     }
 
-    /// Where it is not known to be in force, in words, if the app ends now.
+    /// Describes the Envoys at which the change is not known to be in effect, for the message
+    /// printed when the app exits.
     pub(crate) fn unfinished(&self, states: &[State]) -> Vec<String> {
         let results = self.results.iter().zip(states);
         let open = results.filter_map(|(result, state)| {
             let fate = match result {
                 Delivery::Sending => "was sent, but not answered".to_owned(),
-                // The result of all was not reported.
+                // Some results are still missing, so no message has reported this failure yet.
                 Delivery::Failed(why) if !self.is_over() => format!("failed: {why}"),
                 Delivery::NotAsked | Delivery::Done(_) | Delivery::Failed(_) => return None,
             };
@@ -275,7 +285,8 @@ impl Broadcast {
         open.collect()
     }
 
-    /// The result of all in a line, and whether that is bad, once.
+    /// Returns a one-line summary once all results are in, and true with it if any failed. The
+    /// summary is returned only once.
     pub(crate) fn news(&mut self, states: &[State]) -> Option<(String, bool)> {
         if self.is_reported || !self.is_over() {
             return None;
@@ -284,7 +295,7 @@ impl Broadcast {
         Some(self.summary(states))
     }
 
-    /// `, FAILED at …`, if it failed anywhere.
+    /// Returns `, FAILED at …` if the change failed at any Envoy.
     fn failures(&self, states: &[State]) -> String {
         let failed = self.at(states, |result| matches!(result, Delivery::Failed(_)));
         match failed.len() {
@@ -318,7 +329,7 @@ impl Broadcast {
         (text, is_bad)
     }
 
-    /// The Envoys with such a result.
+    /// Returns the Envoys whose result passes the test.
     fn at<'a>(&self, states: &'a [State], is: fn(&Delivery) -> bool) -> Vec<&'a State> {
         let results = self.results.iter().zip(states);
         let found = results.filter(|(result, _)| is(result));
@@ -326,7 +337,7 @@ impl Broadcast {
     }
 }
 
-/// The first of these Envoys: `http://10.0.0.7:9911, http://10.0.0.8:9911 and 3 more`.
+/// Names the first Envoys: `http://10.0.0.7:9911, http://10.0.0.8:9911 and 3 more`.
 fn names(states: &[&State]) -> String {
     let urls = states.iter().map(|state| state.settings.url.as_str());
     let urls: Vec<&str> = urls.take(NAMED).collect();
@@ -337,12 +348,12 @@ fn names(states: &[&State]) -> String {
     format!("{}{more}", urls.join(", "))
 }
 
-// The result of a change for all Envoys, or for those that are marked, at one of them.
+// Result of a broadcast at one Envoy.
 
-/// How a change fares at one Envoy.
+/// Result of a broadcast at one Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The change is not for this one.
+    /// The change is not meant for this Envoy.
     NotAsked,
     Sending,
     Done(String),
@@ -350,7 +361,7 @@ pub(crate) enum Delivery {
 }
 
 impl Delivery {
-    /// In words.
+    /// Describes the result.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::NotAsked => "not asked".to_owned(),

@@ -32,7 +32,7 @@ use loudou_client::command_line::to_paste;
 use loudou_rules::rule::tried;
 use loudou_words::text::humanise;
 
-/// Runs a command of the screens, or shows why it does not apply.
+/// Runs a command, or shows why it cannot run now.
 pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     match keys::obstacle(state, command) {
         Some(why) => state.hint(why),
@@ -40,7 +40,7 @@ pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>
     }
 }
 
-/// Runs a command that applies.
+/// Runs a command that can run now.
 fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     match command {
         Command::Quit => state.exit = Some(Exit::Quit),
@@ -55,7 +55,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Freeze => freeze(state),
         Command::Hide => {
             state.hides_keys = !state.hides_keys;
-            // Messages may name keys.
+            // Messages may contain keys.
             state.toasts.clear();
             let words = if state.hides_keys {
                 "keys are hidden"
@@ -85,7 +85,8 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Undo => undoing::ask(state),
         Command::Start(change) => start(state, change),
         Command::BanAll => ban_all(state),
-        // What the others have is known where all states are.
+        // With several Envoys, the caller runs the command, because it has the state of every
+        // Envoy.
         Command::Again if state.targets.len() > 1 => state.asks_again = true,
         Command::Again => {
             let lacking = again::lacking(state, std::iter::empty());
@@ -97,7 +98,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Copies a text, if there is one.
+/// Copies a text to the clipboard, if there is one.
 pub(crate) fn copy(state: &mut State, text: Option<String>, effects: &mut Vec<Effect>) {
     match text {
         None => state.toast(true, "nothing to copy"),
@@ -108,7 +109,7 @@ pub(crate) fn copy(state: &mut State, text: Option<String>, effects: &mut Vec<Ef
     }
 }
 
-/// Shows charts over another time.
+/// Changes the time span of the charts.
 fn rescale(state: &mut State, scale: Option<Scale>, end: &str) {
     if let Some(scale) = scale {
         state.scale = scale;
@@ -121,7 +122,8 @@ fn rescale(state: &mut State, scale: Option<Scale>, end: &str) {
 fn freeze(state: &mut State) {
     if state.frozen.is_some() {
         ingest::thaw(state);
-        // The snapshot that waited is as old as the interval of a frozen screen.
+        // The waiting snapshot can be as old as the poll interval of a frozen screen, so a new poll
+        // starts soon.
         state.link.hurry(state.now);
     } else {
         state.frozen = Some(Frozen {
@@ -131,7 +133,7 @@ fn freeze(state: &mut State) {
     }
 }
 
-/// Opens Rules where no rule is selected.
+/// Opens the Rules screen if no rule is selected.
 fn choose_rule(state: &mut State, key: &str) {
     screens::view(Screen::Rules).enter(state);
     state.hint(format!("select a rule, then press {key}"));
@@ -144,7 +146,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     let Some(view) = state.rule_named(&rule).cloned() else {
         return;
     };
-    // The selection stays on this bucket during the edit.
+    // The selection stays on this bucket while the form is open.
     if let Some(row) = state.selected_row() {
         let id = row.id.clone();
         state.table.pinned.get_or_insert(id);
@@ -160,8 +162,8 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     effects.push(Effect::ReadRule(rule));
 }
 
-/// Asks whether to enforce the current rule or, if it is enforced, to run it in shadow mode. Esc leads to the form, which
-/// has the third mode.
+/// Asks whether to switch the current rule from shadow mode to enforcing, or from enforcing to
+/// shadow mode. Esc leads to the form, which also offers the third mode.
 fn change_mode(state: &mut State, effects: &mut Vec<Effect>) {
     if screens::target_rule(state).is_none() {
         return choose_rule(state, "M");
@@ -197,7 +199,7 @@ fn drop_edit(state: &mut State) {
     state.mode = Mode::Confirm(Box::new(pending));
 }
 
-/// The author and the reason of an edit.
+/// Describes the author and the reason of an edit.
 fn edited_by(edit: &EditView) -> String {
     match edit.reason.as_str() {
         "" => format!("edited by {}", edit.by),
@@ -205,7 +207,7 @@ fn edited_by(edit: &EditView) -> String {
     }
 }
 
-/// Begins a change for the current rate-limit key: with a form, or with its question.
+/// Begins a change for the current rate-limit key: opens its form or its question.
 fn start(state: &mut State, start: Start) {
     let Some(BucketName { rule, key }) = screens::target(state) else {
         return;
@@ -245,7 +247,7 @@ fn ban_all(state: &mut State) {
     }
 }
 
-/// Moves in the list of the screen.
+/// Moves the selection in the screen's list.
 pub(crate) fn go(state: &mut State, command: Command) {
     let page = table_height(state.size).max(1);
     let view = screens::shown(state);

@@ -1,4 +1,4 @@
-//! The columns of the Buckets table: names, titles, sort orders.
+//! The columns of the Buckets table: names, titles and sort orders.
 
 use std::cmp::Ordering;
 
@@ -9,29 +9,29 @@ use loudou_words::num::whole;
 use super::rows::Row;
 use crate::draw::widgets::{Wish, fit};
 
-/// A column, in the order of the table.
+/// A column. The variants are in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Column {
     State,
     Rule,
     Key,
-    /// The name of the limit that the numbers are of; only where a bucket has several.
+    /// Name of the limit that the numbers belong to. Shown only if some bucket has several limits.
     Limit,
     Level,
     Left,
-    /// The units leased here; only where a fleet shares limits.
+    /// Units leased to this Envoy. Shown only if a fleet shares limits.
     Leased,
     Admitted,
     Refused,
     History,
-    /// How many times its limit a refused key asks for.
+    /// A refused key's demand as a multiple of its limit.
     Asks,
     Retry,
     Seen,
 }
 
 impl Column {
-    /// The sortable columns, in the order of the sort menu.
+    /// The sortable columns, in sort menu order.
     pub(crate) const SORTABLE: [Self; 9] = [
         Self::State,
         Self::Rule,
@@ -44,7 +44,7 @@ impl Column {
         Self::Seen,
     ];
 
-    /// The name in the header.
+    /// Returns the column's title in the header.
     pub(crate) const fn title(self, width: u16) -> &'static str {
         match self {
             Self::State if width < 5 => "",
@@ -70,7 +70,7 @@ impl Column {
         }
     }
 
-    /// The name in the sort menu.
+    /// Returns the column's name in the sort menu.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -84,12 +84,12 @@ impl Column {
         }
     }
 
-    /// Whether the first sort by it puts the largest value on top.
+    /// Returns true if the first sort by this column puts the largest value on top.
     pub(crate) const fn is_descending_first(self) -> bool {
         !matches!(self, Self::Rule | Self::Key | Self::Left | Self::Seen)
     }
 
-    /// Whether its text is right-aligned.
+    /// Returns true if the column's text is right-aligned.
     pub(crate) const fn is_right(self) -> bool {
         matches!(
             self,
@@ -113,7 +113,7 @@ impl Column {
             Self::Left => left(a).cmp(&left(b)),
             Self::Leased => leased(a).cmp(&leased(b)),
             Self::Admitted => a.admitted().total_cmp(&b.admitted()),
-            // Refusals in shadow mode come after all others.
+            // Refusals in shadow mode sort after enforced refusals.
             Self::Refused | Self::History | Self::Asks => {
                 let would = || a.would_refuse().total_cmp(&b.would_refuse());
                 let recent = || a.was_refused_lately().cmp(&b.was_refused_lately());
@@ -131,15 +131,16 @@ impl Column {
     }
 }
 
-/// How much the state of a bucket matters. Requests do not count: rows would jump with each one.
+/// Returns the severity of a bucket's state. Request counts are ignored because rows would jump
+/// with each request.
 pub(crate) fn severity(row: &Row) -> Standing {
     Standing::of(&row.view, false)
 }
 
-/// The requests per second as a power of four: it changes seldom.
+/// Returns the request rate as a power of four, which changes rarely.
 fn magnitude(row: &Row) -> u32 {
     let all = row.admitted() + row.refused() + row.would_refuse();
-    // A tenth is the least that is told apart.
+    // Rates are compared in steps of 0.1 per second.
     let tenths = whole(all * 10.0);
     tenths
         .checked_ilog(4)
@@ -158,7 +159,7 @@ fn leased(row: &Row) -> Option<u64> {
     row.view.lease.as_ref().map(|lease| lease.tokens)
 }
 
-/// The sort order of the rows.
+/// Sort order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sort {
     pub(crate) column: Column,
@@ -172,7 +173,7 @@ impl Default for Sort {
 }
 
 impl Sort {
-    /// A sort by `column`, the interesting end on top.
+    /// Returns a sort by `column` that puts the interesting end on top.
     pub(crate) const fn by(column: Column) -> Self {
         Self {
             column,
@@ -180,7 +181,7 @@ impl Sort {
         }
     }
 
-    /// A sort by the sortable column `step` to the right.
+    /// Returns a sort by the sortable column that is `step` columns to the right.
     pub(crate) fn step(self, step: isize) -> Self {
         let all = Column::SORTABLE;
         let at = all.iter().position(|column| *column == self.column);
@@ -189,8 +190,8 @@ impl Sort {
             .map_or(self, |column| Self::by(*column))
     }
 
-    /// The order of two rows. Ties go to the key with many more requests, then by name: a level moves with each poll, and
-    /// rows would jump while the user aims at one.
+    /// Compares two rows. Ties are decided by a much higher request rate, then by name. Levels
+    /// change with each poll, so rows would jump if levels decided ties.
     pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let order = self.column.compare(a, b);
         let order = if self.descending {
@@ -204,23 +205,23 @@ impl Sort {
     }
 }
 
-// The columns that fit. Wide screens show more of them.
+// Selection of the columns that fit. Wide screens show more columns.
 
-/// The wishes for the columns.
+/// What the current data needs from the table layout.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
-    /// The widths of the longest rule and of the longest key.
+    /// Widths of the longest rule name and of the longest key, in cells.
     pub(crate) longest: (u16, u16),
-    /// Whether there is something leased to show.
+    /// True if there are leases to show.
     pub(crate) has_fleet: bool,
-    /// Whether a bucket has several limits.
+    /// True if a bucket has several limits.
     pub(crate) has_limits: bool,
 }
 
-/// The columns that fit into `width`, with their widths.
+/// Returns the columns that fit into `width`, with their widths.
 pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
     let (rule, key) = wishes.longest;
-    // A state is a glyph, or has its words: `◐ refused`, `◐ refused 5s ago`.
+    // A state is shown as a glyph only, or with words: `◐ refused`, `◐ refused 5s ago`.
     let state = Wish {
         in_steps: true,
         ..Wish::growing(0, 1, 10, 16)
@@ -229,7 +230,7 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         let most = most.min(longest).max(least);
         Wish::growing(rank, least, good.min(most), most)
     };
-    // Narrow screens have no sparkline and no time of the last request.
+    // Narrow screens omit the sparkline and the time of the last request.
     let has = |column| match column {
         Column::Leased => wishes.has_fleet,
         Column::Limit => wishes.has_limits && width >= 130,

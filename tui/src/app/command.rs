@@ -1,4 +1,4 @@
-//! Commands, and the keys that are bound to them.
+//! The commands and their key bindings.
 
 use super::press::{Code, Press};
 use super::screen::{BROWSE, Places, Screen};
@@ -36,15 +36,15 @@ pub(crate) enum Command {
     Mode,
     /// Hide or show keys.
     Hide,
-    /// Show the next of the Envoys that are watched.
+    /// Show the next watched Envoy.
     NextTarget,
-    /// Mark the selected line, or take its mark away.
+    /// Mark or unmark the selected line.
     Mark,
-    /// Charts over a longer time.
+    /// Show charts over a longer time.
     Longer,
-    /// Charts over a shorter time.
+    /// Show charts over a shorter time.
     Shorter,
-    /// Show what belongs to the selected line.
+    /// Open the details of the selected line.
     Drill,
     /// Copy the selected name, or the command line of a question, to the clipboard.
     Copy,
@@ -68,30 +68,30 @@ pub(crate) enum Command {
     Complete,
     Send,
     Yes,
-    /// Yes, for all Envoys that are watched.
+    /// Yes, at all watched Envoys.
     YesAll,
     No,
 }
 
-/// The rank of keys that the footer always shows, at its end.
+/// Rank of keys that the footer always shows, at its end.
 pub(crate) const ALWAYS: u8 = u8::MAX;
 
-/// One line of the key table.
+/// A line of the key table.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) command: Command,
     pub(crate) keys: &'static [Press],
     pub(crate) places: Places,
-    /// The word in the footer.
+    /// Word in the footer.
     pub(crate) short: &'static str,
-    /// The description in help and palette.
+    /// Description in the help and the palette.
     pub(crate) help: &'static str,
-    /// Its rank in the footer, lowest first; 0 if it is not shown there.
+    /// Rank in the footer, lowest first. Bindings with rank 0 are not shown there.
     pub(crate) rank: u8,
 }
 
 impl Binding {
-    /// Its first key, as the screen shows it; empty if it has none.
+    /// Returns the first key as the screen shows it. Empty if the command has no key.
     pub(crate) fn shown(&self) -> String {
         self.keys
             .first()
@@ -100,7 +100,7 @@ impl Binding {
     }
 }
 
-/// Command, keys, places, rank, and the words of footer and help.
+/// Command, keys, places, rank, footer word and help text.
 pub(crate) type Spec = (
     Command,
     &'static [Press],
@@ -110,7 +110,7 @@ pub(crate) type Spec = (
     &'static str,
 );
 
-/// A line of the table.
+/// Returns a line of the key table.
 pub(crate) const fn bind(spec: Spec) -> Binding {
     let (command, keys, places, rank, short, help) = spec;
     Binding {
@@ -123,7 +123,7 @@ pub(crate) const fn bind(spec: Spec) -> Binding {
     }
 }
 
-/// The line for opening a screen.
+/// Returns the line of the key that opens a screen.
 pub(crate) const fn tab(
     screen: Screen,
     keys: &'static [Press],
@@ -134,17 +134,17 @@ pub(crate) const fn tab(
     bind((Command::Show(screen), keys, BROWSE, rank, short, help))
 }
 
-/// A key that is not a character.
+/// Returns a key that is not a character.
 pub(crate) const fn k(code: Code) -> Press {
     Press::plain(code)
 }
 
-/// A character.
+/// Returns a character key.
 pub(crate) const fn c(c: char) -> Press {
     Press::char(c)
 }
 
-/// A character with Control.
+/// Returns a character key pressed with Control.
 pub(crate) const fn ctrl(c: char) -> Press {
     Press::ctrl(c)
 }

@@ -1,4 +1,4 @@
-//! What a key asks for beside what its limit gives: the answer to "how much would it need?".
+//! A key's demand compared with its limit. It answers the question "how much would this key need?".
 
 use loudou_limiter::Rate;
 use loudou_words::num::{float, whole};
@@ -9,21 +9,22 @@ use super::rows::{Row, per_second};
 use super::state::State;
 use crate::draw::words::rate;
 
-/// A key that asks for more than its limit gives.
+/// Demand of a key that exceeds its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Demand {
-    /// Cost units per second: asked for, and allowed in the long run.
+    /// Cost units per second: requested (`asks`), and allowed in the long run.
     pub(crate) asks: f64,
     pub(crate) allowed: f64,
-    /// The rate that would do, in the period of the limit's rate: `40/m`.
+    /// A sufficient rate, in the period of the limit's rate: `40/m`.
     pub(crate) rate: String,
-    /// The factor of the limits that would do: `1.4`.
+    /// Factor by which the limits would have to grow to be sufficient: `1.4`.
     pub(crate) factor: String,
 }
 
 impl Demand {
-    /// That of a bucket over the last minute or, while that is not known, over the last seconds; `None` where nothing is
-    /// refused, or where the limit's rate does not say what would do.
+    /// Returns a bucket's demand over the last minute or, before a minute is known, over the last
+    /// seconds. `None` if nothing is refused, or if a sufficient rate cannot be computed from the
+    /// limit's rate.
     pub(crate) fn of(state: &State, row: &Row) -> Option<Self> {
         let limit = row.limit()?;
         let allowed = per_second(limit)?;
@@ -62,7 +63,7 @@ impl Demand {
         })
     }
 
-    /// `asks 0.67/s, limit 0.5/s: 40/m would do (×1.4)`.
+    /// Formats the demand: `asks 0.67/s, limit 0.5/s: 40/m would do (×1.4)`.
     pub(crate) fn words(&self) -> String {
         let [asks, allowed] = [self.asks, self.allowed].map(per_second_words);
         format!(
@@ -72,7 +73,7 @@ impl Demand {
     }
 }
 
-/// A rate in two digits at least: `0.67`.
+/// Formats a rate with at least two digits: `0.67`.
 fn per_second_words(value: f64) -> String {
     if value < 1.0 {
         let digits = format!("{value:.2}");
@@ -82,14 +83,14 @@ fn per_second_words(value: f64) -> String {
     }
 }
 
-/// The next whole number, of two digits that are not zero if it is large.
+/// Rounds up to a whole number. Large numbers keep two significant digits.
 fn round_up(value: f64) -> u64 {
     let whole = whole(value.ceil());
     let step = 10_u64.saturating_pow(whole.checked_ilog10().unwrap_or(0).saturating_sub(1));
     whole.checked_next_multiple_of(step.max(1)).unwrap_or(whole)
 }
 
-/// The cost units of a request of this rule; `None` if each says its own.
+/// Returns the cost of a request of this rule, in units; `None` if each request declares its cost.
 fn cost(state: &State, row: &Row) -> Option<f64> {
     let cost = state
         .rule_named(&row.id.rule)?
@@ -110,7 +111,7 @@ mod tests {
         Demand::of(state, row).map(|demand| demand.words())
     }
 
-    /// Mallory has one request a second admitted and some 16 refused, with a limit of 30/m.
+    /// With a limit of 30/m, mallory sends one admitted and about 16 refused requests per second.
     #[test]
     fn what_a_refused_key_needs() {
         let mut state = state((80, 24), 3);
@@ -120,7 +121,7 @@ mod tests {
             "{words}"
         );
         assert_eq!(of(&state, "alice"), None);
-        // Over a minute that is known, the numbers are those of the minute.
+        // Once a whole minute is known, the numbers are the averages over the minute.
         for poll in 4..80 {
             feed(&mut state, poll);
         }

@@ -1,4 +1,5 @@
-//! Effects that the app requests: descriptions only, carried out by the runtime's threads.
+//! The effects that the app requests. They are only descriptions: the threads of the runtime carry
+//! them out.
 
 use loudou_api::{BanView, BucketState};
 use serde_json::Value;
@@ -7,7 +8,7 @@ use super::rows::BucketName;
 use loudou_client::change::{Change, Undo};
 use loudou_client::live::Item;
 
-/// One effect.
+/// An effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     /// Read everything.
@@ -16,22 +17,22 @@ pub(crate) enum Effect {
     ReadRule(String),
     /// Send a change.
     Change(Box<Sending>),
-    /// Send a change to all Envoys that are watched.
+    /// Send a change to all watched Envoys.
     ChangeAll(Box<Sending>),
-    /// Apply again the changes lost in a restart.
+    /// Apply changes that were lost in a restart.
     Again(Vec<Item>),
-    /// Ask for the decision on this request.
+    /// Request the decision on this request.
     Explain(Box<Value>),
     /// Copy a text to the terminal's clipboard.
     Copy(String),
-    /// Give the terminal back until the shell continues the process.
+    /// Release the terminal until the shell continues the process.
     Suspend,
-    /// Take the terminal again: another program may have used it.
+    /// Acquire the terminal again and redraw, because another program may have used it.
     Resume,
 }
 
 impl Effect {
-    /// Its goal, for the message if it cannot start.
+    /// Returns the effect's goal, for the message if the effect cannot start.
     pub(crate) fn goal(&self) -> Goal {
         match self {
             Self::Poll(_) => Goal::Poll,
@@ -46,7 +47,7 @@ impl Effect {
     }
 }
 
-/// The goal of an effect.
+/// Goal of an effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
     Poll,
@@ -54,28 +55,29 @@ pub(crate) enum Goal {
     Other,
 }
 
-/// The data at hand, so that a poll reads no more than necessary.
+/// The data that the app already has, so that a poll reads no more than necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
-    /// The instance of the data at hand; empty before the first poll.
+    /// Instance that the data comes from. Empty before the first poll.
     pub(crate) instance: String,
-    /// The generation of the rules at hand.
+    /// Generation of the rules already read.
     pub(crate) generation: Option<u64>,
-    /// The newest event at hand.
+    /// Sequence number of the newest event already read.
     pub(crate) after_seq: u64,
-    /// The buckets on screen, which every poll reads.
+    /// The buckets on screen. Every poll reads them.
     pub(crate) shown: Vec<BucketName>,
-    /// Other rows, to read if there is room.
+    /// Other rows, which a poll reads if there is room.
     pub(crate) others: Vec<BucketName>,
-    /// Whether buckets are listed on screen: then the poll looks for some to list.
+    /// True if the screen lists buckets. The poll then searches for buckets to list.
     pub(crate) lists: bool,
-    /// The searches of the filter.
+    /// The filter's searches.
     pub(crate) wanted: Vec<Wanted>,
-    /// Whether the other searches begin again at once: a change may have made buckets that they have not seen.
+    /// True if the other searches restart at once, because a change may have created buckets that
+    /// they have not seen.
     pub(crate) anew: bool,
 }
 
-/// A search for buckets, with the filters that the server has.
+/// A search for buckets with the filters that the server supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Only buckets of this rule.
@@ -86,20 +88,20 @@ pub(crate) struct Wanted {
     pub(crate) state: Option<BucketState>,
 }
 
-/// A change on its way.
+/// A change that is being sent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sending {
     pub(crate) change: Change,
-    /// Whether this undoes one of the user's changes.
+    /// True if this undoes a change that the user made.
     pub(crate) is_undo: bool,
-    /// The number of the change for all Envoys that it undoes, if it undoes one.
+    /// Number of the broadcast that this change undoes, if any.
     pub(crate) undoes: Option<u64>,
-    /// The number of the broadcast that it is part of, if it is for all Envoys.
+    /// Number of the broadcast that this change is part of, if any.
     pub(crate) broadcast: Option<u64>,
 }
 
 impl Sending {
-    /// A change that undoes nothing.
+    /// Returns a change that undoes nothing.
     pub(crate) const fn new(change: Change) -> Self {
         Self {
             change,
@@ -109,45 +111,47 @@ impl Sending {
         }
     }
 
-    /// Whether it can be for all Envoys: an undo only if what it undoes was.
+    /// Returns true if the change can be sent to all Envoys. An undo can only if the change that it
+    /// undoes was sent to all.
     pub(crate) const fn suits_all(&self) -> bool {
         !self.is_undo || self.undoes.is_some()
     }
 }
 
-/// A change that the user made or tried to make here, for the key of the undo.
+/// A change that the user made or tried to make, kept for the undo key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Undoable {
     pub(crate) tried: Tried,
-    /// The number of the change for all Envoys that it is part of.
+    /// Number of the broadcast that the change is part of.
     pub(crate) broadcast: Option<u64>,
 }
 
-/// The outcome of a change that was tried.
+/// Outcome of an attempted change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tried {
     Made(Undo),
-    /// It is not answered yet. With the bans that its buckets had before.
+    /// Not answered yet. Includes the bans that the affected buckets had before.
     Sent(Box<Change>, Vec<(BucketName, BanView)>),
     InDoubt(Box<InDoubt>),
-    /// It was not made here, and why.
+    /// Not made at this Envoy, and the reason.
     NotMade(Box<Change>, String),
 }
 
-/// A change of which no answer says whether it was made.
+/// A change that may or may not have been made, because no answer arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InDoubt {
     pub(crate) change: Change,
-    /// The ban that its key had before.
+    /// The ban that the key had before.
     pub(crate) before: Option<BanView>,
-    /// The server's clock in the last poll before it was given up: a later one shows whether it is in force.
+    /// The server's clock in the last poll before the request was given up. A later poll shows if
+    /// the change is in effect.
     pub(crate) since_ns: u64,
-    /// The undo that the user was asked about.
+    /// The undo that the user was asked to confirm.
     pub(crate) asked: Option<Undo>,
 }
 
 impl Undoable {
-    /// The rule of the change, and its key if it is for one.
+    /// Returns the rule of the change, and its key if it changes one key.
     pub(crate) fn of(&self) -> (&str, Option<&str>) {
         let change = match &self.tried {
             Tried::Made(undo) => return undo.of(),
@@ -157,7 +161,7 @@ impl Undoable {
         (change.verb().rule(), change.verb().key())
     }
 
-    /// The undo of the change, if that is known.
+    /// Returns the undo of the change, if it is known.
     pub(crate) fn undo(&self) -> Option<&Undo> {
         match &self.tried {
             Tried::Made(undo) => Some(undo),

@@ -1,4 +1,4 @@
-//! Events as they are listed, found by words, and shown whole.
+//! Lists events, filters them by words, and shows all fields of an event.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use super::state::State;
 use crate::draw::words::ago;
 use loudou_words::text::{date, humanise};
 
-/// The rule and the key that an event is about: `per-user alice`.
+/// Returns the rule and the key that an event concerns: `per-user alice`.
 pub(crate) fn about(event: &Event) -> String {
     let parts = [event.rule.as_deref(), event.key.as_deref()];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// An event as it is shown while keys may be hidden.
+/// Returns the event as shown, with its key replaced while keys are hidden.
 pub(crate) fn as_shown<'a>(state: &State, event: &'a Event) -> Cow<'a, Event> {
     let Some(key) = event.key.as_deref().filter(|_| state.hides_keys) else {
         return Cow::Borrowed(event);
@@ -28,12 +28,13 @@ pub(crate) fn as_shown<'a>(state: &State, event: &'a Event) -> Cow<'a, Event> {
     })
 }
 
-/// The kind as it is shown.
+/// Returns the event kind as shown.
 pub(crate) fn kind(event: &Event) -> String {
     event.kind.name().replace('_', " ")
 }
 
-/// Whether an event has all words of a filter, and none of those with `!` before them. Capitals do not matter.
+/// Returns true if the event contains all words of the filter and no word that the filter prefixes
+/// with `!`. Case is ignored.
 fn passes(event: &Event, filter: &str) -> bool {
     let texts = [
         &kind(event),
@@ -49,7 +50,7 @@ fn passes(event: &Event, filter: &str) -> bool {
     })
 }
 
-/// The events that the filter lets through, newest first.
+/// Returns the events that pass the filter, newest first.
 pub(crate) fn visible(state: &State) -> Vec<&Event> {
     let events = state.data.iter().flat_map(|data| &data.events);
     events
@@ -57,7 +58,7 @@ pub(crate) fn visible(state: &State) -> Vec<&Event> {
         .collect()
 }
 
-/// All that is known of an event: names and values.
+/// Returns all known fields of an event as names and values.
 pub(crate) fn whole(event: &Event, now_ns: u64) -> Vec<(&'static str, String)> {
     let at = date(event.at_unix_ms);
     let age = ago(now_ns.saturating_sub(event.at_ns));

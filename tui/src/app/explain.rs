@@ -1,4 +1,4 @@
-//! Explaining a request on the screen: a form for the request, then the decision on it, rule by rule.
+//! The Explain overlay: a form for a request, then the decision on the request, rule by rule.
 
 use loudou_api::{ExplainAnswer, RuleProblem, RuleView, Says};
 use loudou_client::problem_text;
@@ -21,32 +21,32 @@ use super::text_field::TextField;
 use crate::draw::words::{ago, wrap};
 use crate::typed_request::{TypedRequest, header, metadata};
 
-/// The cells before the lines of a rule.
+/// Indentation of the lines of a rule, in cells.
 const INDENT: u16 = 4;
-/// The cells of the level of a limit.
+/// Width of a limit's level, in cells.
 pub(crate) const LEVEL: u16 = 10;
-/// The most lines of one part, such as headers.
+/// Maximum number of lines of a repeatable part, such as headers.
 const MOST_OF_ONE: usize = 20;
 
-/// The overlay.
+/// The Explain overlay.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Explain {
     pub(crate) fields: Vec<Field>,
     pub(crate) focus: usize,
     pub(crate) stage: Stage,
-    /// The bucket that it is about.
+    /// The bucket that the overlay was opened on.
     pub(crate) about: Option<BucketName>,
 }
 
-/// How far it is.
+/// Stage of the overlay.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Stage {
-    /// The request is typed.
+    /// The user types the request.
     #[default]
     Editing,
     /// Envoy has not answered yet.
     Asking,
-    /// The answer, and the first line shown.
+    /// The answer, and the index of the first line shown.
     Answered(Box<ExplainAnswer>, usize),
 }
 
@@ -55,15 +55,15 @@ pub(crate) enum Stage {
 pub(crate) struct ShownLine {
     pub(crate) tone: Tone,
     pub(crate) indent: u16,
-    /// The mark of an outcome: its tone without colour.
+    /// Marks an outcome, so that its tone can be recognised without colour.
     pub(crate) mark: Option<char>,
     pub(crate) text: String,
-    /// The part of a limit that is used, and the whole: drawn before the text.
+    /// Used part of a limit, and its capacity. Drawn before the text.
     pub(crate) level: Option<(u64, u64)>,
 }
 
 impl Explain {
-    /// The form with this request.
+    /// Returns the form, filled with `request`.
     pub(super) fn new(
         request: &TypedRequest,
         rules: &[RuleView],
@@ -79,12 +79,14 @@ impl Explain {
         }
     }
 
-    /// A request that this rule applies to, with this key; `None` if this version cannot read the rule.
+    /// Returns a request that matches this rule and has this key; `None` if this version of the app
+    /// cannot read the rule.
     pub(super) fn guess(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
         request(rule, key)
     }
 
-    /// The request as typed; an error is in its field.
+    /// Returns the typed request. If a field has an error, the field shows it and the result is
+    /// `None`.
     pub(crate) fn request(&mut self) -> Option<TypedRequest> {
         let mut request = TypedRequest::default();
         let mut is_right = true;
@@ -102,7 +104,8 @@ impl Explain {
         is_right.then_some(request)
     }
 
-    /// Puts a problem under its field; under the first one if it has none.
+    /// Shows a problem under the field that it belongs to, or under the first field if it belongs
+    /// to none.
     pub(super) fn place(&mut self, problem: &RuleProblem) {
         let at = self
             .fields
@@ -113,7 +116,7 @@ impl Explain {
         }
     }
 
-    /// The command line that does the same.
+    /// Returns the equivalent command line.
     pub(crate) fn command(&mut self, url: Option<&str>) -> Option<String> {
         self.request().map(|request| request.command(url))
     }
@@ -146,7 +149,7 @@ impl Explain {
         self.grow();
     }
 
-    /// A part that may be there several times always has one empty line more.
+    /// Keeps one empty line after the last line of each part that can be repeated.
     fn grow(&mut self) {
         for part in [Part::Header, Part::Metadata] {
             let of_part = |field: &&Field| field.part == part;
@@ -166,7 +169,8 @@ impl Explain {
         }
     }
 
-    /// The lines of the answer, `wide` cells wide, below what is known of the bucket that it is about.
+    /// Returns the lines of the answer, `wide` cells wide. The lines about the overlay's bucket
+    /// come first.
     pub(crate) fn lines(
         &self,
         answer: &ExplainAnswer,
@@ -201,7 +205,7 @@ impl Explain {
             for limit in &rule.limits {
                 let now = &limit.now;
                 let mut text = format!("{} {}/{} left", now.name, now.remaining, now.capacity);
-                // The limits of a banned key do not decide.
+                // For a banned key, the ban decides and the limits do not.
                 if rule.ban.is_none() {
                     text.push_str(", ");
                     text.push_str(&explained::limit(limit, rule.cost));
@@ -232,7 +236,7 @@ impl ShownLine {
         Self { mark, ..line }
     }
 
-    /// The cells before the text.
+    /// Returns the width of the mark and the level before the text, in cells.
     const fn before(&self) -> u16 {
         let mark = if self.mark.is_some() { 2 } else { 0 };
         let level = if self.level.is_some() { LEVEL + 1 } else { 0 };
@@ -240,7 +244,7 @@ impl ShownLine {
     }
 }
 
-/// Adds a line, wrapped; its mark and its level are on the first line.
+/// Adds a line, wrapped. Only the first wrapped line has the mark and the level.
 fn say(lines: &mut Vec<ShownLine>, wide: u16, mut line: ShownLine) {
     let before = line.before();
     let wrapped = wrap(&line.text, wide.saturating_sub(before));
@@ -251,15 +255,15 @@ fn say(lines: &mut Vec<ShownLine>, wide: u16, mut line: ShownLine) {
     lines.extend(rest.map(|text| ShownLine::plain(tone, before, &text)));
 }
 
-/// The width of the lines of an answer on a terminal of this size.
+/// Returns the width of the answer's lines on a terminal of this size.
 pub(crate) fn inside((columns, _): (u16, u16)) -> u16 {
     columns.saturating_sub(6).min(90)
 }
 
-// The request that the explain form begins with when it is opened on a bucket: one that matches the bucket's rule and
-// has its key. The user types what neither the rule nor the key determines.
+// The request that the form shows when it is opened on a bucket: it matches the bucket's rule and
+// has its key. The user types the parts that neither the rule nor the key determines.
 
-/// The request; `None` if this version cannot read the rule.
+/// Returns the request; `None` if this version of the app cannot read the rule.
 fn request(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
     let rule = parse_rule(rule).ok()?;
     let mut request = TypedRequest::default();
@@ -304,7 +308,7 @@ fn request(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
     Some(request)
 }
 
-/// Puts the parts of the key into the request; returns query parameters and cookies.
+/// Copies the key's parts into the request. Returns the query parameters and the cookies.
 fn of_key(
     request: &mut TypedRequest,
     rule: &Rule,
@@ -321,7 +325,7 @@ fn of_key(
             KeyPart::Query(name) => query.push(format!("{name}={value}")),
             KeyPart::Cookie(name) => cookies.push(format!("{name}={value}")),
             KeyPart::Metadata(path) => request.metadata.push((path.join("."), value)),
-            // Any address of the network has this key.
+            // Every address in the network produces this key, so any will do.
             KeyPart::Source(_) => request.source = known.as_deref().map(address),
             KeyPart::Path { .. } => request.path = known,
             KeyPart::Route => request.route = known,
@@ -334,7 +338,7 @@ fn of_key(
     (query, cookies)
 }
 
-/// Adds the headers and metadata that the match needs and that the key did not give.
+/// Adds the headers and metadata that the rule's match needs and that the key did not provide.
 fn named(request: &mut TypedRequest, matches: &Match) {
     for named in &matches.headers {
         let is_there = request.headers.iter().any(|(name, _)| *name == named.name);
@@ -351,7 +355,8 @@ fn named(request: &mut TypedRequest, matches: &Match) {
     }
 }
 
-/// A text that passes a test; `None` for absence, and where it would have to be invented.
+/// Returns a text that passes the test; `None` if the test requires absence, or if the text would
+/// have to be invented.
 fn passing(test: &Test) -> Option<String> {
     match test {
         Test::Exact(value) | Test::Prefix(value) | Test::Suffix(value) => Some(value.clone()),
@@ -370,12 +375,13 @@ fn path(path: &PathMatch) -> Option<String> {
     }
 }
 
-/// The first address of a network.
+/// Returns the first address of a network.
 fn address(network: &str) -> String {
     network.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// The values of the parts of a key; `None` if it was cut or has another number of parts.
+/// Returns the values of a key's parts; `None` if the key was cut or its number of parts differs
+/// from the rule's.
 fn values(rule: &Rule, key: &str) -> Option<Vec<String>> {
     if key.contains('~') {
         return None;
@@ -384,7 +390,7 @@ fn values(rule: &Rule, key: &str) -> Option<Vec<String>> {
     (values.len() == rule.key.len()).then_some(values)
 }
 
-/// The text of a part of a key, whose other characters are written `%XX`.
+/// Decodes a part of a key, in which special characters are written `%XX`.
 fn decoded(part: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = part;
@@ -403,7 +409,7 @@ fn decoded(part: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-// The fields of a request that is typed: one line each, more for parts that may be there several times.
+// The fields of the typed request. Each part has one line, or several if it can be repeated.
 
 /// A part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -420,8 +426,8 @@ pub(crate) enum Part {
     Cost,
 }
 
-/// All parts, in the order of the form, each with its name in the admin API and the word in rules because of which it
-/// is shown; all are shown without one.
+/// All parts in form order. Each has its name in the admin API and a word: the form shows the part
+/// only if a rule contains the word. A part without a word is always shown.
 const PARTS: [(Part, &str, Option<&str>); 10] = [
     (Part::Method, "method", None),
     (Part::Path, "path", None),
@@ -435,7 +441,7 @@ const PARTS: [(Part, &str, Option<&str>); 10] = [
     (Part::Cost, "cost", None),
 ];
 
-/// One line of the form.
+/// A line of the form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) part: Part,
@@ -452,14 +458,14 @@ impl Field {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the field.
     pub(crate) fn name(&self) -> &'static str {
         let mut parts = PARTS.iter();
         let found = parts.find(|(part, ..)| *part == self.part);
         found.map_or("", |(_, name, _)| name)
     }
 
-    /// The meaning of an empty field, and an example.
+    /// Returns the meaning of an empty field, and an example.
     pub(crate) const fn hint(&self) -> &'static str {
         match self.part {
             Part::Method => "default GET",
@@ -475,13 +481,13 @@ impl Field {
         }
     }
 
-    /// Whether it waits for a value that a rule needs and nobody knows.
+    /// Returns true if the field waits for a value that a rule needs and that cannot be guessed.
     fn is_open(&self) -> bool {
         let text = self.line.text();
         self.part == Part::Header && text.ends_with(": ")
     }
 
-    /// Whether a problem with this path in the admin API is about it.
+    /// Returns true if a problem with this admin API path concerns this field.
     fn is_of(&self, path: &str) -> bool {
         match self.part {
             Part::Header => match (path.strip_prefix("headers."), header(self.line.text())) {
@@ -496,7 +502,7 @@ impl Field {
         }
     }
 
-    /// Adds its value to a request.
+    /// Adds the field's value to a request.
     fn put_into(&self, request: &mut TypedRequest) -> Result<(), String> {
         let text = self.line.text().trim().to_owned();
         if text.is_empty() {
@@ -522,7 +528,8 @@ impl Field {
     }
 }
 
-/// The lines of a form for this request: of each part that some rule reads, and of those that it has.
+/// Returns the lines of a form for this request: a line for each part that a rule reads, and for
+/// each part that the request has.
 fn fields(request: &TypedRequest, rules: &[RuleView]) -> Vec<Field> {
     let mut fields = Vec::new();
     for (part, _, word) in PARTS {
@@ -562,7 +569,7 @@ fn texts(part: Part, request: &TypedRequest) -> Vec<String> {
     }
 }
 
-/// Whether a rule has a field or a text of this name anywhere.
+/// Returns true if the rule contains a field or a text of this name at any depth.
 fn says(rule: &Value, word: &str) -> bool {
     match rule {
         Value::String(text) => text == word,
@@ -574,9 +581,9 @@ fn says(rule: &Value, word: &str) -> bool {
     }
 }
 
-// Explaining a request on the screen: opening the form, its keys, and the answer.
+// Behaviour of the overlay: opening the form, handling keys, and handling the answer.
 
-/// Opens the form: for the bucket or the rule that keys act on, else with the last request.
+/// Opens the form for the selected bucket or rule, or else with the last request.
 pub(crate) fn open(state: &mut State) {
     let bucket = screens::target(state);
     let rule = screens::target_rule(state);
@@ -593,7 +600,7 @@ pub(crate) fn open(state: &mut State) {
     state.mode = Mode::Explain(Box::new(explain));
 }
 
-/// The bucket that the overlay is about, and when it was last refused, as far as that is known now.
+/// Describes the bucket that the overlay was opened on, and when it was last refused, if known.
 pub(crate) fn about(state: &State, explain: &Explain) -> Option<String> {
     let id = explain.about.as_ref()?;
     let rows = state.data.iter().flat_map(|data| &data.rows);

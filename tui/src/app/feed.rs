@@ -1,4 +1,5 @@
-//! The request for the next poll: only what is on screen, so that watching costs the proxy little.
+//! Builds the request for the next poll. It covers only the data on screen, so that watching costs
+//! the proxy little.
 
 use loudou_limiter::Nanos;
 
@@ -8,19 +9,20 @@ use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::state::State;
 
-/// The other rows that a poll may read.
+/// Maximum number of other rows that a poll may read.
 const OTHERS: usize = 128;
-/// While the screen is frozen, one of so many polls is made: for the connection and for restarts.
+/// While the screen is frozen, polls are this many times less frequent. They only check the
+/// connection and detect restarts.
 const FROZEN: u64 = 5;
 
-/// The time between two polls.
+/// Returns the time between two polls.
 pub(crate) fn interval(state: &State) -> Nanos {
     let interval = state.settings.interval.get();
     let times = if state.frozen.is_some() { FROZEN } else { 1 };
     Nanos::new(interval.saturating_mul(times))
 }
 
-/// The request for the next poll.
+/// Returns the request for the next poll.
 pub(crate) fn request(state: &State) -> PollRequest {
     let request = at_hand(state);
     let is_seen = state.frozen.is_none() && !state.is_hidden;
@@ -43,7 +45,7 @@ pub(crate) fn request(state: &State) -> PollRequest {
     }
 }
 
-/// The data that need not be read again.
+/// Describes the data that need not be read again.
 fn at_hand(state: &State) -> PollRequest {
     let waiting = state
         .frozen
@@ -66,7 +68,7 @@ fn at_hand(state: &State) -> PollRequest {
     }
 }
 
-/// The buckets on screen, and the one whose ban the last change would undo.
+/// Returns the buckets on screen and the bucket whose ban the last change would undo.
 fn shown(state: &State) -> Vec<BucketName> {
     let mut shown: Vec<BucketName> = match state.screen {
         _ if let Some(summed) = &state.summed => summed.shown.clone(),
@@ -91,7 +93,7 @@ fn shown(state: &State) -> Vec<BucketName> {
     shown
 }
 
-/// The rows that were not read for longest.
+/// Returns the rows that were read least recently.
 fn others(rows: &[Row], shown: &[BucketName]) -> Vec<BucketName> {
     let mut rows: Vec<&Row> = rows.iter().filter(|row| !shown.contains(&row.id)).collect();
     rows.sort_by_key(|row| row.as_of_ns);

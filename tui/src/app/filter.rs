@@ -1,7 +1,8 @@
 //! The filter language: `alice`, `!alice`, `refused > 5 and rule = replies`.
 //!
-//! Terms joined by `and`; each is a text that rule, key or state contains, or `field op value`; a leading
-//! `!` negates a term. Numbers may have the unit they are shown with: `level >= 80%`, `retry > 2s`.
+//! Terms are joined by `and`. A term is either a text, which must occur in the rule, the key or the
+//! state, or a comparison `field op value`. A leading `!` negates a term. Numbers may have the unit
+//! that the screen shows: `level >= 80%`, `retry > 2s`.
 
 use loudou_api::{BucketState, RuleView};
 use loudou_limiter::Nanos;
@@ -12,13 +13,13 @@ use loudou_words::meaning::{BAN_OFF, Standing, WOULD_REFUSE};
 use loudou_words::num::float;
 use loudou_words::text::as_key;
 
-/// The most rules that are searched because their names contain a text.
+/// Maximum number of rules that are searched because their names contain a text.
 const MOST_RULES: usize = 3;
 
-/// The answer to a filter with alternatives.
+/// Error message for a filter with alternatives.
 const NO_OR: &str = "terms are joined by `and`; there is no `or`";
 
-/// The text of a bucket whose key has an override.
+/// Text that matches a bucket whose key has an override.
 const OVERRIDE: &str = "override";
 
 /// A field of a row.
@@ -51,14 +52,15 @@ const FIELDS: [(&str, Field); 11] = [
     ("seen", Field::Seen),
 ];
 
-/// The states that a text alone is searched as: few buckets are in them.
+/// The states that are searched for when the filter is only a text. Few buckets are in these
+/// states.
 const SEARCHED: [BucketState; 3] = [
     BucketState::Banned,
     BucketState::Refusing,
     BucketState::Held,
 ];
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     AtLeast,
@@ -69,7 +71,7 @@ enum Op {
     Below,
 }
 
-/// The spellings of comparisons, longer ones first, so that `>=` is not read as `>`.
+/// Spellings of the operators. Longer spellings come first, so that `>=` is not read as `>`.
 const OPS: [(&str, Op); 7] = [
     (">=", Op::AtLeast),
     ("<=", Op::AtMost),
@@ -82,7 +84,7 @@ const OPS: [(&str, Op); 7] = [
 
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
-    /// As typed, and as keys are written.
+    /// The text as typed, and as encoded in keys.
     Contains(String, String),
     Text(Field, bool, String),
     Number(Field, Op, f64),
@@ -98,12 +100,12 @@ struct Term {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
-    /// The part of it that the server can look for.
+    /// The part of the filter that the server can search for.
     wanted: Option<Wanted>,
 }
 
 impl Filter {
-    /// Parses a filter, or returns the problem.
+    /// Parses a filter, or returns the error message.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let is_or = |word: &str| matches!(word, "or" | "OR" | "|" | "||");
         if text.split_whitespace().skip(1).any(is_or) {
@@ -114,7 +116,8 @@ impl Filter {
         Ok(Self { terms, wanted })
     }
 
-    /// Like [`Filter::parse`]; a rule that it names has to be one of `rules`, if these are known.
+    /// Like [`Filter::parse`], but a rule that the filter names must be in `rules`, unless `rules`
+    /// is empty because they are not known yet.
     pub(crate) fn of_rules(text: &str, rules: &[RuleView]) -> Result<Self, String> {
         let filter = Self::parse(text)?;
         let is_known = |wanted: &str| rules.iter().any(|rule| rule.name.to_lowercase() == wanted);
@@ -130,20 +133,21 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Why nothing is found, if the text looks like one of another language. Keys may contain these characters.
+    /// Returns a hint for a filter that finds nothing and looks like another filter language. Such
+    /// a filter is not an error because keys may contain these characters.
     pub(crate) fn advice(text: &str) -> Option<&'static str> {
         text.contains('|').then_some(NO_OR)
     }
 
-    /// Whether a row passes.
+    /// Returns true if the row passes the filter.
     pub(crate) fn shows(&self, row: &Row) -> bool {
         self.terms
             .iter()
             .all(|term| term.test.passes(row) != term.negated)
     }
 
-    /// The searches of the server that find the rows which pass, as far as it can: by a part of the key as typed,
-    /// by rule, by state. `rules` are the names of the rules.
+    /// Returns the server searches that find the passing rows, as far as the server supports it: by
+    /// a part of the key as typed, by rule, or by state. `rules` are the names of all rules.
     pub(crate) fn searches<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
         let mut searches = self.searches_by_state(rules);
         if self
@@ -161,7 +165,8 @@ impl Filter {
         searches
     }
 
-    /// The same, where the server has one state for each.
+    /// Like [`Filter::searches`], but without the second search that a filter for refused keys
+    /// needs.
     fn searches_by_state<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
         let Some(wanted) = &self.wanted else {
             return Vec::new();
@@ -171,12 +176,12 @@ impl Filter {
             ..wanted.clone()
         };
         if let Some(rule) = &wanted.rule {
-            // A rule has to exist to be searched.
+            // Only an existing rule can be searched.
             let mut rules = rules.filter(|name| name.to_lowercase() == *rule);
             return rules.next().map(of).into_iter().collect();
         }
         let mut searches = vec![wanted.clone()];
-        // A text alone may be part of the name of a rule, too.
+        // A single text may also be part of a rule's name.
         if let [
             Term {
                 test: Test::Contains(part, _),
@@ -198,38 +203,39 @@ impl Filter {
         searches
     }
 
-    /// The rule that rows have to be of, in small letters.
+    /// Returns the rule that rows must belong to, in lower case.
     pub(crate) fn rule(&self) -> Option<&str> {
         self.wanted.as_ref()?.rule.as_deref()
     }
 
-    /// Whether the server looks for a part of keys, in which it distinguishes capitals.
+    /// Returns true if the server searches for a part of keys. That search is case-sensitive.
     pub(crate) fn searches_keys(&self) -> bool {
         self.wanted
             .as_ref()
             .is_some_and(|wanted| wanted.key.is_some())
     }
 
-    /// Whether every row passes.
+    /// Returns true if every row passes.
     pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 }
 
-/// The terms as typed.
+/// Returns the terms as typed.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let pieces = text.split(" and ").map(str::trim);
     pieces.filter(|term| !term.is_empty())
 }
 
-/// The part of a filter that the server can look for; `None` if it cannot narrow the search.
+/// Returns the part of the filter that the server can search for; `None` if it cannot narrow the
+/// search.
 fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
     let mut wanted = Wanted::default();
     for (term, typed) in terms.iter().zip(pieces(text)) {
         if term.negated {
             continue;
         }
-        // Keys as typed, because the server distinguishes capitals.
+        // Key texts keep their case because the server's search is case-sensitive.
         let value = typed.split_once('=').map_or(typed, |(_, value)| value);
         let value = value.trim_start_matches('=').trim();
         match &term.test {
@@ -264,7 +270,7 @@ fn read_term(text: &str) -> Result<Term, String> {
     })
 }
 
-/// `field op value`; `None` when the text does not have that form.
+/// Parses `field op value`; `None` if the text does not have this form.
 fn comparison(text: &str) -> Result<Option<Test>, String> {
     let end = text
         .find(|c: char| !c.is_ascii_alphabetic())
@@ -284,7 +290,8 @@ fn comparison(text: &str) -> Result<Option<Test>, String> {
     let op = OPS
         .iter()
         .find_map(|(sign, op)| Some((*op, rest.strip_prefix(sign)?)));
-    // As other searches write it. Rules and keys may contain colons, and so mean themselves.
+    // `state:banned` is accepted because other search languages write it. `rule:` and `key:` are
+    // not, because rule names and keys may contain colons.
     let of_state = || Some((Op::Is, rest.strip_prefix(':').filter(|_| word == "state")?));
     let op = op.or_else(of_state);
     let (false, Some((op, value))) = (word.is_empty(), op) else {
@@ -333,7 +340,7 @@ fn number(field: Field, text: &str) -> Option<f64> {
 }
 
 impl Test {
-    /// Whether it is about keys that are refused, for which a ban is a reason like a limit.
+    /// Returns true if the term is about refused keys. Such a term also finds banned keys.
     fn is_refusing(&self) -> bool {
         let text = match self {
             Self::Contains(text, _) | Self::Text(Field::State, true, text) => text,
@@ -344,7 +351,7 @@ impl Test {
 
     fn passes(&self, row: &Row) -> bool {
         match self {
-            // As they stand beside each other in the table.
+            // The text is searched in the columns as the table shows them: rule, space, key.
             Self::Contains(part, of_key) => {
                 let own = row.view.own.as_ref().map_or("", |_| OVERRIDE);
                 let (rule, key) = (row.id.rule.to_lowercase(), row.id.key.to_lowercase());
@@ -356,7 +363,8 @@ impl Test {
                 let is_it = match field {
                     Field::Rule => row.id.rule.to_lowercase() == *wanted,
                     Field::Key => row.id.key.to_lowercase() == *wanted,
-                    // The word on the screen, or the state in the API, by which the server searches.
+                    // The value is either the word on the screen or the API's state name, by which
+                    // the server searches.
                     _ => {
                         let name = Some(row.view.state.name()).filter(|_| !row.view.shadow);
                         let is_refused = wanted == BucketState::Refusing.name()
@@ -391,7 +399,7 @@ fn value(field: Field, row: &Row) -> Option<f64> {
 }
 
 fn compare(found: f64, op: Op, wanted: f64) -> bool {
-    // Rates are quotients, so "equal" means equal as displayed.
+    // Rates are quotients, so they are equal if they are displayed as equal.
     let equal = (found - wanted).abs() < 0.05;
     match op {
         Op::AtLeast => found >= wanted,

@@ -1,5 +1,5 @@
-//! Findings about what a screen shows, in the manner of lints: what an engineer on call should look at, with the
-//! number that makes it one.
+//! Findings about the data that a screen shows, similar to lints: conditions that an engineer on
+//! call should look at, each with the number that triggered it.
 
 use loudou_api::{RuleView, Status};
 use loudou_limiter::Nanos;
@@ -12,35 +12,36 @@ use loudou_client::live::{Item, Left};
 use loudou_words::num;
 use loudou_words::text::{counted, humanise};
 
-/// A rule that refuses more than this share of its requests.
+/// A finding names each rule that refuses more than this share of its requests.
 const MANY_REFUSED: f64 = 0.2;
-/// The least requests per second that such a share is about.
+/// Minimum request rate, per second, for a finding about the refused share.
 const LEAST_RATE: f64 = 1.0;
-/// The time before the end of a live change.
+/// A live change that ends within this time is reported.
 const SOON: Nanos = Nanos::from_secs(300);
-/// The most live changes that are named before they end.
+/// Maximum number of ending changes that are named.
 const ENDING: usize = 8;
-/// The time after which a limit that was not reached may be of no use.
+/// A limit that was not reached for this long may be useless.
 const LONG: Nanos = Nanos::from_secs(3_600);
 
-/// The time of a call from which on the admin listener is slow: the filter answers in a few milliseconds.
+/// An admin API call that takes this long is reported as slow. The filter normally answers in a few
+/// milliseconds.
 pub(crate) const SLOW: Nanos = Nanos::from_millis(250);
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Weight {
     Warning,
     Note,
 }
 
-/// One finding.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) weight: Weight,
     pub(crate) text: String,
 }
 
-/// All findings, warnings first.
+/// Returns all findings, warnings first.
 pub(crate) fn findings(state: &State) -> Vec<Finding> {
     let mut found = of_one(state);
     found.extend(apart(state));
@@ -48,7 +49,7 @@ pub(crate) fn findings(state: &State) -> Vec<Finding> {
     found
 }
 
-/// Those about one Envoy alone.
+/// Returns the findings that concern a single Envoy.
 pub(crate) fn of_one(state: &State) -> Vec<Finding> {
     let Some(data) = &state.data else {
         return Vec::new();
@@ -72,8 +73,8 @@ pub(crate) fn of_one(state: &State) -> Vec<Finding> {
     found
 }
 
-/// The warnings of the filter, but for those that a finding says better: a number of evictions since Envoy started is none
-/// of now.
+/// Returns the filter's warnings except the warning about evictions since the start of Envoy. A
+/// finding reports the recent evictions instead.
 pub(crate) fn of_filter(status: &Status) -> impl Iterator<Item = &String> {
     let of_start = status.store.evictions();
     let warnings = status.warnings.iter();
@@ -111,7 +112,7 @@ fn refuses_many(rule: &RuleView, track: Option<&Track>) -> Option<Finding> {
     is_many(rates.shadow).then(|| note(text()))
 }
 
-/// The live changes that end soon, the next one first.
+/// Returns the live changes that end soon, in the order in which they end.
 fn ends_soon(state: &State, data: &Data) -> Vec<Finding> {
     let now_ms = data.status.unix_ms.saturating_add(state.age().as_millis());
     let mut ending: Vec<(Nanos, &Item)> = state
@@ -142,7 +143,8 @@ fn ends_soon(state: &State, data: &Data) -> Vec<Finding> {
     named.chain(more).map(note).collect()
 }
 
-/// A rule with requests that has refused none, since Envoy started or, if that is known, in the last hour.
+/// Reports a rule that had requests but refused none of them since Envoy started or, if known, in
+/// the last hour.
 fn refuses_nothing(rule: &RuleView, track: Option<&Track>, status: &Status) -> Option<Finding> {
     let name = &rule.name;
     let totals = status.rules.iter().find(|totals| totals.name == *name)?;
@@ -188,7 +190,7 @@ fn gaps(state: &State) -> Option<Finding> {
     )))
 }
 
-/// Where the Envoys that are watched differ.
+/// Reports differences between the watched Envoys.
 pub(crate) fn apart(state: &State) -> Vec<Finding> {
     if state.is_hidden {
         return Vec::new();

@@ -17,12 +17,12 @@ use super::update::update;
 pub(crate) const S: u64 = 1_000_000_000;
 /// The server's clock at the first poll.
 const START: u64 = 1_000 * S;
-/// The process.
+/// Instance ID of the simulated process.
 pub(crate) const INSTANCE: &str = "0f1e2d3c4b5a6978";
 /// 2026-11-21 14:03:07 UTC: the server's wall clock at the first poll.
 pub(crate) const UNIX_MS: u64 = 1_795_269_787_000;
 
-/// A state of the given size that polled `polls` times, a second apart.
+/// Returns a state of the given size after `polls` polls, one second apart.
 pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
     let settings = Settings {
         url: "http://127.0.0.1:9911".to_owned(),
@@ -38,8 +38,8 @@ pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
     state
 }
 
-/// The same, where `mallory` is banned by a penalty for 250 s from the first poll on and has an override,
-/// and `search-per-key` is shadowed by `by-source`.
+/// Like [`state`], but from the first poll on a penalty bans `mallory` for 250 s. `mallory` also
+/// has an override, and `by-source` shadows `search-per-key`.
 pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
     let mut state = state(size, polls);
     let now = state.now;
@@ -73,8 +73,8 @@ pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
     state
 }
 
-/// The same, where a fleet of four shares `reply-per-user`: `mallory` owes and is denied, and one worker gets no
-/// answers and limits alone if `is_down`.
+/// Like [`state`], but a fleet of four Envoys shares `reply-per-user`. `mallory` has a debt and is
+/// denied. If `is_down`, one worker gets no answers from the engine and limits alone.
 pub(crate) fn shared(size: (u16, u16), polls: u64, is_down: bool) -> State {
     let mut state = state(size, polls);
     let now = state.now;
@@ -101,7 +101,7 @@ pub(crate) fn shared(size: (u16, u16), polls: u64, is_down: bool) -> State {
         if bucket.rule == "reply-per-user" && is_down {
             bucket.outage = Some(OutageView::Local { envoys: 4 });
         }
-        // Not every bucket of a shared rule has a lease.
+        // Some buckets of a shared rule have no lease.
         if bucket.rule == "reply-per-user" && bucket.key != "carol" {
             let tokens = bucket.limits[0].remaining / 3;
             let left = bucket.limits.iter().map(|limit| limit.remaining - tokens);
@@ -130,13 +130,13 @@ pub(crate) fn shared(size: (u16, u16), polls: u64, is_down: bool) -> State {
     state
 }
 
-/// Answers poll number `poll`.
+/// Applies the answer to poll number `poll`.
 pub(crate) fn feed(state: &mut State, poll: u64) -> Vec<Effect> {
     let msg = Msg::Polled(Ok(Box::new(snapshot(poll))));
     update(state, msg, Nanos::from_secs(poll))
 }
 
-/// Types a key string at the time of the state.
+/// Types a key string at the current time of the state.
 pub(crate) fn type_keys(state: &mut State, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     for press in keys(text) {
@@ -146,7 +146,7 @@ pub(crate) fn type_keys(state: &mut State, text: &str) -> Vec<Effect> {
     effects
 }
 
-/// What poll number `poll` reads.
+/// Returns the data that poll number `poll` reads.
 pub(crate) fn snapshot(poll: u64) -> Snapshot {
     let now_ns = START + poll * S;
     Snapshot {
@@ -219,7 +219,8 @@ fn status(now_ns: u64, poll: u64) -> Status {
     }
 }
 
-/// Buckets by habit: level in percent, admitted and refused per second.
+/// Returns the buckets. Each has a fixed level in percent, and admits and refuses a fixed number of
+/// requests per second.
 fn buckets(now_ns: u64, poll: u64) -> Vec<BucketView> {
     let habits = [
         ("mallory", 98, 1, 12, BucketState::Refusing),
@@ -299,7 +300,7 @@ fn limit(
     }
 }
 
-/// The rules, all read at generation 7.
+/// Returns the rules, all read at generation 7.
 pub(crate) fn rules() -> Vec<RuleView> {
     let rule = |name: &str, mode: &str, limits, matches| RuleView {
         name: name.to_owned(),
@@ -376,7 +377,7 @@ fn events() -> Vec<Event> {
     ]
 }
 
-/// An explanation with every outcome, from the examples of the contract.
+/// Returns an explanation with every outcome, from the API examples.
 pub(crate) fn explained() -> ExplainAnswer {
     let example = include_str!("../../../crates/api/examples/explain.json");
     serde_json::from_str(example).expect("the contract")

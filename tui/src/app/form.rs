@@ -1,8 +1,9 @@
 //! The edit form: the fields of a rule's limits, its mode, and the options of the edit.
 //!
-//! It validates while the user types, with the same parser as the filter, and always knows the pending
-//! changes. Its stages: editing, then a question that shows before and after, then sending; if another
-//! user changed the rule meanwhile, it shows their values beside yours.
+//! It validates while the user types, with the same parser as the filter, and always lists the
+//! pending changes. The user edits the values, then a question shows the values before and after
+//! the change, then the form is sent. If another user changed the rule in the meantime, the form
+//! shows both users' values side by side.
 
 use loudou_api::RuleView;
 use loudou_client::change::edit::{Edit, EditTo};
@@ -18,18 +19,18 @@ use serde_json::{Map, Value, json};
 use super::press::{Code, Press};
 use super::text_field::TextField;
 
-/// The stage of the form.
+/// Stage of the form.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stage {
     Editing,
-    /// The question before it is sent.
+    /// The question that the user confirms before the edit is sent.
     Confirm,
     Sending,
-    /// Another user changed the rule meanwhile; this is the rule now.
+    /// Another user changed the rule in the meantime. Contains the current rule.
     Conflict(Box<RuleView>),
 }
 
-/// The form.
+/// The edit form.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Form {
     /// The rule as it was read.
@@ -41,16 +42,17 @@ pub(crate) struct Form {
     pub(crate) stage: Stage,
     /// Problems that belong to no field.
     pub(crate) problems: Vec<String>,
-    /// The effect on the keys that were seen, for the question before it is sent.
+    /// Effect on the known keys, for the question.
     pub(crate) effect: Vec<String>,
-    /// What the selected key asks for, if that is more than it gets.
+    /// Demand of the selected key, if it exceeds the limit.
     pub(crate) demand: Option<String>,
-    /// The first line shown of a question.
+    /// Index of the question's first visible line.
     pub(crate) top: usize,
 }
 
 impl Form {
-    /// A form with the current values, and the time that is left of the rule's edit by the server's clock.
+    /// Returns a form with the current values and with the remaining time of the rule's edit, by
+    /// the server's clock.
     pub(crate) fn new(base: RuleView, now_ns: u64) -> Self {
         let mut fields = rule_fields(&base);
         let carry = "carry".to_owned();
@@ -81,7 +83,7 @@ impl Form {
         form
     }
 
-    /// Moves to field `index`; its text is selected, so that typing replaces it.
+    /// Moves to field `index` and selects its text, so that typing replaces it.
     pub(crate) fn focus_on(&mut self, index: usize) {
         self.focus = index.min(self.fields.len().saturating_sub(1));
         if let Some(Field {
@@ -93,7 +95,7 @@ impl Form {
         }
     }
 
-    /// Moves by `step` fields, with wrap-around.
+    /// Moves by one field forwards or backwards, depending on the sign of `step`, and wraps around.
     pub(crate) fn step(&mut self, step: isize) {
         let last = self.fields.len().saturating_sub(1);
         let next = match self.focus.checked_add_signed(step) {
@@ -104,7 +106,7 @@ impl Form {
         self.focus_on(next);
     }
 
-    /// Passes a key to the focused field; false if the field does not use it.
+    /// Passes a key to the focused field. Returns false if the field does not use it.
     pub(crate) fn press(&mut self, press: Press) -> bool {
         let Some(field) = self.fields.get_mut(self.focus) else {
             return false;
@@ -131,7 +133,7 @@ impl Form {
         }
     }
 
-    /// Chooses `enforce` or, where that is the mode, `shadow`.
+    /// Chooses the mode `enforce` or, if the rule enforces already, `shadow`.
     pub(crate) fn turn_mode(&mut self) {
         let modes = self
             .fields
@@ -160,30 +162,31 @@ impl Form {
         field.map(Field::value).unwrap_or_default()
     }
 
-    /// The conversion of the levels of live buckets.
+    /// Returns how the levels of live buckets are converted.
     pub(crate) fn carry(&self) -> Carry {
         Carry::parse(&self.value(Kind::Carry)).unwrap_or_default()
     }
 
-    /// The reason of the edit.
+    /// Returns the reason of the edit.
     pub(crate) fn reason(&self) -> String {
         self.value(Kind::Asked(Prompt::Reason))
     }
 
-    /// The lifetime of the edit; `None` if it does not expire.
+    /// Returns the lifetime of the edit; `None` if it does not expire.
     pub(crate) fn expires_after(&self) -> Option<Nanos> {
         Nanos::parse(&self.value(Kind::Asked(Prompt::Expires)))
     }
 
-    /// The name and the algorithm of limit number `index`, and whether this program knows the algorithm.
+    /// Returns the name and the algorithm of limit number `index`, and true if this program knows
+    /// the algorithm.
     pub(crate) fn limit(&self, index: usize) -> Option<(&str, &str, bool)> {
         let limit = limits_of(&self.base.rule).nth(index)?;
         let (name, algorithm) = names_of(limit);
         Some((name, algorithm, !table_of(limit).is_empty()))
     }
 
-    /// The body of the edit: the limits in the form of the rule file with the numbers as typed, and the
-    /// mode. If this program does not know one of the limits, the body has no limits.
+    /// Returns the body of the edit: the mode, and the limits as in the rule file with the numbers
+    /// as typed. If this program does not know one of the algorithms, the body has no limits.
     pub(crate) fn body(&self) -> Value {
         let mut limits: Vec<Map<String, Value>> =
             limits_of(&self.base.rule).map(spoken_value).collect();
@@ -218,7 +221,7 @@ impl Form {
         [rule, end].concat()
     }
 
-    /// Validates all fields and puts problems under their fields.
+    /// Validates all fields and shows the problems under them.
     pub(crate) fn check(&mut self) {
         let problems = parse_edit(&self.body()).err().unwrap_or_default();
         self.problems.clear();
@@ -235,7 +238,7 @@ impl Form {
         }
     }
 
-    /// Puts a problem under its field, or below all fields if it belongs to none.
+    /// Shows a problem under its field, or below all fields if it belongs to none.
     pub(crate) fn place(&mut self, path: &str, text: String) {
         let field = self
             .fields
@@ -248,7 +251,7 @@ impl Form {
         }
     }
 
-    /// The number of problems.
+    /// Returns the number of problems.
     pub(crate) fn problem_count(&self) -> usize {
         let in_fields = self
             .fields
@@ -258,12 +261,13 @@ impl Form {
         in_fields.saturating_add(self.problems.len())
     }
 
-    /// The changed fields.
+    /// Returns the changed fields.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &Field> {
         self.fields.iter().filter(|field| field.is_changed())
     }
 
-    /// Whether sending it would have an effect: other values, or another end of the current edit.
+    /// Returns true if the edit would have an effect: other values, or another end of the current
+    /// edit.
     pub(crate) fn does_something(&self) -> bool {
         let mut fields = self.fields.iter();
         let ends = fields.find(|field| is_end(field));
@@ -271,21 +275,21 @@ impl Form {
         self.changes().next().is_some() || ends.is_some()
     }
 
-    /// Whether the end is the one that the current edit has, or none.
+    /// Returns true if the end is empty or equal to the end of the current edit.
     fn keeps_end(&self) -> bool {
         let mut fields = self.fields.iter();
         let end = fields.find(|field| is_end(field));
         end.is_some_and(|field| other_end(&field.before, &field.value()).is_none())
     }
 
-    /// The end of the current edit beside the new one, if there is an edit and they differ.
+    /// Describes the old and the new end of the edit, if the rule has an edit and they differ.
     pub(crate) fn other_end(&self) -> Option<String> {
         self.base.edit.as_ref()?;
         let field = self.fields.iter().find(|field| is_end(field))?;
         other_end(&field.before, &field.value())
     }
 
-    /// The edit that it describes.
+    /// Returns the edit that the form describes.
     pub(crate) fn edit(&self) -> Edit {
         let of_tried = self.tried.as_ref().filter(|_| !self.is_trial());
         Edit {
@@ -301,12 +305,13 @@ impl Form {
         }
     }
 
-    /// The command line that does the same.
+    /// Returns the equivalent command line.
     pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
         self.edit().command(url)
     }
 
-    /// Continues from the rule as it is now: typed values stay, the rest follows the rule.
+    /// Updates the form to the rule `now`. Values that the user typed stay, all others are
+    /// replaced.
     pub(crate) fn rebase(&mut self, now: RuleView, now_ns: u64) {
         let mut fresh = rule_fields(&now);
         for field in &mut fresh {
@@ -314,13 +319,14 @@ impl Form {
             if let Some(old) = self.fields.iter().find(same).filter(|old| old.is_changed()) {
                 field.input = old.input.clone();
             } else if let Some(old) = self.fields.iter().find(same) {
-                // An unchanged field keeps cursor and selection.
+                // An unchanged field keeps its cursor and selection.
                 if old.value() == field.value() {
                     field.input = old.input.clone();
                 } else if let (Input::Text(line), Input::Text(old)) = (&mut field.input, &old.input)
                     && old.is_selected()
                 {
-                    // Typing replaces the value, as it would have replaced the one before.
+                    // The old value was selected, so that typing would replace it. The new value is
+                    // selected, too.
                     line.select_all();
                 }
             }
@@ -345,7 +351,7 @@ impl Form {
         self.check();
     }
 
-    /// Each change in a line.
+    /// Returns one line for each change.
     pub(crate) fn change_lines(&self) -> Vec<String> {
         let tried = self.tried.as_ref().filter(|_| !self.is_trial());
         if let Some(tried) = tried {
@@ -362,7 +368,8 @@ impl Form {
         lines.chain(self.other_end()).collect()
     }
 
-    /// For each field that either side changed: label, value when read, theirs, yours.
+    /// Returns a line for each field that either side changed: label, original value, their value,
+    /// your value.
     pub(crate) fn versus(&self, theirs: &RuleView) -> Vec<[String; 4]> {
         let other = rule_fields(theirs);
         let mut lines = Vec::new();
@@ -387,7 +394,7 @@ impl Form {
     }
 }
 
-/// The field for the end of the edit.
+/// Returns the field for the end of the edit.
 fn end_of(rule: &RuleView, now_ns: u64) -> Field {
     let left = rule.edit.as_ref().map(|edit| time_left(edit, now_ns));
     let label = Prompt::Expires.label().to_owned();
@@ -425,22 +432,22 @@ const MODES: [&str; 4] = {
 /// The choices for a trial: it continues, or its rule gets its limits.
 const MODES_OF_TRIAL: [&str; 2] = [TRY, Mode::Enforce.name()];
 
-/// The ways to carry levels over, the default first.
+/// Conversions of the levels, the default first.
 const CARRIES: [&str; 3] = ["keep", "proportional", "reset"];
 
-/// The subject of a field.
+/// Subject of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A field of the limit with this index.
     Limit(usize, &'static config::Field),
     Mode,
     Carry,
-    /// A prompt for a value outside the body, or of a change for one key.
+    /// A prompt: a value outside the body, or a value for a change of one key.
     Asked(Prompt),
 }
 
 impl Kind {
-    /// The path of its value in the body of the edit; `None` for values outside the body.
+    /// Returns the path of the value in the body of the edit; `None` for values outside the body.
     fn path(self) -> Option<String> {
         match self {
             Self::Limit(index, field) => Some(format!("limits[{index}].{}", field.name)),
@@ -450,21 +457,21 @@ impl Kind {
     }
 }
 
-/// The input of a field.
+/// Input of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Text(TextField),
     Choice(&'static [&'static str], usize),
 }
 
-/// One field.
+/// A field of the form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) kind: Kind,
-    /// Its name, including that of its limit.
+    /// Label, including the name of the limit.
     pub(crate) label: String,
     pub(crate) input: Input,
-    /// The current value; empty for the default.
+    /// Current value. Empty for the default.
     pub(crate) before: String,
     pub(crate) problem: Option<String>,
 }
@@ -496,7 +503,8 @@ impl Field {
         }
     }
 
-    /// A field of limit number `index` with the name `name` and the values `limit`.
+    /// Returns the field `field` of limit number `index`, which has the name `name` and the values
+    /// `limit`.
     fn of_limit(
         index: usize,
         name: &str,
@@ -519,7 +527,7 @@ impl Field {
         }
     }
 
-    /// Its name without that of its limit.
+    /// Returns the label without the name of the limit.
     pub(crate) fn name(&self) -> &str {
         match self.kind {
             Kind::Limit(_, field) => field.name,
@@ -527,7 +535,7 @@ impl Field {
         }
     }
 
-    /// The value in the field; empty for the default.
+    /// Returns the typed value. Empty for the default.
     pub(crate) fn value(&self) -> String {
         match &self.input {
             Input::Text(line) => line.text().trim().to_owned(),
@@ -535,7 +543,7 @@ impl Field {
         }
     }
 
-    /// A value of it as shown: the default in place of an empty value.
+    /// Returns a value as shown: an empty value is replaced by the default.
     pub(crate) fn shown(&self, value: String) -> String {
         match self.kind {
             Kind::Limit(_, field) if value.is_empty() => {
@@ -545,7 +553,7 @@ impl Field {
         }
     }
 
-    /// Whether it is part of the rule and differs from the current value.
+    /// Returns true if the field is part of the rule and its value was changed.
     pub(crate) fn is_changed(&self) -> bool {
         match self.kind {
             Kind::Carry | Kind::Asked(_) => false,
@@ -555,7 +563,7 @@ impl Field {
     }
 }
 
-/// The limits of a rule in its JSON form.
+/// Returns the limits of a rule in JSON form.
 fn limits_of(rule: &Value) -> impl Iterator<Item = &Map<String, Value>> {
     let limits = rule.get("limits").and_then(Value::as_array);
     limits.into_iter().flatten().filter_map(Value::as_object)
@@ -565,19 +573,19 @@ fn text<'a>(limit: &'a Map<String, Value>, name: &str) -> &'a str {
     limit.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The known fields of a limit; none if the algorithm is newer than this program.
+/// Returns the known fields of a limit. Empty if this program does not know the algorithm.
 fn table_of(limit: &Map<String, Value>) -> &'static [config::Field] {
     limit_fields(text(limit, "algorithm"))
 }
 
-/// The name of a limit, and its algorithm.
+/// Returns the name of a limit, which defaults to its algorithm, and the algorithm.
 fn names_of(limit: &Map<String, Value>) -> (&str, &str) {
     let algorithm = text(limit, "algorithm");
     let name = Some(text(limit, "name")).filter(|name| !name.is_empty());
     (name.unwrap_or(algorithm), algorithm)
 }
 
-/// The fields of a rule: those of each limit, and the mode.
+/// Returns the fields of a rule: the fields of each limit, and the mode.
 fn rule_fields(view: &RuleView) -> Vec<Field> {
     let rule = &view.rule;
     let mut fields = Vec::new();
@@ -614,7 +622,7 @@ pub(crate) fn choose(options: &[&str], at: &mut usize, press: Press) -> bool {
     true
 }
 
-/// The problem of a field outside the body, if any.
+/// Returns the problem of a field outside the body, if any.
 pub(crate) fn field_problem(field: &Field) -> Option<String> {
     match field.kind {
         Kind::Asked(prompt) => prompt.problem(&field.value()),

@@ -1,9 +1,10 @@
-//! The last hour: counters of every rule, of all rules together, and of the buckets that were read; and the evictions of
-//! the last minutes.
+//! History of the last hour: request counters of every rule, of all rules together, and of the
+//! buckets that were read. It also covers the evictions of the last minutes.
 //!
-//! Times are those of an axis that goes on when Envoy restarts: it has the server's clock, and over a restart the
-//! viewer's. Where nobody watched (the screen was frozen, Envoy was unreachable or restarted) there are no samples, and
-//! charts have a gap.
+//! All times are positions on a time axis that continues when Envoy restarts: it follows the
+//! server's clock, and across a restart the viewer's clock. If the app was not watching (the screen
+//! was frozen, or Envoy was unreachable or restarted), there are no samples and the charts have a
+//! gap.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,9 +14,9 @@ use loudou_words::num::{float, fraction};
 
 use super::rows::BucketName;
 
-/// The most samples of one track: an hour at one a second, and some to spare.
+/// Maximum number of samples of a track: an hour at one per second, with a margin.
 const MOST: usize = 4_096;
-/// The most samples of all rules together, of all Envoys that are watched: some 20 MB.
+/// Maximum number of samples of all rules of all watched Envoys, about 20 MB.
 const BUDGET: usize = 400_000;
 
 /// Counters over time.
@@ -23,7 +24,7 @@ const BUDGET: usize = 400_000;
 pub(crate) struct History {
     pub(crate) buckets: BTreeMap<BucketName, Track>,
     pub(crate) rules: BTreeMap<String, Track>,
-    /// All rules together.
+    /// Track of all rules together.
     pub(crate) total: Track,
     pub(crate) evicted: Evicted,
     axis: Axis,
@@ -36,13 +37,13 @@ impl Default for History {
     }
 }
 
-/// The place of a server's clock on the axis.
+/// Maps a server's clock to the time axis.
 #[derive(Clone, Debug, Default)]
 struct Axis {
-    /// A time of the server's clock, and its place.
+    /// A reading of the server's clock. `place_ns` is its position on the axis.
     server_ns: u64,
     place_ns: u64,
-    /// The place of the last answer, and when it came.
+    /// Position of the last answer, and the viewer's time when it arrived.
     last: Option<(u64, Nanos)>,
     is_new_process: bool,
 }
@@ -54,7 +55,7 @@ impl Axis {
         self.place_ns.saturating_add(ahead).saturating_sub(behind)
     }
 
-    /// An answer with this time came. Returns its place.
+    /// Handles an answer with this server time. Returns its position.
     fn answered(&mut self, server_ns: u64, read_at: Nanos) -> u64 {
         if let Some((last_ns, came)) = self.last.filter(|_| self.is_new_process) {
             self.server_ns = server_ns;
@@ -68,7 +69,7 @@ impl Axis {
 }
 
 impl History {
-    /// The history of one of `envoys`, which share the memory.
+    /// Returns the history of one Envoy. The memory budget is divided by the number of `envoys`.
     pub(crate) fn of_one(envoys: usize) -> Self {
         Self {
             buckets: BTreeMap::new(),
@@ -80,10 +81,10 @@ impl History {
         }
     }
 
-    /// Envoy restarted: counters begin again, and so does its clock.
+    /// Handles a restart of Envoy: its counters and its clock begin again.
     pub(crate) fn restart(&mut self) {
         self.axis.is_new_process = true;
-        // However fast it was: rates do not reach back over it.
+        // Keeps rates from spanning the restart, however fast it was.
         if let Some((place_ns, _)) = &mut self.axis.last {
             *place_ns = place_ns.saturating_add(1);
         }
@@ -92,7 +93,7 @@ impl History {
         self.evicted.restart();
     }
 
-    /// Adds the totals of a status that came at `read_at`. Rules that are gone are dropped.
+    /// Adds the totals of a status that arrived at `read_at`. Removed rules are dropped.
     pub(crate) fn note_rules(&mut self, status: &Status, read_at: Nanos, patience_ns: u64) {
         let at_ns = self.axis.answered(status.now_ns, read_at);
         self.evicted.note(status.store.evicted_lossy, at_ns);
@@ -117,8 +118,8 @@ impl History {
         }
     }
 
-    /// Adds a bucket as it was read at `server_ns`: an hour is kept of one that `is_open`, a minute of others. Returns
-    /// its rates.
+    /// Adds a bucket as read at `server_ns`, and returns its rates. An hour is kept if the bucket
+    /// `is_open`, otherwise a minute.
     pub(crate) fn note_bucket(
         &mut self,
         id: &BucketName,
@@ -142,13 +143,13 @@ impl History {
         track.rates()
     }
 
-    /// The place of the server's clock on the axis of charts.
+    /// Returns the position of the server's clock on the time axis.
     pub(crate) fn place(&self, server_ns: u64) -> u64 {
         self.axis.place(server_ns)
     }
 }
 
-/// The time that a chart shows.
+/// Time span of a chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scale {
     #[default]
@@ -166,7 +167,7 @@ impl Scale {
         Self::Hour,
     ];
 
-    /// The time in nanoseconds.
+    /// Returns the time span in nanoseconds.
     pub(crate) const fn span_ns(self) -> u64 {
         let minutes = match self {
             Self::Minute => 1,
@@ -177,32 +178,32 @@ impl Scale {
         minutes * 60_000_000_000
     }
 
-    /// The next longer one; `None` for the longest.
+    /// Returns the next longer span; `None` for the longest.
     pub(crate) fn longer(self) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|other| other.span_ns() > self.span_ns())
     }
 
-    /// The next shorter one; `None` for the shortest.
+    /// Returns the next shorter span; `None` for the shortest.
     pub(crate) fn shorter(self) -> Option<Self> {
         let mut all = Self::ALL.into_iter().rev();
         all.find(|other| other.span_ns() < self.span_ns())
     }
 }
 
-// The buckets in use that a full store evicted, over the last minutes.
+// Evictions of buckets in use, in the last minutes. They happen when the store is full.
 
-/// The time that counts as now.
+/// Length of the window that counts as recent.
 const EVICTIONS_NS: u64 = 120_000_000_000;
 
-/// The number of evictions since Envoy started, over time.
+/// Number of evictions since Envoy started, over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Evicted {
-    /// When each was read, and the number; the first is the last one before the window.
+    /// Time and total of each reading. The first is the last reading before the window.
     totals: VecDeque<(u64, u64)>,
 }
 
-/// Evictions within some time.
+/// Evictions within a time span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Evictions {
     pub(crate) count: u64,
@@ -210,14 +211,14 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    /// Their number per second.
+    /// Returns the number of evictions per second.
     pub(crate) fn rate(&self) -> f64 {
         float(self.count) * 1e9 / float(self.within_ns.max(1))
     }
 }
 
 impl Evicted {
-    /// Adds the number as of `at_ns`. One that went down belongs to a new process.
+    /// Adds the total at `at_ns`. A lower total than before belongs to a new process.
     fn note(&mut self, total: u64, at_ns: u64) {
         let last = self.totals.back();
         if last.is_some_and(|(at, before)| *at >= at_ns || *before > total) {
@@ -230,12 +231,12 @@ impl Evicted {
         }
     }
 
-    /// A new process: the number begins again.
+    /// Handles a new process, whose total starts at 0.
     fn restart(&mut self) {
         self.totals.clear();
     }
 
-    /// The evictions of the last minutes, if there were some.
+    /// Returns the evictions in the window, if there were any.
     pub(crate) fn recent(&self) -> Option<Evictions> {
         let ((begin, before), (end, total)) = (self.totals.front()?, self.totals.back()?);
         let count = total.saturating_sub(*before);
@@ -244,24 +245,24 @@ impl Evicted {
     }
 }
 
-// Counts of requests, and their rates per second.
+// Request counts, and their rates per second.
 
 /// Requests per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) admitted: f64,
     pub(crate) refused: f64,
-    /// Refused by a rule in shadow mode, and passed.
+    /// Requests that a rule in shadow mode would have refused.
     pub(crate) shadow: f64,
 }
 
 impl Rates {
-    /// All requests.
+    /// Returns the rate of all requests.
     pub(crate) fn all(&self) -> f64 {
         self.admitted + self.refused + self.shadow
     }
 
-    /// The sum of both rates.
+    /// Returns the sum of both rates.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             admitted: self.admitted + other.admitted,
@@ -270,7 +271,7 @@ impl Rates {
         }
     }
 
-    /// Counts over a time in seconds.
+    /// Converts counts over a time in seconds to rates.
     fn per(self, seconds: f64) -> Self {
         Self {
             admitted: self.admitted / seconds,
@@ -279,7 +280,7 @@ impl Rates {
         }
     }
 
-    /// The rates times a factor.
+    /// Returns the rates multiplied by a factor.
     fn times(self, factor: f64) -> Self {
         Self {
             admitted: self.admitted * factor,
@@ -289,7 +290,7 @@ impl Rates {
     }
 }
 
-/// Counts of requests since the beginning of a bucket or a rule.
+/// Request counts since a bucket or a rule was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) admitted: u64,
@@ -298,7 +299,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Of a bucket. All refusals count as those of the mode that its rule is in.
+    /// Returns the counts of a bucket. All refusals count for the current mode of its rule.
     pub(crate) const fn of_bucket(bucket: &BucketView) -> Self {
         let (refused, shadow) = if bucket.shadow {
             (0, bucket.refused)
@@ -312,7 +313,7 @@ impl Counts {
         }
     }
 
-    /// Of a rule.
+    /// Returns the counts of a rule.
     pub(crate) const fn of_rule(totals: &RuleTotals) -> Self {
         Self {
             admitted: totals.passed(),
@@ -321,14 +322,15 @@ impl Counts {
         }
     }
 
-    /// Whether these may be later counts than `before`.
+    /// Returns true if these counts may be later than `before`, which means that no counter
+    /// decreased.
     const fn follow(&self, before: &Self) -> bool {
         self.admitted >= before.admitted
             && self.refused >= before.refused
             && self.shadow >= before.shadow
     }
 
-    /// The counts since `before`.
+    /// Returns the counts since `before`.
     const fn since(&self, before: &Self) -> Self {
         Self {
             admitted: self.admitted.saturating_sub(before.admitted),
@@ -337,7 +339,7 @@ impl Counts {
         }
     }
 
-    /// The sum of both counts.
+    /// Returns the sum of both counts.
     const fn plus(&self, other: &Self) -> Self {
         Self {
             admitted: self.admitted.saturating_add(other.admitted),
@@ -347,30 +349,32 @@ impl Counts {
     }
 }
 
-// The counters of one bucket or rule over time: rates from the difference of two answers over the difference of the
-// server's clock, averaged over ten seconds, and their course for sparklines and charts.
+// Counters of a bucket or a rule over time. A rate is the difference of two answers divided by the
+// difference of the server's clock, averaged over ten seconds. Sparklines and charts show the rates
+// over time.
 
-/// The time span of a sparkline.
+/// Time span of a sparkline.
 pub(crate) const WINDOW_NS: u64 = 60_000_000_000;
-/// A second, to turn a count per nanosecond into a rate.
+/// Nanoseconds per second. Converts a count per nanosecond to a rate.
 const SECOND: f64 = 1e9;
-/// The time over which rates are averaged.
+/// Time over which rates are averaged.
 const SMOOTH_NS: u64 = 10_000_000_000;
-/// The least time of a sample: shorter ones are joined.
+/// Minimum duration of a sample. Shorter samples are joined.
 const LEAST_NS: u64 = 900_000_000;
-/// The least time that gives a rate: over a shorter one, a few requests that happen to come look like many.
+/// Minimum time for a rate. Over a shorter time, a few requests would look like many.
 const LEAST_RATED_NS: u64 = 1_900_000_000;
-/// A column of which less than this is known stays empty.
+/// A chart column stays empty if less of its time than this is known.
 const LEAST_KNOWN_NS: u64 = 125_000_000;
 
 /// How much of the past a track keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
-    /// The time before the last answer.
+    /// Time before the last answer.
     pub(crate) span_ns: u64,
-    /// The most samples.
+    /// Maximum number of samples.
     pub(crate) most: usize,
-    /// Two answers further apart than this leave a gap between them: what happened there was not watched.
+    /// Maximum time between two answers. A longer one is recorded as a gap, because the app did not
+    /// watch it.
     pub(crate) patience_ns: u64,
 }
 
@@ -396,7 +400,7 @@ impl Sample {
         per_second(&self.counts, self.len_ns())
     }
 
-    /// The sum of two samples of the same time.
+    /// Returns the sum of two samples of the same time.
     fn plus(self, other: Self) -> Self {
         Self {
             counts: self.counts.plus(&other.counts),
@@ -414,18 +418,19 @@ fn per_second(counts: &Counts, ns: u64) -> Rates {
     }
 }
 
-/// The counters of one bucket or rule over time.
+/// Counters of a bucket or a rule over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Track {
-    /// The last answer; `None` where the next one has nothing to be compared with.
+    /// Counts in the last answer; `None` if the next answer cannot be compared with it.
     counts: Option<Counts>,
     at_ns: u64,
     samples: VecDeque<Sample>,
 }
 
 impl Track {
-    /// Adds the counters as of `at_ns`, and returns what happened since the last answer. If a counter went down, they
-    /// belong to a new bucket or rule of the same name, whose rates begin anew.
+    /// Adds the counters at `at_ns`, and returns the changes since the last answer. If a counter
+    /// decreased, the counters belong to a new bucket or rule of the same name, and the rates
+    /// restart.
     pub(crate) fn note(&mut self, counts: Counts, at_ns: u64, keep: &Keep) -> Option<Sample> {
         if at_ns < self.at_ns {
             *self = Self::default();
@@ -446,7 +451,8 @@ impl Track {
         Some(sample)
     }
 
-    /// Adds a sample, and drops what is too old. A run of samples without requests is one, and so are short ones.
+    /// Adds a sample, and drops old ones. Consecutive samples without requests are joined, and so
+    /// are short ones.
     fn push(&mut self, sample: Sample, keep: &Keep) {
         self.at_ns = sample.to_ns;
         let last = self.samples.back_mut();
@@ -473,13 +479,14 @@ impl Track {
         }
     }
 
-    /// After a restart, counters begin again.
+    /// Handles a restart, after which counters begin at 0.
     const fn restart(&mut self) {
         self.counts = None;
     }
 
-    /// The rates over the last ten seconds; `None` before there were two polls that are far enough apart. A sample that
-    /// began earlier, such as a time that was not watched, counts with its average for its part of the ten seconds.
+    /// Returns the rates over the last ten seconds; `None` until two polls are far enough apart. If
+    /// a sample began before the ten seconds, for example because of a gap, its average rate counts
+    /// for the overlapping part.
     pub(crate) fn rates(&self) -> Option<Rates> {
         let begin = self.at_ns.saturating_sub(SMOOTH_NS);
         let (mut sum, mut from) = (Rates::default(), self.at_ns);
@@ -511,8 +518,8 @@ impl Track {
         samples.fold(Counts::default(), |sum, sample| sum.plus(&sample.counts))
     }
 
-    /// What was counted in the last `span_ns`, or a little longer; `None` if not all of that is known. Over a gap the counts
-    /// are known, over a restart they are not.
+    /// Returns the counts of the last `span_ns`, or of a slightly longer time; `None` if part of
+    /// that time is unknown. Counts are known over a gap, but not over a restart.
     pub(crate) fn counted(&self, span_ns: u64) -> Option<Counts> {
         let begin = self.at_ns.checked_sub(span_ns)?;
         let (mut sum, mut known) = (Counts::default(), self.at_ns);
@@ -529,17 +536,19 @@ impl Track {
         None
     }
 
-    /// The last minute in `columns` steps, oldest first; `None` where nobody watched.
+    /// Returns the rates of the last minute in `columns` steps, oldest first; `None` for times that
+    /// were not watched.
     pub(crate) fn series(&self, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = WINDOW_NS.checked_div(columns.into()).unwrap_or(1);
         self.resampled(signed(self.at_ns), step_ns, columns)
     }
 
-    /// The time before `end_ns` in `columns` steps, oldest first; `None` where nobody watched. The steps begin at
-    /// multiples of themselves, so that a column keeps its value while it moves.
+    /// Returns the rates of the time before `end_ns` in `columns` steps, oldest first; `None` for
+    /// times that were not watched. Steps begin at multiples of their length, so that a column
+    /// keeps its value while it moves.
     pub(crate) fn chart(&self, span_ns: u64, end_ns: u64, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = span_ns.checked_div(columns.into()).unwrap_or(1).max(1);
-        // The last column is never one that has hardly begun.
+        // The last column is left out until enough of it is known.
         let begun = end_ns.saturating_sub(least_known(step_ns));
         let end_ns = begun.div_ceil(step_ns).saturating_mul(step_ns);
         self.resampled(signed(end_ns), step_ns, columns)
@@ -579,7 +588,7 @@ impl Track {
     }
 }
 
-/// The least of a column that has to be known.
+/// Returns how much of a column's time has to be known.
 fn least_known(step_ns: u64) -> u64 {
     LEAST_KNOWN_NS.min(step_ns / 8)
 }
@@ -597,7 +606,7 @@ mod evicted_tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Evictions are those of now: they end when the number stands still.
+    /// Recent evictions end when the total stops growing.
     #[test]
     fn evictions_come_and_go() {
         let mut evicted = Evicted::default();

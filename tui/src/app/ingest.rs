@@ -1,4 +1,5 @@
-//! Applying a poll: rates since the previous poll, sorted rows, the selection kept.
+//! Applies a poll: computes the rates since the previous poll, sorts the rows, and keeps the
+//! selection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,23 +22,24 @@ use super::targets;
 use crate::cells::{safe, width};
 use loudou_words::num::count;
 
-/// The most rows that are kept.
+/// Maximum number of rows.
 const MOST_ROWS: usize = 2_000;
 
 /// Applies a snapshot, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
-    // Where later calls of the poll were slow, its totals are that old when they come.
+    // The status is read first. If later calls of the poll were slow, its totals are already this
+    // old on arrival.
     let read_at = state.now.get().saturating_sub(snapshot.status_age.get());
     let read_at = Nanos::new(read_at);
     again::note(state, &snapshot);
-    // Before the first data there is nothing to freeze.
+    // Without data, there is nothing to freeze.
     match &mut state.frozen {
         Some(frozen) if state.data.is_some() => keep(frozen, snapshot, read_at),
         _ => apply(state, *snapshot, read_at),
     }
 }
 
-/// Keeps the newest snapshot, with all parts that are sent only once.
+/// Keeps the newest snapshot, and merges in the parts of earlier ones that are sent only once.
 fn keep(frozen: &mut Frozen, mut snapshot: Box<Snapshot>, read_at: Nanos) {
     let earlier = frozen.waiting.take();
     let same = |earlier: &Snapshot| earlier.status.instance == snapshot.status.instance;
@@ -97,7 +99,8 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
             history.note_bucket(id, counts, as_of_ns, (is_open, patience_ns))
         },
     );
-    // The past of a bucket without a row is dropped, so that it is bounded like the rows.
+    // The history of a bucket without a row is dropped, so that the history is bounded like the
+    // rows.
     let rows: BTreeSet<&BucketName> = data.rows.iter().map(|row| &row.id).collect();
     let tracks = &mut history.buckets;
     tracks.retain(|id, _| rows.contains(id) || Some(id) == open.as_ref());
@@ -130,7 +133,7 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     arrange(state);
 }
 
-/// The new events by which a ban, an override or an edit ended by itself.
+/// Returns the new events about bans, overrides or edits that ended automatically.
 fn ended(data: &Data, events: &[Event]) -> Vec<Event> {
     let newest = data.events.first().map_or(0, |event| event.seq);
     let ends = |event: &&Event| {
@@ -144,9 +147,9 @@ fn ended(data: &Data, events: &[Event]) -> Vec<Event> {
     events.iter().filter(ends).cloned().collect()
 }
 
-/// Says that changes ended: what one did for the night is over.
+/// Shows a message about changes that ended, because the user may rely on one of them.
 fn tell_ends(state: &mut State, ended: Vec<Event>) {
-    /// More are a number.
+    /// If more changes ended, the message only has their number.
     const MOST: usize = 2;
     if ended.len() > MOST {
         return state.toast(
@@ -167,7 +170,7 @@ fn tell_ends(state: &mut State, ended: Vec<Event>) {
     }
 }
 
-/// Takes over rules that were read, and what is worked out from them.
+/// Stores the rules that were read, and the values that are derived from them.
 fn take_rules(data: &mut Data, rules: Rules) {
     data.numbers = targets::numbers(&rules.rules);
     data.rules = Rules {
@@ -177,7 +180,8 @@ fn take_rules(data: &mut Data, rules: Rules) {
     data.running = Running::default();
 }
 
-/// The rules in order, but each rule that shadows another comes right after that one.
+/// Returns the rules in order, except that each rule that shadows another follows that rule
+/// directly.
 fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     let shadowed = |rule: &RuleView| {
         let other = rule.rule.get("shadows").and_then(Value::as_str);
@@ -202,7 +206,7 @@ fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     ordered
 }
 
-/// Marks the buckets of rules in shadow mode. A filter that knows the mark has done so.
+/// Marks the buckets of rules in shadow mode, because older filters do not mark them.
 fn mark_shadow(snapshot: &mut Snapshot) {
     let rules = snapshot.status.rules.iter();
     let shadow: BTreeSet<&str> = rules
@@ -214,7 +218,7 @@ fn mark_shadow(snapshot: &mut Snapshot) {
     }
 }
 
-/// Takes the buckets of a poll over into the rows, with the rates that `note` returns.
+/// Merges the buckets of a poll into the rows, with the rates that `note` returns.
 fn merge(
     rows: &mut Vec<Row>,
     snapshot: &mut Snapshot,
@@ -222,7 +226,7 @@ fn merge(
     mut note: impl FnMut(&BucketName, &BucketView, u64) -> Option<Rates>,
 ) {
     let mut known: BTreeMap<BucketName, Row> = BTreeMap::new();
-    // Where everything was read, a bucket that is not among it is gone.
+    // If everything was read, a bucket that is missing from the snapshot no longer exists.
     if snapshot.truncated {
         known.extend(rows.drain(..).map(|row| (row.id.clone(), row)));
     }
@@ -256,7 +260,7 @@ fn merge(
     *rows = known.into_values().collect();
 }
 
-/// The widths of the longest rule and the longest key.
+/// Returns the widths of the longest rule name and of the longest key.
 fn longest(rows: &[Row]) -> (u16, u16) {
     let of = |text: &str| width(&safe(text));
     rows.iter().fold((0, 0), |(rule, key), row| {
@@ -265,7 +269,7 @@ fn longest(rows: &[Row]) -> (u16, u16) {
 }
 
 fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
-    // After a restart the server counts from 1 again.
+    // After a restart the server numbers events from 1 again.
     if last_seq < data.last_seq {
         data.events.clear();
     }
@@ -278,7 +282,7 @@ fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
     data.events_lost = data.events_lost.saturating_add(lost);
 }
 
-/// Filters and sorts the rows again; the selection stays on its bucket.
+/// Filters and sorts the rows again. The selection stays on its bucket.
 pub(crate) fn arrange(state: &mut State) {
     let rows = state.data.as_ref().map_or(&[][..], |data| &data.rows);
     state.table.arrange(rows.iter(), table_height(state.size));
@@ -291,7 +295,7 @@ pub(crate) fn sort(state: &mut State, sort: Sort) {
     arrange(state);
 }
 
-/// Filters by a text that is a valid filter.
+/// Applies a filter text, if it is a valid filter.
 pub(crate) fn filter_by(state: &mut State, text: &str) {
     if let Ok(filter) = Filter::parse(text) {
         state.table.filter = filter;
@@ -299,7 +303,7 @@ pub(crate) fn filter_by(state: &mut State, text: &str) {
         state.table.filter_error = None;
         state.table.pinned = None;
         state.table.rewind();
-        // The matching buckets may not have been read.
+        // The matching buckets may not have been read yet.
         state.link.hurry(state.now);
         arrange(state);
     }

@@ -1,4 +1,5 @@
-//! The key table: every key with its command, its places, and its texts in footer, help and palette.
+//! The key table: every key with its command, the places where it works, and its texts in the
+//! footer, the help and the palette.
 
 use loudou_client::change::Start;
 use loudou_client::live::is_lost;
@@ -17,7 +18,8 @@ use super::screens::SCREENS;
 use super::state::{Mode, State};
 use super::{explain, screens};
 
-/// All keys, in the order of help and palette: shared keys, then those of each screen, then the rest.
+/// Returns all keys in the order of the help and the palette: shared keys, then the keys of each
+/// screen, then the rest.
 pub(crate) fn all() -> impl Iterator<Item = &'static Binding> {
     let of_screens = SCREENS.iter().flat_map(|view| view.about().keys);
     let tabs = SCREENS.iter().map(|view| &view.about().tab);
@@ -29,7 +31,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Binding> {
         .chain(REST)
 }
 
-/// The place that keys go to.
+/// Returns the place that receives keys.
 pub(crate) fn place(state: &State) -> Places {
     match &state.mode {
         Mode::Browse => state.screen.place(),
@@ -53,14 +55,15 @@ pub(crate) fn place(state: &State) -> Places {
     }
 }
 
-/// The command of `press` in `place`.
+/// Returns the command of `press` in `place`.
 pub(crate) fn find(place: Places, press: Press) -> Option<Command> {
     let mut works = all().filter(|b| b.places & place != 0);
     let found = works.find(|b| b.keys.contains(&press));
     found.map(|b| b.command)
 }
 
-/// Whether a line is listed: the answer for all only where it can be.
+/// Returns true if a binding is listed. The answer "yes, at all" is listed only if the question
+/// offers it.
 pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
     match binding.command {
         Command::YesAll => state.targets.len() > 1 && of_one(state).is_none(),
@@ -68,13 +71,13 @@ pub(crate) fn is_listed(state: &State, binding: &Binding) -> bool {
     }
 }
 
-/// The line of a key that works on another screen.
+/// Returns the binding of a key that works on another screen.
 pub(crate) fn elsewhere(press: Press) -> Option<&'static Binding> {
     let mut works = all().filter(|b| b.places & BROWSE != 0);
     works.find(|b| b.keys.contains(&press))
 }
 
-/// Why the question on the screen is about one Envoy alone, if it is.
+/// Returns why the question on the screen concerns one Envoy only, if it does.
 fn of_one(state: &State) -> Option<&'static str> {
     match &state.mode {
         Mode::Confirm(pending) => pending.of_one(),
@@ -82,7 +85,7 @@ fn of_one(state: &State) -> Option<&'static str> {
     }
 }
 
-/// The reason why a command does not apply now; `None` if it applies.
+/// Returns why a command cannot run now; `None` if it can.
 pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     let no_bucket = || {
         screens::target(state)
@@ -90,7 +93,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .then(|| "no bucket is selected".to_owned())
     };
     let locked = state.locked().map(ToOwned::to_owned);
-    // Questions name keys, and so does what is copied.
+    // Questions and copied texts contain keys.
     let names_keys = matches!(
         command,
         Command::Start(_)
@@ -108,7 +111,8 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         return Some("keys are hidden; H shows them".to_owned());
     }
     match command {
-        // Not the bucket that was open last: the user looks at other rows.
+        // The bucket that was opened last does not count here, because the user looks at other
+        // rows.
         Command::Open if state.selected_row().is_none() => Some("no bucket is selected".to_owned()),
         Command::Open => screens::view(Screen::Bucket).closed(state),
         Command::Show(screen) => screens::view(screen).closed(state),
@@ -136,7 +140,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let none = state.data.is_none();
             none.then(|| "no data yet".to_owned())
         }
-        // Others may have something to offer, or lack it.
+        // The other Envoys may offer changes or lack some.
         Command::Again if state.targets.len() > 1 => locked.filter(|_| state.settings.read_only),
         Command::Again => locked.or_else(|| {
             let lost = state.ledger.lost();
@@ -147,10 +151,10 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     }
 }
 
-/// The reason why the current rule cannot be edited, if any.
+/// Returns why the current rule cannot be edited, if it cannot.
 fn unread_rule(state: &State) -> Option<String> {
     match screens::target_rule(state) {
-        // Then Rules opens, to select one.
+        // In this case Rules opens, so that the user selects a rule.
         None if state.screen == Screen::Buckets => {
             let rules = state.data.as_ref().map_or(0, |data| data.rules.rules.len());
             (rules == 0).then(|| "no rule is loaded yet".to_owned())
@@ -163,15 +167,15 @@ fn unread_rule(state: &State) -> Option<String> {
     }
 }
 
-/// The reason why the current rule has no edit to drop, if any.
+/// Returns why the current rule has no edit to drop, if it has none.
 fn unedited_rule(state: &State) -> Option<String> {
     let rule = screens::target_rule(state)?;
     let is_edited = state.rule_named(&rule)?.edit.is_some();
     (!is_edited).then(|| "the rule is not edited".to_owned())
 }
 
-/// The reason why the current key cannot get an override: that would be one for all keys that begin alike. Clients may
-/// choose such a key.
+/// Returns why the current key cannot get an override, if it cannot. A key that ends in `*` would
+/// create an override for all keys with that prefix, and clients may choose such a key.
 fn prefix(state: &State) -> Option<String> {
     let id = screens::target(state)?;
     let start = id.key.strip_suffix('*')?;
@@ -181,27 +185,28 @@ fn prefix(state: &State) -> Option<String> {
     ))
 }
 
-/// The reason why the current rate-limit key cannot be changed, if its name is unknown.
+/// Returns why the current rate-limit key cannot be changed, if its name is unknown.
 fn lost_name(state: &State) -> Option<String> {
     let lost = screens::target(state).is_some_and(|id| is_lost(&id.key));
     lost.then(|| "the name of this key was lost; it returns with its next bucket".to_owned())
 }
 
-// The key table: one line per binding.
+// The key table: one line for each binding.
 
 const BUCKETS: Places = Screen::HOME.place();
 /// All screens except the home screen.
 const AWAY: Places = BROWSE & !BUCKETS;
 /// Screens with charts.
 const CHARTS: Places = Screen::Bucket.place() | Screen::Rules.place();
-/// Screens with something to copy.
+/// Screens from which names can be copied.
 const COPIED: Places = A_RULE | Screen::Keys.place() | Screen::Targets.place();
 const LISTS: Places = BROWSE | SORT | HELP | EXPLAINED;
 /// Questions whose text may be longer than the screen.
 const QUESTIONS: Places = CONFIRM | FORM_CONFIRM | FORM_SENDING | FORM_CONFLICT;
 const ALL: Places = Places::MAX;
 
-/// The first of the shared keys. If two lines have the same key, the first one that works in a place wins.
+/// The first of the shared keys. If two lines have the same key, the first line that works in a
+/// place wins.
 #[rustfmt::skip]
 const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Open, &[k(Enter)], BUCKETS, 1, "open", "open the bucket: its funnel and numbers")),
@@ -209,7 +214,7 @@ const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Edit, &[c('e')], A_RULE, 4, "edit", "edit the limits of the rule")),
 ];
 
-/// The remaining shared commands. The tabs of the screens follow them.
+/// The remaining shared commands. The screens' tabs follow them.
 #[rustfmt::skip]
 const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 9, "freeze", "freeze or resume the screen")),
@@ -240,7 +245,7 @@ const REST: &[Binding] = &[
     bind((C::Palette, &[c(':')], BROWSE, 14, "palette", "find a command, a rule or an Envoy by name")),
     bind((C::Help, &[c('?')], BROWSE, ALWAYS, "help", "show the keys of this screen")),
     bind((C::Quit, &[c('q')], BROWSE, ALWAYS, "quit", "quit loudou")),
-    // In lists: rows, a bucket's limits, events, menus, help.
+    // In lists: rows, limits of a bucket, events, menus, help.
     bind((C::Down, &[k(Down), c('j')], LISTS, 0, "down", "move down (on Bucket: the next limit)")),
     bind((C::Up, &[k(Up), c('k')], LISTS, 0, "up", "move up")),
     bind((C::PageDown, &[k(PageDown)], LISTS, 0, "page-down", "move a page down")),

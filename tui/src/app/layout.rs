@@ -1,4 +1,4 @@
-//! Where things are on the screen, for drawing and for the mouse.
+//! Positions on the screen, for drawing and for the mouse.
 //!
 //! ```text
 //! 0          name, screens, connection
@@ -8,19 +8,19 @@
 //! last       footer: keys
 //! ```
 
-/// The least size that anything but one line is drawn at.
+/// Minimum terminal size. On a smaller terminal only one line is drawn.
 pub(crate) const LEAST: (u16, u16) = (40, 10);
-/// Lines above the body.
+/// Number of lines above the body.
 pub(crate) const HEAD: u16 = 2;
-/// Lines below the body.
+/// Number of lines below the body.
 pub(crate) const FOOT: u16 = 2;
 
-/// How many lines the body has.
+/// Returns the number of lines of the body.
 pub(crate) fn body_height(size: (u16, u16)) -> u16 {
     size.1.saturating_sub(HEAD.saturating_add(FOOT))
 }
 
-/// How many rows a table in the body has below its header line.
+/// Returns the number of rows that a table in the body shows below its header line.
 pub(crate) fn table_height(size: (u16, u16)) -> usize {
     usize::from(body_height(size).saturating_sub(1))
 }

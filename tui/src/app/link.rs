@@ -1,30 +1,30 @@
 //! The connection: its state, and the time of the next poll.
 //!
-//! Polls never overlap. After a failure the next one waits 0.5 s, then twice as long each time, at
-//! most 8 s, shortened at random by up to a quarter so that many viewers do not return at the same time.
-//! A success resets the wait.
+//! Polls never overlap. After a failure the next poll waits 0.5 s. Each further failure doubles the
+//! wait, up to 8 s. Up to a quarter is subtracted at random, so that many viewers do not reconnect
+//! at the same time. A success resets the wait.
 
 use loudou_limiter::{Nanos, mix};
 
 const FIRST_WAIT: u64 = 500_000_000;
 const LONGEST_WAIT: u64 = 8_000_000_000;
 
-/// The connection.
+/// State of the connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
-    /// The start of the poll in flight.
+    /// Start time of the poll in flight.
     pub(crate) in_flight: Option<Nanos>,
-    /// The time at which the next poll is due.
+    /// Time at which the next poll is due.
     pub(crate) due: Nanos,
-    /// Whether the last poll succeeded; `None` before the end of the first.
+    /// True if the last poll succeeded; `None` before the first poll ends.
     pub(crate) up: Option<bool>,
     failures: u32,
-    /// The last error.
+    /// Text of the last error.
     pub(crate) error: Option<String>,
 }
 
 impl Link {
-    /// Whether to poll now; if so the poll counts as started.
+    /// Returns true if a poll is due. The poll then counts as started.
     pub(crate) fn start(&mut self, now: Nanos) -> bool {
         let starts = self.in_flight.is_none() && now >= self.due;
         if starts {
@@ -38,14 +38,14 @@ impl Link {
         self.due = self.due.min(now);
     }
 
-    /// A poll succeeded.
+    /// Records a successful poll.
     pub(crate) fn succeeded(&mut self, now: Nanos, interval: Nanos) {
         let started = self.in_flight.take().unwrap_or(now);
         self.due = started.saturating_add(interval).max(now);
         (self.up, self.failures, self.error) = (Some(true), 0, None);
     }
 
-    /// A poll failed.
+    /// Records a failed poll.
     pub(crate) fn failed(&mut self, now: Nanos, error: String) {
         self.in_flight = None;
         let doublings = self.failures.min(8);

@@ -1,4 +1,5 @@
-//! The keys of all Envoys that are watched, with sums: a client that is spread over them is one row.
+//! The keys of all watched Envoys, with sums. A client whose requests are spread over the Envoys is
+//! one row.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +12,10 @@ use super::history::Rates;
 use super::rows::{BucketName, Row};
 use super::table::Table;
 
-/// Rows that were read longer ago than this are of another time. A key with requests is read every few seconds.
+/// Rows that were read longer ago than this are ignored as outdated. A key with requests is read
+/// every few seconds.
 const RECENT: Nanos = Nanos::from_secs(15);
-/// The most rows: those with most refusals.
+/// Maximum number of rows. The rows with the most refusals are kept.
 const MOST: usize = 2_000;
 
 /// The table of keys.
@@ -21,16 +23,17 @@ const MOST: usize = 2_000;
 pub(crate) struct Keys {
     pub(crate) table: Table,
     pub(crate) rows: Vec<KeyRow>,
-    /// When the Envoys began to read for it: their first rates are of the time since a key was read before.
+    /// When the Envoys began to read keys for this table. The first rates span the time since a key
+    /// was last read before.
     pub(crate) since: Nanos,
 }
 
 /// A key at all Envoys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRow {
-    /// Its bucket at the Envoy where its state is worst, with the sums of the rates.
+    /// The bucket at the Envoy where its state is worst, with the summed rates.
     pub(crate) row: Row,
-    /// Its part at each Envoy, in their order; `None` where it has no bucket.
+    /// The key's data at each Envoy, in Envoy order; `None` if the key has no bucket there.
     pub(crate) at: Vec<Option<Part>>,
 }
 
@@ -50,26 +53,27 @@ pub(crate) struct Summed {
     pub(crate) filter: Filter,
 }
 
-/// How long the first rates stand.
+/// How long the first rates are shown.
 const FIRST: Nanos = Nanos::from_secs(3);
 
 impl Keys {
-    /// Whether some rates may be those of the time since a key was read before.
+    /// Returns true if some rates may still span the time since a key was last read before the
+    /// table opened.
     pub(crate) const fn is_new(&self, now: Nanos) -> bool {
         now.since(self.since).get() < FIRST.get()
     }
 
-    /// A visible row by its index.
+    /// Returns a visible row by its index.
     pub(crate) fn row(&self, index: usize) -> Option<&KeyRow> {
         self.rows.get(*self.table.visible.get(index)?)
     }
 
-    /// The selected row.
+    /// Returns the selected row.
     pub(crate) fn selected(&self) -> Option<&KeyRow> {
         self.row(self.table.at).filter(|_| !self.table.is_missing)
     }
 
-    /// The keys on screen, and the selected one.
+    /// Returns the keys on screen and the selected one.
     pub(crate) fn on_screen(&self, height: usize) -> Vec<BucketName> {
         let lines = self.table.lines(height).into_iter();
         let rows = lines.filter_map(|index| self.row(index));
@@ -114,7 +118,8 @@ impl KeyRow {
         self.row.rates = sum;
     }
 
-    /// The number of the Envoy where the key is refused most, else admitted most.
+    /// Returns the number of the Envoy at which the key is refused most or, without refusals,
+    /// admitted most.
     pub(crate) fn worst(&self) -> Option<usize> {
         let weight = |part: &Part| {
             let rates = part.rates.unwrap_or_default();
@@ -127,7 +132,7 @@ impl KeyRow {
     }
 }
 
-/// The keys of all Envoys: of each that answers its clock and its rows.
+/// Merges the keys of all Envoys. Each Envoy that answers contributes its clock and its rows.
 pub(crate) fn merge(envoys: &[Option<(u64, &[Row])>]) -> Vec<KeyRow> {
     let mut merged: BTreeMap<&BucketName, KeyRow> = BTreeMap::new();
     for (number, envoy) in envoys.iter().enumerate() {

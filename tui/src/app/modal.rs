@@ -1,4 +1,4 @@
-//! Keys while a dialog is open: filter line, sort menu, help, palette, question, form.
+//! Key handling while a dialog is open: filter line, sort menu, help, palette, question, form.
 
 use super::asking;
 use super::browse;
@@ -25,7 +25,8 @@ use super::text_field::TextField;
 use super::undoing;
 use loudou_client::change::Change;
 
-/// Handles a key with its command, if any. The mode is taken out, and put back unless the key ends it.
+/// Handles a key with its command, if any. The mode is taken out of the state, and put back unless
+/// the key ends it.
 pub(crate) fn pressed(
     state: &mut State,
     press: Press,
@@ -62,7 +63,7 @@ pub(crate) fn pressed(
     }
 }
 
-/// Handles pasted text: it goes into a field, and never runs commands.
+/// Handles pasted text. It is inserted into a field and never runs commands.
 pub(crate) fn pasted(state: &mut State, text: &str) {
     match &mut state.mode {
         Mode::Edit(form) if form.stage == Stage::Editing => form.paste(text),
@@ -95,7 +96,7 @@ fn filter(
                 state.mode = Mode::Filter(line, before);
             }
         }
-        // The text that was accepted before is still noted, and so is the selection.
+        // The filter that was active before still has its text and selection.
         Some(_) => screens::shown(state).filter(state, &before),
         None => {
             line.press(press);
@@ -149,7 +150,7 @@ fn palette(
             if let Some((name, text)) = chosen {
                 line = TextField::default();
                 line.paste(&name);
-                // Others may match as well.
+                // The text may match other entries as well.
                 let mut found = palette::search(state, line.text()).into_iter();
                 at = found.position(|found| found.text() == text).unwrap_or(0);
             }
@@ -258,7 +259,7 @@ fn confirm(
     }
 }
 
-/// Handles a key in the small form for one rate-limit key.
+/// Handles a key in the form for one rate-limit key.
 fn of_key(state: &mut State, mut form: Box<KeyForm>, press: Press, command: Option<Command>) {
     match command {
         Some(Command::No) => return,
@@ -311,7 +312,7 @@ fn form_key(
     state.mode = Mode::Edit(form);
 }
 
-/// The edit of a form, as of now, which is noted as sent.
+/// Returns the form's edit as of now, and records it as sent.
 fn sending(state: &mut State, form: &Form) -> Box<Sending> {
     let mut edit = form.edit();
     edit.keep_end(&form.base, state.polled_ns());

@@ -1,8 +1,8 @@
-//! Motions in lists.
+//! Movement in lists.
 
 use super::command::Command;
 
-/// Whether a command moves in lists.
+/// Returns true if a command moves in lists.
 pub(crate) const fn is_motion(command: Command) -> bool {
     use Command::{Bottom, Down, HalfDown, HalfUp, PageDown, PageUp, Top, Up};
     matches!(
@@ -11,7 +11,7 @@ pub(crate) const fn is_motion(command: Command) -> bool {
     )
 }
 
-/// The index after a motion in a list of `len`.
+/// Returns the index after a movement in a list with `len` entries.
 pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usize {
     let last = len.saturating_sub(1);
     let half = (page / 2).max(1);

@@ -1,4 +1,5 @@
-//! The mouse: a click acts on what was drawn under it, the wheel moves in lists, menus, help and forms.
+//! The mouse. A click acts on the element that was drawn under it. The wheel scrolls lists, menus,
+//! help and forms.
 
 use super::browse;
 use super::command::Command;
@@ -12,10 +13,10 @@ use super::screen::EXPLAINED;
 use super::screens;
 use super::state::{Mode, State};
 
-/// The rows per turn of the wheel.
+/// Number of rows per turn of the wheel.
 const WHEEL: usize = 3;
 
-/// Applies an action of the mouse. Returns the key that it stands for, if it is one.
+/// Handles a mouse action. Returns the key that it stands for, if any.
 pub(crate) fn moused(state: &mut State, mouse: Mouse, effects: &mut Vec<Effect>) -> Option<Press> {
     match (mouse.action, mouse.spot) {
         (MouseAction::WheelUp, _) => wheel(state, Command::Up, effects),
@@ -27,7 +28,7 @@ pub(crate) fn moused(state: &mut State, mouse: Mouse, effects: &mut Vec<Effect>)
     None
 }
 
-/// A click on anything but a key. It may be late: what it was on may be gone.
+/// Handles a click on anything but a key. The clicked element may already be gone.
 fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
     match (&mut state.mode, spot) {
         (Mode::Browse, Spot::Tab(screen)) => browse::run(state, Command::Show(screen), effects),
@@ -65,7 +66,7 @@ fn clicked(state: &mut State, spot: Spot, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Takes the choice that was clicked.
+/// Selects the choice that was clicked.
 fn choose(fields: &mut [Field], spot: Spot) {
     if let Spot::Choice(field, choice) = spot
         && let Some(field) = fields.get_mut(field)
@@ -96,6 +97,6 @@ fn wheel(state: &mut State, motion: Command, effects: &mut Vec<Effect>) {
 
 /// Runs a command of the open dialog.
 fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
-    // Where there is a command, the key does not matter.
+    // With a command, the key is ignored.
     modal::pressed(state, Press::plain(Code::Enter), Some(command), effects);
 }

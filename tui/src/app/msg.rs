@@ -1,4 +1,4 @@
-//! The messages to the app: input, answers, signals and the passing of time.
+//! The messages that the app receives: input, answers, signals and ticks.
 
 use loudou_api::{BucketView, Event, ExplainAnswer, ProblemAnswer, RuleView, Rules, Status};
 
@@ -12,7 +12,7 @@ use loudou_client::change::verb::Answer;
 use loudou_client::live::Item;
 use loudou_client::live::apply::Done;
 
-/// One message.
+/// A message.
 #[derive(Clone, Debug)]
 pub(crate) enum Msg {
     /// A key was pressed.
@@ -33,53 +33,54 @@ pub(crate) enum Msg {
     Changed(Box<Sending>, Result<Answer, Failure>),
     /// The results of applying changes again.
     Again(Result<Vec<(Item, Done)>, Failure>),
-    /// The decision on a request, rule by rule.
+    /// An effect could not start because too many are in progress.
     Explained(Result<Box<ExplainAnswer>, Failure>),
     /// An effect could not start: too many are in progress.
     Busy(Goal),
-    /// A signal to quit.
+    /// A signal asked the app to quit.
     Quit,
-    /// A signal to suspend.
+    /// A signal asked the app to suspend.
     Suspend,
     /// The process was continued after a stop.
     Resumed,
-    /// A thread died; the app cannot continue.
+    /// A thread panicked. The app cannot continue.
     Fatal(String),
 }
 
-/// Everything one poll read.
+/// The data that one poll read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) status: Status,
-    /// How long the call for the status took; 0 if that is unknown.
+    /// Duration of the status call; 0 if unknown.
     pub(crate) took: Nanos,
-    /// The age of the status when the last call of the poll was answered; 0 if that is unknown.
+    /// Age of the status when the last call of the poll was answered; 0 if unknown.
     pub(crate) status_age: Nanos,
-    /// The buckets that were read, each with the server's clock then.
+    /// The buckets that were read, each with the server's clock at that time.
     pub(crate) buckets: Vec<(u64, BucketView)>,
-    /// Whether more buckets may exist than were read.
+    /// True if there may be more buckets than were read.
     pub(crate) truncated: bool,
-    /// Buckets that were looked for by name and do not exist.
+    /// Buckets that were looked up by name and do not exist.
     pub(crate) gone: Vec<BucketName>,
-    /// How much of the store the searches of the filter have seen, in percent; `None` if they have ended.
+    /// Part of the store that the filter's searches have seen, in percent; `None` if they have
+    /// finished.
     pub(crate) searching: Option<u64>,
-    /// The rules, when their generation moved.
+    /// The rules, if their generation changed.
     pub(crate) rules: Option<Rules>,
     /// The events since the last poll.
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
-    /// The number of events that were dropped before they were read.
+    /// Number of events that were dropped before they were read.
     pub(crate) events_lost: u64,
 }
 
-/// The failure of a request.
+/// Failure of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failure {
-    /// The error text.
+    /// Error text.
     pub(crate) text: String,
-    /// The problem in the answer.
+    /// Problem that the server reported.
     pub(crate) problem: Option<Box<ProblemAnswer>>,
-    /// Whether the request may have been carried out anyway.
+    /// True if the request may have been carried out anyway.
     pub(crate) in_doubt: bool,
 }
 

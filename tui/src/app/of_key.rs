@@ -1,4 +1,4 @@
-//! The small form before a change for one key.
+//! The form for a change of one key.
 
 use super::form::{Field, Input, Kind, choose, field_problem};
 use super::press::Press;
@@ -6,7 +6,7 @@ use super::question::Pending;
 use loudou_client::change::form::{Asked, KeyPlace, Typed};
 use loudou_client::change::{Change, Start};
 
-/// The form.
+/// The form for a change of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyForm {
     start: Start,
@@ -16,7 +16,7 @@ pub(crate) struct KeyForm {
 }
 
 impl KeyForm {
-    /// A form with these prompts.
+    /// Returns a form with these prompts.
     pub(crate) fn new(start: Start, place: KeyPlace, prompts: &[Asked]) -> Self {
         Self {
             start,
@@ -26,12 +26,12 @@ impl KeyForm {
         }
     }
 
-    /// Its title.
+    /// Returns the title.
     pub(crate) fn title(&self) -> String {
         format!("{} {}", self.start.title(), self.place.key)
     }
 
-    /// Moves by `step` fields, with wrap-around.
+    /// Moves by one field forwards or backwards, depending on the sign of `step`, and wraps around.
     pub(crate) fn step(&mut self, step: isize) {
         let last = self.fields.len().saturating_sub(1);
         self.focus = match self.focus.checked_add_signed(step) {
@@ -69,7 +69,7 @@ impl KeyForm {
         Typed(typed.collect())
     }
 
-    /// Validates all fields, and puts problems under them; true if there are none.
+    /// Validates all fields and shows problems under them. Returns true if there are none.
     pub(crate) fn check(&mut self) -> bool {
         let wrong = self.start.wrong(&self.place, &self.typed());
         for field in &mut self.fields {
@@ -81,7 +81,7 @@ impl KeyForm {
         self.fields.iter().all(|field| field.problem.is_none())
     }
 
-    /// The command line that does the same, unless there is a problem.
+    /// Returns the equivalent command line, unless there is a problem.
     pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
         let is_right = self.fields.iter().all(|field| field.problem.is_none());
         let change = self.change().filter(|_| is_right)?;
@@ -92,7 +92,7 @@ impl KeyForm {
         self.start.of_form(&self.place, &self.typed())
     }
 
-    /// The question before it is sent; `None` while its rule is unknown.
+    /// Returns the question that the user confirms; `None` while the rule is unknown.
     pub(crate) fn question(&self) -> Option<Pending> {
         let mut pending = self.change().map(Pending::change)?;
         let end = self.start.other_end(&self.place, &self.typed());

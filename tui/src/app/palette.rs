@@ -1,5 +1,6 @@
-//! The command palette's search: commands, rules, Envoys and keys by letters in order, best at the starts of words; with a
-//! verb before it, what to do with a key: `ban bob`.
+//! The command palette's search. It finds commands, rules, Envoys and keys whose names contain the
+//! typed letters in order, and ranks matches at the starts of words first. A text that begins with
+//! a verb offers an action on a key: `ban bob`.
 
 use super::command::{Binding, Command};
 use super::keys;
@@ -8,21 +9,22 @@ use super::screen::BROWSE;
 use super::state::State;
 use loudou_words::num::count;
 
-/// The most letters that a match in a description may skip.
+/// Maximum number of letters that a match in a long text may skip.
 const MOST_SKIPPED: u64 = 24;
-/// The most rules and Envoys, and the most keys, that are offered.
+/// Maximum number of rules and Envoys, and of keys, that are offered.
 const MOST_NAMED: usize = 12;
 const MOST_KEYS: usize = 8;
-/// The score of a match in the name of a rule, an Envoy or a key: after the names of commands.
+/// Score added to a match in the name of a rule, an Envoy or a key, so that it ranks after the
+/// names of commands.
 const NAMED: u64 = 50;
-/// The score of a match in a description: after all names.
+/// Score of a match in a description, which ranks after all names.
 const DESCRIBED: u64 = 100;
-/// The score of what is offered for any text.
+/// Score of an entry that is offered for any text.
 const ANY: u64 = 1_000;
-/// The score of a text whose letters do not all stand together at the starts of words.
+/// Score added if the letters are not found together at the start of a word.
 const SCATTERED: u64 = 8;
 
-/// Commands of the command line without a key on the screen.
+/// Commands of the command line that have no key on the screen.
 const COMMAND_LINES: [(&str, &str); 4] = [
     ("export", "loudou export"),
     ("import", "loudou import FILE"),
@@ -38,16 +40,16 @@ pub(crate) enum Found {
     Buckets(String),
     /// The Envoy with this number, and its address.
     Watch(usize, String),
-    /// A command for a bucket, and its name.
+    /// A command for a bucket, and the bucket's name.
     Act(&'static Binding, BucketName),
-    /// The buckets that this filter shows.
+    /// The buckets that pass this filter.
     Filter(String),
     /// A command line to copy.
     CommandLine(&'static str, &'static str),
 }
 
 impl Found {
-    /// Its description.
+    /// Returns the description of the line.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Command(binding) => binding.help.to_owned(),
@@ -59,7 +61,7 @@ impl Found {
         }
     }
 
-    /// The text that finds it.
+    /// Returns the text by which the line is found.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Command(binding) => binding.short.to_owned(),
@@ -71,13 +73,14 @@ impl Found {
     }
 }
 
-/// The commands, rules, Envoys and keys that match, best first; all commands for no text.
+/// Returns the matching commands, rules, Envoys and keys, best first. An empty text returns all
+/// commands.
 pub(crate) fn search(state: &State, text: &str) -> Vec<Found> {
     let wanted = text.trim().to_lowercase();
     let commands = keys::all().filter(|b| b.places & BROWSE != 0 && keys::is_listed(state, b));
     let mut seen = Vec::new();
     let mut found: Vec<(u64, Found)> = commands
-        // Some are keys of several screens.
+        // Some commands have a binding on several screens and are listed once.
         .filter(|binding| {
             let is_new = !seen.contains(&binding.help);
             seen.push(binding.help);
@@ -85,7 +88,8 @@ pub(crate) fn search(state: &State, text: &str) -> Vec<Found> {
         })
         .filter_map(|binding| {
             let name = score(&wanted, binding.short);
-            // Letters that are scattered over a sentence mean nothing.
+            // Descriptions are sentences, in which scattered letters would match anything. They
+            // must contain the text as typed.
             let described = binding.help.to_lowercase().contains(&wanted);
             let best = name.or_else(|| described.then_some(DESCRIBED))?;
             Some((best, Found::Command(binding)))
@@ -100,12 +104,13 @@ pub(crate) fn search(state: &State, text: &str) -> Vec<Found> {
         }));
         found.push((ANY, Found::Filter(text.trim().to_owned())));
     }
-    // The sort is stable: equal scores stay in the order of the table.
+    // The sort is stable, so equal scores keep the order of the key table.
     found.sort_by_key(|(score, _)| *score);
     found.into_iter().map(|(_, found)| found).collect()
 }
 
-/// What a text says about keys: with a verb before it, that for the keys that match, or else to open them.
+/// Returns the lines for keys. After a verb they offer that action on the matching keys, otherwise
+/// they offer to open them.
 fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
     if state.hides_keys {
         return Vec::new();
@@ -120,7 +125,7 @@ fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
     let Some(binding) = verb.or(open) else {
         return Vec::new();
     };
-    // With a verb, nothing else is meant.
+    // With a verb, the user means a key, so keys rank first.
     let rank = if verb.is_some() { 0 } else { NAMED };
     let rows = state.data.iter().flat_map(|data| &data.rows);
     let mut found: Vec<(u64, Found)> = rows
@@ -134,7 +139,7 @@ fn of_keys(state: &State, text: &str) -> Vec<(u64, Found)> {
     found
 }
 
-/// The rules, and the Envoys if there are several, that match best.
+/// Returns the rules that match best and, if there are several, the Envoys that match best.
 fn named(state: &State, wanted: &str) -> Vec<(u64, Found)> {
     let rules = state.data.iter().flat_map(|data| &data.rules.rules);
     let rules = rules.map(|rule| (rule.name.as_str(), Found::Buckets(rule.name.clone())));
@@ -157,14 +162,16 @@ fn named(state: &State, wanted: &str) -> Vec<(u64, Found)> {
     named
 }
 
-/// The score of a text that ranks after others, whose letters must not be scattered over it.
+/// Returns the score of a text that ranks after others; `None` if the letters are scattered over
+/// it.
 fn within(wanted: &str, text: &str, rank: u64) -> Option<u64> {
     let score = score(wanted, text).filter(|score| *score < MOST_SKIPPED)?;
     Some(score.saturating_add(rank))
 }
 
-/// The score of `text`, lowest is best: the characters skipped before and between the letters. A text in which the letters
-/// stand together at the start of a word comes before all others.
+/// Returns the score of `text`, where the lowest is best: the number of characters skipped before
+/// and between the letters. A text in which the letters are together at the start of a word ranks
+/// before all others.
 fn score(wanted: &str, text: &str) -> Option<u64> {
     let lower = text.to_lowercase();
     let length = count(text.len()) / 8;
@@ -211,7 +218,7 @@ mod tests {
         assert_eq!(first("unset").as_deref(), Some("drop"));
         assert_eq!(first("frz").as_deref(), Some("freeze"));
         assert_eq!(first("initial").as_deref(), Some("reset"));
-        // What is nothing else is a filter.
+        // A text that matches nothing else is offered as a filter.
         assert_eq!(first("zzzz").as_deref(), Some("zzzz"));
         assert_eq!(first("expo").as_deref(), Some("export"));
         assert_eq!(first("fre").as_deref(), Some("freeze"));
@@ -230,7 +237,7 @@ mod tests {
             first("rpuser").as_deref(),
             Some("buckets of reply-per-user")
         );
-        // Commands go first.
+        // Commands come first.
         assert_eq!(first("buckets").as_deref(), Some("buckets"));
         let all = names(&state, "buckets of");
         assert_eq!(
@@ -241,7 +248,7 @@ mod tests {
         );
     }
 
-    /// A verb and the beginning of a key: what is done with it.
+    /// A verb and the beginning of a key offer that action on the key.
     #[test]
     fn keys_are_found_with_and_without_a_verb() {
         let mut state = state((80, 24), 1);
@@ -253,7 +260,7 @@ mod tests {
         );
         assert_eq!(first(&state, "mallory").as_deref(), Some("open mallory"));
         assert_eq!(first(&state, "key-17").as_deref(), Some("open key-17"));
-        // Of many, the best, and none while keys are hidden.
+        // Of many keys, the best are offered. No key is offered while keys are hidden.
         let found = names(&state, "reset key").into_iter();
         assert_eq!(
             found.filter(|name| name.starts_with("reset key-")).count(),
@@ -263,7 +270,7 @@ mod tests {
         assert_eq!(names(&state, "ban mal"), ["ban mal"]);
     }
 
-    /// Of many, those that match best are offered.
+    /// Of many Envoys, the best matches are offered.
     #[test]
     fn envoys_are_found_by_address_if_there_are_several() {
         let mut state = State::default();

@@ -1,4 +1,5 @@
-//! The answers to polls over the last minutes: how long the admin listener took, and the gaps between them.
+//! Statistics of the polls in the last minutes: how long the admin listener took to answer, and the
+//! gaps between answers.
 
 use std::collections::VecDeque;
 
@@ -8,16 +9,17 @@ use loudou_limiter::Nanos;
 const LATENCY: Nanos = Nanos::from_secs(60);
 /// How long gaps are remembered.
 const GAPS: Nanos = Nanos::from_secs(300);
-/// The most answers and the most gaps that are remembered.
+/// Maximum number of remembered answers, and of remembered gaps.
 const MOST: usize = 300;
-/// The least gap, and how many intervals one has: shorter ones change no number on screen.
+/// Minimum length of a gap. A gap must also be longer than `GAP_INTERVALS` poll intervals. Shorter
+/// ones change no number on the screen.
 const LEAST_GAP: Nanos = Nanos::from_secs(2);
 const GAP_INTERVALS: u64 = 3;
 
-/// The answers.
+/// Statistics of the polls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Polls {
-    /// When each came, and how long its first call took.
+    /// When each answer arrived, and how long its first call took.
     answers: VecDeque<(Nanos, Nanos)>,
     /// When each gap ended, and its length.
     gaps: VecDeque<(Nanos, Nanos)>,
@@ -25,7 +27,7 @@ pub(crate) struct Polls {
 }
 
 impl Polls {
-    /// Notes an answer; `interval` is that of the polls before it.
+    /// Records an answer. `interval` is the poll interval before it.
     pub(crate) fn note(&mut self, now: Nanos, interval: Nanos, took: Nanos) {
         let gap = self.last.map_or(Nanos::ZERO, |last| now.since(last));
         let longest = Nanos::new(interval.get().saturating_mul(GAP_INTERVALS)).max(LEAST_GAP);
@@ -38,14 +40,14 @@ impl Polls {
         self.last = Some(now);
     }
 
-    /// The median and the longest time of a call in the last minute.
+    /// Returns the median and the maximum time of a call in the last minute.
     pub(crate) fn latency(&self, now: Nanos) -> Option<(Nanos, Nanos)> {
         let mut times = within(&self.answers, now, LATENCY);
         times.sort_unstable();
         Some((*times.get(times.len() / 2)?, *times.last()?))
     }
 
-    /// The number of gaps in the last minutes, and the longest.
+    /// Returns the number of gaps in the last minutes, and the length of the longest one.
     pub(crate) fn gaps(&self, now: Nanos) -> Option<(usize, Nanos)> {
         let gaps = within(&self.gaps, now, GAPS);
         Some((gaps.len(), gaps.iter().copied().max()?))
@@ -82,7 +84,7 @@ mod tests {
         assert_eq!((median.as_millis(), worst.as_millis()), (3, 40));
     }
 
-    /// A slow answer is no gap, and a long interval makes none.
+    /// Neither a slow answer nor a long poll interval is reported as a gap.
     #[test]
     fn gaps_are_longer_than_intervals_explain() {
         let mut polls = Polls::default();

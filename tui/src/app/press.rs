@@ -1,4 +1,4 @@
-//! Keys, mouse and their names, without any terminal library.
+//! Keys, mouse actions and their names, independent of any terminal library.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::screen::Screen;
 /// A key without its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// A character, as typed: `G` is a capital with no modifier.
+    /// A character as typed: `G` is a capital letter without a modifier.
     Char(char),
     Enter,
     Esc,
@@ -26,22 +26,22 @@ pub(crate) enum Code {
     PageDown,
 }
 
-/// One key press.
+/// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Press {
     /// The key.
     pub(crate) code: Code,
-    /// Whether Control was held.
+    /// True if Control was held.
     pub(crate) ctrl: bool,
 }
 
 impl Press {
-    /// A key without Control.
+    /// Returns a key press without Control.
     pub(crate) const fn plain(code: Code) -> Self {
         Self { code, ctrl: false }
     }
 
-    /// A character with Control.
+    /// Returns a character key pressed with Control.
     pub(crate) const fn ctrl(c: char) -> Self {
         Self {
             code: Code::Char(c),
@@ -49,14 +49,14 @@ impl Press {
         }
     }
 
-    /// A character.
+    /// Returns a character key press.
     pub(crate) const fn char(c: char) -> Self {
         Self::plain(Code::Char(c))
     }
 }
 
 impl fmt::Display for Press {
-    /// The name on screen: `C-d`, `Enter`, `/`.
+    /// Writes the name on screen: `C-d`, `Enter`, `/`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.ctrl {
             f.write_str("C-")?;
@@ -82,7 +82,7 @@ impl fmt::Display for Press {
     }
 }
 
-/// An action of the mouse.
+/// A mouse action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MouseAction {
     Click,
@@ -90,26 +90,26 @@ pub(crate) enum MouseAction {
     WheelDown,
 }
 
-/// An action of the mouse with its place.
+/// A mouse action and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mouse {
     pub(crate) action: MouseAction,
     pub(crate) x: u16,
     pub(crate) y: u16,
-    /// The thing under it in the last frame, if it is not a table of a screen.
+    /// Element under the mouse in the last frame, if it is clickable.
     pub(crate) spot: Option<Spot>,
 }
 
-/// A thing on the screen that a click acts on.
+/// An element on the screen that a click acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// The name of a key: a click is like the key.
+    /// The name of a key. A click acts like the key.
     Key(Press),
     /// The tab of a screen.
     Tab(Screen),
     /// A line of a list or a menu.
     Line(usize),
-    /// The head of a column.
+    /// The heading of a column.
     Head(Column),
     /// A field of a form.
     Field(usize),
@@ -117,7 +117,8 @@ pub(crate) enum Spot {
     Choice(usize, usize),
 }
 
-/// Reads `"jj/foo<ret>e250<C-s>"`: characters as they are, other keys by name in angle brackets.
+/// Parses `"jj/foo<ret>e250<C-s>"`. Characters stand for themselves, other keys are named in angle
+/// brackets.
 #[cfg(test)]
 pub(crate) fn keys(text: &str) -> Vec<Press> {
     let mut presses = Vec::new();

@@ -1,4 +1,4 @@
-//! The effect of an edit that is being made on the buckets that the screen has seen.
+//! Preview of an edit: its effect on the buckets that the app has seen.
 
 use loudou_rules::config::{parse_edit, parse_rule};
 use loudou_rules::rule::{Mode, Override, Rule, tried};
@@ -11,12 +11,12 @@ use loudou_words::limit_edit::full_later;
 use loudou_words::num::count;
 use loudou_words::text::counted;
 
-/// The lines of the preview; none if nothing is known, or nothing to be previewed.
+/// Returns the lines of the preview. Empty if nothing is known or there is nothing to preview.
 pub(crate) fn lines(state: &State, edit: &Edit) -> Vec<String> {
     of_edit(state, edit).unwrap_or_default()
 }
 
-/// The same after the limits that are full again later than before, as the form says them apart.
+/// Like [`lines`], but begins with the limits that will take longer to be full again.
 pub(crate) fn with_waits(state: &State, edit: &Edit) -> Vec<String> {
     let after = match &edit.to {
         EditTo::Put { body, .. } => body.clone(),
@@ -56,7 +56,7 @@ fn of_keys(state: &State, edit: &Edit, [before, after]: [&Rule; 2]) -> Option<Ve
     Some(lines)
 }
 
-/// The rule after an edit.
+/// Returns the rule after an edit.
 fn after(edit: &Edit, before: &Rule) -> Option<Rule> {
     match &edit.to {
         EditTo::Put { body, .. } => {
@@ -68,7 +68,7 @@ fn after(edit: &Edit, before: &Rule) -> Option<Rule> {
     }
 }
 
-/// The bans that come into force or go out of it with the mode.
+/// Describes the bans that the edit starts or stops enforcing because it changes the mode.
 fn bans(state: &State, before: &Rule, after: &Rule) -> Option<String> {
     let (one, many) = match [before, after].map(|rule| rule.mode == Mode::Enforce) {
         [true, false] => ("is no longer enforced", "are no longer enforced"),
@@ -94,7 +94,7 @@ fn bans(state: &State, before: &Rule, after: &Rule) -> Option<String> {
     Some(format!("- {least}{bans} {becomes}: {}", named(&names)))
 }
 
-/// A key whose rate is known.
+/// Returns the key of a row whose rate is known.
 fn key(row: &Row) -> Option<Key<'_>> {
     let rates = row.rates?;
     let limits = row.view.limits.iter();

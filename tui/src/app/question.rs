@@ -1,4 +1,4 @@
-//! A question over the screen, and the action of "yes".
+//! A question over the screen, and the action of its "yes".
 
 use loudou_limiter::Nanos;
 
@@ -7,7 +7,8 @@ use loudou_client::change::Change;
 use loudou_client::change::verb::Question;
 use loudou_client::live::Item;
 
-/// For so long a question that opened by itself takes no "yes": the key was meant for the screen under it.
+/// A question that opened automatically ignores "yes" for this long, because the user may have
+/// pressed the key for the screen under it.
 const UNSEEN: Nanos = Nanos::from_millis(700);
 
 /// A question and its action.
@@ -16,9 +17,9 @@ pub(crate) struct Pending {
     pub(crate) question: String,
     pub(crate) detail: Vec<String>,
     pub(crate) action: Action,
-    /// When it opened, if it did so by itself.
+    /// When the question opened, if it opened automatically.
     pub(crate) opened: Option<Nanos>,
-    /// The first line shown.
+    /// Index of the first visible line.
     pub(crate) top: usize,
 }
 
@@ -26,19 +27,19 @@ pub(crate) struct Pending {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Change(Box<Sending>),
-    /// Apply again the changes lost in a restart.
+    /// Apply changes that were lost in a restart.
     Again(Vec<Item>),
 }
 
 impl Pending {
-    /// The question before a change.
+    /// Returns the question that the user confirms before a change.
     pub(crate) fn change(change: Change) -> Self {
         let question = change.verb().question();
         Self::new(question, Sending::new(change))
     }
 
-    /// The question before `change`, which undoes one of the user's changes, perhaps the one for all Envoys of this
-    /// number.
+    /// Returns the question that the user confirms before the undo `change`. If the undone change
+    /// was sent to all Envoys, `undoes` is its number.
     pub(crate) fn undo(question: Question, change: Change, undoes: Option<u64>) -> Self {
         let sending = Sending {
             is_undo: true,
@@ -48,7 +49,7 @@ impl Pending {
         Self::new(question, sending)
     }
 
-    /// The command line that does the same, with this address.
+    /// Returns the equivalent command line with this address.
     pub(crate) fn command(&self, url: Option<&str>) -> Option<String> {
         match &self.action {
             Action::Change(sending) => sending.change.verb().command(url),
@@ -56,7 +57,7 @@ impl Pending {
         }
     }
 
-    /// Why its answer is for one Envoy alone; `None` if it can be for all.
+    /// Returns why the answer concerns one Envoy only; `None` if it can be sent to all.
     pub(crate) fn of_one(&self) -> Option<&'static str> {
         match &self.action {
             Action::Change(sending) if sending.suits_all() => None,
@@ -65,7 +66,7 @@ impl Pending {
         }
     }
 
-    /// Whether nobody can have read it yet.
+    /// Returns true if the question opened too recently to have been read.
     pub(crate) fn is_unseen(&self, now: Nanos) -> bool {
         self.opened.is_some_and(|opened| now.since(opened) < UNSEEN)
     }

@@ -1,4 +1,4 @@
-//! A bucket as a row: its numbers, and their values some time after they were read.
+//! A bucket as a table row: its numbers as read, and their estimated values some time later.
 
 use loudou_api::{BucketView, LimitView};
 use loudou_limiter::{Nanos, Rate};
@@ -9,7 +9,7 @@ use crate::draw::words::ago;
 use loudou_words::meaning::{Standing, enforced_ban, main_limit};
 use loudou_words::num::{float, fraction};
 
-/// The identity of a bucket.
+/// Identifies a bucket by its rule and key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct BucketName {
     pub(crate) rule: String,
@@ -17,7 +17,7 @@ pub(crate) struct BucketName {
 }
 
 impl BucketName {
-    /// The bucket of `rule` for `key`.
+    /// Returns the name of the bucket of `rule` for `key`.
     pub(crate) fn new(rule: &str, key: &str) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -26,24 +26,24 @@ impl BucketName {
     }
 }
 
-/// One bucket, as of the poll that read it.
+/// A bucket as read in a poll.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) id: BucketName,
     pub(crate) view: BucketView,
-    /// The server's clock when it was read.
+    /// Server's clock when the bucket was read.
     pub(crate) as_of_ns: u64,
-    /// Its rates; `None` if it was read once.
+    /// Request rates; `None` if the bucket was read only once.
     pub(crate) rates: Option<Rates>,
 }
 
 impl Row {
-    /// The limit that refuses, or has the highest level.
+    /// Returns the main limit: the limit that refuses, or else the limit with the highest level.
     pub(crate) fn limit(&self) -> Option<&LimitView> {
         self.view.limits.get(main_limit(&self.view))
     }
 
-    /// Its state.
+    /// Returns the state of the bucket.
     pub(crate) fn standing(&self) -> Standing {
         let all = self
             .rates
@@ -51,7 +51,7 @@ impl Row {
         Standing::of(&self.view, all.is_some_and(|all| all > 0.0))
     }
 
-    /// Its state in words, `age` after it was read: `refused 5s ago`.
+    /// Describes the state, `age` after it was read: `refused 5s ago`.
     pub(crate) fn state(&self, age: Nanos) -> String {
         let standing = self.standing();
         let is_past = matches!(standing, Standing::Refused | Standing::WouldHaveRefused);
@@ -67,22 +67,23 @@ impl Row {
         }
     }
 
-    /// What that limit allows per second in the long run; `None` if time gives nothing back.
+    /// Returns the long-term rate of the main limit, per second; `None` if the limit has no rate.
     pub(crate) fn allowed_per_second(&self) -> Option<f64> {
         per_second(self.limit()?)
     }
 
-    /// The level of that limit, `age` after it was read.
+    /// Returns the level of the main limit, `age` after it was read.
     pub(crate) fn level(&self, age: Nanos) -> f64 {
         self.limit().map_or(0.0, |limit| level(limit, age))
     }
 
-    /// The level whose colour that limit has.
+    /// Returns the level that determines the colour of the main limit.
     pub(crate) fn tone(&self) -> f64 {
         self.limit().map_or(0.0, tone)
     }
 
-    /// The time until a request is admitted, `age` after it was read; `None` if it is 0 or endless.
+    /// Returns the time until a request is admitted, `age` after the bucket was read; `None` if it
+    /// is 0 or endless.
     pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
         let wait = match enforced_ban(&self.view) {
             Some(ban) => ban.until_ns?.saturating_sub(self.as_of_ns),
@@ -91,61 +92,62 @@ impl Row {
         Some(wait.saturating_sub(age.get())).filter(|wait| *wait > 0)
     }
 
-    /// The time since its last request, `age` after it was read.
+    /// Returns the time since the last request, `age` after the bucket was read.
     pub(crate) fn idle_ns(&self, age: Nanos) -> u64 {
         let idle = self.as_of_ns.saturating_sub(self.view.last_seen_ns);
         idle.saturating_add(age.get())
     }
 
-    /// Refused per second; 0 if unknown, and for a rule in shadow mode.
+    /// Returns the refusals per second; 0 if unknown, and for a rule in shadow mode.
     pub(crate) fn refused(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.refused)
     }
 
-    /// Whether it was refused within the last minute, which its history shows.
+    /// Returns true if a request was refused within the last minute, which is the time that the
+    /// sparkline shows.
     pub(crate) fn was_refused_lately(&self) -> bool {
         let refused_at_ns = self.view.refused_at_ns;
         refused_at_ns.is_some_and(|at_ns| self.as_of_ns.saturating_sub(at_ns) < WINDOW_NS)
     }
 
-    /// Refused per second by a rule in shadow mode, and passed; 0 if unknown.
+    /// Returns the requests per second that a rule in shadow mode would have refused; 0 if unknown.
     pub(crate) fn would_refuse(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.shadow)
     }
 
-    /// Admitted per second; 0 if unknown.
+    /// Returns the admitted requests per second; 0 if unknown.
     pub(crate) fn admitted(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.admitted)
     }
 }
 
-/// What a limit allows per second in the long run; `None` if time gives nothing back.
+/// Returns the long-term rate of a limit, per second; `None` if the limit has no rate.
 pub(crate) fn per_second(limit: &LimitView) -> Option<f64> {
     let rate = Rate::parse(&limit.rate)?;
     let period_ns = float(rate.period().get().max(1));
     Some(float(rate.amount().into()) * 1e9 / period_ns)
 }
 
-/// The level of a limit from 0 to 1, `age` after it was read: most limits drain over time.
+/// Returns the level of a limit from 0 to 1, `age` after it was read. Most limits drain over time.
 pub(crate) fn level(limit: &LimitView, age: Nanos) -> f64 {
     let (part, whole) = limit.level(age.get());
     fraction(part, whole)
 }
 
-/// The units left of a limit, `age` after it was read, as its level says.
+/// Returns the units that remain in a limit `age` after it was read, consistent with its level.
 pub(crate) fn remaining(limit: &LimitView, age: Nanos) -> u64 {
     let (part, whole) = limit.level(age.get());
     let free = u128::from(whole.saturating_sub(part)).saturating_mul(limit.capacity.into());
     let free = free.checked_div(whole.into()).unwrap_or(0);
     let free = u64::try_from(free).unwrap_or(limit.capacity);
-    // What the server counted is exact.
+    // The server's count is exact, so it is used unless the limit has drained since.
     limit
         .remaining
         .max(if age > Nanos::ZERO { free } else { 0 })
 }
 
-/// The level whose colour a limit has: as it was read, so that colours change with polls and not with
-/// every frame; a refusing limit counts as full.
+/// Returns the level that determines the colour of a limit. It is the level as read, so that
+/// colours change with polls and not with every frame. A refusing limit counts as full.
 pub(crate) fn tone(limit: &LimitView) -> f64 {
     if limit.retry_after_ns.is_some() {
         1.0

@@ -1,5 +1,5 @@
-//! The rules that run, parsed for the estimate of their memory. Patterns take a while, so nothing is parsed before it is
-//! asked for.
+//! The running rules, parsed to estimate their memory. Patterns take a while to compile, so the
+//! rules are parsed only when the estimate is first needed.
 
 use std::sync::OnceLock;
 
@@ -8,11 +8,11 @@ use loudou_rules::config::parse_rule;
 use loudou_rules::rule::{RuleFile, StoreSettings, Version};
 use loudou_rules::size;
 
-/// Rules that may be parsed.
+/// The parsed rules, once they are needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running(OnceLock<Option<RuleFile>>);
 
-/// The memory that all workers share, in bytes.
+/// Memory that all workers share, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
     /// With the buckets that are in use.
@@ -22,7 +22,8 @@ pub(crate) struct Estimate {
 }
 
 impl Running {
-    /// The estimate for these rules; `None` without rules, and if one is of another version than this one.
+    /// Returns the estimate for these rules; `None` without rules, or if this version of the app
+    /// cannot read one of them.
     pub(crate) fn estimate(&self, rules: &[RuleView], status: &Status) -> Option<Estimate> {
         let file = self.0.get_or_init(|| parsed(rules, status)).as_ref()?;
         Some(Estimate {

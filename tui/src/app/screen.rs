@@ -1,6 +1,6 @@
-//! The names of the screens, and the places where a key can work.
+//! The names of the screens, and the places in which a key can work.
 
-/// A screen. The table in `screens.rs` holds their implementations.
+/// A screen. The table in `screens.rs` has the implementations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Screen {
     /// All buckets.
@@ -14,9 +14,9 @@ pub(crate) enum Screen {
     Events,
     /// The process, its store, and findings.
     Envoy,
-    /// All Envoys that are watched.
+    /// All watched Envoys.
     Targets,
-    /// The keys of all of them, with sums.
+    /// The keys of all watched Envoys, with sums.
     Keys,
 }
 
@@ -45,15 +45,15 @@ pub(crate) const A_BUCKET: Places = Screen::Buckets.place() | Screen::Bucket.pla
 pub(crate) const A_RULE: Places = A_BUCKET | Screen::Rules.place();
 
 impl Screen {
-    /// The first screen, and the target of `Esc`.
+    /// The first screen, to which `Esc` returns.
     pub(crate) const HOME: Self = Self::Buckets;
 
-    /// Whether it is about several Envoys.
+    /// Returns true if the screen shows several Envoys.
     pub(crate) const fn is_of_several(self) -> bool {
         matches!(self, Self::Targets | Self::Keys)
     }
 
-    /// Its place in the key table.
+    /// Returns the screen's place in the key table.
     pub(crate) const fn place(self) -> Places {
         let number = match self {
             Self::Buckets => 0,

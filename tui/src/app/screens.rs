@@ -19,7 +19,7 @@ mod view;
 
 pub(crate) use view::{About, View};
 
-/// All screens, in the order of their tabs.
+/// All screens in tab order.
 pub(crate) static SCREENS: &[&dyn View] = &[
     &buckets::Buckets,
     &bucket::Bucket,
@@ -30,19 +30,20 @@ pub(crate) static SCREENS: &[&dyn View] = &[
     &keys::Keys,
 ];
 
-/// The implementation of a screen.
+/// Returns the implementation of a screen.
 pub(crate) fn view(screen: Screen) -> &'static dyn View {
     let mut all = SCREENS.iter().copied();
     all.find(|view| view.about().screen == screen)
         .unwrap_or(&buckets::Buckets)
 }
 
-/// The implementation of the current screen.
+/// Returns the implementation of the current screen.
 pub(crate) fn shown(state: &State) -> &'static dyn View {
     view(state.screen)
 }
 
-/// The screen `step` tabs after `from`, among those that the keys for next and previous include.
+/// Returns the screen `step` tabs after `from`. Only screens that the keys for the next and the
+/// previous screen include are counted.
 pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     let turns: Vec<Screen> = SCREENS
         .iter()
@@ -58,7 +59,7 @@ pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     turns.get(next).copied().unwrap_or(Screen::HOME)
 }
 
-/// The titles of the screens of `places`.
+/// Returns the titles of the screens in `places`.
 pub(crate) fn names(places: Places) -> String {
     let views = SCREENS
         .iter()
@@ -69,17 +70,17 @@ pub(crate) fn names(places: Places) -> String {
         .join(", ")
 }
 
-/// The bucket that keys act on: the open one, or the selected one.
+/// Returns the bucket that keys act on: the open one, or the selected one.
 pub(crate) fn target(state: &State) -> Option<BucketName> {
     shown(state).bucket(state)
 }
 
-/// The row of the bucket that keys act on.
+/// Returns the row of the bucket that keys act on.
 pub(crate) fn target_row(state: &State) -> Option<&Row> {
     shown(state).row(state)
 }
 
-/// The rule that keys act on.
+/// Returns the rule that keys act on.
 pub(crate) fn target_rule(state: &State) -> Option<String> {
     shown(state).rule(state)
 }

@@ -1,17 +1,18 @@
-//! A question as a box of text, laid out by one rule at all sizes: the text wraps and scrolls, the answers stay below
-//! it, and where rows are short the gaps go first.
+//! Lays out a question as a box of text. The layout is the same at all sizes: the text wraps and
+//! scrolls, and the answers stay below it. If there are too few rows, the gaps are removed first.
 
 use super::layout::body_height;
 use super::press::Press;
 use crate::draw::words::{width, wrap};
 use loudou_words::num::cells;
 
-/// The cells of a box beside its text: the border, and a cell at each side. The right one has the scroll bar.
+/// Cells of a box that its text does not use: the border and a cell at each side. The scroll bar is
+/// in the right cell.
 const BESIDE: u16 = 4;
-/// The cells between two answers.
+/// Number of cells between two answers.
 pub(crate) const BETWEEN: u16 = 3;
 
-/// The manner of a line.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Strong,
@@ -25,20 +26,20 @@ pub(crate) enum Tone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Text(Tone, String),
-    /// The heads of the columns.
+    /// The column headings.
     Heads([&'static str; 4]),
     Row([String; 4]),
     Gap,
 }
 
 impl Part {
-    /// A line of text.
+    /// Returns a line of text.
     pub(crate) fn text(tone: Tone, text: impl Into<String>) -> Self {
         Self::Text(tone, text.into())
     }
 }
 
-/// An answer: the key, its name, and what it does.
+/// An answer: its key, the key's name, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) press: Press,
@@ -53,44 +54,44 @@ impl Answer {
     }
 }
 
-/// What a question consists of.
+/// Content of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) title: String,
     pub(crate) parts: Vec<Part>,
-    /// None while a change is being sent.
+    /// Empty while a change is being sent.
     pub(crate) answers: Vec<Answer>,
-    /// The least and the most cells of the box.
+    /// Minimum and maximum width of the box, in cells.
     pub(crate) widths: (u16, u16),
-    /// The first line that the user wants to see.
+    /// First line that the user wants to see.
     pub(crate) top: usize,
 }
 
-/// The laid out box.
+/// A box with its layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sheet {
     pub(crate) title: String,
     pub(crate) width: u16,
     /// All lines of the text, no wider than the box.
     pub(crate) lines: Vec<Part>,
-    /// How many of them are shown, and from which on.
+    /// Number of visible lines. `top` is the first of them.
     pub(crate) shown: usize,
     pub(crate) top: usize,
-    /// Whether there is an empty line above the answers.
+    /// True if there is an empty line above the answers.
     pub(crate) has_gap: bool,
-    /// The answers, in rows.
+    /// The answers, arranged in rows.
     pub(crate) answers: Vec<Vec<Answer>>,
 }
 
 impl Sheet {
-    /// The layout on a terminal of this size.
+    /// Returns the layout on a terminal of this size.
     pub(crate) fn new(content: Content, size: (u16, u16)) -> Self {
         let (least, most) = content.widths;
         let room = size.0.saturating_sub(2).min(most);
         let inside = room.saturating_sub(BESIDE);
         let mut lines = wrapped(content.parts, inside);
         let answers = in_rows(content.answers, inside);
-        // The border is drawn beyond the body.
+        // The border is drawn outside of the body.
         let rows = usize::from(body_height(size));
         let foot = answers.len().max(1);
         let has_gap = lines.len().saturating_add(foot) < rows;
@@ -113,7 +114,7 @@ impl Sheet {
         }
     }
 
-    /// The rows of the box.
+    /// Returns the height of the box.
     pub(crate) fn height(&self) -> u16 {
         let foot = self.answers.len().max(1);
         let inside = self.shown.saturating_add(foot);
@@ -121,7 +122,7 @@ impl Sheet {
         cells(inside).saturating_add(gap).saturating_add(2)
     }
 
-    /// The number of lines that can be the first one shown.
+    /// Returns the number of lines that can be scrolled to the top.
     pub(crate) fn places(&self) -> usize {
         self.lines
             .len()
@@ -137,7 +138,7 @@ fn widest(line: &Part) -> u16 {
     }
 }
 
-/// The parts in lines of at most `inside` cells. Continued lines keep the indent.
+/// Wraps the parts into lines of at most `inside` cells. Continuation lines keep the indentation.
 fn wrapped(parts: Vec<Part>, inside: u16) -> Vec<Part> {
     let mut lines = Vec::new();
     for part in parts {
@@ -147,7 +148,7 @@ fn wrapped(parts: Vec<Part>, inside: u16) -> Vec<Part> {
         };
         let words = text.trim_start_matches(' ');
         let indent = text.len().saturating_sub(words.len());
-        // An arrow takes two cells where only ASCII is drawn.
+        // On an ASCII terminal, an arrow takes two cells.
         let arrows = text.chars().filter(|c| *c == '→').count();
         let room = inside.saturating_sub(cells(indent.saturating_add(arrows)));
         let indent = " ".repeat(indent);
@@ -164,7 +165,7 @@ fn row_width(row: &[Answer]) -> u16 {
         .fold(gaps, u16::saturating_add)
 }
 
-/// The answers in as few rows as they need.
+/// Arranges the answers in as few rows as possible.
 fn in_rows(answers: Vec<Answer>, inside: u16) -> Vec<Vec<Answer>> {
     let mut rows: Vec<Vec<Answer>> = Vec::new();
     let mut end = 0_u16;

@@ -1,4 +1,4 @@
-//! The whole state of the app: the data read, the current view, and the open dialog.
+//! The state of the app: the data read, the current view, and the open dialog.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,33 +29,33 @@ use crate::typed_request::TypedRequest;
 use loudou_client::change::ban_undo::Seen;
 use loudou_client::live::ledger::Ledger;
 
-/// The most events that are kept.
+/// Maximum number of events.
 pub(crate) const MAX_EVENTS: usize = 500;
 
-/// The message while a change is being sent.
+/// Message while a change is being sent.
 pub(crate) const SENDING: &str = "sending";
 
 /// The settings, which do not change while the app runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// The address of the admin listener.
+    /// Address of the admin listener.
     pub(crate) url: String,
-    /// Whether `loudou` on a command line goes there without `--url`.
+    /// True if `loudou` uses this address when no `--url` is given.
     pub(crate) is_usual: bool,
-    /// Whether the user has turned changes off.
+    /// True if the user disabled changes.
     pub(crate) read_only: bool,
-    /// The poll interval.
+    /// Poll interval.
     pub(crate) interval: Nanos,
 }
 
 impl Settings {
-    /// The address for command lines that have to name it.
+    /// Returns the address if a command line has to name it.
     pub(crate) fn named_url(&self) -> Option<&str> {
         (!self.is_usual).then_some(self.url.as_str())
     }
 }
 
-/// The receiver of keys. Each mode has its own data, so only one can be active.
+/// Receiver of keys. Each mode has its data, so only one mode can be active.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Mode {
     /// The screen itself.
@@ -65,7 +65,7 @@ pub(crate) enum Mode {
     Filter(TextField, String),
     /// The sort menu, with the selected row.
     Sort(usize),
-    /// The keys of this screen, with the first line shown.
+    /// The list of keys, with the index of the first visible line.
     Help(usize),
     /// The command palette, with the selected row.
     Palette(TextField, usize),
@@ -73,40 +73,41 @@ pub(crate) enum Mode {
     Confirm(Box<Pending>),
     /// The edit form.
     Edit(Box<Form>),
-    /// The small form for one key.
+    /// The form for a change of one key.
     OfKey(Box<KeyForm>),
-    /// A request that is explained.
+    /// The Explain overlay.
     Explain(Box<Explain>),
-    /// An event as a whole.
+    /// An event with all its fields.
     Event(Box<Event>),
 }
 
-/// All data read, as of the last poll that is shown.
+/// The data shown, as of the last poll that was applied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     pub(crate) status: Status,
     pub(crate) rules: Rules,
-    /// The same, to compare them with those of other Envoys.
+    /// The numbers of the rules, for the comparison with other Envoys.
     pub(crate) numbers: BTreeMap<String, Arc<Numbers>>,
-    /// The rules, parsed.
+    /// The rules, parsed when they are first needed.
     pub(crate) running: Running,
-    /// Newest first.
+    /// Events, newest first.
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
     pub(crate) events_lost: u64,
-    /// The buckets that are known, by name.
+    /// Known buckets, sorted by name.
     pub(crate) rows: Vec<Row>,
-    /// Whether more buckets exist.
+    /// True if there are more buckets than `rows` contains.
     pub(crate) truncated: bool,
-    /// The server's clock when all buckets were read last.
+    /// Server's clock when all buckets were last read.
     pub(crate) whole_ns: Option<u64>,
-    /// The buckets that the last poll looked for in vain, with the server's clock then.
+    /// Buckets that the last poll looked up and did not find, with the server's clock at that time.
     pub(crate) gone: BTreeMap<BucketName, u64>,
-    /// How much of the store the searches of the filter have seen, in percent, while they go on.
+    /// Part of the store that the filter's searches have seen, in percent; `None` when they have
+    /// finished.
     pub(crate) searching: Option<u64>,
-    /// The widths of the longest rule and the longest key.
+    /// Widths of the longest rule name and of the longest key.
     pub(crate) longest: (u16, u16),
-    /// The time at which it was read.
+    /// Time at which the data were read.
     pub(crate) read_at: Nanos,
 }
 
@@ -116,32 +117,32 @@ pub(crate) struct Toast {
     pub(crate) text: String,
     pub(crate) is_bad: bool,
     pub(crate) until: Nanos,
-    /// Whether it is about the last key alone: the next key removes it.
+    /// True if the message concerns only the last key. The next key removes it.
     pub(crate) is_hint: bool,
 }
 
-/// A frozen screen: polling continues, and the newest snapshot waits.
+/// A frozen screen. Polling continues, and the newest snapshot waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     pub(crate) since: Nanos,
     pub(crate) waiting: Option<(Box<Snapshot>, Nanos)>,
 }
 
-/// The way the app ends.
+/// How the app ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// On request.
+    /// The user quit.
     Quit,
-    /// On a fatal error.
+    /// A fatal error occurred.
     Fatal(String),
 }
 
-/// The state.
+/// State of the app for one Envoy.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
-    /// The time of the last update.
+    /// Time of the last update.
     pub(crate) now: Nanos,
     /// Columns and rows of the terminal.
     pub(crate) size: (u16, u16),
@@ -151,62 +152,63 @@ pub(crate) struct State {
     pub(crate) polls: Polls,
     pub(crate) data: Option<Data>,
     pub(crate) history: History,
-    /// The time that charts show.
+    /// Time span of the charts.
     pub(crate) scale: Scale,
     pub(crate) table: Table,
-    /// The keys of all Envoys that are watched.
+    /// The keys of all watched Envoys.
     pub(crate) keys: Keys,
-    /// What this Envoy reads for them while they are on screen.
+    /// What this Envoy reads for the Keys screen while it is open.
     pub(crate) summed: Option<Summed>,
     /// The bucket of the Bucket screen.
     pub(crate) open: Option<BucketName>,
-    /// The words that events are filtered by.
+    /// Filter of the events.
     pub(crate) event_filter: String,
     /// The last request that was explained.
     pub(crate) explained: Option<TypedRequest>,
-    /// The limit drawn on the Bucket screen; `None` for the main one.
+    /// The limit drawn on the Bucket screen; `None` for the main limit.
     pub(crate) limit: Option<usize>,
-    /// The selected line of screens that are plain lists.
+    /// The selected line of each screen that is a plain list.
     pub(crate) selected: BTreeMap<Screen, usize>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) toasts: Vec<Toast>,
-    /// The user's changes that can be undone, newest last.
+    /// The user's changes, newest last, for the undo key.
     pub(crate) undos: Vec<Undoable>,
-    /// A question about an undo that waits for the key of the undo.
+    /// A question about an undo that waits until the user presses the undo key.
     pub(crate) unasked: Option<Box<Pending>>,
     /// A rule that was just changed, and the end of its highlight.
     pub(crate) changed: Option<(String, Nanos)>,
-    /// The live changes, and those lost in restarts.
+    /// The live changes, and the changes lost in restarts.
     pub(crate) ledger: Ledger,
-    /// Whether the banner of a restart offers to apply lost changes again.
+    /// True if the banner of a restart offers to apply the lost changes.
     pub(crate) offers: bool,
     /// When a restart of Envoy was noticed.
     pub(crate) restarted_at: Option<Nanos>,
     pub(crate) exit: Option<Exit>,
-    /// All Envoys that are watched, if there are several.
+    /// All watched Envoys, if there are several.
     pub(crate) targets: Vec<TargetSummary>,
-    /// The last changes for all of them, each with its result at each; the newest first.
+    /// The last changes for all Envoys, newest first, with the result at each Envoy.
     pub(crate) broadcasts: Vec<(String, Vec<Delivery>)>,
-    /// The number of this one.
+    /// Number of this Envoy.
     pub(crate) number: usize,
-    /// The number of the Envoy that the user wants to see.
+    /// Number of the Envoy to which the user wants to switch.
     pub(crate) wants: Option<usize>,
-    /// The bucket that the user wants to see there.
+    /// The bucket that the user wants to see at that Envoy.
     pub(crate) wants_bucket: Option<BucketName>,
-    /// Whether the user asks for what this Envoy, or else another one, lost or lacks.
+    /// True if the user asked to apply the changes that this Envoy, or else another one, lost or
+    /// lacks.
     pub(crate) asks_again: bool,
-    /// The number of the Envoy whose mark the user changes.
+    /// Number of the Envoy that the user wants to mark or unmark.
     pub(crate) marks: Option<usize>,
-    /// Whether the keys of users are hidden.
+    /// True if keys are hidden.
     pub(crate) hides_keys: bool,
-    /// Whether another Envoy is shown.
+    /// True if another Envoy is shown.
     pub(crate) is_hidden: bool,
-    /// Whether the next poll begins the searches for buckets again.
+    /// True if the next poll restarts the searches for buckets.
     pub(crate) searches_anew: bool,
 }
 
 impl State {
-    /// The state before the first poll.
+    /// Returns the state before the first poll.
     pub(crate) fn new(settings: Settings, size: (u16, u16)) -> Self {
         Self {
             settings,
@@ -215,65 +217,68 @@ impl State {
         }
     }
 
-    /// The age of the shown data; constant while frozen.
+    /// Returns the age of the shown data. Constant while the screen is frozen.
     pub(crate) fn age(&self) -> Nanos {
         let until = self.frozen.as_ref().map_or(self.now, |frozen| frozen.since);
         let read_at = self.data.as_ref().map_or(until, |data| data.read_at);
         until.since(read_at)
     }
 
-    /// The age by which the levels of a row are drawn lower, at most two poll intervals.
+    /// Returns the age by which the levels of a row are drained when drawn, at most two poll
+    /// intervals.
     pub(crate) fn drain_age(&self, row: &Row) -> Nanos {
-        // Beyond that, levels are unknown and not extrapolated.
+        // Levels are not extrapolated further, because they are unknown.
         let most = self.settings.interval.get().saturating_mul(2);
-        // A call that was slow read its rows after the status.
+        // A slow poll reads its rows later than the status, so their age is smaller.
         let later = row.as_of_ns.saturating_sub(self.server_ns());
         let age = self.age().get().saturating_sub(later);
         Nanos::new(age.min(most))
     }
 
-    /// The longest time between two answers that polling explains: three intervals, and at least 2 s.
+    /// Returns the longest time between two answers that is normal for polling: three intervals,
+    /// and at least 2 s.
     pub(crate) fn patience(&self) -> Nanos {
         let patience = self.settings.interval.get().saturating_mul(3);
         Nanos::new(patience.max(2_000_000_000))
     }
 
-    /// Whether the shown data are older than polling explains.
+    /// Returns true if the shown data are older than is normal for polling.
     pub(crate) fn is_stale(&self) -> bool {
         self.data.is_some() && self.frozen.is_none() && self.age() > self.patience()
     }
 
-    /// The end of charts: the last answer or, if that is old, now.
+    /// Returns the end time of charts: the last answer or, if the data are stale, now.
     pub(crate) fn charts_end_ns(&self) -> u64 {
         let since = if self.is_stale() { self.age().get() } else { 0 };
         self.history.place(self.server_ns()).saturating_add(since)
     }
 
-    /// The server's clock as it was when the shown data were read.
+    /// Returns the server's clock when the shown data were read.
     pub(crate) fn server_ns(&self) -> u64 {
         self.data.as_ref().map_or(0, |data| data.status.now_ns)
     }
 
-    /// The server's wall clock as of the last poll.
+    /// Returns the server's wall clock in the last poll.
     pub(crate) fn unix_ms(&self) -> u64 {
         let status = self.waiting().map(|waiting| &waiting.status);
         let status = status.or_else(|| self.data.as_ref().map(|data| &data.status));
         status.map_or(0, |status| status.unix_ms)
     }
 
-    /// The last snapshot, if the screen is frozen and does not show it.
+    /// Returns the last snapshot if the screen is frozen and does not show it.
     fn waiting(&self) -> Option<&Snapshot> {
         let waiting = self.frozen.as_ref()?.waiting.as_ref();
         waiting.map(|(snapshot, _)| snapshot.as_ref())
     }
 
-    /// The server's clock at the last poll, whether that is shown or not.
+    /// Returns the server's clock in the last poll, even if the screen is frozen.
     pub(crate) fn polled_ns(&self) -> u64 {
         let waiting = self.waiting();
         waiting.map_or_else(|| self.server_ns(), |waiting| waiting.status.now_ns)
     }
 
-    /// The ban of a bucket in the last poll, shown or not, if that was read after `after_ns`.
+    /// Returns the ban of a bucket in the last poll, even if the screen is frozen. The bucket must
+    /// have been read after `after_ns`.
     pub(crate) fn seen_after(&self, id: &BucketName, after_ns: u64) -> Seen {
         let (found, gone_ns) = if let Some(waiting) = self.waiting() {
             let is_it = |view: &BucketView| view.rule == id.rule && view.key == id.key;
@@ -296,7 +301,8 @@ impl State {
         }
     }
 
-    /// A key as it is shown: while keys are hidden, a name that is its own as long as Envoy runs.
+    /// Returns a key as shown. While keys are hidden, this is a pseudonym that stays the same as
+    /// long as Envoy runs.
     pub(crate) fn shown_key<'a>(&self, key: &'a str) -> Cow<'a, str> {
         if !self.hides_keys {
             return Cow::Borrowed(key);
@@ -307,7 +313,8 @@ impl State {
         Cow::Owned(format!("key-{:04x}", hasher.finish() >> 48))
     }
 
-    /// A message without the keys that are known, such as the answer to a change that was sent before keys were hidden.
+    /// Removes the known keys from a message, such as the answer to a change that was sent before
+    /// keys were hidden.
     fn without_keys(&self, text: &str) -> String {
         let rows = self.data.iter().flat_map(|data| &data.rows);
         let known = rows
@@ -325,7 +332,7 @@ impl State {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// The reason why nothing may be changed, if any.
+    /// Returns why changes are not allowed, if they are not.
     pub(crate) fn locked(&self) -> Option<&'static str> {
         if self.settings.read_only {
             return Some("read-only: started with --read-only");
@@ -338,58 +345,58 @@ impl State {
         }
     }
 
-    /// A visible row by its index.
+    /// Returns a visible row by its index.
     pub(crate) fn row(&self, index: usize) -> Option<&Row> {
         let row = self.table.visible.get(index)?;
         self.data.as_ref()?.rows.get(*row)
     }
 
-    /// The selected row of the Buckets screen.
+    /// Returns the selected row of the Buckets screen.
     pub(crate) fn selected_row(&self) -> Option<&Row> {
         self.row(self.table.at).filter(|_| !self.table.is_missing)
     }
 
-    /// The selected line of a screen that is a plain list.
+    /// Returns the selected line of a screen that is a plain list.
     pub(crate) fn selected(&self, screen: Screen) -> usize {
         self.selected.get(&screen).copied().unwrap_or(0)
     }
 
-    /// The row of the open bucket, if it still exists.
+    /// Returns the row of the open bucket, if it still exists.
     pub(crate) fn open_row(&self) -> Option<&Row> {
         let id = self.open.as_ref()?;
         self.data.as_ref()?.rows.iter().find(|row| row.id == *id)
     }
 
-    /// A rule by its index.
+    /// Returns a rule by its index.
     pub(crate) fn rule_view(&self, index: usize) -> Option<&RuleView> {
         self.data.as_ref()?.rules.rules.get(index)
     }
 
-    /// A rule by its name.
+    /// Returns a rule by its name.
     pub(crate) fn rule_named(&self, name: &str) -> Option<&RuleView> {
         let rules = &self.data.as_ref()?.rules.rules;
         rules.iter().find(|rule| rule.name == name)
     }
 
-    /// A rule as it was read last, shown or not.
+    /// Returns a rule as last read, even if the screen is frozen.
     pub(crate) fn rule_read(&self, name: &str) -> Option<&RuleView> {
         self.rules_read().iter().find(|rule| rule.name == name)
     }
 
-    /// The rules as they were read last, shown or not.
+    /// Returns the rules as last read, even if the screen is frozen.
     pub(crate) fn rules_read(&self) -> &[RuleView] {
         let read = self.waiting().and_then(|waiting| waiting.rules.as_ref());
         let rules = read.or_else(|| self.data.as_ref().map(|data| &data.rules));
         rules.map_or(&[], |rules| &rules.rules)
     }
 
-    /// Admitted and refused per second over all rules; `None` before there were two polls.
+    /// Returns the rates over all rules; `None` before two polls.
     pub(crate) fn total_rates(&self) -> Option<Rates> {
         let rates = self.history.rules.values().filter_map(Track::rates);
         rates.reduce(Rates::plus)
     }
 
-    /// Shows a message for a few seconds. The same text is never shown twice at once.
+    /// Shows a message for a few seconds. A message with the same text is replaced.
     pub(crate) fn toast(&mut self, is_bad: bool, text: impl Into<String>) {
         const SHOWN: Nanos = Nanos::from_secs(6);
         const MOST: usize = 3;
@@ -409,7 +416,7 @@ impl State {
         });
     }
 
-    /// Shows why a key does nothing now, until the next key.
+    /// Shows until the next key why the pressed key does nothing.
     pub(crate) fn hint(&mut self, text: impl Into<String>) {
         self.toast(true, text);
         if let Some(toast) = self.toasts.last_mut() {
@@ -417,7 +424,7 @@ impl State {
         }
     }
 
-    /// Removes the "sending" message after the answer to a change.
+    /// Removes the "sending" message after a change was answered.
     pub(crate) fn sent(&mut self) {
         self.toasts.retain(|toast| toast.text != SENDING);
     }

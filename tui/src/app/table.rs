@@ -1,4 +1,4 @@
-//! A table of buckets: its rows in order, and the part of them that is on screen.
+//! A table of buckets: its sorted rows, and the visible part of them.
 
 use super::columns::Sort;
 use super::command::Command;
@@ -6,29 +6,29 @@ use super::filter::Filter;
 use super::motion::moved;
 use super::rows::{BucketName, Row};
 
-/// Its sort, filter and selection.
+/// Sort order, filter and selection of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) sort: Sort,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,
-    /// The problem of the text being typed; the last valid filter stays in effect.
+    /// Error in the filter that is being typed. The last valid filter stays in effect.
     pub(crate) filter_error: Option<String>,
-    /// The indices of the rows that pass the filter, in order.
+    /// Indices of the rows that pass the filter, sorted.
     pub(crate) visible: Vec<usize>,
-    /// The bucket that the selection follows; `None` until the user moves: the top row.
+    /// The bucket that the selection follows. `None` until the user moves, which means the top row.
     pub(crate) pinned: Option<BucketName>,
-    /// The index of the selection in `visible`.
+    /// Index of the selection in `visible`.
     pub(crate) at: usize,
-    /// Whether the pinned bucket is not among the visible rows: then none is selected.
+    /// True if the pinned bucket is not among the visible rows. No row is selected then.
     pub(crate) is_missing: bool,
-    /// The first row on screen. Only the user moves it: rows that are sorted anew do not.
+    /// First row on screen. Only the user moves it. Sorting the rows again does not.
     pub(crate) offset: usize,
 }
 
 impl Table {
-    /// The index in `visible` of each line of a table with this many lines. A selection that is out of view has the
-    /// first or the last line.
+    /// Returns the index in `visible` of each line of a table with this many lines. A selection
+    /// that is out of view is shown on the first or the last line.
     pub(crate) fn lines(&self, height: usize) -> Vec<usize> {
         let end = self.offset.saturating_add(height);
         let mut lines: Vec<usize> = (self.offset..end.min(self.visible.len())).collect();
@@ -47,8 +47,9 @@ impl Table {
         lines
     }
 
-    /// A filter was applied by the user: a pinned bucket that it hides is let go, and the first row is selected. A bucket
-    /// that leaves the list without the user keeps its pin.
+    /// Handles a filter that the user applied. If it hides the pinned bucket, the bucket is
+    /// unpinned and the first row is selected. A bucket that leaves the list for another reason
+    /// stays pinned.
     pub(crate) fn applied(&mut self, text: &str) {
         text.clone_into(&mut self.filter_text);
         if self.is_missing {
@@ -57,12 +58,12 @@ impl Table {
         }
     }
 
-    /// Shows the first rows, whatever is selected.
+    /// Scrolls to the first row, whatever is selected.
     pub(crate) const fn rewind(&mut self) {
         self.offset = 0;
     }
 
-    /// Filters and sorts the rows again; the selection stays on its bucket.
+    /// Filters and sorts the rows again. The selection stays on its bucket.
     pub(crate) fn arrange<'a>(&mut self, rows: impl Iterator<Item = &'a Row>, height: usize) {
         let mut shown: Vec<(usize, &Row)> = rows
             .enumerate()
@@ -79,13 +80,15 @@ impl Table {
             (Some(_), Some(at)) => at,
             (Some(_), None) => self.at.min(last),
         };
-        // Another bucket in its place would be banned by a key that was meant for this one.
+        // The selection must not move to another bucket, because the user's next key, such as a
+        // ban, would act on it.
         self.is_missing = self.pinned.is_some() && found.is_none();
         self.visible = shown.into_iter().map(|(index, _)| index).collect();
         self.stay(height);
     }
 
-    /// The index of the selection after a motion. Where none is selected, a step selects the first line on screen.
+    /// Returns the index of the selection after a movement. If no row is selected, a step selects
+    /// the first line on screen.
     pub(crate) fn moved(&self, page: usize, motion: Command) -> usize {
         if self.is_missing && matches!(motion, Command::Down | Command::Up) {
             return self.offset;
@@ -93,7 +96,8 @@ impl Table {
         moved(self.at, self.visible.len(), page, motion)
     }
 
-    /// Keeps the first row on screen, as far as there are rows. The view stays at the top until the user moves.
+    /// Keeps the first row on screen while enough rows follow it. The view stays at the top until
+    /// the user moves.
     pub(crate) fn stay(&mut self, height: usize) {
         let most = self.visible.len().saturating_sub(height.max(1));
         self.offset = self.offset.min(most);

@@ -1,4 +1,5 @@
-//! All Envoys that are watched, each in a summary, and where they differ: in their version and in the rules in force.
+//! Summaries of all watched Envoys, and the differences between them: their versions and the rules
+//! in effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -13,36 +14,37 @@ use loudou_words::meaning::short;
 use loudou_words::num::count;
 use loudou_words::text::counted;
 
-/// The most rules that are named.
+/// Maximum number of rules that a message names.
 const NAMED: usize = 3;
 
 /// A summary of one Envoy, for the screens of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TargetSummary {
     pub(crate) url: String,
-    /// The name of its process; empty before the first poll.
+    /// Instance ID of the process. Empty before the first poll.
     pub(crate) instance: String,
-    /// Whether the last poll succeeded; `None` before the end of the first.
+    /// True if the last poll succeeded; `None` before the first poll ends.
     pub(crate) up: Option<bool>,
     pub(crate) is_stale: bool,
     pub(crate) error: Option<String>,
     pub(crate) rates: Option<Rates>,
     pub(crate) generation: u64,
     pub(crate) version: String,
-    /// The rules in force by their names; `None` before the first poll.
+    /// Rules in effect, by name; `None` before the first poll.
     pub(crate) rules: Option<BTreeMap<String, RuleInForce>>,
     pub(crate) uptime_ns: u64,
     pub(crate) warnings: usize,
-    /// Whether an earlier one is the same process, at another address.
+    /// True if an earlier address in the list leads to the same process.
     pub(crate) is_twin: bool,
-    /// Whether the user has marked it.
+    /// True if the user marked the Envoy.
     pub(crate) is_marked: bool,
-    /// The banner of a restart, and whether it lost changes that can be applied again.
+    /// Banner of a restart, and true with it if changes were lost that can be applied again.
     pub(crate) banner: Option<(String, bool)>,
 }
 
 impl TargetSummary {
-    /// Keeps the numbers from before on a frozen screen; what is away or restarted is told all the same.
+    /// Keeps the earlier numbers while the screen is frozen, but updates the connection state and
+    /// the restart banner.
     pub(crate) fn keep_numbers(&mut self, before: Self) {
         *self = Self {
             up: self.up,
@@ -53,7 +55,7 @@ impl TargetSummary {
     }
 }
 
-/// A rule in force, as far as it is compared.
+/// The compared parts of a rule in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuleInForce {
     mode: String,
@@ -61,18 +63,18 @@ pub(crate) struct RuleInForce {
     numbers: Option<Arc<Numbers>>,
 }
 
-/// The rest of a rule, in a form that is compared at once.
+/// The compared parts of a rule except its mode, precomputed to make comparisons cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// Its limits in few words.
+    /// Short description of the limits.
     limits: String,
-    /// The hash of all but mode and overrides.
+    /// Hash of the rule without its mode and overrides.
     hash: u64,
     overrides: usize,
     overrides_hash: u64,
 }
 
-/// The numbers of each rule, by its name.
+/// Returns the numbers of each rule, by name.
 pub(crate) fn numbers(rules: &[RuleView]) -> BTreeMap<String, Arc<Numbers>> {
     let of = |view: &RuleView| {
         let mut rest = view.rule.clone();
@@ -101,7 +103,8 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The rules of an Envoy by their names: each answer has their modes, and the numbers are those read last.
+/// Returns the rules of an Envoy, by name. Every status has the modes. The numbers are the ones
+/// last read.
 pub(crate) fn in_force(
     totals: &[RuleTotals],
     numbers: &BTreeMap<String, Arc<Numbers>>,
@@ -116,8 +119,8 @@ pub(crate) fn in_force(
     totals.iter().map(of).collect()
 }
 
-/// The Envoys besides the one with this number that are away, or that lost something in a restart: in full, and in few
-/// words.
+/// Returns the other Envoys that do not answer or lost changes in a restart, in a long and a short
+/// form. `shown` is the number of the Envoy on the screen.
 pub(crate) fn troubles(targets: &[TargetSummary], shown: usize) -> Option<(String, String)> {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
     let named = targets.iter().zip(short_names(&urls)).enumerate();
@@ -146,7 +149,7 @@ pub(crate) fn troubles(targets: &[TargetSummary], shown: usize) -> Option<(Strin
     }
 }
 
-/// In which ways the others differ from the first one, a sentence for each other one and way.
+/// Returns the differences between the first Envoy and the others, one sentence for each.
 pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
     let names = short_names(&urls);
@@ -179,7 +182,8 @@ pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
     found
 }
 
-/// The addresses behind which there is an Envoy that an earlier one has already named.
+/// Returns the addresses that lead to an Envoy which is already in the list under an earlier
+/// address.
 fn twins(targets: &[TargetSummary], names: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (number, target) in targets
@@ -200,14 +204,14 @@ fn twins(targets: &[TargetSummary], names: &[String]) -> Vec<String> {
     found
 }
 
-/// Whether each is a process that an earlier one is, too.
+/// Returns true for each instance that occurs earlier in the list.
 pub(crate) fn are_twins<'a>(instances: impl Iterator<Item = &'a str>) -> Vec<bool> {
     let mut seen = BTreeSet::new();
     let is_twin = instances.map(|instance| !instance.is_empty() && !seen.insert(instance));
     is_twin.collect()
 }
 
-/// The rules that two Envoys do not have alike.
+/// Describes the rules that differ between two Envoys.
 fn of_rules(
     ours: &BTreeMap<String, RuleInForce>,
     theirs: &BTreeMap<String, RuleInForce>,
@@ -225,7 +229,7 @@ fn of_rules(
     differ.collect()
 }
 
-/// The first way in which two rules of one name differ.
+/// Describes the first difference between two rules of the same name.
 fn way(own: &RuleInForce, other: &RuleInForce, (here, there): (&str, &str)) -> Option<String> {
     if own.mode != other.mode {
         return Some(format!(
@@ -233,7 +237,7 @@ fn way(own: &RuleInForce, other: &RuleInForce, (here, there): (&str, &str)) -> O
             own.mode, other.mode
         ));
     }
-    // One whose rules were not read yet is not known to differ.
+    // Rules that were not read yet are not known to differ.
     let (own, other) = (own.numbers.as_ref()?, other.numbers.as_ref()?);
     if own.limits != other.limits {
         let (ours, theirs) = (&own.limits, &other.limits);

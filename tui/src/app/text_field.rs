@@ -1,14 +1,14 @@
-//! A one-line text field: text, cursor, and the "all selected" state of a fresh field, in which typing
-//! replaces the text.
+//! A one-line text field: text, cursor, and a state in which all text is selected, so that typing
+//! replaces it.
 
 use tui_input::{Input, InputRequest};
 
 use super::press::{Code, Press};
 
-/// The most characters of a field.
+/// Maximum number of characters in a field.
 const LONGEST: usize = 512;
 
-/// Text being edited.
+/// A text that is being edited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextField {
     input: Input,
@@ -25,7 +25,7 @@ impl PartialEq for TextField {
 impl Eq for TextField {}
 
 impl TextField {
-    /// A field with `text` and the cursor at its end.
+    /// Returns a field with `text` and the cursor at its end.
     pub(crate) fn new(text: &str) -> Self {
         Self {
             input: Input::new(text.chars().take(LONGEST).collect()),
@@ -33,12 +33,12 @@ impl TextField {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn text(&self) -> &str {
         self.input.value()
     }
 
-    /// The characters before and after the cursor.
+    /// Returns the text before and after the cursor.
     pub(crate) fn halves(&self) -> (&str, &str) {
         let mut places = self.text().char_indices();
         let at = places.nth(self.input.cursor()).map(|(at, _)| at);
@@ -46,7 +46,7 @@ impl TextField {
         split.unwrap_or_else(|| (self.text(), ""))
     }
 
-    /// Whether the next character replaces everything.
+    /// Returns true if typing replaces the whole text.
     pub(crate) const fn is_selected(&self) -> bool {
         self.is_selected
     }
@@ -57,7 +57,7 @@ impl TextField {
         self.is_selected = !self.text().is_empty();
     }
 
-    /// Applies a key; false if a text field does not use it.
+    /// Applies a key. Returns false if a text field does not use it.
     pub(crate) fn press(&mut self, press: Press) -> bool {
         use InputRequest as R;
         let request = match (press.code, press.ctrl) {
@@ -92,7 +92,7 @@ impl TextField {
         true
     }
 
-    /// Inserts pasted text; line breaks and control characters are dropped.
+    /// Inserts pasted text without line breaks and control characters.
     pub(crate) fn paste(&mut self, text: &str) {
         for c in text.chars().filter(|c| !c.is_control()).take(LONGEST) {
             self.press(Press::char(c));

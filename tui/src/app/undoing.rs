@@ -1,4 +1,5 @@
-//! Undoing the user's changes: the question at the Envoy that is shown, and the undo of a change for all at the others.
+//! Undo of the user's changes: the question at the Envoy on the screen, and the undo of a change
+//! for all at the other Envoys.
 
 use loudou_api::{BanAnswer, BanView};
 
@@ -14,15 +15,15 @@ use loudou_client::change::in_doubt::{Around, Doubt};
 use loudou_client::change::verb::Question;
 use loudou_client::change::{Change, Undo};
 
-/// The question's sentence about a change for all.
+/// Text of the question about a change that was made at several Envoys.
 const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.";
-/// The question's sentence about a change without an answer.
+/// Text of the question about a change that was not answered.
 const UNKNOWN: &str = "It is not known whether it is in force: Envoy has not been read since.";
-/// The most changes that can be undone.
+/// Maximum number of changes that can be undone.
 const MOST: usize = 50;
 
-/// Opens the question whether to undo the user's last change: that one alone. What expired or was not made is reported
-/// and dropped, so that the next press is about the change before it.
+/// Asks whether to undo the user's last change, and no other. A change that expired or was not made
+/// is reported and removed, so that the next press of the undo key is about the previous change.
 pub(crate) fn ask(state: &mut State) {
     if let Some(pending) = state.unasked.take() {
         state.mode = Mode::Confirm(pending);
@@ -55,7 +56,7 @@ pub(crate) fn ask(state: &mut State) {
     }
 }
 
-/// Asks about a change of which no answer says whether it was made.
+/// Asks about a change that may or may not have been made, because no answer arrived.
 fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
     let (name, now_ns) = (doubt.change.name(), state.polled_ns());
     let (rule, key) = (doubt.change.verb().rule(), doubt.change.verb().key());
@@ -94,7 +95,7 @@ fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
     open(state, question, change, broadcast);
 }
 
-/// Opens the question before an undo.
+/// Opens the question that the user confirms before an undo.
 fn open(state: &mut State, mut question: Question, change: Change, broadcast: Option<u64>) {
     if let Change::Edit(edit) = &change {
         question.detail.extend(previewed::with_waits(state, edit));
@@ -106,7 +107,7 @@ fn open(state: &mut State, mut question: Question, change: Change, broadcast: Op
     state.mode = Mode::Confirm(Box::new(pending));
 }
 
-/// Drops the last change, of which nothing can be undone, and says so.
+/// Removes the last change because nothing of it can be undone, and shows this.
 fn drop_last(state: &mut State, text: String) {
     state.undos.pop();
     let text = match state.undos.last().map(Undoable::of) {
@@ -119,7 +120,7 @@ fn drop_last(state: &mut State, text: String) {
     state.toast(false, text);
 }
 
-/// Notes a change that is sent from here.
+/// Records a change that is being sent.
 pub(crate) fn sent(state: &mut State, sending: &Sending) {
     if sending.is_undo {
         return;
@@ -140,7 +141,7 @@ pub(crate) fn sent(state: &mut State, sending: &Sending) {
     );
 }
 
-/// Notes that a change was made here, with its undo if it has one.
+/// Records that a change was made at this Envoy, with its undo if it has one.
 pub(crate) fn made(state: &mut State, sending: &Sending, undo: Option<Undo>) {
     take_sent(state, &sending.change);
     if let Some(undo) = undo {
@@ -148,7 +149,7 @@ pub(crate) fn made(state: &mut State, sending: &Sending, undo: Option<Undo>) {
     }
 }
 
-/// Notes that a change was not made here.
+/// Records that a change was not made at this Envoy.
 pub(crate) fn not_made(state: &mut State, sending: &Sending, why: &str) {
     if sending.is_undo {
         return;
@@ -158,7 +159,7 @@ pub(crate) fn not_made(state: &mut State, sending: &Sending, why: &str) {
     push(state, tried, sending.broadcast);
 }
 
-/// Notes that no answer came to a change.
+/// Records that a change was not answered.
 pub(crate) fn in_doubt(state: &mut State, sending: &Sending) {
     if sending.is_undo {
         return;
@@ -167,7 +168,8 @@ pub(crate) fn in_doubt(state: &mut State, sending: &Sending) {
     part_in_doubt(state, sending, sending.change.clone(), &before);
 }
 
-/// Notes that a ban was made in several rules, or in some of them. Bans without an answer are in doubt one by one.
+/// Records that a ban was made in some or all of several rules. Each ban without an answer is in
+/// doubt separately.
 pub(crate) fn made_in_parts(
     state: &mut State,
     sending: &Sending,
@@ -182,7 +184,7 @@ pub(crate) fn made_in_parts(
             part_in_doubt(state, sending, Change::Ban(ban.clone()), &before);
         }
     }
-    // The key of the undo is about the change that was tried last, whatever became of it.
+    // The undo key is about the change that was tried last, even if it failed.
     if let (None, Some(error)) = (
         &undo,
         results.iter().find_map(|result| result.as_ref().err()),
@@ -212,8 +214,8 @@ fn part_in_doubt(
     push(state, Tried::InDoubt(Box::new(doubt)), sending.broadcast);
 }
 
-/// Adds a change; the oldest one is dropped if there is no room. One that was not made is remembered as long as it is the
-/// last.
+/// Adds a change, and drops the oldest one if there is no room. A change that was not made is kept
+/// only while it is the last one.
 fn push(state: &mut State, tried: Tried, broadcast: Option<u64>) {
     state
         .undos
@@ -222,7 +224,7 @@ fn push(state: &mut State, tried: Tried, broadcast: Option<u64>) {
         state.undos.remove(0);
     }
     state.undos.push(Undoable { tried, broadcast });
-    // The last change is undone first.
+    // An earlier question is dropped, because the last change is undone first.
     state.unasked = None;
 }
 
@@ -241,8 +243,9 @@ fn take_sent(state: &mut State, change: &Change) -> Vec<(BucketName, BanView)> {
     }
 }
 
-/// The undo of this Envoy's part of the change for all of this number; `None` if nothing is left of that. Nobody is
-/// asked here, so that it is refused where others have changed the result.
+/// Returns the undo of this Envoy's part of a broadcast; `None` if nothing of it can be undone. The
+/// user is not asked, so the filter refuses the undo if someone else changed the result in the
+/// meantime.
 pub(crate) fn of_broadcast(state: &State, number: u64) -> Option<Change> {
     let mut made = state.undos.iter().rev();
     let made = made.find(|made| made.broadcast == Some(number))?;

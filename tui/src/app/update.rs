@@ -1,4 +1,4 @@
-//! One step of the app: a message changes the state and requests effects.
+//! The update function of the app: a message changes the state and requests effects.
 
 use loudou_limiter::Nanos;
 
@@ -23,10 +23,10 @@ use super::screens;
 use super::state::{Exit, Mode, State};
 use super::undoing;
 
-/// For so long a message is shown when a question closes.
+/// How long messages stay visible after a question closes.
 const AFTER_QUESTION: Nanos = Nanos::from_secs(3);
 
-/// Applies one message at the time `now`.
+/// Applies a message at the time `now`.
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.now = state.now.max(now);
     let mut effects = Vec::new();
@@ -62,7 +62,8 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Fatal(text) => fatal(state, text),
     }
     let now = state.now;
-    // A message is shown after a question or the palette, which may have no room beside it.
+    // A question or the palette may cover the messages, so they are shown for some time after it
+    // closes.
     if asking::is_open(&state.mode) || matches!(state.mode, Mode::Palette(..)) {
         let until = now.saturating_add(AFTER_QUESTION);
         for toast in &mut state.toasts {
@@ -78,7 +79,8 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     effects
 }
 
-/// The time until the next [`Msg::Tick`] if no message comes earlier: for ages, and for the animation.
+/// Returns the time until the next [`Msg::Tick`] if no message arrives earlier. Ticks update the
+/// displayed ages and the animation.
 pub(crate) fn tick_after(state: &State) -> Nanos {
     let moving = screens::shown(state).about().moves && state.frozen.is_none() && !state.is_stale();
     let tick = Nanos::from_millis(if moving { 80 } else { 250 });
@@ -89,7 +91,8 @@ pub(crate) fn tick_after(state: &State) -> Nanos {
         .max(Nanos::from_millis(1))
 }
 
-/// Ends the app with a report. It outlives a quit that arrives with it; the first report is the cause.
+/// Ends the app with an error report. It takes precedence over a quit that arrives at the same
+/// time. The first report is kept, because it is the cause.
 fn fatal(state: &mut State, text: String) {
     if !matches!(state.exit, Some(Exit::Fatal(_))) {
         state.exit = Some(Exit::Fatal(text));
@@ -138,7 +141,7 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
     match command {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
         Some(Command::Suspend) => effects.push(Effect::Suspend),
-        // Nobody sees what a key would confirm or change; Esc does neither.
+        // The terminal is too small to show what a key would confirm or change. Esc does neither.
         _ if !is_drawn && press != Press::plain(Code::Esc) => {}
         _ if place & BROWSE == 0 => modal::pressed(state, press, command, effects),
         Some(command) => browse::run(state, command, effects),

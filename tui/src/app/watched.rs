@@ -1,4 +1,4 @@
-//! The states of all Envoys that are watched, of which one is shown.
+//! The states of all watched Envoys. One of them is shown.
 
 use std::collections::BTreeSet;
 
@@ -29,26 +29,26 @@ enum Changed {
     Time,
 }
 
-/// The most changes for all that are followed: a further one is not sent while none of them is over.
+/// Maximum number of tracked broadcasts. While none of them is complete, a further one is not sent.
 const MOST_BROADCASTS: usize = 8;
 
-/// The states.
+/// The states of all watched Envoys.
 #[derive(Debug)]
 pub(crate) struct Watched {
     states: Vec<State>,
     at: usize,
-    /// The Envoys that the user has marked: changes for all are for these.
+    /// Envoys that the user marked. Changes for all are sent to these.
     marked: BTreeSet<usize>,
-    /// The changes for all, the last one at the end.
+    /// The broadcasts, newest last.
     broadcasts: Vec<Broadcast>,
-    /// How many there were.
+    /// Number of broadcasts so far.
     sent: u64,
-    /// When the keys of all Envoys were summed; `None` while they are not on screen.
+    /// When the keys of all Envoys were last summed; `None` while they are not on screen.
     summed_at: Option<Nanos>,
 }
 
 impl Watched {
-    /// The first of these is shown; without any there is an empty one.
+    /// Returns the states, of which the first is shown. If there are none, an empty state is added.
     pub(crate) fn new(mut states: Vec<State>) -> Self {
         if states.is_empty() {
             states.push(State::default());
@@ -65,14 +65,14 @@ impl Watched {
         watched
     }
 
-    /// The state that is shown.
+    /// Returns the shown state.
     pub(crate) fn shown(&self) -> &State {
         static NONE: std::sync::LazyLock<State> = std::sync::LazyLock::new(State::default);
         self.states.get(self.at).unwrap_or(&NONE)
     }
 
-    /// Applies a message about an Envoy, or about the one that is shown, at the time `now`. The effects carry the number
-    /// of their Envoy.
+    /// Applies a message at the time `now`. `about` is the Envoy that it concerns; `None` means the
+    /// shown one. Each effect is returned with the number of its Envoy.
     pub(crate) fn update(
         &mut self,
         about: Option<usize>,
@@ -87,7 +87,7 @@ impl Watched {
             Msg::Tick => Changed::Time,
             _ => Changed::Nothing,
         };
-        // Every state follows the time and the size.
+        // Every state needs the time and the size.
         let shared = match &msg {
             Msg::Tick => Some(Msg::Tick),
             Msg::Resize(columns, rows) => Some(Msg::Resize(*columns, *rows)),
@@ -126,7 +126,7 @@ impl Watched {
         self.ask_again();
         match changed {
             Changed::One => self.note_target(number),
-            // Ages are shown only there.
+            // Only the Targets screen shows ages.
             Changed::Time if self.shows_ages() => self.note_targets(),
             Changed::Time | Changed::Nothing => {}
         }
@@ -136,12 +136,12 @@ impl Watched {
         effects
     }
 
-    /// Whether ages are on screen, which go on with the time.
+    /// Returns true if the screen shows ages, which grow with time.
     fn shows_ages(&self) -> bool {
         self.shown().screen == Screen::Targets && self.shown().frozen.is_none()
     }
 
-    /// The Envoy that the user wants to see, and the bucket there.
+    /// Returns the Envoy to which the user wants to switch, and the bucket to show there.
     fn wanted(&mut self) -> Option<(usize, Option<BucketName>)> {
         let count = self.states.len();
         let shown = self.states.get_mut(self.at)?;
@@ -149,7 +149,8 @@ impl Watched {
         Some((number.filter(|number| *number < count)?, bucket))
     }
 
-    /// Asks whether to apply what the Envoy that is shown lost or lacks, or else the next one that lost or lacks some.
+    /// Asks whether to apply the changes that the shown Envoy lost or lacks. If it lacks none, the
+    /// next Envoy that lacks some is shown.
     fn ask_again(&mut self) {
         let at = self.at;
         let Some(state) = self.states.get_mut(at) else {
@@ -164,7 +165,7 @@ impl Watched {
         if let Some((number, _)) = found {
             self.show(number);
         }
-        // A dialog that an answer opened there in the meantime stays.
+        // An answer may have opened a dialog at that Envoy in the meantime. It stays open.
         let shown = self.states.get_mut(self.at);
         if let Some(state) = shown.filter(|state| matches!(state.mode, Mode::Browse)) {
             match found {
@@ -174,8 +175,8 @@ impl Watched {
         }
     }
 
-    /// What an Envoy lost in a restart, and what is live at others, connected now, and not at this one. Nothing where
-    /// nothing may be changed.
+    /// Returns the changes that an Envoy lost in a restart, and the changes that it lacks and that
+    /// are in effect at other connected Envoys. Empty if changes are not allowed.
     fn lacking(&self, number: usize) -> Vec<Item> {
         let state = self.states.get(number);
         let Some(state) = state.filter(|state| state.locked().is_none()) else {
@@ -187,7 +188,7 @@ impl Watched {
         again::lacking(state, others.map(|(_, other)| other))
     }
 
-    /// Sends a change of one Envoy to all.
+    /// Sends a change, which was made at one Envoy, to all.
     fn broadcast(&mut self, at: usize, sending: Sending, now: Nanos) -> Vec<(usize, Effect)> {
         if self.broadcasts.len() >= MOST_BROADCASTS {
             let Some(over) = self.broadcasts.iter().position(Broadcast::is_over) else {
@@ -217,7 +218,7 @@ impl Watched {
         sent.into_iter().map(change).collect()
     }
 
-    /// Notes the answer to a change for all.
+    /// Records the answer to a part of a broadcast.
     fn note_answer(&mut self, number: usize, msg: &Msg) {
         for broadcast in &mut self.broadcasts {
             match msg {
@@ -228,7 +229,7 @@ impl Watched {
         }
     }
 
-    /// Shows the news of changes for all.
+    /// Shows the results of broadcasts that completed.
     fn report(&mut self) {
         for broadcast in &mut self.broadcasts {
             let news = broadcast.news(&self.states);
@@ -238,7 +239,8 @@ impl Watched {
         }
     }
 
-    /// Which changes for all are not known to be in force everywhere, and where, if the app ends now.
+    /// Describes the broadcasts that are not known to be in effect at some Envoy, for the message
+    /// printed when the app exits.
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let broadcasts = self.broadcasts.iter();
         broadcasts
@@ -246,7 +248,7 @@ impl Watched {
             .collect()
     }
 
-    /// Shows another Envoy, as this one is shown.
+    /// Shows another Envoy with the same screen and choices.
     fn show(&mut self, at: usize) {
         let chosen = Chosen::of(self.shown());
         if let Some(state) = self.states.get_mut(at).filter(|_| at != self.at) {
@@ -279,7 +281,8 @@ impl Watched {
         self.note_broadcasts();
     }
 
-    /// Notes one of the Envoys alone: with many of them, all take a while.
+    /// Updates the summary of one Envoy. With many Envoys, updating all takes too long for every
+    /// message.
     fn note_target(&mut self, number: usize) {
         let is_complete = self.shown().targets.len() == self.states.len();
         let Some(target) = self.states.get(number).map(target).filter(|_| is_complete) else {
@@ -306,19 +309,19 @@ impl Watched {
         }
     }
 
-    /// The time until the next [`Msg::Tick`].
+    /// Returns the time until the next [`Msg::Tick`].
     pub(crate) fn tick_after(&self) -> Nanos {
         let ticks = self.states.iter().map(tick_after);
         ticks.min().unwrap_or(Nanos::from_millis(250))
     }
 
-    /// How the app ends, if it does.
+    /// Returns how the app ends, if it does.
     pub(crate) fn exit(&mut self) -> Option<Exit> {
         self.states.iter_mut().find_map(|state| state.exit.take())
     }
 }
 
-/// The effect that sends a change.
+/// Returns the effect that sends a change.
 fn change((number, sending): (usize, Sending)) -> (usize, Effect) {
     (number, Effect::Change(Box::new(sending)))
 }
@@ -331,7 +334,7 @@ fn find_twins(targets: &mut [TargetSummary]) {
     }
 }
 
-/// An Envoy in a line.
+/// Returns the summary of an Envoy.
 fn target(state: &State) -> TargetSummary {
     let found = of_one(state).into_iter();
     let status = state.data.as_ref().map(|data| &data.status);
@@ -358,7 +361,7 @@ fn target(state: &State) -> TargetSummary {
     }
 }
 
-// What stays as it is when another Envoy is shown: the screen, and what the user chose on it.
+// The choices that stay when another Envoy is shown: the screen, and the user's choices on it.
 
 /// The choices.
 struct Chosen {
@@ -366,7 +369,7 @@ struct Chosen {
     scale: Scale,
     sort: Sort,
     filter: (Filter, String),
-    /// The same key can be compared with its bucket at the other Envoy.
+    /// Kept so that the user can compare a key with its bucket at the other Envoy.
     pinned: Option<BucketName>,
     open: Option<BucketName>,
     keys: Keys,
@@ -374,7 +377,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// The choices in a state.
+    /// Returns the choices in a state.
     fn of(state: &State) -> Self {
         let table = &state.table;
         Self {
@@ -389,7 +392,7 @@ impl Chosen {
         }
     }
 
-    /// Makes them those of another state.
+    /// Applies the choices to another state.
     fn apply(self, state: &mut State) {
         (state.screen, state.scale) = (self.screen, self.scale);
         (state.open, state.keys, state.event_filter) = (self.open, self.keys, self.event_filter);
@@ -406,7 +409,7 @@ impl Chosen {
 }
 
 impl Watched {
-    /// Selects a bucket of the Envoy that is shown.
+    /// Selects a bucket of the shown Envoy.
     fn select(&mut self, bucket: Option<BucketName>) {
         let shown = self.states.get_mut(self.at);
         let Some((state, bucket)) = shown.zip(bucket) else {
@@ -419,13 +422,13 @@ impl Watched {
     }
 }
 
-// The sums of the keys of all Envoys, while they are on screen.
+// The sums of the keys of all Envoys, which are computed while they are on screen.
 
-/// The time between two sums.
+/// Time between two updates of the sums.
 const EVERY: Nanos = Nanos::from_millis(250);
 
 impl Watched {
-    /// Sums the keys of all Envoys while they are on screen, and has the Envoys read them.
+    /// Sums the keys of all Envoys while they are on screen, and makes the Envoys read them.
     fn sum(&mut self, now: Nanos) {
         let shown = self.shown();
         let is_seen = shown.screen == Screen::Keys && shown.frozen.is_none();

@@ -1,4 +1,4 @@
-//! `loudou buckets`: live buckets as a table, JSON and CSV.
+//! `loudou buckets`: prints live buckets as a table, JSON or CSV.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -45,7 +45,8 @@ pub(crate) struct BucketsArgs {
     pub(crate) key: Option<String>,
     /// idle, busy, held, refusing or banned
     ///
-    /// Only buckets in this state; refusing are keys that are refused, or were in the last 10s
+    /// Only buckets in this state. The state `refusing` includes keys that were refused within the
+    /// last 10s
     #[arg(long, value_parser = state_named, add = complete::words(&BucketState::NAMES))]
     pub(crate) state: Option<BucketState>,
     /// refused (the default), admitted, level, retry, seen, key
@@ -75,7 +76,7 @@ impl Default for BucketsArgs {
     }
 }
 
-/// The sort order of a list of buckets.
+/// Sort order of a list of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sort {
     Refused,
@@ -132,12 +133,12 @@ fn sort(buckets: &mut [BucketView], by: Sort) {
     }
 }
 
-/// The limit that refuses or is nearest to refusing.
+/// Returns the limit that refuses or is nearest to refusing.
 fn reported(bucket: &BucketView) -> Option<&LimitView> {
     bucket.limits.get(bucket.reported)
 }
 
-/// The level, in millionths of the capacity.
+/// Returns the level in millionths of the capacity.
 fn level(limit: &LimitView) -> u128 {
     let (part, whole) = limit.level(0);
     u128::from(part)
@@ -159,7 +160,7 @@ pub(super) fn print(
 }
 
 fn table(page: &BucketsPage, style: Style) -> TextTable {
-    // The column for the name of the limit appears only if a rule has several.
+    // The column with the limit's name appears only if a bucket has several limits.
     let several = page.buckets.iter().any(|bucket| bucket.limits.len() > 1);
     let mut columns = vec![("RULE", Set::Shrink), ("KEY", Set::Shrink)];
     if several {
@@ -220,7 +221,7 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
     table
 }
 
-/// The units that one Envoy leased.
+/// Returns the units that this Envoy leased.
 fn leased_here(bucket: &BucketView) -> Option<String> {
     bucket.lease.as_ref().map(|lease| lease.tokens.to_string())
 }
@@ -234,7 +235,8 @@ fn left(limit: &LimitView) -> String {
     format!("{}/{}", limit.remaining, limit.capacity)
 }
 
-/// The time until the key of a bucket may come back: the rest of its ban, or the wait of its limit.
+/// Returns the time until requests of the key may be admitted again: the remaining time of the ban,
+/// or the limit's wait.
 fn retry_of(bucket: &BucketView, limit: Option<&LimitView>, now_ns: u64) -> Option<String> {
     match enforced_ban(bucket) {
         Some(ban) => ban
@@ -258,7 +260,7 @@ pub(super) fn state(bucket: &BucketView) -> Cell {
     })
 }
 
-/// One record per limit, so that each has its own numbers.
+/// Prints one record per limit, because each has its own numbers.
 fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,\
                    remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,\
@@ -323,7 +325,7 @@ fn state_named(text: &str) -> Result<BucketState, String> {
         .ok_or_else(|| format!("unknown state; write {}", BucketState::NAMES.join(", ")))
 }
 
-/// The remaining time and the origin of a ban: `4m left, penalty`.
+/// Returns the remaining time and the origin of a ban: `4m left, penalty`.
 fn ban_in_short(bucket: &BucketView, now_ns: u64) -> Option<String> {
     let ban = bucket.ban.as_ref()?;
     let left = match ban.until_ns {
@@ -367,7 +369,7 @@ pub(in crate::cli) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Resu
     let format = context.format();
     match format {
         Format::Table => {
-            // The answer has no clock reading, and the local clock is a different one.
+            // The answer has no server time, and the local clock differs from the server's.
             let now = client.status().ok().map(|status| status.now_ns);
             one(&bucket, now, context.style, context.io.out)?;
         }
@@ -377,7 +379,7 @@ pub(in crate::cli) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Resu
     Ok(())
 }
 
-/// One bucket in full.
+/// Prints one bucket in full.
 pub(in crate::cli) fn one(
     bucket: &BucketView,
     now_ns: Option<u64>,
@@ -433,7 +435,7 @@ pub(in crate::cli) fn one(
     limits.print(out, style)
 }
 
-/// Prints the remarkable properties of a bucket besides its level.
+/// Prints notable properties of a bucket besides its level.
 fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     for line in stands_out(bucket, now_ns, Origins::default()) {
         writeln!(out, "{}", escape(&line))?;
@@ -441,14 +443,16 @@ fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> i
     Ok(())
 }
 
-// Reads the list of buckets page by page, as slowly as the filter asks, and shows how far it is.
+// Reads the list of buckets page by page, as slowly as the filter demands, and shows the progress.
 
-/// The maximum number of buckets that are read to find the first ones.
+/// Maximum number of buckets that are read to find the first ones.
 const MAX_READ: usize = 200_000;
-/// The maximum number of pages: pages may be empty, so the number of buckets is no bound.
+/// Maximum number of pages. The number of buckets is not a sufficient bound because pages may be
+/// empty.
 const MAX_PAGES: usize = 400_000;
 
-/// Follows the cursors, and shows the progress on a terminal. `false` if there was more than the maximum.
+/// Follows the cursors, and shows the progress on a terminal. Returns false with the page if there
+/// was more than the maximum.
 fn read(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(BucketsPage, bool)> {
     let client = context.client()?;
     let mut progress = Progress::new(context);
@@ -457,8 +461,8 @@ fn read(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(BucketsPag
     read
 }
 
-/// Reads all that is asked for. `refusing` is about keys: a banned one is refused, too, and a rule in shadow mode refuses
-/// none.
+/// Reads all requested buckets. The state `refusing` selects keys that are refused, so it includes
+/// banned keys and excludes rules in shadow mode.
 fn follow_all(
     client: &Client,
     args: &BucketsArgs,
@@ -509,19 +513,19 @@ fn follow(
         let page = reader.buckets(client, &query)?;
         all.buckets.extend(page.buckets);
         all.next_cursor = page.next_cursor;
-        // With the oldest clock, the newest buckets would be in the future.
+        // With the oldest clock, the newest buckets would appear to be in the future.
         all.now_ns = page.now_ns.max(all.now_ns);
         all.generation = page.generation;
         (all.pages, all.pages_done) = (page.pages, page.pages_done);
     }
     let complete = all.next_cursor.is_none();
-    // These describe single pages.
+    // These values describe single pages.
     (all.pages, all.pages_done, all.wait_ns) = (0, 0, 0);
     Ok((all, complete))
 }
 
-/// A line on standard error, if it is a terminal, that shows how much of the store has been read. Reading a
-/// large store takes seconds, because the filter asks its clients to read slowly.
+/// A line on standard error, if it is a terminal, that shows how much of the store has been read.
+/// Reading a large store takes seconds, because the filter makes its clients read slowly.
 struct Progress<'a> {
     err: Option<&'a mut dyn Write>,
     shown: bool,
@@ -559,14 +563,14 @@ impl<'a> Progress<'a> {
     }
 }
 
-// `loudou get --fleet`: a bucket that a fleet shares, as far as one Envoy knows it.
+// `loudou get --fleet`: shows a bucket that a fleet shares, as known to one Envoy.
 
-/// A shared bucket as one Envoy knows it.
+/// A shared bucket as known to one Envoy.
 #[derive(Serialize)]
 struct Leased<'a> {
     rule: &'a str,
     key: &'a str,
-    /// The server's clock.
+    /// Server's clock.
     now_ns: u64,
     lease: LeaseView,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -576,7 +580,7 @@ struct Leased<'a> {
     limits: Vec<LimitView>,
 }
 
-/// Prints what this Envoy leased of a bucket, and what is left for all.
+/// Prints the units of a bucket that this Envoy leased, and the units that remain for the fleet.
 fn fleet_view(context: &mut Context<'_, '_>, rule: &str, key: &str) -> Result<()> {
     let client = context.client()?;
     let (lease, limits, outage) = match client.bucket(rule, key) {
@@ -641,7 +645,7 @@ impl Leased<'_> {
         named(&lines, style, out)
     }
 
-    /// One record per limit.
+    /// Prints one record per limit.
     fn records(&self, out: &mut dyn Write) -> io::Result<()> {
         let heading =
             "rule,key,now_ns,tokens,limit,left,heard_ns,debt,denied_until_ns,envoys,outage";
@@ -668,7 +672,8 @@ impl Leased<'_> {
     }
 }
 
-/// How many Envoys there are, when the relay answered, and the workers that decide alone.
+/// Describes the fleet: the number of Envoys, the time of the relay's last answer, and the workers
+/// that decide alone.
 pub(in crate::cli) fn fleet(fleet: &FleetStatus, now_ns: u64) -> Cell {
     let answer = answered(fleet, now_ns).map_or_else(
         || "the relay has not answered yet".to_owned(),
@@ -682,7 +687,7 @@ pub(in crate::cli) fn fleet(fleet: &FleetStatus, now_ns: u64) -> Cell {
     }
 }
 
-/// The reason why a key has no lease here, and what to do.
+/// Explains why a key has no lease at this Envoy, and what the user can do.
 fn unknown(
     client: &Client,
     (rule, key): (&str, &str),

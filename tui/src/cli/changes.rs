@@ -1,4 +1,4 @@
-//! Changes as lines: preview, question, outcome, and the rule as it is now after a conflict.
+//! Prints changes: preview, question, outcome and, after a conflict, the current rule.
 
 use anyhow::{Context as _, Result};
 use loudou_api::{BanAnswer, EditAnswer, Spread};
@@ -20,7 +20,7 @@ use loudou_words::text::escape;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
 
-/// Said where the filter is not given bodies.
+/// Note for addresses at which the filter receives no request bodies.
 const IN_HEADER: &str = "sent in a header, of at most 32 KiB: no body arrives at this address";
 
 /// Fails if changes are forbidden or the outcome could not be printed.
@@ -32,10 +32,10 @@ pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
     context.may_change()
 }
 
-/// Said where the answer to a change is lost: the change itself may not be.
+/// Note when the answer to a change is lost. The change may still have been made.
 const IN_DOUBT: &str = "it is not known whether the change was made";
 
-/// Makes a change; on a terminal after a preview and a question.
+/// Makes a change. On a terminal, a preview and a question come first.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     mut change: Change,
@@ -68,7 +68,7 @@ pub(super) fn run(
     }
 }
 
-/// Prints the outcome; without the numbers if the preview has shown them (`seen`).
+/// Prints the outcome. The numbers are left out if the preview has shown them (`seen`).
 fn print(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -99,13 +99,13 @@ fn print(
             }
         }
         Answer::Reset(answer) => print_json(context.io.out, format, answer)?,
-        // See `print_all`.
+        // `print_all` prints this answer.
         Answer::BanAll(_) => {}
     }
     Ok(Outcome::Done)
 }
 
-/// The result of one rule, as printed in JSON.
+/// Result in one rule, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
 struct RuleResult<'a> {
     rule: &'a str,
@@ -116,7 +116,7 @@ struct RuleResult<'a> {
     error: Option<String>,
 }
 
-/// Prints the result of each rule: one that fails does not hide the others.
+/// Prints the result in each rule, so that a failure in one does not hide the others.
 fn print_all(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -173,7 +173,7 @@ fn print_all(
     })
 }
 
-/// Prints the rest of the outcome of an edit or an override.
+/// Prints the remaining lines about an edit or an override.
 fn print_edit(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -218,7 +218,7 @@ fn print_edit(
     print_spread(context, answer.fleet)
 }
 
-/// Prints where else a change holds.
+/// Prints at which other Envoys the change applies.
 fn print_spread(context: &mut Context<'_, '_>, spread: Option<Spread>) -> Result<()> {
     if let Some(words) = leased::spread(spread) {
         writeln!(context.io.out, "{words}")?;
@@ -226,7 +226,7 @@ fn print_spread(context: &mut Context<'_, '_>, spread: Option<Spread>) -> Result
     Ok(())
 }
 
-/// Prints the preview, on standard error.
+/// Prints the preview to standard error.
 fn show_preview(context: &mut Context<'_, '_>, change: &Change, preview: EditAnswer) -> Result<()> {
     let Change::Edit(edit) = change else {
         let preview = Answer::Edit(Box::new(preview));
@@ -244,7 +244,7 @@ fn show_preview(context: &mut Context<'_, '_>, change: &Change, preview: EditAns
     Ok(())
 }
 
-/// After a conflict, prints the rule as it is now; passes other errors on.
+/// Prints the current rule after a conflict. Other errors are returned unchanged.
 fn stale(context: &mut Context<'_, '_>, error: ClientError, change: &Change) -> Result<Outcome> {
     let current = error.current().filter(|_| error.status() == Some(412));
     let (Some(current), Some(seen)) = (current, change.seen()) else {

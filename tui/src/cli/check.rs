@@ -1,4 +1,4 @@
-//! `loudou check`: all problems of rule files, or a description of valid ones in words.
+//! `loudou check`: prints all problems of rule files, or describes valid ones in words.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
         texts.push(check(&name_of(path), &bytes, config::preflight_advice));
     }
     check_around(&mut texts);
-    // A folder of manifests has some of other kinds.
+    // A folder of manifests may contain manifests of other kinds, which are skipped.
     let mut reports = texts.iter().flatten();
     if reports.any(|(report, _)| report.is_manifest()) {
         texts.retain(|text| !text.iter().any(|(report, _)| report.is_unrelated));
@@ -83,20 +83,20 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     })
 }
 
-/// The rules of a file for another command; an Envoy file is accepted too. Problems go to standard
-/// error.
+/// Reads the rules of a file for another command. The file may also be an Envoy configuration.
+/// Problems are printed to standard error.
 pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
     rules_of_text(context, &name_of(path), &bytes)
 }
 
-/// The same for a text.
+/// Like [`rules_of`], but reads the rules from a text.
 pub(super) fn rules_of_text(
     context: &mut Context<'_, '_>,
     name: &str,
     bytes: &[u8],
 ) -> Result<Option<RuleFile>> {
-    // Preflights only matter to a file that Envoy will load.
+    // Preflight requests only matter in a file that Envoy will load.
     let checked = check(name, bytes, |_| Vec::new());
     let mut distinct: Vec<(String, &RuleFile)> = Vec::new();
     let mut valid = true;

@@ -1,8 +1,9 @@
-//! Completion of words in a shell, with the rules and keys of the live Envoy.
+//! Shell completion, with the rules and keys of the live Envoy.
 //!
-//! The script of `loudou completions` calls this program with [`VARIABLE`] set and the line behind `--`; clap completes
-//! commands and options, and asks the functions here for values. Without a quick
-//! answer there are no values: Tab neither waits nor prints an error.
+//! The script of `loudou completions` runs this program with [`VARIABLE`] set and the typed line
+//! after `--`. Clap completes commands and options, and calls the functions here for values. If
+//! Envoy does not answer quickly, no values are offered, so that Tab neither waits nor prints an
+//! error.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -25,23 +26,23 @@ use super::world::Env;
 use crate::config::Config;
 use loudou_client::{Client, TopQuery};
 
-/// Set by the scripts, to the name of the shell.
+/// Environment variable that the scripts set to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
-/// The time limit of each call.
+/// Time limit of each call.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// An autoloaded function of zsh runs once as the file itself.
+/// When zsh autoloads a function, the first call runs the file itself.
 const ZSH_FIRST_USE: &str = r#"if [ "$funcstack[1]" = "_loudou" ]; then
     _clap_dynamic_completer_loudou "$@"
 fi"#;
 
-/// The function that bash calls in place of clap's, and which calls that.
+/// The function that bash calls. It calls the function that clap generates.
 const BASH: &str = include_str!("complete.bash");
 
-/// Completes a line if a script asks for it.
+/// Completes a line if a script requests it.
 pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
     let with_values = move || with_values(loudou());
     let complete = CompleteEnv::with_factory(with_values).var(VARIABLE);
-    // Without a directory, names of files are not completed.
+    // Without a current directory, file names are not completed.
     let here = std::env::current_dir().ok();
     match complete.try_complete(std::env::args_os(), here.as_deref()) {
         Ok(false) => None,
@@ -50,7 +51,7 @@ pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
     }
 }
 
-/// The command with the values that need the config file, or its own sub-commands.
+/// Returns the command with the completions that need the config file or the list of sub-commands.
 fn with_values(loudou: Command) -> Command {
     let names = loudou
         .get_subcommands()
@@ -86,7 +87,7 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// The targets of the config file, whose names need no quotes.
+/// Completes the names of targets in the config file. They need no quotes.
 fn named() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| {
         let config = Line::read().config();
@@ -100,17 +101,17 @@ fn named() -> ArgValueCompleter {
     })
 }
 
-/// The rules of the live Envoy.
+/// Completes the rules of the live Envoy.
 pub(super) fn rules() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| begin_with(begun, Line::read().rules()))
 }
 
-/// The keys with the most recent refusals or admissions, of a rule that the line names.
+/// Completes the keys with the most recent refusals or admissions, in the rule that the line names.
 pub(super) fn keys_of_rule() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| begin_with(begun, Line::read().keys(true)))
 }
 
-/// The same of the rule in `--rule`, or of all rules.
+/// Completes the keys of the rule in `--rule`, or of all rules.
 pub(super) fn keys() -> ArgValueCompleter {
     ArgValueCompleter::new(|begun: &OsStr| {
         let line = Line::read();
@@ -118,12 +119,12 @@ pub(super) fn keys() -> ArgValueCompleter {
     })
 }
 
-/// Words that are always the same.
+/// Completes constant words.
 pub(super) fn words(names: &'static [&'static str]) -> ArgValueCandidates {
     ArgValueCandidates::new(|| names.iter().map(CompletionCandidate::new).collect())
 }
 
-/// A value and what is known about it.
+/// A value and its description.
 type Value = (String, String);
 
 fn begin_with(begun: &OsStr, values: Vec<Value>) -> Vec<CompletionCandidate> {
@@ -136,14 +137,15 @@ fn begin_with(begun: &OsStr, values: Vec<Value>) -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Whether a shell takes a value as it is: keys come from clients, and nothing is quoted for every shell.
+/// Returns true if every shell accepts the value without quotes. Keys come from clients, and no
+/// form of quoting works in all shells.
 fn is_plain(value: &str) -> bool {
     let mut characters = value.chars();
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@+,%=".contains(c);
     characters.next().is_some_and(char::is_alphanumeric) && characters.all(is_plain)
 }
 
-/// The line to complete, and where its Envoy is.
+/// The line to complete, and the address of its Envoy.
 struct Line {
     words: Vec<String>,
     url: String,
@@ -161,7 +163,7 @@ impl Line {
         let is_set = url.is_some();
         let mut line = Self {
             words,
-            // Of several, the first.
+            // If there are several, the first is asked.
             url: url
                 .and_then(|urls| urls.split(',').next().map(str::to_owned))
                 .unwrap_or_else(|| URL.to_owned()),
@@ -173,7 +175,7 @@ impl Line {
         line
     }
 
-    /// The config file; an empty one if it is wrong.
+    /// Returns the config file's settings, or empty settings if the file is invalid.
     fn config(&self) -> Config {
         let typed = self.option("--config-file").map(PathBuf::from);
         let named = typed.or_else(|| std::env::var_os("LOUDOU_CONFIG_FILE").map(PathBuf::from));
@@ -181,7 +183,7 @@ impl Line {
         read.unwrap_or_default()
     }
 
-    /// The last value of an option.
+    /// Returns the last value of an option.
     fn option(&self, name: &str) -> Option<&str> {
         let next = self.words.iter().skip(1);
         let pairs = self.words.iter().zip(next);
@@ -191,7 +193,8 @@ impl Line {
         values.chain(joined).last()
     }
 
-    /// The Envoy that the line names, the first of several; none if only a command knows it, which Tab does not run.
+    /// Returns the Envoy that the line names, or the first of several. `None` if only a
+    /// `--targets-from` command knows it, because Tab does not run commands.
     fn url(&self) -> Option<String> {
         if let Some(url) = self.option("--url") {
             return Some(url.to_owned());
@@ -237,7 +240,7 @@ impl Line {
         Client::new(&target, PATIENCE).ok()
     }
 
-    /// Whether a word, or the value of an option, is this rule.
+    /// Returns true if a word, or the value of an option, is this rule.
     fn is_named(&self, rule: &str) -> bool {
         let mut words = self.words.iter();
         words.any(|word| {
@@ -251,7 +254,7 @@ impl Line {
         rules.map(|rule| (rule.name, rule.totals.mode)).collect()
     }
 
-    /// The keys of all rules, or only of those that are words of the line.
+    /// Returns the keys of all rules, or only of the rules that occur in the line.
     fn keys(&self, are_of_line: bool) -> Vec<Value> {
         let Some(client) = self.client() else {
             return Vec::new();

@@ -1,4 +1,5 @@
-//! The config file: where it is, whether it may be trusted, and the look of the screen that it asks for.
+//! The config file: finds it, checks if it can be trusted, and applies its settings, including the
+//! look of the screen.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +13,11 @@ use crate::draw::theme::Depth;
 use crate::draw::theme::Look;
 use loudou_words::text::escape;
 
-/// The most problems that are shown.
+/// Maximum number of problems that are printed.
 const MOST: usize = 64;
 
-/// Reads the file that an option, the environment or the user's home names, if there is one.
+/// Reads the file that an option or the environment names, or else the file in the user's home, if
+/// it exists.
 pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<Config> {
     let usual = usual(env).filter(|file| file.exists());
     let Some(file) = named.map(Path::to_path_buf).or(usual) else {
@@ -42,7 +44,7 @@ pub(super) fn read(named: Option<&Path>, env: &Env, warnings: &mut Vec<String>) 
     Ok(config)
 }
 
-/// The settings in a file of this name.
+/// Parses the settings in a file of this name.
 pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
     let text = String::from_utf8_lossy(bytes);
     Config::read(&text).map_err(|problems| {
@@ -64,7 +66,8 @@ pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
     })
 }
 
-/// Takes the config file into account: the Envoys, if neither options nor the environment name one, and the targets.
+/// Applies the config file: its targets and, if neither options nor the environment name an Envoy,
+/// its Envoys.
 pub(super) fn apply(global: &mut Global, env: &Env) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let config = read(global.config_file.as_deref(), env, &mut warnings)?;
@@ -83,16 +86,17 @@ pub(super) fn apply(global: &mut Global, env: &Env) -> Result<Vec<String>> {
     Ok(warnings)
 }
 
-/// `$XDG_CONFIG_HOME/loudou/config.toml`, or that below `~/.config`.
+/// Returns `$XDG_CONFIG_HOME/loudou/config.toml`, or `~/.config/loudou/config.toml`.
 fn usual(env: &Env) -> Option<PathBuf> {
     let xdg = env.config_home.as_ref().map(PathBuf::from);
-    // Relative ones are to be ignored, says the specification.
+    // The XDG specification requires relative paths to be ignored.
     let folder = xdg.filter(|folder| folder.is_absolute());
     let below_home = || Some(Path::new(env.home.as_ref()?).join(".config"));
     Some(folder.or_else(below_home)?.join("loudou/config.toml"))
 }
 
-/// Makes the paths of a target absolute: they are beside the file, or below `~/`.
+/// Makes the paths of a target absolute. They are relative to the config file's folder, or begin
+/// with `~/`.
 fn locate(target: &mut NamedTarget, folder: &Path, env: &Env) {
     let paths = [
         &mut target.token_file,
@@ -108,7 +112,7 @@ fn locate(target: &mut NamedTarget, folder: &Path, env: &Env) {
     }
 }
 
-/// How the screen looks: options and environment before the file.
+/// Returns the look of the screen. Options and environment take precedence over the file.
 pub(super) fn look(config: &Config, global: &Global, env: &Env, style: Style) -> Look {
     Look {
         depth: if style.color {

@@ -14,20 +14,20 @@ use crate::draw::theme::Look;
 use loudou_client::Client;
 use loudou_words::text::escape;
 
-/// The default time-out of a call.
+/// Default time limit of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
-/// The maximum length of an answer to a question, in bytes.
+/// Maximum length of an answer to a question, in bytes.
 const MAX_ANSWER: u64 = 80;
 
 pub(super) struct Context<'a, 'io> {
     pub(super) global: &'a Global,
-    /// The arguments as they were typed.
+    /// The arguments as typed.
     pub(super) typed: &'a str,
     pub(super) io: &'a mut Io<'io>,
     pub(super) style: Style,
-    /// The Envoy to ask, if it is one of several; else that of the options.
+    /// The Envoy to call, if it is one of several; `None` for the Envoy in the options.
     pub(super) at: Option<&'a Client>,
-    /// Whether the warnings about the connection were printed.
+    /// True once the warnings about the connection were printed.
     has_warned: bool,
 }
 
@@ -49,12 +49,12 @@ impl<'a, 'io> Context<'a, 'io> {
         output.unwrap_or_default()
     }
 
-    /// Whether the output is a page instead, which only `replay` can write.
+    /// Returns true if the output is an HTML page, which only `replay` can write.
     pub(super) fn is_html(&self) -> bool {
         self.global.output == Some(Output::Html)
     }
 
-    /// The client of the Envoy to ask.
+    /// Returns the client of the Envoy to call.
     pub(super) fn client(&mut self) -> Result<Client> {
         if let Some(client) = self.at {
             return Ok(client.clone());
@@ -68,7 +68,7 @@ impl<'a, 'io> Context<'a, 'io> {
         }
     }
 
-    /// A client of one address, with the time-out from the options, or else `timeout`.
+    /// Returns a client of one address, with the time limit from the options, or else `timeout`.
     pub(super) fn client_at(&mut self, address: &Address, timeout: Nanos) -> Result<Client> {
         let connect = &self.global.connect;
         let (target, warnings) = target::read(address, connect, &self.io.env)?;
@@ -79,24 +79,25 @@ impl<'a, 'io> Context<'a, 'io> {
             }
         }
         let timeout = self.global.timeout.unwrap_or(timeout);
-        // Only the address or the token can be wrong here: nothing was sent yet.
+        // No request was sent yet, so the error is about the address or the token.
         Client::new(&target, duration(timeout)).map_err(|bad| Usage(bad.to_string()).into())
     }
 
-    /// How the screen looks.
+    /// Returns the look of the screen.
     pub(super) fn look(&self) -> Look {
         let config = &self.global.config;
         config_file::look(config, self.global, &self.io.env, self.style)
     }
 
-    /// The beginning of a note that differs between Envoys: their address, if there are several.
+    /// Returns the prefix of a note that differs between Envoys: the Envoy's address, if there are
+    /// several.
     pub(super) fn at_envoy(&self) -> String {
         self.at
             .map(|client| format!("{}: ", escape(client.url())))
             .unwrap_or_default()
     }
 
-    /// Prints a note on standard error, beside the data.
+    /// Prints a note to standard error, which keeps it out of the data.
     pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
         // Earlier output must appear first.
         self.io.out.flush()?;
@@ -116,7 +117,7 @@ impl<'a, 'io> Context<'a, 'io> {
         Ok(())
     }
 
-    /// Fails if the output would be CSV: one change is not a table.
+    /// Fails if the output format is CSV, because a single change is not a table.
     pub(super) fn no_csv(&self) -> Result<()> {
         if self.format() == Format::Csv {
             let forms = "--output csv is not available here; write table, json or jsonl";
@@ -125,7 +126,7 @@ impl<'a, 'io> Context<'a, 'io> {
         Ok(())
     }
 
-    /// Fails if the output would be another than the usual one: a page or a script has no other form.
+    /// Fails if an output format is given, because a manual page or a script has no other form.
     pub(super) fn only_text(&self) -> Result<()> {
         if self.format() != Format::Table {
             bail!(Usage("--output is not available here".to_owned()));
@@ -133,12 +134,12 @@ impl<'a, 'io> Context<'a, 'io> {
         Ok(())
     }
 
-    /// True if the command has to ask for confirmation.
+    /// Returns true if the command must ask for confirmation.
     pub(super) fn asks(&self, args: &AskArgs) -> bool {
         self.io.input_terminal && !args.yes
     }
 
-    /// Asks on standard error; only `y` and `yes` confirm.
+    /// Asks on standard error. Only `y` and `yes` confirm.
     pub(super) fn confirmed(&mut self, question: &str) -> Result<bool> {
         self.io.out.flush()?;
         write!(self.io.err, "{question} [y/N] ")?;

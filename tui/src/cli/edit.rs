@@ -116,7 +116,7 @@ pub(crate) struct EditArgs {
     pub(crate) ask: AskArgs,
 }
 
-/// A [`Carry`] that can be shown as a default.
+/// A [`Carry`] that can be printed as a default value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarryArg(pub(crate) Carry);
 
@@ -175,7 +175,7 @@ fn target(rule: &str, trial: bool) -> String {
     }
 }
 
-/// The body of the edit, or `None` if it has problems, which were printed.
+/// Returns the body of the edit; `None` if it has problems, which have been printed.
 fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Result<Option<Value>> {
     let mut body = Map::new();
     let mut report = None;
@@ -186,7 +186,7 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
             return Ok(None);
         };
         match &document.value {
-            // A bare list holds the limits.
+            // A list without an object contains the limits.
             Value::Array(_) => {
                 body.insert("limits".to_owned(), document.value.clone());
             }
@@ -219,7 +219,7 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
     Ok(None)
 }
 
-/// The fields to change, with their new values.
+/// Returns the fields to change, with their new values.
 fn changes(args: &SetArgs) -> Vec<(&str, String)> {
     let capacity = args.capacity.map(|n| ("capacity", n.to_string()));
     let rate = args.rate.map(|rate| ("rate", rate.to_string()));

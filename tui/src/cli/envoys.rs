@@ -1,7 +1,9 @@
-//! Several Envoys: a command that runs at each, one that makes one list of their answers, and what is printed of either.
+//! Commands for several Envoys. A command either runs at each of them, or merges their answers into
+//! one list.
 //!
-//! The output of each is below its address, or in one list that names the Envoy in each line. Where an Envoy fails, its
-//! error says which it is, and the end says at how many.
+//! The output of each Envoy is printed below its address, or in one list that names the Envoy in
+//! each line. If an Envoy fails, its error includes its address, and the last line has the number
+//! of failures.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -20,19 +22,20 @@ use super::world::{Io, Usage};
 use super::{Cli, Command, command, events, failed};
 use crate::short_names::short_names;
 
-/// Several Envoys, in the order in which they were named.
+/// Several Envoys, in the order of the command line.
 pub(super) struct Envoys {
     clients: Vec<Client>,
 }
 
-/// What several Envoys answered, in their order; `None` where one did not.
+/// Answers of several Envoys, in their order; `None` for Envoys that did not answer.
 pub(super) struct Answers<'a, T> {
     pub(super) of_each: Vec<Option<T>>,
     errors: Vec<(&'a Client, Error)>,
 }
 
 impl Envoys {
-    /// Those at these addresses. None may be there twice: it would count twice.
+    /// Connects to the Envoys at these addresses. Duplicates are rejected, because they would count
+    /// twice.
     pub(super) fn new(context: &mut Context<'_, '_>, addresses: &[Address]) -> Result<Self> {
         let mut clients = Vec::new();
         for address in addresses {
@@ -56,13 +59,13 @@ impl Envoys {
         self.clients.iter().map(Client::url).collect()
     }
 
-    /// A short name for each, safe for a terminal.
+    /// Returns a short name for each Envoy, safe for a terminal.
     pub(super) fn names(&self) -> Vec<String> {
         let names = short_names(&self.urls()).into_iter();
         names.map(|name| escape(&name).into_owned()).collect()
     }
 
-    /// Asks each in turn.
+    /// Sends a request to each Envoy in turn.
     pub(super) fn ask<T>(&self, ask: impl Fn(&Client) -> Result<T, ClientError>) -> Answers<'_, T> {
         let mut errors = Vec::new();
         let of_each = self.clients.iter().map(|client| {
@@ -77,7 +80,8 @@ impl Envoys {
 }
 
 impl<T> Answers<'_, T> {
-    /// The answers, if there are any; otherwise the first error, after a report of the others.
+    /// Returns the answers if there is at least one. Otherwise reports all errors but the first,
+    /// which is returned.
     pub(super) fn if_any(mut self, context: &mut Context<'_, '_>) -> Result<Self> {
         if self.errors.len() < self.of_each.len() || self.errors.is_empty() {
             return Ok(self);
@@ -90,7 +94,7 @@ impl<T> Answers<'_, T> {
         Err(named(first, &escape(client.url())))
     }
 
-    /// Reports where there was no answer, and at how many of all.
+    /// Reports the Envoys that did not answer, and their number out of all.
     pub(super) fn end(self, context: &mut Context<'_, '_>) -> Result<Outcome> {
         let mut failures = Failures::default();
         for (client, error) in self.errors {
@@ -101,7 +105,7 @@ impl<T> Answers<'_, T> {
 }
 
 impl Command {
-    /// The option that repeats it, if it is given.
+    /// Returns the option that makes the command repeat, if it is given.
     const fn watches(&self) -> Option<&'static str> {
         let watch = match self {
             Self::Status(args) => &args.watch,
@@ -117,7 +121,7 @@ impl Command {
         }
     }
 
-    /// Whether it asks one Envoy, so that it can ask several in turn.
+    /// Returns true if the command normally calls one Envoy, so that it can call several in turn.
     const fn asks_one(&self) -> bool {
         match self {
             Self::Status(_)
@@ -132,7 +136,8 @@ impl Command {
             | Self::Unban(_)
             | Self::Override(_) => true,
             Self::Explain(args) => args.asks_envoy(),
-            // Top asks several at once; the others write one file, or ask nobody.
+            // `top` calls several Envoys at once. The other commands write one file or call no
+            // Envoy.
             Self::Top(_)
             | Self::Check(_)
             | Self::Replay(_)
@@ -147,7 +152,7 @@ impl Command {
     }
 }
 
-/// The Envoys that a command is for, if there are several.
+/// Returns the Envoys of a command, if there are several.
 pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     let Some(command) = cli.command.as_ref().filter(|command| command.asks_one()) else {
         return Ok(None);
@@ -171,7 +176,7 @@ pub(super) fn several(cli: &Cli) -> Result<Option<Vec<Address>>> {
     Ok(Some(addresses))
 }
 
-/// Runs it at each. Where nothing can be asked, because of an address or a file that is wrong, it runs at none.
+/// Runs the command at each Envoy. If an address or a file is invalid, it runs at none.
 pub(super) fn run(
     cli: &Cli,
     typed: &str,
@@ -179,7 +184,7 @@ pub(super) fn run(
     io: &mut Io<'_>,
 ) -> Result<Outcome> {
     let envoys = Envoys::new(&mut Context::new(&cli.global, typed, io), addresses)?;
-    // By time, so that who changed what where is one story.
+    // Events are merged by time, to show in one list who changed what and where.
     if let Some(Command::Events(args)) = &cli.command {
         return events::merged(&mut Context::new(&cli.global, typed, io), args, &envoys);
     }
@@ -210,7 +215,7 @@ pub(super) fn run(
     failures.end(&mut Context::new(&cli.global, typed, io), envoys.len())
 }
 
-/// Runs it at one, with its output kept.
+/// Runs the command at one Envoy and captures its output.
 fn captured(cli: &Cli, typed: &str, client: &Client, io: &mut Io<'_>) -> (Result<Outcome>, String) {
     let mut text = Vec::new();
     let mut own = Io {
@@ -224,7 +229,8 @@ fn captured(cli: &Cli, typed: &str, client: &Client, io: &mut Io<'_>) -> (Result
     (outcome, String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The error with the address of its Envoy: where the output goes elsewhere, nothing else says which of them it was.
+/// Adds the Envoy's address to an error, unless the error already has it. If the output is
+/// redirected, the error is the only place that shows which Envoy failed.
 fn named(error: Error, url: &str) -> Error {
     let names_it = format!("{error:#}").contains(url);
     if names_it {
@@ -234,12 +240,12 @@ fn named(error: Error, url: &str) -> Error {
     }
 }
 
-/// The Envoys where a command failed.
+/// The Envoys at which a command failed.
 #[derive(Default)]
 struct Failures(Vec<(String, Outcome)>);
 
 impl Failures {
-    /// Adds the outcome at an Envoy, if it is a failure.
+    /// Adds an Envoy's outcome, if it is a failure.
     fn add(&mut self, client: &Client, outcome: Outcome) -> Outcome {
         if outcome != Outcome::Done {
             self.0.push((escape(client.url()).into_owned(), outcome));
@@ -247,13 +253,13 @@ impl Failures {
         outcome
     }
 
-    /// Reports an error at an Envoy, and adds it.
+    /// Reports and adds an Envoy's error.
     fn report(&mut self, error: Error, client: &Client, io: &mut Io<'_>) -> Outcome {
         let outcome = failed(&named(error, &escape(client.url())), io);
         self.add(client, outcome)
     }
 
-    /// Reports where the command failed, at how many of all.
+    /// Reports the Envoys at which the command failed, and their number out of all.
     fn end(self, context: &mut Context<'_, '_>, all: usize) -> Result<Outcome> {
         let Some(outcome) = self.outcome(all) else {
             return Ok(Outcome::Done);
@@ -268,8 +274,8 @@ impl Failures {
         Ok(outcome)
     }
 
-    /// The outcome of the first failure. A wrong usage is one only if it is that for all: elsewhere, something may have
-    /// been changed.
+    /// Returns the outcome of the first failure. `Misused` is only returned if all Envoys failed
+    /// with it, because otherwise something may have been changed at the others.
     fn outcome(&self, all: usize) -> Option<Outcome> {
         let (_, first) = self.0.first()?;
         let are_misused = self
@@ -283,18 +289,18 @@ impl Failures {
     }
 }
 
-/// The name of the field or column.
+/// Name of the field or the column.
 const ENVOY: &str = "envoy";
 
-/// A list in the making, of JSON lines or of CSV.
+/// Joins the outputs of several Envoys into one list of JSON lines or CSV records.
 pub(super) struct Joined {
     is_csv: bool,
-    /// Whether the heading was printed, which is the same at all.
+    /// True once the heading was printed. It is equal for all Envoys.
     has_heading: bool,
 }
 
 impl Joined {
-    /// The list of a format that can name the Envoy in each line.
+    /// Returns a list, if the format can name the Envoy in each line.
     pub(super) fn new(format: Format) -> Option<Self> {
         let is_csv = format == Format::Csv;
         (is_csv || format == Format::Jsonl).then_some(Self {
@@ -303,7 +309,7 @@ impl Joined {
         })
     }
 
-    /// Prints the output of an Envoy. Both formats escape the ends of lines within a value.
+    /// Prints the output of an Envoy. Both formats escape line breaks within values.
     pub(super) fn print(&mut self, text: &str, url: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = text.lines();
         if !self.is_csv {
@@ -320,7 +326,7 @@ impl Joined {
     }
 }
 
-/// An object with the Envoy as its first field.
+/// Returns a JSON object with the Envoy as its first field.
 fn with_field(object: &str, url: &str) -> String {
     match object.strip_prefix('{') {
         Some("}") => format!("{{\"{ENVOY}\":{url}}}"),
@@ -355,7 +361,7 @@ mod tests {
         );
     }
 
-    /// The first output may be empty, because that Envoy is away.
+    /// The first output may be empty because that Envoy does not answer.
     #[test]
     fn records_have_one_heading() {
         let outputs = [

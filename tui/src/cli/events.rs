@@ -1,4 +1,4 @@
-//! `loudou events`: changes with their authors, and warnings; once or as they happen.
+//! `loudou events`: prints changes with their authors, and warnings, either once or as they happen.
 
 use std::io;
 use std::io::Write;
@@ -57,7 +57,7 @@ pub(crate) struct EventsArgs {
 }
 
 impl EventsArgs {
-    /// Applies `--since`, by the clock of the Envoy.
+    /// Applies `--since` by Envoy's clock.
     fn keep_since(&self, events: &mut Events) {
         if let Some(since) = self.since {
             let begin = events.now_ns.saturating_sub(since.get());
@@ -65,7 +65,7 @@ impl EventsArgs {
         }
     }
 
-    /// Applies `--limit` to a list of events in their order.
+    /// Applies `--limit` to a sorted list of events.
     fn keep_newest<T>(&self, events: &mut Vec<T>) {
         if let Some(limit) = self.limit {
             events.drain(..events.len().saturating_sub(limit));
@@ -73,10 +73,10 @@ impl EventsArgs {
     }
 }
 
-/// The number of an event, and the process that counted it.
+/// The sequence number of an event, and the process that assigned it.
 #[derive(Clone, Debug)]
 pub(crate) struct EventNumber {
-    /// The process that counts them; empty for any.
+    /// Instance ID of the process. Empty for any process.
     pub(crate) instance: String,
     pub(crate) seq: u64,
 }
@@ -102,7 +102,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     let EventNumber { instance, seq } = &args.after;
     let mut events = client.events_of(args.of, instance, *seq)?;
     if is_other(&events, instance) {
-        // A number alone may be a mistake as well as one of an earlier process.
+        // A number without an instance may be a typo, or belong to an earlier process.
         let started = if instance.is_empty() {
             let at = date(events.started_unix_ms);
             format!("Envoy, started at {at}, has counted no event {seq} yet")
@@ -122,12 +122,12 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     }
 }
 
-// `loudou events --follow`: events as they happen, across restarts of Envoy.
+// `loudou events --follow`: prints events as they happen, across restarts of Envoy.
 
-/// The interval between two polls.
+/// Time between two polls.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Continues after the events of a first answer.
+/// Prints the events that follow those of the first answer.
 fn follow(
     context: &mut Context<'_, '_>,
     client: &Client,
@@ -177,7 +177,7 @@ fn keep(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Resul
     }
 }
 
-/// The reason why a step failed.
+/// Reason why a step failed.
 enum Trouble {
     /// Envoy cannot be reached or is not ready.
     Gone(ClientError),
@@ -203,9 +203,9 @@ impl From<anyhow::Error> for Trouble {
     }
 }
 
-/// The position in the events.
+/// Position in the events.
 struct Following {
-    /// The source of the events to print; all are read, since they show what is in force.
+    /// Source of the events to print. All events are read, because the ledger needs them.
     of: Option<EventSource>,
     instance: String,
     seq: u64,
@@ -213,10 +213,11 @@ struct Following {
 }
 
 impl Following {
-    /// Polls once. True if this was the first poll of a new process.
+    /// Polls once. Returns true if this was the first poll of a new process.
     fn step(&mut self, context: &mut Context<'_, '_>, client: &Client) -> Result<bool, Trouble> {
         let events = client.events(&self.instance, self.seq)?;
-        // A smaller number than before, from a filter that names no process, means that it restarted counting.
+        // Old filters do not report their instance. If their newest number is smaller than before,
+        // they restarted counting.
         if events.last_seq < self.seq && !events.restarted {
             self.seq = 0;
             return Ok(false);
@@ -225,7 +226,7 @@ impl Following {
         let mut again = None;
         if let Some(mut ledger) = self.ledger.take() {
             let looked = look(&mut ledger, client, &events, restarted);
-            // The next poll reads again what could not be read; nothing is printed twice.
+            // If a read fails, the next poll repeats it. Nothing is printed twice.
             again = ledger.lost().filter(|_| looked.is_ok()).cloned();
             if looked.is_ok() {
                 ledger.forget();
@@ -288,7 +289,7 @@ fn look(
     Ok(())
 }
 
-/// Reports that Envoy restarted, what was lost, and the command that applies it again.
+/// Reports that Envoy restarted, the changes that were lost, and the command that applies them.
 fn report_restart(
     context: &mut Context<'_, '_>,
     events: &Events,
@@ -311,9 +312,9 @@ fn report_restart(
     Ok(())
 }
 
-// The events of several Envoys as one list, by time.
+// The events of several Envoys as one list, ordered by time.
 
-/// Lists the events of all that answer; the others are reported.
+/// Lists the events of all Envoys that answer, and reports the others.
 pub(in crate::cli) fn merged(
     context: &mut Context<'_, '_>,
     args: &EventsArgs,
@@ -337,7 +338,7 @@ pub(in crate::cli) fn merged(
             let lost = events.lost;
             context.note(&format!("{name}: {lost} older events are no longer kept"))?;
         }
-        // The order of an Envoy's own events stays, also where its clock was set back.
+        // The order of an Envoy's events is kept even if its clock was set back.
         let mut at_ms = 0;
         all.extend(events.events.into_iter().map(|event| {
             at_ms = event.at_unix_ms.max(at_ms);
@@ -369,9 +370,9 @@ pub(in crate::cli) fn merged(
     answers.end(context)
 }
 
-// Events as tables, JSON and CSV.
+// Prints events as a table, JSON or CSV.
 
-/// True if the events are known to come from a process other than `instance`.
+/// Returns true if the events are known to come from another process than `instance`.
 fn is_other(events: &Events, instance: &str) -> bool {
     events.restarted || (!instance.is_empty() && events.instance != *instance)
 }
@@ -388,7 +389,7 @@ fn show(context: &mut Context<'_, '_>, events: &Events, first: bool) -> Result<(
     Ok(())
 }
 
-/// Prints events, with the heading only if `first`.
+/// Prints events. The heading is printed only if `first`.
 fn print(
     events: &Events,
     first: bool,
@@ -404,7 +405,7 @@ fn print(
     }
 }
 
-/// The events, with the names of their Envoys, if there are several.
+/// Returns a table of the events, with the names of the Envoys if there are several.
 fn table(events: &[Event], envoys: &[&str]) -> TextTable {
     let mut columns = vec![
         ("SEQ", Set::Right),

@@ -1,4 +1,5 @@
-//! `loudou explain`: how a request would be decided, rule by rule, in Envoy or by a rule file.
+//! `loudou explain`: shows how a request would be decided, rule by rule, by Envoy or according to a
+//! rule file.
 
 use std::io;
 use std::io::Write;
@@ -29,12 +30,12 @@ use super::table::{Paint, Set, TextTable, bar, csv};
 use super::world::{Style, Usage, json as print_json, json_list};
 use crate::typed_request::TypedRequest;
 
-/// The seed of an empty store; its value does not matter.
+/// Seed of an empty store. Its value does not matter.
 const SEED: [u8; 16] = *b"loudou explain 1";
-/// The note below an explanation by a rule file.
+/// Note below an explanation from a rule file.
 const FRESH: &str =
     "evaluated against the rule file only: every bucket is new, whatever Envoy has counted";
-/// The note below an explanation by a rule file with rules of a fleet.
+/// Note below an explanation from a rule file whose rules are shared by a fleet.
 const CENTRAL: &str =
     "buckets that a fleet shares are decided as one central bucket, without its waits and leases";
 
@@ -59,7 +60,7 @@ pub(crate) struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    /// Whether Envoy decides, and not a file.
+    /// Returns true if the request is sent to Envoy, and false if a file is evaluated.
     pub(super) const fn asks_envoy(&self) -> bool {
         self.config.is_none()
     }
@@ -98,7 +99,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
     Ok(Outcome::Done)
 }
 
-/// A problem of the sample, named after the option that it came from.
+/// Describes a problem of the sample request, with the name of the option that it came from.
 fn wrong(problem: &Problem) -> String {
     let problem = RuleProblem::from(problem);
     let path = problem.path.strip_prefix("headers.").map_or_else(
@@ -111,13 +112,13 @@ fn wrong(problem: &Problem) -> String {
     problem_line(&RuleProblem { path, ..problem })
 }
 
-/// The explanation of a request that is the first of all, by the rules of a file.
+/// Explains a request as the first request ever, according to the rules of a file.
 fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
     let rules = file.rules.iter().cloned();
     let rules: RuleSet = rules
         .map(|rule| ActiveRule::new(rule, History::default()))
         .collect();
-    // The clock does not matter to new buckets, so that the same input gives the same output.
+    // The time does not matter for new buckets. With a constant, equal input gives equal output.
     let now = Nanos::ZERO;
     let settings = &file.store;
     let mut store = MemoryStore::new();
@@ -129,9 +130,9 @@ fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
     Ok(ExplainAnswer::new(&explained, &rules, now, 0))
 }
 
-// An explanation as text, a block for each rule, and as CSV.
+// Prints an explanation as text with a block for each rule, or as CSV.
 
-/// The indentation of the lines of a block.
+/// Indentation of a block.
 const INDENT: &str = "    ";
 
 /// Prints the verdict, then the outcome of each rule.
@@ -149,7 +150,7 @@ fn print(answer: &ExplainAnswer, title: &str, out: &mut dyn Write, style: Style)
     Ok(())
 }
 
-/// A sentence after its mark, in the colour of the outcome.
+/// Returns a sentence after its mark, in the colour of the outcome.
 fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
     let paint = match words::tone(says, is_shadow) {
         Tone::Good | Tone::Plain => Paint::Heading,
@@ -157,7 +158,7 @@ fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
         Tone::Bad => Paint::Bad,
         Tone::Dim => Paint::Dim,
     };
-    // The words repeat the meaning of the mark.
+    // On ASCII terminals the mark is left out, because the words have its meaning.
     let mark = if style.ascii {
         String::new()
     } else {
@@ -166,7 +167,7 @@ fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
     paint.on(&format!("{mark}{}", escape(text)), style)
 }
 
-/// The rows of a rule.
+/// Returns the rows of a rule.
 fn block(rule: &ExplainedRule) -> TextTable {
     let mut table = TextTable::new(&[("", Set::Left), ("", Set::Left)]);
     for (name, value) in words::rows(rule) {
@@ -189,7 +190,7 @@ fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
             format!("{INDENT}{}", now.name).into(),
             bar(part, whole, style).into(),
             format!("{}/{} left", now.remaining, now.capacity).into(),
-            // The limits of a banned key do not decide.
+            // For a banned key, the ban decides and the limits do not.
             if rule.ban.is_some() {
                 String::from(" ").into()
             } else {

@@ -1,7 +1,7 @@
-//! `loudou export`: the rules in force as a file, or what a restart would lose.
+//! `loudou export`: prints the effective rules as a file, or the changes that a restart would lose.
 //!
-//! A rule file lasts. So edits that end, and bans, are left out of it unless that is asked, and in either case
-//! the difference from what is in force now is reported.
+//! A rule file is permanent. Bans, and edits that expire, are therefore left out by default. The
+//! command reports the differences between the file and the rules in effect.
 
 use anyhow::Result;
 use clap::Args;
@@ -20,13 +20,13 @@ Examples:
   loudou export > rules.json
   loudou export --live > live.json                everything that a restart of Envoy would lose";
 
-/// The note about rules whose fleet is not in the file.
+/// Note about rules that need the `fleet` settings, which are not in the file.
 const NO_FLEET: &str = "warning: `fleet` left out: it belongs to Envoy's configuration; add it for the rules with `scope: fleet`";
 
-/// The note about the API through which the file came, where a plugin with rules answers it.
+/// Note about the `admin` settings, without which this API would no longer answer.
 const NO_ADMIN: &str = "warning: `admin` left out: it belongs to Envoy's configuration; add it, or nobody reaches this API any more";
 
-/// The most changes that a note lists.
+/// Maximum number of changes that a note lists.
 const LISTED: usize = 10;
 
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct ExportArgs {
     pub(crate) live: bool,
     /// Include edits and overrides that end
     ///
-    /// A rule file cannot say when
+    /// A rule file cannot record when they end
     #[arg(long)]
     pub(crate) with_temporary: bool,
 }
@@ -68,13 +68,14 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()
     }
 }
 
-/// Whether rules of a file need the settings of a fleet, which the file does not have.
+/// Returns true if rules of a file need `fleet` settings, which the file lacks.
 fn lacks_fleet(file: &Value) -> bool {
     let mut rules = file["rules"].as_array().into_iter().flatten();
     file["fleet"].is_null() && rules.any(|rule| rule["scope"] == "fleet")
 }
 
-/// Reports what the file has that ends, or what is in force and not in it.
+/// Reports the changes that are in the file although they end, or that are in effect but not in the
+/// file.
 fn warn(context: &mut Context<'_, '_>, live: &Live, is_with: bool) -> Result<()> {
     let ends = |item: &&Item| item.kind() != Kind::Ban && item.ends_unix_ms.is_some();
     let temporary: Vec<&Item> = live.items.values().filter(ends).collect();

@@ -1,4 +1,4 @@
-//! Files that commands read (`-` for standard input), and their problems.
+//! Reads the files of commands (`-` for standard input), and prints their problems.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use super::context::Context;
 use super::table::Paint;
 use super::world::Style;
 
-/// The name of a file in messages.
+/// Returns the name of a file for messages.
 pub(super) fn name_of(path: &Path) -> String {
     if path == Path::new("-") {
         "(standard input)".to_owned()
@@ -23,7 +23,8 @@ pub(super) fn name_of(path: &Path) -> String {
     }
 }
 
-/// The bytes of a file, or of standard input for `-`; at most one more than any file may have.
+/// Reads a file, or standard input for `-`. Reads at most one byte more than a file may have, to
+/// detect files that are too long.
 pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec<u8>> {
     let most = u64::try_from(MAX_MANIFEST_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
@@ -39,13 +40,13 @@ pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec
     Ok(bytes)
 }
 
-/// A file as read, with its problems of syntax.
+/// Reads a file, and reports its syntax errors.
 pub(super) fn report_of(context: &mut Context<'_, '_>, file: &Path) -> Result<Report> {
     let bytes = bytes_of(context, file)?;
     Ok(Report::of_text(&name_of(file), &bytes))
 }
 
-/// Prints the problems of a file, including those of its contents.
+/// Prints the problems of a file, including the problems of its contents.
 pub(super) fn problems(
     context: &mut Context<'_, '_>,
     mut read: Report,

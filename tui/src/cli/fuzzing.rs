@@ -1,4 +1,4 @@
-//! The command without a terminal, for `cargo xtask fuzz`.
+//! Runs the command without a terminal, for `cargo xtask fuzz`.
 
 use std::ffi::OsString;
 
@@ -9,8 +9,8 @@ use super::run;
 use super::world::{Env, Io};
 use loudou_words::text::is_unsafe;
 
-/// Runs `loudou` with these arguments and `input` as standard input. The result is its exit code, and what
-/// it printed to both outputs.
+/// Runs `loudou` with these arguments and `input` as standard input. Returns its exit code, and the
+/// text printed to standard output and standard error.
 pub fn loudou(arguments: &[&str], input: &[u8]) -> (u8, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut input = input;
@@ -34,7 +34,7 @@ pub fn loudou(arguments: &[&str], input: &[u8]) -> (u8, String) {
     (code, String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Reads a config file; the problems as they are printed.
+/// Parses a config file, and returns its problems as printed.
 pub fn configured(text: &[u8]) -> String {
     match config_file::parse("config.toml", text) {
         Ok(_) => String::new(),
@@ -42,7 +42,7 @@ pub fn configured(text: &[u8]) -> String {
     }
 }
 
-/// The first character of a printed text that a terminal would act on.
+/// Returns the first character of a printed text that a terminal would interpret.
 pub fn unsafe_character(printed: &str) -> Option<char> {
     printed
         .chars()

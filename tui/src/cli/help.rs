@@ -1,4 +1,5 @@
-//! The help texts: `-h` is short, `--help` complete, and `loudou help` also explains the connection.
+//! The help texts. `-h` is short, `--help` is complete, and `loudou help` also explains the
+//! connection.
 
 use anyhow::{Result, bail};
 use clap::builder::StyledStr;
@@ -10,14 +11,14 @@ use super::options::{CONNECTION, OUTPUT};
 use super::outcome::exit_codes;
 use super::world::Usage;
 
-/// The commands that never ask an Envoy. They accept the options of the connection, and do not list them.
+/// Commands that never call an Envoy. They accept the connection options, but do not list them.
 const APART: [&str; 6] = ["check", "replay", "schema", "completions", "man", "help"];
-/// The commands whose output is a text of its own, so that the options of the output do not apply either.
+/// Commands that print a fixed text. The output options do not apply to them either.
 const TEXTS: [&str; 3] = ["completions", "man", "help"];
-/// The name of the topic.
+/// Name of the topic.
 const TOPIC: &str = "connection";
 
-/// The line that stands for the options of the connection.
+/// Line that replaces the list of connection options.
 const SHORT: &str = "\
 Connection: --url, --token-file, TLS and more: see `loudou help connection`
 Examples, colours and theme: see --help";
@@ -46,7 +47,7 @@ pub(super) fn is_of_connection(arg: &Arg) -> bool {
     arg.get_help_heading() == Some(CONNECTION)
 }
 
-/// The command line with its two kinds of help.
+/// Returns the command line with its short and its long help.
 pub(super) fn with_help(loudou: Command) -> Command {
     let is_of_all = |arg: &Arg| {
         let is_of_output = arg.get_help_heading() == Some(OUTPUT) && arg.get_id() != "output";
@@ -69,7 +70,7 @@ pub(super) fn with_help(loudou: Command) -> Command {
     let loudou = loudou.mut_subcommands(|command| {
         let name = command.get_name().to_owned();
         if APART.contains(&name.as_str()) {
-            // An argument of its own takes the place of the global one.
+            // A command's argument of the same name replaces the global one.
             command.args(hidden(&name))
         } else if name == "relay" {
             command
@@ -111,7 +112,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The topic: the options of the connection, with examples and variables.
+/// Returns the topic's text: the connection options, with examples and variables.
 fn connection(loudou: &Command) -> StyledStr {
     let options = loudou.get_arguments();
     let options = options.filter(|arg| arg.get_help_heading() == Some(CONNECTION));

@@ -9,7 +9,8 @@ use super::context::Context;
 use super::world::Usage;
 use super::{markdown, outcome};
 
-/// The variables of the connection that are not those of options. An empty one counts as not set.
+/// Environment variables of the connection that do not belong to an option. An empty variable
+/// counts as not set.
 pub(super) const CONNECTION: [(&str, &str); 4] = [
     ("LOUDOU_TOKEN", "The bearer token, without --token-file."),
     (
@@ -55,20 +56,20 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
         write!(context.io.out, "{}", markdown::page(&loudou))?;
         return Ok(());
     }
-    // Without colours, which are no part of a page.
+    // A manual page has no colours.
     let mut loudou = loudou.styles(clap::builder::Styles::plain());
     let exit_codes = StyledStr::from(outcome::exit_codes());
     let exit_codes = of_help("EXIT STATUS", outcome::HEADING, Some(&exit_codes));
-    // `Man` would call the section EXTRA, and every page has the options of the connection itself.
+    // `Man` would call the section EXTRA, and every page lists the connection options anyway.
     let ends = |command: Command| {
         let command = command.after_help(Resettable::Reset);
         command.after_long_help(Resettable::Reset)
     };
     loudou = ends(loudou).mut_subcommands(ends);
-    // `Man` prints no text of an option that the short help leaves out.
+    // `Man` omits the texts of options that are hidden in the short help.
     loudou = loudou.mut_args(|arg| arg.hide_short_help(false));
     let around = around(&loudou);
-    // Before it is built, a command lacks the options that all commands have.
+    // A command includes the global options only after `build`.
     loudou.build();
     let (page, command, end) = match &args.command {
         None => (
@@ -82,7 +83,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
                 let names = names.collect::<Vec<_>>().join(", ");
                 bail!(Usage(format!("no command `{name}`; allowed: {names}")));
             };
-            // As the other pages refer to it.
+            // The other pages refer to this title.
             let title = format!("loudou-{name}");
             let command = command.clone().display_name(title.clone());
             let command = command.bin_name(format!("loudou {name}"));
@@ -96,13 +97,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
     let source = concat!("loudou ", env!("CARGO_PKG_VERSION"));
     let page = page.source(source).manual("Loudou");
     page.render(&mut context.io.out)?;
-    // An example is in front of a help text, which `Man` leaves out.
+    // `Man` leaves out the examples, which come before the help text.
     let examples = of_help("EXAMPLES", "Examples:", command.get_before_long_help());
     write!(context.io.out, "{examples}{end}")?;
     Ok(())
 }
 
-/// The sections about what decides besides the options.
+/// Returns the sections about files and environment variables.
 fn around(loudou: &Command) -> String {
     format!(
         "{}{}",
@@ -134,7 +135,7 @@ pub(super) fn files() -> Vec<(String, String)> {
         .to_vec()
 }
 
-/// A section of terms with their meanings.
+/// Returns a section of terms with their meanings.
 fn terms(title: &str, terms: &[(String, String)]) -> String {
     let terms = terms.iter().map(|(name, text)| {
         let [name, text] = [name, text].map(|text| text.replace('-', "\\-"));
@@ -144,13 +145,14 @@ fn terms(title: &str, terms: &[(String, String)]) -> String {
     format!(".SH {title}\n{}", terms.concat())
 }
 
-/// The section with a part of a help text that begins with this heading.
+/// Returns a section with the part of a help text that begins with this heading.
 fn of_help(title: &str, heading: &str, text: Option<&StyledStr>) -> String {
     let text = text.map(ToString::to_string).unwrap_or_default();
     let Some(lines) = text.strip_prefix(heading) else {
         return String::new();
     };
-    // Nothing of it is a word of roff: neither its hyphens and backslashes, nor a dot or an apostrophe in front.
+    // Escapes everything that roff interprets: hyphens, backslashes, and a dot or an apostrophe at
+    // the start of a line.
     let lines = lines.trim_start_matches('\n').lines().map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
         format!("\\&{line}\n")

@@ -106,7 +106,7 @@ pub(super) fn unban(context: &mut Context<'_, '_>, args: &UnbanArgs) -> Result<O
     run(context, &args.of, (BanTo::Free(None), false), &args.ask)
 }
 
-/// Makes a ban, or ends one, in one rule or in all.
+/// Makes or ends a ban, in one rule or in all.
 fn run(
     context: &mut Context<'_, '_>,
     of: &OfArgs,

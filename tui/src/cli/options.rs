@@ -1,4 +1,4 @@
-//! Options that commands share, and the readers of their values.
+//! Options that several commands share, and the parsers of their values.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use crate::config::{Config, NamedTarget};
 use crate::draw::theme::Base;
 use loudou_words::text::as_key;
 
-/// A command in which some variables count as not set.
+/// Returns the command without the environment variables that count as not set.
 pub(super) fn without_variables(command: Command, is_unset: impl Fn(&OsStr) -> bool) -> Command {
     command.mut_args(|arg| match arg.get_env() {
         Some(name) if is_unset(name) => arg.env(Resettable::<clap::builder::OsStr>::Reset),
@@ -20,20 +20,20 @@ pub(super) fn without_variables(command: Command, is_unset: impl Fn(&OsStr) -> b
     })
 }
 
-/// Whether a variable is set, and empty.
+/// Returns true if a variable is set to an empty value.
 pub(super) fn is_empty_variable(name: &OsStr) -> bool {
     std::env::var_os(name).is_some_and(|value| value.is_empty())
 }
 
-/// The default address of the admin listener.
+/// Default address of the admin listener.
 pub(crate) const URL: &str = "http://127.0.0.1:9911";
 
-/// The heading of the options of the connection.
+/// Heading of the connection options.
 pub(super) const CONNECTION: &str = "Connection";
-/// The heading of the options of the output.
+/// Heading of the output options.
 pub(super) const OUTPUT: &str = "Output";
 
-/// The options of the connection.
+/// Connection options.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectArgs {
     #[arg(
@@ -57,11 +57,11 @@ pub(crate) struct ConnectArgs {
     #[arg(long, global = true, value_name = "CMD", help_heading = CONNECTION)]
     pub(crate) targets_from: Option<String>,
 
-    /// Whether neither `--url` nor the environment names an Envoy.
+    /// True if neither `--url` nor the environment names an Envoy.
     #[arg(skip)]
     pub(crate) is_default: bool,
 
-    /// The targets of the config file.
+    /// Targets of the config file.
     #[arg(skip)]
     pub(crate) named: BTreeMap<String, NamedTarget>,
 
@@ -87,7 +87,7 @@ pub(crate) struct ConnectArgs {
     #[arg(value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// With https://: name in the server's certificate, if the address has another
+    /// With https://: name in the server's certificate, if it differs from the address
     #[arg(long, global = true, env = "LOUDOU_TLS_NAME", hide_env_values = true)]
     #[arg(value_name = "NAME", help_heading = CONNECTION)]
     pub(crate) tls_name: Option<String>,
@@ -109,7 +109,7 @@ pub(crate) struct Global {
     #[arg(value_name = "FILE", help_heading = CONNECTION)]
     pub(crate) config_file: Option<PathBuf>,
 
-    /// The config file's contents.
+    /// Contents of the config file.
     #[arg(skip)]
     pub(crate) config: Config,
 
@@ -159,20 +159,20 @@ pub(crate) struct Global {
     pub(crate) ascii: Option<bool>,
 }
 
-/// The value of `--output`.
+/// Value of `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Table,
     Json,
     Jsonl,
     Csv,
-    // Only `replay` writes pages; it shows this value.
+    // Only `replay` writes pages and lists this value in its help.
     #[value(hide = true)]
     Html,
 }
 
 impl Output {
-    /// The format, if every command has it.
+    /// Returns the format, if every command supports it.
     pub(crate) const fn format(self) -> Option<Format> {
         match self {
             Self::Table => Some(Format::Table),
@@ -184,12 +184,12 @@ impl Output {
     }
 }
 
-/// `--output` with every value, for the command that has all.
+/// Returns `--output` with every value, for the command that supports all of them.
 pub(crate) fn every_output() -> Arg {
     let values = Output::value_variants().iter();
     let values = values.filter_map(|output| Some(output.to_possible_value()?.hide(false)));
     let parser = PossibleValuesParser::new(values.collect::<Vec<_>>());
-    // It takes the place of the global option of this name.
+    // Replaces the global option of this name.
     Arg::new("output")
         .short('o')
         .long("output")
@@ -201,7 +201,7 @@ pub(crate) fn every_output() -> Arg {
         .value_parser(parser.try_map(|text| <Output as ValueEnum>::from_str(&text, false)))
 }
 
-/// The output format.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -219,7 +219,7 @@ pub(crate) enum ColorWhen {
     Never,
 }
 
-/// Options of commands that change something.
+/// Options of commands that make changes.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
     /// Reason, recorded with the event
@@ -245,7 +245,7 @@ pub(crate) struct FieldValue {
     pub(crate) value: String,
 }
 
-/// A time above zero, or what is wrong with it.
+/// Parses a time above zero, or returns the error.
 pub(crate) fn span(text: &str) -> Result<Nanos, String> {
     let is_time = |text: &str| Nanos::parse(text).is_some();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -267,7 +267,7 @@ pub(crate) fn span(text: &str) -> Result<Nanos, String> {
     })
 }
 
-/// A key, or a part of one, as the filter writes keys. What is written already stays.
+/// Escapes a key, or a part of one, as the filter does. Characters that are already escaped stay.
 #[expect(clippy::unnecessary_wraps, reason = "clap expects a result")]
 pub(crate) fn key(text: &str) -> Result<String, String> {
     Ok(as_key(text).into_owned())

@@ -7,21 +7,21 @@ use super::world::Usage;
 use loudou_client::ClientError;
 use loudou_client::live::collect::Unread;
 
-/// The outcome of a command.
+/// Outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
     Failed,
     Misused,
-    /// There was no answer of the filter.
+    /// The filter did not answer.
     Unconnected,
-    /// The filter refused the token, or asked for one.
+    /// The filter rejected the token, or requires one.
     Forbidden,
     /// The filter refused the request for another reason.
     Refused,
-    /// Something else changed in the meantime.
+    /// Another change was made in the meantime.
     Conflict,
-    /// Nobody reads the output any more.
+    /// The reader of the output closed the pipe.
     Unread,
 }
 
@@ -66,7 +66,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of a command that ended with this error.
+    /// Returns the outcome of a command that failed with this error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let broken_pipe = error.chain().any(|cause| {
             let io = cause.downcast_ref::<io::Error>();
@@ -105,11 +105,11 @@ impl Outcome {
     }
 }
 
-/// The exit codes, one line each.
+/// Returns the exit codes, one line each.
 pub(super) fn exit_codes() -> String {
     let lines = MEANINGS.map(|(outcome, meaning)| format!("\n  {}  {meaning}", outcome.code()));
     format!("{HEADING}{}", lines.concat())
 }
 
-/// The beginning of [`exit_codes`].
+/// First line of [`exit_codes`].
 pub(super) const HEADING: &str = "Exit codes:";

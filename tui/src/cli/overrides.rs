@@ -1,4 +1,4 @@
-//! `loudou override`: other limits for one key.
+//! `loudou override`: gives one key other limits.
 
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub(crate) struct OverrideArgs {
     pub(crate) key: String,
     /// scale=10, unlimited, banned, or fields: capacity=100 rate=5/s
     ///
-    /// scale=10 is ten times the rule's limits; fields are those of the limit to change
+    /// scale=10 is ten times the rule's limits; fields change one of the limits
     #[arg(value_name = "WHAT", add = complete::words(&["scale=", "unlimited", "banned"]))]
     pub(crate) what: Vec<String>,
     /// The limit of the fields, if the rule has several
@@ -95,7 +95,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
     changes::run(context, change, &args.ask, args.dry_run)
 }
 
-/// The new override, or `None` if it has problems, which were printed.
+/// Returns the new override; `None` if it has problems, which have been printed.
 fn gives(
     context: &mut Context<'_, '_>,
     args: &OverrideArgs,
@@ -126,7 +126,7 @@ fn gives(
     Ok(None)
 }
 
-/// The override that the arguments of the command line describe.
+/// Returns the override that the arguments of the command line describe.
 fn given(args: &OverrideArgs, rule: &RuleView) -> Result<Value> {
     let words: Vec<&str> = args.what.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -154,7 +154,8 @@ fn given(args: &OverrideArgs, rule: &RuleView) -> Result<Value> {
     }
 }
 
-/// The limits that the fields change: the key's own, or the rule's. As an object with `limits`.
+/// Returns the limits to which the fields apply: the key's override, or else the rule's limits.
+/// They are wrapped in an object as `limits`.
 fn limits_of(key: &str, rule: &Value) -> Value {
     let current = rule.get("overrides").and_then(|all| all.get(key));
     let limits = current.and_then(|current| current.get("limits"));

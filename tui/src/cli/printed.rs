@@ -1,5 +1,5 @@
-//! The output of a shell command that names Envoys, within bounds: one that hangs, or prints without end, is killed with
-//! its children.
+//! Runs the shell command that prints the addresses of Envoys, and reads its output within bounds.
+//! If the command hangs or prints without end, it is killed with its children.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -15,20 +15,21 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use loudou_client::clock::Clock;
 use loudou_words::text::{bytes, escape, humanise, shortened};
 
-/// The most that is kept of standard error, in bytes.
+/// Maximum number of bytes kept of standard error.
 const MOST_ERRORS: usize = 64 << 10;
-/// The most characters of the command, or of its error, in a message.
+/// Maximum number of characters of the command, or of its error, in a message.
 const MOST_SHOWN: usize = 80;
-/// The time between two looks whether the command has ended: its children may keep its output open.
+/// Time between two checks for the command's end. The end of its output is no indication, because
+/// its children may keep it open.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How much a command may take.
+/// Bounds of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) time: Duration,
-    /// Of standard output.
+    /// Maximum size of standard output.
     pub(super) bytes: usize,
-    /// The time after which the user is told that the command still runs.
+    /// Time after which the user is informed that the command still runs.
     pub(super) told_after: Duration,
 }
 
@@ -38,20 +39,20 @@ pub(super) const BOUNDS: Bounds = Bounds {
     told_after: Duration::from_secs(1),
 };
 
-/// What a command has printed.
+/// Output of a command.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
     pub(super) out: Vec<u8>,
     pub(super) err: Vec<u8>,
 }
 
-/// The name of the option and its command, in messages.
+/// Returns the name of the option and its command, for messages.
 pub(super) fn name_of(command: &str) -> String {
     format!("--targets-from {:?}", shortened(command, MOST_SHOWN))
 }
 
-/// Runs a command in `sh`, until it ends: what it leaves in the background is not waited for. `tell` gets a line for the
-/// user who waits.
+/// Runs a command in `sh` until it ends. Processes that it leaves in the background are not
+/// awaited. `tell` receives a line for the waiting user.
 pub(super) fn printed(
     command: &str,
     bounds: Bounds,
@@ -63,7 +64,7 @@ pub(super) fn printed(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A group of its own, so that its children can be killed with it.
+        // The command gets a separate process group, so that its children can be killed with it.
         .process_group(0)
         .spawn();
     let mut child = child.context("cannot run sh for --targets-from")?;
@@ -87,7 +88,7 @@ pub(super) fn printed(
     bail!("{name} failed ({status}): {}", escape(&first));
 }
 
-/// The status with which a command ended, or why it has to be killed.
+/// Waits for the command. Returns its status, or the reason why it must be killed.
 fn ended(
     child: &mut Child,
     printed: &mut Printed,
@@ -102,7 +103,8 @@ fn ended(
     let clock = Clock::start();
     let mut is_told = false;
     loop {
-        // Before the output is read: what it printed before it ended is all there.
+        // The status is checked before the output is read. If the command has ended, all of its
+        // output is then in the pipes.
         let status = child.try_wait()?;
         read(&mut out, &mut printed.out, bounds.bytes.saturating_add(1))?;
         if printed.out.len() > bounds.bytes {
@@ -135,10 +137,12 @@ fn ended(
     }
 }
 
-/// Reads what is there, and keeps at most so much of it in all. A pipe at its end becomes none.
+/// Reads the available output, and keeps at most `most` bytes in total. At its end, the pipe is set
+/// to `None`.
 fn read<R: Read>(pipe: &mut Option<R>, kept: &mut Vec<u8>, most: usize) -> io::Result<()> {
     let mut buffer = [0; 8192];
-    // One that prints faster than it is read has to end, too.
+    // The number of reads is bounded, so that a command which prints faster than it is read reaches
+    // its time limit.
     for _ in 0..256 {
         let Some(reader) = pipe else {
             return Ok(());
@@ -157,11 +161,11 @@ fn read<R: Read>(pipe: &mut Option<R>, kept: &mut Vec<u8>, most: usize) -> io::R
     Ok(())
 }
 
-/// Ends a command with its children. Those that have made a group of their own end when they print.
+/// Kills a command with its children. Children that created a process group end when they print.
 fn kill(child: &mut Child) {
     let group = Pid::from_child(child);
     if kill_process_group(group, Signal::KILL).is_err() {
-        // It is not the leader of its group yet.
+        // The child is not the leader of its group yet.
         drop(child.kill());
     }
     drop(child.wait());
@@ -174,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// The output of a command, or its error, and what was told meanwhile.
+    /// Returns a command's output or its error, and the lines for the waiting user.
     fn run(command: &str, bounds: Bounds) -> (Result<Printed, String>, Vec<String>) {
         let mut told = Vec::new();
         let printed = printed(command, bounds, &mut |line| {
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(printed.expect("it succeeds").err.len(), MOST_ERRORS);
     }
 
-    /// One that hangs is killed with its children, and the user is told before.
+    /// A command that hangs is killed with its children, and the user is informed before.
     #[test]
     fn a_command_that_hangs_is_killed_with_its_children() {
         let short = Bounds {
@@ -226,7 +230,7 @@ mod tests {
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo runs").success());
         let command = format!("sleep 60 > {} & wait", pipe.display());
-        // Its end is that of the child, which holds it open.
+        // The pipe ends when the child that holds it open ends.
         let (sender, end) = channel();
         thread::spawn(move || sender.send(std::fs::read(&pipe).expect("the pipe")));
         let (printed, told) = run(&command, short);

@@ -1,4 +1,5 @@
-//! `loudou relay`: becomes the relay, which is a program of its own, so that this one does not carry it.
+//! `loudou relay`: replaces this process with the relay. The relay is a separate program, so that
+//! `loudou` does not contain its code.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use clap::Args;
 
-/// The program: beside this one, or on `PATH`.
+/// Name of the program. It is looked up in this program's directory, then in `PATH`.
 const PROGRAM: &str = "loudou-relay";
 
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub(super) struct RelayArgs {
     pub(super) options: Vec<OsString>,
 }
 
-/// The help where the relay, which has its own, is not installed.
+/// Help text if the relay, which has its own, is not installed.
 const NOT_INSTALLED: &str = "\
 Start the relay, through which Envoys share limits
 
@@ -35,14 +36,15 @@ have it beside `loudou`, and `cargo build --release -p loudou-relay` builds it.
 docs/how-to/share-one-limit.md explains when Envoys need a relay, and envoy/fleet has an example.
 ";
 
-/// Returns only if the relay cannot be started, and there is no help to print.
+/// Starts the relay. Returns only if it cannot be started, with an error unless the help was
+/// requested.
 pub(super) fn run(options: &[OsString], out: &mut dyn Write) -> Result<()> {
     let sibling = env::current_exe().ok().and_then(|own| {
         let path = own.parent()?.join(PROGRAM);
         path.is_file().then_some(path)
     });
     let program = sibling.unwrap_or_else(|| PathBuf::from(PROGRAM));
-    // Its usage then names the command that was typed.
+    // The relay's usage text then names the command that was typed.
     let error = Command::new(&program)
         .arg0("loudou relay")
         .args(options)

@@ -1,4 +1,4 @@
-//! `loudou replay`: how a rule file would have decided recorded traffic.
+//! `loudou replay`: shows how a rule file would have decided recorded traffic.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -48,12 +48,12 @@ use suggest::SuggestArgs;
 use progress::ProgressBar;
 use traces::Traces;
 
-/// The number of bytes of decisions that are written at once.
+/// Number of bytes of decisions that are written at once.
 const CHUNK: usize = 64 << 10;
 
-/// The number of keys in a list, unless all are for another program.
+/// Number of keys in a list, unless the output is for another program.
 const KEYS: usize = 10;
-/// The most files to compare with: each has buckets of its own.
+/// Maximum number of files to compare with. Each needs memory for its buckets.
 const MOST_COMPARED: usize = 7;
 
 const EXAMPLES: &str = "\
@@ -203,7 +203,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     Ok(Outcome::Done)
 }
 
-/// The rules of a file, and its text; `None` with problems, which are printed.
+/// Returns the rules of a file, and its text; `None` if it has problems, which are printed.
 fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText, RuleFile)>> {
     let (name, bytes) = (name_of(path), bytes_of(context, path)?);
     let file = rules_of_text(context, &name, &bytes)?;
@@ -211,7 +211,7 @@ fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText,
     Ok(file.map(|file| (RuleText { name, text }, file)))
 }
 
-/// Fails if no request could be read, and something else was there.
+/// Fails if the traces have other lines but no requests.
 fn nothing(traces: &Traces, input: &Intake) -> Result<()> {
     if input.records > 0 {
         return Ok(());
@@ -271,7 +271,7 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
     Ok(())
 }
 
-/// The greatest number of keys in a list.
+/// Returns the maximum number of keys in a list.
 fn most_keys(context: &Context<'_, '_>, args: &ReplayArgs) -> usize {
     let named = args
         .keys
@@ -280,7 +280,7 @@ fn most_keys(context: &Context<'_, '_>, args: &ReplayArgs) -> usize {
     named.unwrap_or(if all { usize::MAX } else { KEYS })
 }
 
-/// Opens the traces for `work`, which shows its progress.
+/// Opens the traces for `work`, and shows its progress.
 fn with_inputs<T>(
     context: &mut Context<'_, '_>,
     args: &ReplayArgs,
@@ -300,7 +300,7 @@ fn with_inputs<T>(
         err_terminal,
         ..
     } = &mut *context.io;
-    // A bar would disrupt decisions on the same terminal.
+    // On a shared terminal, a progress bar would disrupt the decisions.
     let shows = *err_terminal && !(jsonl && *out_terminal);
     let (inputs, total) = traces.open(&mut **input)?;
     let reading = Reading {
@@ -323,12 +323,12 @@ fn with_inputs<T>(
     played.map_err(explained)
 }
 
-/// A file for sorting, which has no name: it is gone however this program ends.
+/// Returns an unnamed file for sorting. It disappears however this program ends.
 fn scratch() -> io::Result<Box<dyn Scratch>> {
     Ok(Box::new(tempfile::tempfile()?))
 }
 
-/// The reason why a run ended early, safe to print, with the option that helps.
+/// Returns the reason why a run ended early, escaped, and the option that helps.
 fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::Bad(line) => anyhow!("{}", first_lines(&[line])),
@@ -355,7 +355,7 @@ fn explained(error: Error) -> anyhow::Error {
     }
 }
 
-/// Invalid lines, safe to print.
+/// Returns invalid lines, escaped for printing.
 fn first_lines(lines: &[BadLine]) -> String {
     let mut out = Vec::new();
     for line in lines {
@@ -367,7 +367,7 @@ fn first_lines(lines: &[BadLine]) -> String {
     out.join("\n")
 }
 
-/// Writes decisions and shows the progress.
+/// Writes the decisions and shows the progress.
 struct Watch<'a> {
     out: Option<&'a mut dyn Write>,
     buffer: Vec<u8>,
@@ -395,7 +395,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// Writes lines of JSON. Keys and paths in them are a client's.
+/// Writes lines of JSON. They are escaped, because clients choose the keys and paths in them.
 fn write_safe(out: &mut dyn Write, lines: Vec<u8>) -> io::Result<()> {
     let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) || *byte == b'\n';
     if lines.iter().all(is_plain) {
@@ -422,7 +422,7 @@ fn print(context: &mut Context<'_, '_>, summary: &RunSummary, table: CsvTable) -
         Format::Csv => records::print(summary, table, context.io.out)?,
         Format::Table => return Ok(view::print(summary, context.io.out, style)?),
     }
-    // Standard output has no place for these.
+    // The format of standard output has no place for warnings and invalid lines.
     for warning in &summary.warnings {
         context.note(&format!("warning: {}", escape(warning)))?;
     }

@@ -1,4 +1,4 @@
-//! `loudou rules`: the rules in effect, and their edits.
+//! `loudou rules`: prints the rules in effect, and their edits.
 
 use std::io::{self, Write};
 
@@ -100,7 +100,8 @@ fn table(rules: &Rules) -> TextTable {
     table
 }
 
-/// The edit of a rule and the number of its edited overrides: `by ops, 18m left; 2 overrides`.
+/// Describes the edit of a rule and the number of its edited overrides: `by ops, 18m left; 2
+/// overrides`.
 fn edits(rule: &RuleView, now_ns: u64) -> Option<String> {
     let edit = rule.edit.as_ref();
     let edit = edit.map(|edit| edit_words(edit, Some(now_ns)));
@@ -113,7 +114,7 @@ fn edits(rule: &RuleView, now_ns: u64) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// `by ops, 18m left`.
+/// Describes an edit in short: `by ops, 18m left`.
 fn edit_words(edit: &EditView, now_ns: Option<u64>) -> String {
     let by = &edit.by;
     match (edit.expires_at_ns, now_ns) {
@@ -123,7 +124,7 @@ fn edit_words(edit: &EditView, now_ns: Option<u64>) -> String {
     }
 }
 
-/// One rule in full.
+/// Prints one rule in full.
 pub(super) fn one(
     rule: &RuleView,
     now_ns: Option<u64>,
@@ -174,7 +175,8 @@ pub(super) fn one(
     overrides(rule, now_ns, style, out)
 }
 
-/// The requests of a rule in words; as JSON, if it is of a newer version.
+/// Describes the requests that match a rule. If this version cannot read the rule, the match is
+/// returned as JSON.
 fn matches(rule: &Value) -> String {
     match parse_rule(rule) {
         Ok(rule) => meaning::requests(&rule.matches),
@@ -182,7 +184,7 @@ fn matches(rule: &Value) -> String {
     }
 }
 
-/// The overrides of a rule, with their edits.
+/// Prints the overrides of a rule, with their edits.
 fn overrides(
     rule: &RuleView,
     now_ns: Option<u64>,
@@ -211,7 +213,7 @@ fn overrides(
     table.print(out, style)
 }
 
-/// `by ops, 18m left, made 2026-11-21 14:03:07Z: launch day`.
+/// Describes an edit in full: `by ops, 18m left, made 2026-11-21 14:03:07Z: launch day`.
 fn edit_in_full(edit: &EditView, now_ns: Option<u64>) -> String {
     let reason = if edit.reason.is_empty() {
         "no reason given"
@@ -222,10 +224,10 @@ fn edit_in_full(edit: &EditView, now_ns: Option<u64>) -> String {
     format!("{edited}, made {at}: {reason}")
 }
 
-/// The fields of a limit.
+/// Fields of a limit.
 type Fields = Map<String, Value>;
 
-/// The name and the fields of each limit of a rule.
+/// Returns the name and the fields of each limit of a rule.
 fn limits(rule: &Value) -> Vec<(&str, &Fields)> {
     let limits = rule.get("limits").and_then(Value::as_array);
     let limits = limits.into_iter().flatten().filter_map(Value::as_object);
@@ -242,7 +244,7 @@ fn find<'a>(limits: &[(&str, &'a Fields)], name: &str) -> Option<&'a Fields> {
     found.map(|(_, limit)| *limit)
 }
 
-/// The limits, the mode and the penalty of two versions of a rule, side by side.
+/// Returns a table of the limits, the mode and the penalty of two versions of a rule, side by side.
 pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> TextTable {
     let [first, second] = names;
     let mut table = TextTable::new(&[

@@ -1,4 +1,4 @@
-//! `loudou status`: filter and store health.
+//! `loudou status`: prints filter and store health.
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ Examples:
   loudou status --watch 5s
   loudou status --output json | jq .store";
 
-/// The store counters that have a dedicated line.
+/// Store counters that have a dedicated line.
 const IN_WORDS: [&str; 10] = [
     "buckets",
     "used",
@@ -90,7 +90,7 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// The state of the filter and its store, line by line.
+/// Describes the state of the filter and its store, line by line.
 fn in_words(status: &Status, url: &str) -> Vec<(String, Cell)> {
     let store = &status.store;
     let access = match status.access {
@@ -152,7 +152,7 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, Cell)> {
     lines.into_iter().chain(fleet).chain(others).collect()
 }
 
-/// The fleet, the calls of its relay, and the requests that these concerned.
+/// Describes the fleet, the calls to its relay, and the requests that they affected.
 fn of_fleet(fleet: &FleetStatus, now_ns: u64) -> [(String, Cell); 4] {
     let FleetStatus {
         calls,
@@ -178,7 +178,8 @@ fn of_fleet(fleet: &FleetStatus, now_ns: u64) -> [(String, Cell); 4] {
     ]
 }
 
-/// All counters by their names in the API, so that a new counter there needs no change here.
+/// Returns all counters with their API names, so that a new counter in the API needs no change
+/// here.
 fn counters(store: &impl Serialize) -> Vec<(String, u64)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(store) else {
         return Vec::new();
@@ -189,7 +190,7 @@ fn counters(store: &impl Serialize) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Counters above zero without a dedicated line.
+/// Returns the counters above zero that have no dedicated line.
 fn others(store: &StoreStatus) -> Vec<(String, u64)> {
     let counters = counters(store).into_iter();
     counters
@@ -247,7 +248,7 @@ fn totals(rules: &[RuleTotals]) -> TextTable {
     table
 }
 
-/// The process and its start: `0f1e2d3c4b5a6978, started 2026-11-21 14:03:07Z`.
+/// Describes the process and its start: `0f1e2d3c4b5a6978, started 2026-11-21 14:03:07Z`.
 fn instance(status: &Status) -> String {
     match status.instance.as_str() {
         "" => "not reported by this filter".to_owned(),
@@ -255,7 +256,8 @@ fn instance(status: &Status) -> String {
     }
 }
 
-/// Prints name and value, one pair per line; `loudou rules --output csv` has the rules.
+/// Prints one pair of a name and a value per line. The rules are not included, because `loudou
+/// rules --output csv` prints them.
 fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     csv(out, ["name", "value"])?;
     csv(out, ["version", &status.version])?;

@@ -1,8 +1,9 @@
 //! Aligned tables, bars and CSV. Every text passes through [`escape`] first.
 //!
-//! A table names the columns that are shortened first. `comfy-table` has no such order, and its colours follow `NO_COLOR`
-//! even with `--color always`. Of a CSV field, the escapes and the marks of formulas are ours in
-//! any case, and the quotes are one line. The colours are four codes, which `anstyle` would spell in as many lines.
+//! A table defines which columns are shortened first. The crate `comfy-table` does not support
+//! this, and its colours follow `NO_COLOR` even with `--color always`. CSV is written here as well:
+//! escaping and the protection against formulas would be needed with any crate, and quoting is one
+//! line. The colours are four codes, for which `anstyle` would need as many lines.
 
 use std::io::{self, Write};
 
@@ -12,12 +13,12 @@ use super::world::Style;
 use crate::draw::widgets;
 use loudou_words::text::escape;
 
-/// The number of columns of a bar.
+/// Width of a bar in columns.
 const BAR: u16 = 10;
-/// The minimum width of a column that is shortened to fit the terminal.
+/// Minimum width of a column that is shortened to fit the terminal.
 const NARROWEST: usize = 8;
 
-/// The meaning of a cell's colour. It only repeats what the text shows.
+/// Meaning of a cell's colour. It only repeats the meaning of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Paint {
     #[default]
@@ -49,7 +50,7 @@ impl Paint {
     }
 }
 
-/// One cell.
+/// A cell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -57,7 +58,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A text; `-` if it is empty.
+    /// Returns a cell with a text, or with `-` if the text is empty.
     pub(crate) fn new(text: &str) -> Self {
         let text = if text.is_empty() { "-" } else { text };
         Self {
@@ -66,12 +67,12 @@ impl Cell {
         }
     }
 
-    /// Its text, escaped for a terminal, and its meaning.
+    /// Returns the text, escaped for a terminal, and its meaning.
     pub(crate) fn seen(&self) -> (&str, Paint) {
         (&self.text, self.paint)
     }
 
-    /// The same cell in a colour.
+    /// Returns the cell in another colour.
     pub(crate) fn paint(self, paint: Paint) -> Self {
         Self { paint, ..self }
     }
@@ -101,12 +102,12 @@ impl From<Option<String>> for Cell {
     }
 }
 
-/// The alignment of a column.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Set {
     Left,
     Right,
-    /// Left-aligned, and shortened first if the table is too wide.
+    /// Left-aligned. Shortened first if the table is too wide.
     Shrink,
 }
 
@@ -129,12 +130,12 @@ impl TextTable {
         self.rows.push(cells);
     }
 
-    /// The names of the columns.
+    /// Returns the names and alignments of the columns.
     pub(crate) fn columns(&self) -> &[(String, Set)] {
         &self.columns
     }
 
-    /// The rows, each with a cell for each column.
+    /// Returns the rows, with a cell for each column.
     pub(crate) fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
@@ -150,7 +151,7 @@ impl TextTable {
         self.print_rows(out, style)
     }
 
-    /// Prints only the rows, below an earlier heading.
+    /// Prints only the rows, to continue a table.
     pub(crate) fn print_rows(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         let widths = self.widths(style);
         self.rows
@@ -210,12 +211,13 @@ pub(crate) fn named<N: AsRef<str>>(
     Ok(())
 }
 
-/// A level as a bar: `part` of `whole`, rounded up so that any use is visible.
+/// Returns a bar for the level `part` of `whole`, rounded up so that any use is visible.
 pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
     widgets::bar_text(part, whole, BAR, style.ascii)
 }
 
-/// Prints one record according to RFC 4180. A text that a spreadsheet would take for a formula begins with `'`.
+/// Prints one record according to RFC 4180. A text that a spreadsheet would interpret as a formula
+/// is prefixed with `'`.
 pub(crate) fn csv<'a>(
     out: &mut dyn Write,
     fields: impl IntoIterator<Item = &'a str>,
@@ -224,7 +226,7 @@ pub(crate) fn csv<'a>(
     write!(out, "{}\r\n", fields.join(","))
 }
 
-/// One field of a record.
+/// Returns a field of a record.
 pub(crate) fn csv_field(text: &str) -> String {
     let escaped = escape(text);
     let mark = if is_formula(text) { "'" } else { "" };
@@ -234,8 +236,9 @@ pub(crate) fn csv_field(text: &str) -> String {
     format!("\"{mark}{}\"", escaped.replace('"', "\"\""))
 }
 
-/// Whether a spreadsheet would calculate this text, which may be a client's. Tabs and ends of lines are escaped before.
-/// Marks that are there already count as text, so that no two texts become one.
+/// Returns true if a spreadsheet would interpret this text as a formula. Clients may choose the
+/// text. Tabs and line ends are escaped earlier. Existing `'` prefixes are ignored in the check, so
+/// a text that begins with `'=` gets another prefix and stays distinct.
 fn is_formula(text: &str) -> bool {
     let text = text.trim_start_matches('\'');
     let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
@@ -317,7 +320,7 @@ mod tests {
         );
     }
 
-    /// A key is a client's, and a spreadsheet calculates what looks like a formula.
+    /// Clients choose the keys, and a spreadsheet would evaluate a key that looks like a formula.
     #[test]
     fn csv_has_no_formulas() {
         for (text, cell) in [

@@ -1,4 +1,5 @@
-//! Where the calls of a command go: address, token, TLS and proxy, from options and environment.
+//! Determines the destination of a command's calls from options and environment: address, token,
+//! TLS and proxy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
@@ -19,13 +20,13 @@ use loudou_client::{
 };
 use loudou_words::text::{escape, meant};
 
-/// The maximum size of a file with a token, a key or certificates, in bytes.
+/// Maximum size of a file with a token, a key or certificates, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// The permissions of others and of the group.
+/// Permission bits of the group and of others.
 const FOREIGN: u32 = 0o077;
 const FOREIGN_WRITE: u32 = 0o022;
 
-/// The target at an address, and warnings about it.
+/// Returns the target at an address, and warnings about it.
 pub(super) fn read(
     Address {
         url,
@@ -80,21 +81,21 @@ pub(super) fn read(
     Ok((target, warnings))
 }
 
-/// An Envoy to watch.
+/// Address of an Envoy to watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Address {
     pub(super) url: String,
-    /// The name in its certificate, if that is not the host of the URL.
+    /// Name in the server's certificate, if it is not the host of the URL.
     pub(super) server_name: Option<String>,
-    /// The target of the config file that it belongs to.
+    /// Target of the config file to which the address belongs.
     pub(super) named: Option<NamedTarget>,
 }
 
-/// The prefix of a URL that stands for all addresses of its host name.
+/// URL prefix that stands for all addresses of the host name.
 const ALL_OF: &str = "dns:";
 
-/// The Envoys of a URL: with `dns:` before it, one for each address of its host name, as of now; with `@`, those of a
-/// target of the config file.
+/// Returns the Envoys of a URL. A `dns:` URL is resolved now, and returns one Envoy for each
+/// address of its host name. `@NAME` returns the Envoys of a target in the config file.
 pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Result<Vec<Address>> {
     let one = |url: &str, server_name: Option<&str>| Address {
         url: url.to_owned(),
@@ -105,7 +106,7 @@ pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Resu
         let target = of_name(name, named)?;
         let mut all = Vec::new();
         for url in &target.url {
-            // Its addresses, and no names of further targets.
+            // A target's URLs are resolved, but cannot name other targets.
             all.extend(resolved(url, &BTreeMap::new())?);
         }
         for address in &mut all {
@@ -151,7 +152,7 @@ pub(super) fn resolved(url: &str, named: &BTreeMap<String, NamedTarget>) -> Resu
     Ok(all.collect())
 }
 
-/// The target of a name.
+/// Returns the target with this name.
 fn of_name<'a>(name: &str, named: &'a BTreeMap<String, NamedTarget>) -> Result<&'a NamedTarget> {
     if let Some(target) = named.get(name) {
         return Ok(target);
@@ -170,7 +171,7 @@ fn of_name<'a>(name: &str, named: &'a BTreeMap<String, NamedTarget>) -> Result<&
     )));
 }
 
-/// Refuses what no call could go to. A name with `dns:` is not looked up.
+/// Rejects URLs that cannot be called. The host name of a `dns:` URL is not resolved.
 pub(super) fn check(url: &str, named: &BTreeMap<String, NamedTarget>) -> Result<()> {
     match url.strip_prefix('@') {
         Some(name) => of_name(name, named).map(drop),
@@ -178,7 +179,7 @@ pub(super) fn check(url: &str, named: &BTreeMap<String, NamedTarget>) -> Result<
     }
 }
 
-/// All addresses, each once, in the order of the options.
+/// Returns all addresses in the order of the options, without duplicates.
 pub(super) fn all(args: &ConnectArgs) -> Result<Vec<Address>> {
     let mut all: Vec<Address> = Vec::new();
     for url in &args.url {
@@ -191,8 +192,8 @@ pub(super) fn all(args: &ConnectArgs) -> Result<Vec<Address>> {
     Ok(all)
 }
 
-/// The token from the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names, else that of
-/// the target.
+/// Returns the token from the option, or else from `LOUDOU_TOKEN`, or else from the file that
+/// `LOUDOU_TOKEN_FILE` names, or else from the target.
 fn token(
     file: Option<&Path>,
     named: Option<&NamedTarget>,
@@ -217,7 +218,7 @@ fn token(
     usable(String::from_utf8_lossy(&text).trim(), &name).map(Some)
 }
 
-/// The token, if it can be sent; else an error that names its source.
+/// Returns the token if it can be sent, or else an error that names its source.
 fn usable(token: &str, source: &str) -> Result<String> {
     if is_token(token) {
         Ok(token.to_owned())
@@ -226,8 +227,9 @@ fn usable(token: &str, source: &str) -> Result<String> {
     }
 }
 
-/// A file that only its owner should see. One that others can write is refused: they would choose the token. That
-/// others can read it is a warning, because Kubernetes mounts secrets that way.
+/// Reads a file that only its owner should be able to read. If others can write it, it is rejected,
+/// because they could choose the token. If others can read it, there is only a warning, because
+/// Kubernetes mounts secrets that way.
 fn private(file: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
     let (bytes, metadata) = read_file(file)?;
     let name = escape(&file.display().to_string()).into_owned();
@@ -235,7 +237,7 @@ fn private(file: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses a file that others may write, and warns of one that they may read.
+/// Rejects a file that others can write, and warns of a file that others can read.
 pub(super) fn check_mode(
     name: &str,
     metadata: &Metadata,
@@ -262,11 +264,12 @@ fn pem(file: &Path, bytes: Vec<u8>) -> Pem {
     }
 }
 
-/// The contents of a file that an option names: that it cannot be read is a wrong usage.
+/// Reads a file that an option names. Failures are usage errors.
 pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
     let read = || -> io::Result<(Vec<u8>, Metadata)> {
         let mut bytes = Vec::new();
-        // It is opened once something writes to it, perhaps never. Those of `<(…)` are below these.
+        // Opening a named pipe blocks until another process writes to it, which may never happen.
+        // The pipes of `<(…)` are in these folders and allowed.
         let is_open = ["/dev", "/proc"]
             .iter()
             .any(|folder| file.starts_with(folder));
@@ -289,10 +292,10 @@ pub(super) fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
     read().map_err(|error| Usage(format!("cannot read {}: {error}", escape(&name))).into())
 }
 
-/// The proxy of the environment for an `https://` address, as curl chooses it. Calls in the clear use none: it
-/// would see the token.
+/// Returns the proxy from the environment for an `https://` address, with the rules of curl.
+/// Unencrypted calls use no proxy, because it would see the token.
 fn proxy(url: &str, env: &Env) -> Option<String> {
-    // Names have no case.
+    // Host names are case-insensitive.
     let url = url.to_ascii_lowercase();
     let host = url.strip_prefix("https://")?.split('/').next()?;
     let host = match host.strip_prefix('[') {
@@ -322,7 +325,7 @@ fn proxy(url: &str, env: &Env) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Each address of a name is an Envoy; without the prefix a URL stays as it is.
+    /// Each address of a host name is an Envoy. A URL without the prefix is unchanged.
     #[test]
     fn a_name_with_several_addresses_is_several_envoys() {
         let urls = |url: &str| -> Vec<String> {

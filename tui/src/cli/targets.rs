@@ -1,4 +1,4 @@
-//! The addresses of the Envoys that a file or a command names.
+//! Reads the addresses of Envoys from a file, or from the output of a command.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,17 +12,18 @@ use super::world::{Io, Usage};
 use crate::config::NamedTarget;
 use loudou_words::text::escape;
 
-/// The most Envoys that a screen watches: each has two threads.
+/// Maximum number of Envoys that a screen watches. Each has two threads.
 const MAX_ENVOYS: usize = 64;
-/// The most Envoys that a file or a command may name.
+/// Maximum number of Envoys that a file or a command may name.
 const MOST: usize = 4096;
-/// What editors of Windows write before the first line.
+/// Byte order mark, which Windows editors write before the first line.
 const BOM: char = '\u{feff}';
 
-/// The targets of the config file.
+/// Targets of the config file.
 type Named = BTreeMap<String, NamedTarget>;
 
-/// Adds the addresses of the file and of the command to the others. They come in place of the default.
+/// Adds the addresses of the file and of the command to the others. They replace the default
+/// address.
 pub(super) fn add(connect: &mut ConnectArgs, io: &mut Io<'_>) -> Result<()> {
     let (file, command) = (connect.targets.as_deref(), connect.targets_from.as_deref());
     if file.is_none() && command.is_none() {
@@ -44,7 +45,7 @@ pub(super) fn add(connect: &mut ConnectArgs, io: &mut Io<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The Envoys to watch, each once.
+/// Returns the Envoys to watch, without duplicates.
 pub(super) fn watched(connect: &ConnectArgs) -> Result<Vec<Address>> {
     let addresses = target::all(connect)?;
     if addresses.len() > MAX_ENVOYS {
@@ -56,14 +57,14 @@ pub(super) fn watched(connect: &ConnectArgs) -> Result<Vec<Address>> {
     Ok(addresses)
 }
 
-/// The addresses in a file, one per line.
+/// Reads the addresses in a file, one per line.
 pub(super) fn listed(file: &Path, named: &Named) -> Result<Vec<String>> {
     let (text, _) = target::read_file(file)?;
     let place = escape(&file.display().to_string()).into_owned();
     lines(&place, &text, named)
 }
 
-/// The addresses that a shell command prints, one per line. What it reports is reported.
+/// Reads the addresses that a shell command prints, one per line. Its standard error is passed on.
 fn from_command(command: &str, named: &Named, io: &mut Io<'_>) -> Result<Vec<String>> {
     let printed = printed(command, BOUNDS, &mut |line| {
         if io.err_terminal {
@@ -77,7 +78,8 @@ fn from_command(command: &str, named: &Named, io: &mut Io<'_>) -> Result<Vec<Str
     lines(&printed::name_of(command), &printed.out, named)
 }
 
-/// The lines of a text without comments, each of which is an address. Errors name the place and the line.
+/// Parses the addresses in the lines of a text, without comments. Errors contain `place` and the
+/// line number.
 fn lines(place: &str, text: &[u8], named: &Named) -> Result<Vec<String>> {
     let text = String::from_utf8_lossy(text);
     let mut urls = Vec::new();

@@ -1,5 +1,5 @@
-//! `loudou top`: the screen on a terminal. Without a terminal, or with options for a list, the keys
-//! that were refused or admitted most recently.
+//! `loudou top`: opens the screen on a terminal. Without a terminal, or with options for a list, it
+//! lists the keys that were refused or admitted most in the last minutes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ use super::{complete, target, watch};
 use crate::draw::words::{percent, rate};
 use crate::runtime;
 
-/// The time between two polls, and the least time that a poll may take.
+/// Default time between two polls, and minimum time limit of a poll.
 pub(super) const INTERVAL: Nanos = Nanos::from_secs(1);
 
 const EXAMPLES: &str = "\
@@ -47,12 +47,12 @@ Examples:
 pub(crate) struct TopArgs {
     /// Time between two updates of the screen [default: 1s]
     ///
-    /// The config file may have another default
+    /// The config file may set another default
     #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) interval: Option<Nanos>,
     /// Keys with the most refused or admitted requests
     ///
-    /// List them without the screen, of the last one to two minutes [default: refused]
+    /// List them without the screen, for the last one to two minutes [default: refused]
     #[arg(long, value_parser = by, add = complete::words(&TopBy::NAMES))]
     pub(crate) by: Option<TopBy>,
     /// Only keys of this rule
@@ -74,7 +74,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     };
     let no_watch = WatchArgs::default();
     let watch = args.map_or(&no_watch, |args| &args.watch);
-    // An output format or an option for a list asks for text, not for the screen.
+    // An output format or an option for a list selects text output instead of the screen.
     let has_options = query != TopQuery::default() || watch.watch.is_some();
     let is_list = context.global.output.is_some() || has_options;
     if !is_list && context.io.out_terminal && !context.io.has_screen() {
@@ -94,14 +94,16 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     }
     let asked = args.and_then(|args| args.interval);
     let interval = asked.or(context.global.config.interval).unwrap_or(INTERVAL);
-    // A poll that takes longer than a second shows as a problem, unless the interval is longer.
+    // A poll that takes longer than a second, or than a longer interval, fails and is shown as a
+    // problem.
     let mut targets = Vec::new();
     for address in watched(&context.global.connect)? {
         let polling = context.client_at(&address, interval.max(INTERVAL))?;
         targets.push(runtime::Clients {
             is_usual: is_usual(polling.url(), std::env::var("LOUDOU_URL").ok().as_deref()),
             polling,
-            // A change is worth waiting for: it is in doubt if its answer is not.
+            // Changes have a longer time limit, because a change is in doubt if its answer is not
+            // awaited.
             changing: context.client_at(&address, TIMEOUT)?,
         });
     }
@@ -115,7 +117,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     for line in &unfinished {
         context.note(line)?;
     }
-    // A script that opened the screen must not take for made what is not.
+    // A script that opened the screen must not assume that an unconfirmed change was made.
     Ok(if unfinished.is_empty() {
         Outcome::Done
     } else {
@@ -123,7 +125,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     })
 }
 
-/// Whether a command line without `--url` goes to `url`, with this value of `LOUDOU_URL`.
+/// Returns true if a command without `--url` uses `url`, with this value of `LOUDOU_URL`.
 fn is_usual(url: &str, variable: Option<&str>) -> bool {
     let usual = variable.filter(|url| !url.is_empty()).unwrap_or(URL);
     usual.trim_end_matches('/') == url.trim_end_matches('/')
@@ -148,10 +150,10 @@ fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The number of buckets in one call: their names, of which a client may make long ones, fit into it.
+/// Number of buckets in one call. Clients may create long names, and this many always fit.
 const AT_ONCE: usize = 16;
 
-/// The buckets of listed keys by rule and key. The list is worth printing without them, too.
+/// Buckets of the listed keys by rule and key. The list is useful without them, too.
 type States = BTreeMap<(String, String), BucketView>;
 
 fn states(client: &Client, entries: &[TopEntry]) -> States {
@@ -166,7 +168,7 @@ fn states(client: &Client, entries: &[TopEntry]) -> States {
         .collect()
 }
 
-/// A count in other units, with the state of its bucket.
+/// A count as a rate and a share, with the state of its bucket.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
@@ -177,12 +179,12 @@ struct Line<'a> {
     state: Option<BucketState>,
 }
 
-/// A count in other units.
+/// A count as a rate and a share.
 #[derive(Clone, Copy, Serialize)]
 struct Rates {
-    /// The average over the window.
+    /// Average over the window.
     per_second: f64,
-    /// The part of all counts; `None` if a server does not report their sum.
+    /// Share of all counts; `None` if the server does not report their sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
 }
@@ -196,20 +198,20 @@ impl Rates {
         }
     }
 
-    /// `22/s` and `91%`.
+    /// Returns the table cells: `22/s` and `91%`.
     fn cells(self, would: bool) -> [Cell; 2] {
         let rate = refusals(format!("{}/s", rate(Some(self.per_second))), would);
         [rate.into(), self.share.map(percent).into()]
     }
 
-    /// For CSV.
+    /// Returns the CSV fields.
     fn fields(self) -> [String; 2] {
         let share = self.share.map(|share| share.to_string());
         [self.per_second.to_string(), share.unwrap_or_default()]
     }
 }
 
-/// An average over a time.
+/// Returns the average of a count over a time window.
 fn per_second(count: u64, window_ns: u64) -> f64 {
     float(count) * 1e9 / float(window_ns.max(1))
 }
@@ -252,7 +254,7 @@ fn bucket_of<'a>(states: &'a States, entry: &TopEntry) -> Option<&'a BucketView>
     states.get(&(entry.rule.clone(), entry.key.clone()))
 }
 
-/// The kind of count, the number of keys, and the time span.
+/// Describes the kind of count, the number of keys, and the time window.
 fn heading(top: &Top) -> String {
     let more = if top.missing_at_most > 0 {
         "more than "
@@ -267,7 +269,7 @@ fn heading(top: &Top) -> String {
     format!("most {by} in the last {window}, of {more}{keys}")
 }
 
-/// The heading and the colour of the counts.
+/// Returns the heading and the colour of the counts.
 const fn column(by: TopBy) -> (&'static str, Paint) {
     match by {
         TopBy::Refused => ("REFUSED", Paint::Bad),
@@ -284,7 +286,7 @@ fn table(top: &Top, states: &States) -> TextTable {
         ("RATE", Set::Right),
         ("SHARE", Set::Right),
     ];
-    // The column appears only if it is not all zero.
+    // The column appears only if it contains a value above zero.
     let is_exact = top.top.iter().all(|entry| entry.error == 0);
     if !is_exact {
         columns.push(("AT LEAST", Set::Right));
@@ -370,26 +372,29 @@ fn top_limit(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("write a number from 1 to {MAX_TOP}"))
 }
 
-// `loudou top` as a list over several Envoys: their counts in one list, with the sum and a column for each Envoy.
+// `loudou top` as a list over several Envoys: their counts in one list, with the sum and a column
+// for each Envoy.
 
-/// The answers of several Envoys, and their list.
+/// The answers of several Envoys, and the merged list.
 struct Several<'a> {
     by: TopBy,
     urls: Vec<&'a str>,
     names: Vec<String>,
-    /// In the order of the addresses; `None` for an Envoy that did not answer.
+    /// Answers in the order of the addresses; `None` for an Envoy that did not answer.
     tops: Vec<Option<&'a Top>>,
     list: MergedTop,
 }
 
-/// Lists what all Envoys counted. Those that do not answer are reported; if none does, that is an error.
+/// Lists the counts of all Envoys. Envoys that do not answer are reported. If none answers, the
+/// command fails.
 fn list_of_all(
     context: &mut Context<'_, '_>,
     query: &TopQuery,
     addresses: &[Address],
 ) -> Result<Outcome> {
     let envoys = Envoys::new(context, addresses)?;
-    // What is far down at each Envoy may be the first of all: the limit is for the sums.
+    // A key with small counts at every Envoy may have the largest sum, so the limit applies to the
+    // merged list.
     let all = TopQuery {
         limit: Some(MAX_TOP),
         ..query.clone()
@@ -428,7 +433,7 @@ impl Several<'_> {
         }
     }
 
-    /// Reports the bound of keys without a row.
+    /// Reports the largest possible count of keys without a row.
     fn note(&self, context: &mut Context<'_, '_>) -> io::Result<()> {
         let (by, most) = (self.by.name(), self.list.missing_at_most);
         if most == 0 {
@@ -444,7 +449,7 @@ impl Several<'_> {
         answers.filter_map(|(url, top)| Some((*url, (*top)?)))
     }
 
-    /// The kind of count, the time span, and the numbers of Envoys and of keys.
+    /// Describes the kind of count, the time window, and the numbers of Envoys and keys.
     fn heading(&self) -> String {
         let windows = || self.answers().map(|(_, top)| top.window_ns);
         let [shortest, longest] =
@@ -506,7 +511,7 @@ impl Several<'_> {
             cells.extend(counts.map(|(count, top)| match (count, top) {
                 (Some(count), _) => Cell::from(refusals(*count, would)),
                 (None, Some(_)) => Cell::from(""),
-                // Unknown, and not none.
+                // The count is unknown, not zero.
                 (None, None) => Cell::from("?"),
             }));
             table.row(cells);
@@ -514,7 +519,8 @@ impl Several<'_> {
         table
     }
 
-    /// The rate is the sum of those of the Envoys, whose windows differ.
+    /// Returns the sum of the Envoys' rates. Each is computed separately, because their windows
+    /// differ.
     fn rates(&self, row: &MergedRow) -> Rates {
         let each = row.counts.iter().zip(&self.tops);
         let rates = each.filter_map(|(count, top)| Some(per_second((*count)?, (*top)?.window_ns)));
@@ -596,7 +602,7 @@ impl Several<'_> {
 struct Document<'a> {
     by: TopBy,
     envoys: Vec<Answered<'a>>,
-    /// The addresses of the Envoys that did not answer.
+    /// Addresses of the Envoys that did not answer.
     failed: Vec<&'a str>,
     top: Vec<Row<'a>>,
     total: u64,
@@ -615,7 +621,7 @@ struct Answered<'a> {
     missing_at_most: u64,
 }
 
-/// A row, with the fields of a key of one Envoy.
+/// A row, with the fields of a key at one Envoy.
 #[derive(Serialize)]
 struct Row<'a> {
     rule: &'a str,
@@ -625,12 +631,12 @@ struct Row<'a> {
     shadow: bool,
     #[serde(flatten)]
     rates: Rates,
-    /// The counts by address, of the Envoys that answered.
+    /// Counts by address, of the Envoys that answered.
     #[serde(serialize_with = "by_address")]
     counts: Vec<(&'a str, Option<u64>)>,
 }
 
-/// A map in the order of the addresses.
+/// Serializes a map in the order of the addresses.
 fn by_address<S: Serializer>(counts: &[(&str, Option<u64>)], out: S) -> Result<S::Ok, S::Error> {
     out.collect_map(counts.iter().copied())
 }
@@ -647,7 +653,7 @@ mod tests {
             ("http://127.0.0.1:9911", Some("http://10.0.0.7:9911"), false),
             ("http://10.0.0.7:9911", None, false),
             ("http://10.0.0.7:9911", Some("http://10.0.0.7:9911"), true),
-            // A command line would go to both.
+            // A command line without `--url` would use both addresses.
             (
                 "http://10.0.0.7:9911",
                 Some("http://10.0.0.7:9911,http://10.0.0.8:9911"),

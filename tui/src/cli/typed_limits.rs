@@ -1,4 +1,4 @@
-//! Fields of a limit as typed on the command line, put into the limits of a rule.
+//! Applies the limit fields that were typed on the command line to the limits of a rule.
 
 use anyhow::{Context as _, Result, bail};
 use loudou_rules::config::{self, nearest};
@@ -8,7 +8,7 @@ use super::world::Usage;
 use loudou_words::limit_edit;
 use loudou_words::text::{escape, meant};
 
-/// The limits of the rule, with the fields of the selected limit changed.
+/// Returns the limits of the rule, with the fields of the selected limit changed.
 pub(super) fn changed_limits(
     wanted: Option<&str>,
     changes: &[(&str, String)],
@@ -48,7 +48,7 @@ pub(super) fn changed_limits(
     Ok(Value::Array(limits))
 }
 
-/// Changes a limit, using the core's table of the fields of its algorithm.
+/// Changes a limit. The fields of its algorithm are taken from the rule parser's table.
 fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<()> {
     let algorithm = limit.get("algorithm").and_then(Value::as_str);
     let algorithm = algorithm.unwrap_or_default().to_owned();
@@ -60,7 +60,7 @@ fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<
         let name = escape(&algorithm);
         bail!(Usage(format!("this loudou is too old to edit {name}")));
     }
-    // Fields that follow from other numbers continue to follow.
+    // Fields that were derived from other fields are removed, so that they are derived again.
     *limit = config::spoken_value(limit);
     for (index, (name, value)) in changes.iter().enumerate() {
         let Some(field) = limit_edit::field(&algorithm, name) else {

@@ -1,8 +1,8 @@
-//! `--watch`: repeats a list. On a terminal it is redrawn in place below a heading; elsewhere one block follows the
-//! other, after an empty line.
+//! `--watch`: repeats a list. On a terminal, the list is redrawn in place below a heading.
+//! Elsewhere, each round prints a block after an empty line.
 //!
-//! A round that fails is reported, and the next one is tried: Envoy may be restarting. The first round has to succeed,
-//! so that a wrong address or token is reported at once.
+//! If a round fails, the failure is reported and the next round is tried, because Envoy may be
+//! restarting. The first round must succeed, so that a wrong address or token is reported at once.
 
 use std::fmt::Write as _;
 use std::io;
@@ -18,15 +18,16 @@ use super::target;
 use super::world::{Io, Usage};
 use loudou_words::text::{date, escape, humanise};
 
-/// More often than this serves no reader.
+/// Minimum interval. Shorter ones would be useless to a reader.
 const SHORTEST: Nanos = Nanos::from_millis(100);
-/// The rows of a terminal of unknown size.
+/// Number of rows if the terminal's size is unknown.
 const ROWS: usize = 24;
-/// Home; lines are cut instead of wrapped, so that they are as many as rows.
+/// Moves the cursor to the top left and turns off wrapping, so that each line takes exactly one
+/// row.
 const BEGIN: &str = "\x1b[H\x1b[?7l";
 const CLEAR: &str = "\x1b[2J";
 const END_OF_LINE: &str = "\x1b[K\n";
-/// Clears what an earlier, longer picture left.
+/// Clears the rest of an earlier, longer output.
 const END: &str = "\x1b[J\x1b[?7h";
 
 #[derive(Debug, Default, Args)]
@@ -47,7 +48,7 @@ fn interval(text: &str) -> Result<Nanos, String> {
     Ok(every)
 }
 
-/// Runs `once`, with `--watch` again and again.
+/// Runs `once`, and repeats it with `--watch`.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     args: &WatchArgs,
@@ -83,15 +84,15 @@ pub(super) fn run(
     }
 }
 
-/// The output of a round.
+/// Output of a round.
 #[derive(Default)]
 struct Round {
     text: String,
-    /// The server's time; empty where nobody sees it.
+    /// Server's time. Empty if the heading is not shown.
     time: String,
 }
 
-/// The time of the first Envoy that answers.
+/// Returns the time of the first Envoy that answers.
 fn time(context: &mut Context<'_, '_>) -> Result<String> {
     let mut first = None;
     for address in target::all(&context.global.connect)? {
@@ -106,15 +107,15 @@ fn time(context: &mut Context<'_, '_>) -> Result<String> {
 struct Watch {
     every: Nanos,
     is_redrawn: bool,
-    /// The rounds that succeeded.
+    /// Number of rounds that succeeded.
     rounds: u64,
     last: Round,
-    /// The last failure, until a round succeeds.
+    /// Last failure, until a round succeeds.
     trouble: Option<String>,
 }
 
 impl Watch {
-    /// Runs the command once, with its output kept.
+    /// Runs the command once and captures its output.
     fn round(
         &self,
         context: &mut Context<'_, '_>,
@@ -124,7 +125,7 @@ impl Watch {
         let io = &mut *context.io;
         let mut own = Io {
             out: &mut text,
-            // A note in the middle of a picture would move it.
+            // A note printed during drawing would shift the output, so notes are captured, too.
             err: if self.is_redrawn {
                 &mut notes
             } else {
@@ -164,7 +165,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Reports a failure, above the last output; elsewhere once for all rounds that fail alike.
+    /// Reports a failure. On a terminal it is shown above the last output. Elsewhere consecutive
+    /// equal failures are printed once.
     fn report(&mut self, context: &mut Context<'_, '_>, error: &anyhow::Error) -> io::Result<()> {
         let trouble = format!("loudou: {error:#}");
         let is_new = self.trouble.as_ref() != Some(&trouble);
@@ -178,7 +180,7 @@ impl Watch {
         }
     }
 
-    /// Draws heading, failure and output, as far as they fit.
+    /// Draws the heading, the failure and the output, as far as they fit.
     fn draw(&self, context: &mut Context<'_, '_>) -> io::Result<()> {
         let rows = (context.io.size)().map_or(ROWS, |(_, rows)| rows);
         let style = context.style;
@@ -191,7 +193,7 @@ impl Watch {
         lines.extend(trouble);
         lines.push(String::new());
         lines.extend(self.last.text.lines().map(str::to_owned));
-        // The last row stays empty: the cursor waits there.
+        // The last row stays empty for the cursor.
         let room = rows.saturating_sub(1).max(1);
         let hidden = lines.len().saturating_sub(room);
         if hidden > 0 {

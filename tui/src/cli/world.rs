@@ -1,4 +1,4 @@
-//! Input and output of a command, so that tests can replace the terminal.
+//! Input, output and environment of a command. Tests replace them to simulate a terminal.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ pub(crate) struct Io<'a> {
     pub(crate) out: &'a mut dyn Write,
     pub(crate) err: &'a mut dyn Write,
     pub(crate) input: &'a mut dyn BufRead,
-    /// True if `out` is a terminal; its width, if known.
+    /// True if `out` is a terminal. `width` is its width, if known.
     pub(crate) out_terminal: bool,
     pub(crate) width: Option<usize>,
     /// True if `err` is a terminal.
@@ -33,17 +33,17 @@ pub(crate) struct Io<'a> {
     /// True if `input` is a terminal, so that commands can ask for confirmation.
     pub(crate) input_terminal: bool,
     pub(crate) env: Env,
-    /// The maximum time that a follower waits for Envoy to come back.
+    /// Maximum time that `--follow` and `--watch` wait for Envoy to answer again.
     pub(crate) patience: Nanos,
-    /// Waits between two polls of a follower; fails once nobody reads `out` any more.
+    /// Waits between two polls. Fails if the reader of `out` has closed the pipe.
     pub(crate) pause: fn(Duration) -> io::Result<()>,
-    /// The columns and rows that the terminal has now.
+    /// Returns the current columns and rows of the terminal.
     pub(crate) size: fn() -> Option<(usize, usize)>,
-    /// From now on, Ctrl-C ends the program with success.
+    /// Makes Ctrl-C end the program with success from now on.
     pub(crate) succeed_on_interrupt: fn() -> io::Result<()>,
 }
 
-/// The size of the terminal, if there is one.
+/// Returns the size of the terminal, if there is one.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let (columns, rows) = crossterm::terminal::size().ok()?;
     Some((columns.into(), rows.into()))
@@ -55,25 +55,25 @@ pub(crate) fn succeed_on_interrupt() -> io::Result<()> {
     register_conditional_shutdown(SIGINT, 0, always).map(drop)
 }
 
-/// Waits for `time`, or until the reader of standard output has gone, which is a broken pipe.
+/// Waits for `time`. Fails with a broken pipe if the reader of standard output closes it.
 pub(crate) fn pause(time: Duration) -> io::Result<()> {
     let clock = Clock::start();
     let out = io::stdout();
     loop {
         let left = time.saturating_sub(Duration::from_nanos(clock.now().get()));
-        // Errors are always reported, so nothing else is asked for.
+        // `poll` always reports errors, so no events are requested.
         let mut out = [PollFd::new(&out, PollFlags::empty())];
         match poll(&mut out, Timespec::try_from(left).ok().as_ref()) {
             Ok(0) => return Ok(()),
             Ok(_) => return Err(io::ErrorKind::BrokenPipe.into()),
-            // A signal.
+            // A signal interrupted the wait.
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The environment variables that are not options.
+/// Environment variables that are not options.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Env {
     /// `LOUDOU_TOKEN`.
@@ -96,12 +96,12 @@ pub(crate) struct Env {
     pub(crate) config_home: Option<OsString>,
     /// `COLORTERM`.
     pub(crate) color_term: Option<OsString>,
-    /// The locale of characters: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set.
+    /// Character locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set.
     pub(crate) locale: Option<OsString>,
 }
 
 impl Env {
-    /// The environment of this process. An empty variable counts as not set.
+    /// Reads the environment of this process. An empty variable counts as not set.
     pub(crate) fn read() -> Self {
         let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let either = |name, other| var(name).or_else(|| var(other));
@@ -122,13 +122,13 @@ impl Env {
 }
 
 impl Env {
-    /// True if `TERM` names a terminal that cannot move its cursor.
+    /// Returns true if `TERM` names a terminal that cannot move its cursor.
     fn is_dumb(&self) -> bool {
         self.term.as_ref().is_some_and(|term| term == "dumb")
     }
 
-    /// True if the locale has no characters beyond ASCII, such as `C`. Without a locale nothing is known, as in most
-    /// containers.
+    /// Returns true if the locale has only ASCII characters, such as `C`. Without a locale, as in
+    /// most containers, the characters are unknown and the result is false.
     fn is_ascii(&self) -> bool {
         let is_utf8 = |locale: &OsString| {
             let locale = locale.to_string_lossy().to_ascii_lowercase();
@@ -139,25 +139,25 @@ impl Env {
 }
 
 impl Io<'_> {
-    /// True if the output is a terminal that can show the screen.
+    /// Returns true if the output is a terminal that can show the screen.
     pub(crate) fn has_screen(&self) -> bool {
         self.out_terminal && !self.env.is_dumb()
     }
 }
 
-/// The style of tables.
+/// Style of tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     pub(crate) color: bool,
     pub(crate) ascii: bool,
-    /// The maximum width; `None` for no maximum.
+    /// Maximum width; `None` for no maximum.
     pub(crate) width: Option<usize>,
 }
 
 impl Style {
     pub(crate) fn new(global: &Global, io: &Io<'_>) -> Self {
         let plain = io.env.no_color.is_some() || io.env.is_dumb();
-        // The console of Linux has a font of 512 characters at most.
+        // The Linux console has a font of at most 512 characters.
         let is_console = io.env.term.as_ref().is_some_and(|term| term == "linux");
         Self {
             color: match global.color {
@@ -173,7 +173,7 @@ impl Style {
         }
     }
 
-    /// `text` with its marks in ASCII, if the style asks for it.
+    /// Replaces arrows and ellipses in `text` by ASCII, if the style requires it.
     pub(crate) fn marks(self, text: &str) -> String {
         if self.ascii {
             text.replace('→', "->").replace('…', "...")
@@ -182,13 +182,13 @@ impl Style {
         }
     }
 
-    /// `text` in at most `width` cells, with a mark where it was cut.
+    /// Cuts `text` to at most `width` cells, with a mark where it was cut.
     pub(crate) fn fit(self, text: &str, width: usize) -> Cow<'_, str> {
         fit(text, width, if self.ascii { '~' } else { '…' })
     }
 }
 
-/// A usage error that only shows at run time: exit code 2.
+/// A usage error that is only found at run time. Its exit code is 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -200,7 +200,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// Prints one document as JSON: on several lines, or on one for `jsonl`.
+/// Prints one document as JSON, on several lines, or on one line for `jsonl`.
 pub(crate) fn json(out: &mut dyn Write, format: Format, value: &impl Serialize) -> io::Result<()> {
     let text = if format == Format::Jsonl {
         serde_json::to_string(value)?

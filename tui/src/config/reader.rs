@@ -1,4 +1,4 @@
-//! Values of a TOML file with their places, and the problems found in them.
+//! Reads the values of a TOML file with their positions, and collects the problems found in them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,9 +12,9 @@ use toml::de::{DeTable, DeValue};
 
 use loudou_words::text::{escape, shortened};
 
-/// The most characters of a value that a problem shows.
+/// Maximum number of characters of a value that a problem shows.
 const MOST_SHOWN: usize = 60;
-/// What is wrong with a value that is no text.
+/// Message for a value that is not a text.
 const TEXT: &str = "expected a text in quotes";
 
 /// A problem with its line and column.
@@ -27,13 +27,13 @@ pub(crate) struct Located {
 
 impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The file has the last word about names and values.
+        // The message contains names and values from the file, so it is escaped.
         let problem = self.problem.to_string();
         write!(f, "{}:{}: {}", self.line, self.column, escape(&problem))
     }
 }
 
-/// The document of a text, or why it is no TOML.
+/// Parses a text, or returns the syntax error.
 pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Box<Located>> {
     DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -55,14 +55,14 @@ fn locate(text: &str, at: usize, problem: Problem) -> Located {
     }
 }
 
-/// The column of a place in a text.
+/// Returns the column of a position in a text.
 fn column(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     line.chars().count().saturating_add(1)
 }
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Clone, Debug)]
 pub(super) struct Node<'a> {
     path: Path,
@@ -94,7 +94,7 @@ impl<'a> Node<'a> {
         Self { path, span, value }
     }
 
-    /// Whether the value is a list without items.
+    /// Returns true if the value is a list without items.
     pub(super) fn is_empty_list(&self) -> bool {
         matches!(self.value, Content::Other(DeValue::Array(items)) if items.is_empty())
     }
@@ -107,7 +107,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Reads values, and collects problems.
+/// Reads values and collects problems.
 pub(super) struct Reader<'t> {
     text: &'t str,
     problems: Vec<(usize, Problem)>,
@@ -121,7 +121,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The problems, in the order of the text.
+    /// Returns the problems, sorted by their position in the text.
     pub(super) fn finish(mut self) -> Result<(), Vec<Located>> {
         if self.problems.is_empty() {
             return Ok(());
@@ -129,7 +129,8 @@ impl<'t> Reader<'t> {
         self.problems.sort_by_key(|(at, _)| *at);
         let (text, mut line, mut from) = (self.text, 1_usize, 0);
         let all = self.problems.into_iter().map(|(at, problem)| {
-            // From the last one: there may be as many problems as lines.
+            // The lines are counted from the previous problem. Counting from the start would be
+            // quadratic, because there may be as many problems as lines.
             let between = text.get(from..at).unwrap_or_default();
             line = line.saturating_add(between.matches('\n').count());
             from = at;
@@ -142,7 +143,7 @@ impl<'t> Reader<'t> {
         Err(all.collect())
     }
 
-    /// Reports that a value is wrong; `more` adds what is allowed.
+    /// Reports an invalid value. `more` adds what is allowed.
     pub(super) fn wrong(
         &mut self,
         node: &Node<'_>,
@@ -152,27 +153,27 @@ impl<'t> Reader<'t> {
         let value = self.text.get(node.span.clone()).unwrap_or_default();
         let problem = Problem::error(node.path.clone(), &Value::Null, message);
         let mut problem = more(problem);
-        // Tables may be long, and their place says enough.
+        // Tables may be long, and the position is sufficient to find them.
         if !matches!(node.value, Content::Table(_)) {
             problem.value = shortened(value, MOST_SHOWN).into_owned();
         }
         self.problems.push((node.span.start, problem));
     }
 
-    /// The same without the value, which is nobody's to read.
+    /// Like [`Self::wrong`], but without the value, which must not be shown.
     pub(super) fn wrong_secret(&mut self, node: &Node<'_>, message: &str) {
         let problem = Problem::error(node.path.clone(), &Value::Null, message);
         self.problems.push((node.span.start, problem));
     }
 
-    /// Reports a value that is none of a few words.
+    /// Reports a value that is not one of the allowed words.
     pub(super) fn none_of(&mut self, node: &Node<'_>, message: &str, allowed: &[&str]) {
         let near = node.text().and_then(|text| nearest(text, allowed));
         let list = allowed.join(", ");
         self.wrong(node, message, |problem| problem.allowed(list).suggest(near));
     }
 
-    /// The values of a table by name. Other names than the allowed ones are problems.
+    /// Returns the values of a table by name. Names that are not allowed are reported.
     pub(super) fn fields<'a>(
         &mut self,
         node: &Node<'a>,
@@ -195,7 +196,7 @@ impl<'t> Reader<'t> {
         found
     }
 
-    /// All values of a table: name, place of the name, value.
+    /// Returns all values of a table with their names and the positions of the names.
     pub(super) fn entries<'a>(&mut self, node: &Node<'a>) -> Vec<(String, usize, Node<'a>)> {
         let Content::Table(table) = node.value else {
             self.wrong(node, "expected a table", |problem| problem);
@@ -217,7 +218,7 @@ impl<'t> Reader<'t> {
         text
     }
 
-    /// A text that no message shows.
+    /// Reads a text that no message may show.
     pub(super) fn secret(&mut self, node: &Node<'_>) -> Option<String> {
         let text = node.text();
         if text.is_none() {
@@ -226,7 +227,7 @@ impl<'t> Reader<'t> {
         text.map(str::to_owned)
     }
 
-    /// A time above zero.
+    /// Reads a duration above zero.
     pub(super) fn span(&mut self, node: &Node<'_>) -> Option<Nanos> {
         let span = Nanos::parse(self.text(node)?).filter(|span| *span > Nanos::ZERO);
         if span.is_none() {
@@ -250,7 +251,8 @@ impl<'t> Reader<'t> {
         found
     }
 
-    /// The texts of a list, with their places; one text stands for a list of one.
+    /// Reads the texts of a list with their positions. A single text counts as a list with one
+    /// item.
     pub(super) fn texts<'a>(&mut self, node: &Node<'a>) -> Vec<(&'a str, Node<'a>)> {
         let Content::Other(DeValue::Array(list)) = node.value else {
             let one = self.text(node).map(|text| (text, node.clone()));

@@ -1,4 +1,4 @@
-//! The look of the screen in a config file.
+//! Reads the look of the screen from a config file.
 
 use super::Config;
 use super::reader::{Node, Reader};

@@ -1,4 +1,4 @@
-//! The targets of a config file: Envoys by name, with what is needed to reach them.
+//! Reads the targets of a config file: named Envoys with the settings to reach them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const FIELDS: [&str; 7] = [
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> BTreeMap<String, NamedTarget> {
     let mut targets = BTreeMap::new();
     for (name, _, node) in reader.entries(node) {
-        // A comma separates the values of LOUDOU_URL.
+        // A name must not contain a comma, which separates the values of LOUDOU_URL.
         if name.is_empty()
             || !name
                 .chars()
@@ -77,7 +77,7 @@ fn target(reader: &mut Reader<'_>, node: &Node<'_>) -> NamedTarget {
     }
 }
 
-/// The beginnings of addresses.
+/// Prefixes of addresses.
 const SCHEMES: [&str; 5] = [
     "http://",
     "https://",
@@ -86,7 +86,7 @@ const SCHEMES: [&str; 5] = [
     "dns:https://",
 ];
 
-/// Addresses; with `targets`, their names with `@`, too.
+/// Reads addresses and, if `targets` are given, their names with `@`.
 pub(super) fn urls(
     reader: &mut Reader<'_>,
     node: &Node<'_>,

@@ -1,4 +1,5 @@
-//! A part of the frame that widgets are drawn into: clipped to its area, with the places that a click acts on.
+//! A part of the frame into which widgets are drawn. Drawing is clipped to its area. The pen also
+//! records the places that can be clicked.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -9,7 +10,7 @@ use ratatui::widgets::Widget;
 use super::theme::Theme;
 use crate::app::press::Spot;
 
-/// A part of the frame. Areas are those of the whole terminal.
+/// A part of the frame. Areas are relative to the whole terminal.
 pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
     spots: &'a mut Spots,
@@ -18,7 +19,7 @@ pub(crate) struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// A pen for the whole frame.
+    /// Returns a pen for the whole frame.
     pub(crate) fn new(buffer: &'a mut Buffer, spots: &'a mut Spots, theme: &'a Theme) -> Self {
         let area = buffer.area;
         Self {
@@ -29,7 +30,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// A pen for what this one's area and `area` share.
+    /// Returns a pen for the intersection of this pen's area and `area`.
     pub(crate) fn part(&mut self, area: Rect) -> Pen<'_> {
         Pen {
             area: area.intersection(self.area),
@@ -39,7 +40,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// The line with this number from the top, of no height beyond the area.
+    /// Returns the line with this number from the top. Beyond the area, its height is 0.
     pub(crate) fn row(&self, y: u16) -> Rect {
         let area = self.area;
         let row = Rect {
@@ -55,7 +56,7 @@ impl<'a> Pen<'a> {
         widget.render(area.intersection(self.area), self.buffer);
     }
 
-    /// Draws one line; what does not fit is cut with `…`.
+    /// Draws one line. If it does not fit, it is cut with `…`.
     pub(crate) fn line(&mut self, area: Rect, line: impl Into<Line<'static>>) {
         let line = self.theme.fit_line(line.into(), area.width);
         self.draw(area, line);
@@ -69,22 +70,23 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Changes the style of an area, not its text.
+    /// Changes the style of an area and leaves its text.
     pub(crate) fn style(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.area), style);
     }
 
-    /// Notes that a click on these cells is one on `spot`.
+    /// Records that a click on these cells acts on `spot`.
     pub(crate) fn spot(&mut self, area: Rect, spot: Spot) {
         self.spots.note(area.intersection(self.area), spot);
     }
 
-    /// Makes everything drawn so far deaf to clicks.
+    /// Removes all clickable places recorded so far.
     pub(crate) fn cover_spots(&mut self) {
         self.spots.cover();
     }
 
-    /// Draws one character at a place relative to the area, for pictures; outside the area it is not drawn.
+    /// Draws one character at a position relative to the area, for pictures. Outside of the area it
+    /// is not drawn.
     pub(crate) fn cell(&mut self, x: i32, y: i32, c: char, style: Style) {
         let (Ok(x), Ok(y)) = (u16::try_from(x), u16::try_from(y)) else {
             return;
@@ -104,38 +106,39 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// The places of a frame that a click acts on, in the order of drawing: the mouse finds what the user sees.
+/// The clickable places of a frame, in the order in which they were drawn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spots(Vec<(Rect, Spot)>);
 
 impl Spots {
-    /// Notes a place; empty ones are left out.
+    /// Records a place, unless it is empty.
     fn note(&mut self, area: Rect, spot: Spot) {
         if !area.is_empty() {
             self.0.push((area, spot));
         }
     }
 
-    /// Forgets all: something was opened over them.
+    /// Removes all places, because something was opened over them.
     pub(crate) fn cover(&mut self) {
         self.0.clear();
     }
 
-    /// The spot under a cell; the last that was drawn is on top.
+    /// Returns the spot under a cell. If several places overlap, the one drawn last is on top.
     pub(crate) fn at(&self, x: u16, y: u16) -> Option<Spot> {
         let mut all = self.0.iter().rev();
         let found = all.find(|(area, _)| area.contains(Position { x, y }));
         found.map(|(_, spot)| *spot)
     }
 
-    /// A cell of the place with this number, which begins again behind the last.
+    /// Returns a cell of the place with this number. Numbers beyond the last place continue with
+    /// the first.
     #[cfg(test)]
     pub(crate) fn nth(&self, number: usize) -> Option<(u16, u16)> {
         let found = self.0.get(number.checked_rem(self.0.len())?);
         found.map(|(area, _)| (area.x, area.y))
     }
 
-    /// A cell of the first place with `spot`.
+    /// Returns a cell of the first place with `spot`.
     #[cfg(test)]
     pub(crate) fn of(&self, spot: Spot) -> Option<(u16, u16)> {
         let found = self.0.iter().find(|(_, other)| *other == spot);

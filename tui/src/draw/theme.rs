@@ -1,8 +1,8 @@
-//! Colours and glyphs by meaning, not by place.
+//! Colours and glyphs, defined by meaning and not by the place where they are used.
 //!
 //! Colour is never the only sign: the selection is reversed, states have a glyph or a word, refused
-//! drops have a separate shape. Without colour only bold, dim and reversed remain; in ASCII every glyph
-//! has a plain substitute.
+//! drops have a separate shape. Without colour, only bold, dim and reversed remain. In ASCII, every
+//! glyph has a plain substitute.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use ratatui::text::{Line, Span};
 
 use super::words::width;
 
-/// A theme, for a dark or a light background.
+/// A theme for a dark or a light background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Base {
     #[default]
@@ -29,16 +29,16 @@ impl Base {
         [("dark", Self::Dark), ("light", Self::Light)];
 }
 
-/// How the screen is to look: colours of the terminal, glyphs, theme.
+/// Look of the screen: colours of the terminal, glyphs, theme.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Look {
     pub(crate) depth: Depth,
     pub(crate) ascii: bool,
-    /// `None` to go by the terminal's background.
+    /// `None` to choose by the terminal's background.
     pub(crate) base: Option<Base>,
 }
 
-/// The colours of water by fill, from the surface down.
+/// Colours of the water by fill level, from the surface down.
 #[derive(Clone, Debug, Default)]
 struct Water {
     calm: Vec<Color>,
@@ -46,7 +46,7 @@ struct Water {
     full: Vec<Color>,
 }
 
-/// The roles of colours, and the allowed glyphs.
+/// The colours for each role, and the allowed glyphs.
 #[derive(Clone, Debug)]
 pub(crate) struct Theme {
     pub(crate) ascii: bool,
@@ -59,14 +59,14 @@ pub(crate) struct Theme {
     pub(crate) good: Style,
     pub(crate) warn: Style,
     pub(crate) bad: Style,
-    /// Refusals of rules in shadow mode, which passed.
+    /// Requests that rules in shadow mode would have refused.
     pub(crate) shadow: Style,
     pub(crate) selected: Style,
-    /// A selected line, on top of its colours.
+    /// A selected line. Applied on top of its colours.
     pub(crate) row: Style,
     pub(crate) changed: Style,
     pub(crate) banner: Style,
-    /// A banner that nobody must miss.
+    /// A banner that must not be missed.
     pub(crate) alarm: Style,
     pub(crate) field: Style,
     pub(crate) stale: Style,
@@ -76,11 +76,11 @@ pub(crate) struct Theme {
 }
 
 impl Theme {
-    /// The theme of a look.
+    /// Returns the theme of a look.
     pub(crate) fn of(look: &Look) -> Self {
         let plain = Self::uncoloured(look.ascii);
         match (look.depth, look.base.unwrap_or_default()) {
-            // A theme has nothing to say without colours.
+            // Without colours, both themes look the same.
             (Depth::Plain, _) => plain,
             (Depth::Sixteen, Base::Dark) => dark_16(&plain),
             (Depth::Sixteen, Base::Light) => light_16(&plain),
@@ -89,7 +89,7 @@ impl Theme {
         }
     }
 
-    /// The theme without colours.
+    /// Returns the theme without colours.
     fn uncoloured(ascii: bool) -> Self {
         let plain = Style::new();
         let bold = plain.add_modifier(Modifier::BOLD);
@@ -120,7 +120,7 @@ impl Theme {
         }
     }
 
-    /// The dark theme in 256 colours or in none.
+    /// Returns the dark theme in 256 colours or without colours.
     #[cfg(test)]
     pub(crate) fn new(color: bool, ascii: bool) -> Self {
         let depth = if color { Depth::Indexed } else { Depth::Plain };
@@ -131,12 +131,13 @@ impl Theme {
         })
     }
 
-    /// Whether colours can tell things apart.
+    /// Returns true if the theme has colours.
     pub(crate) fn has_colours(&self) -> bool {
         self.bad.fg.is_some()
     }
 
-    /// The colour of water at the fill `level`, which is red only where a request would be refused, and the `depth` below the surface, both from 0 to 1.
+    /// Returns the colour of the water, which depends on the fill `level` and on the `depth` below
+    /// the surface, both from 0 to 1. It is red only if a request would be refused.
     pub(crate) fn water(&self, level: f64, depth: f64) -> Style {
         let inks = if level >= 1.0 {
             &self.water.full
@@ -153,17 +154,17 @@ impl Theme {
         }
     }
 
-    /// `text` cut to `most` cells.
+    /// Cuts `text` to `most` cells.
     pub(crate) fn fit<'a>(&self, text: &'a str, most: u16) -> Cow<'a, str> {
         crate::cells::fit(text, usize::from(most), self.pick('…', '~'))
     }
 
-    /// The colour of a level in a line, by the level `tone`.
+    /// Returns the colour of a level in a line, by the level `tone`.
     pub(crate) fn bar(&self, tone: f64) -> Style {
         self.water(tone, 0.4)
     }
 
-    /// A line cut to `most` cells.
+    /// Cuts a line to `most` cells.
     pub(crate) fn fit_line(&self, mut line: Line<'static>, most: u16) -> Line<'static> {
         if line.width() <= usize::from(most) {
             return line;
@@ -177,7 +178,8 @@ impl Theme {
                 kept.push(span);
                 continue;
             }
-            // More follows, even where this one alone would fit.
+            // The text is made longer so that it is cut even if it would fit, because more spans
+            // follow.
             let longer = format!("{}  ", span.content);
             kept.push(Span::styled(
                 self.fit(&longer, left).into_owned(),
@@ -189,24 +191,24 @@ impl Theme {
         line
     }
 
-    /// A text that the program composed, with arrows and ellipses in ASCII where the terminal has no others.
+    /// Replaces the arrows and ellipses of a message by ASCII, if the terminal has no others.
     pub(crate) fn said(&self, text: &str) -> String {
         text.replace('→', self.pick_text("→", "->"))
             .replace('×', self.pick_text("×", "x"))
             .replace('…', self.pick_text("…", "~"))
     }
 
-    /// One of two glyphs.
+    /// Returns one of two glyphs.
     pub(crate) const fn pick(&self, glyph: char, ascii: char) -> char {
         if self.ascii { ascii } else { glyph }
     }
 
-    /// One of two texts.
+    /// Returns one of two texts.
     pub(crate) const fn pick_text(&self, text: &'static str, ascii: &'static str) -> &'static str {
         if self.ascii { ascii } else { text }
     }
 
-    /// The glyph and the colour of a state.
+    /// Returns the glyph and the colour of a state.
     pub(crate) const fn state(&self, standing: Standing) -> (char, Style) {
         match standing {
             Standing::Idle => (self.pick('○', '.'), self.dim),
@@ -223,29 +225,31 @@ impl Theme {
     }
 }
 
-// How many colours a terminal has.
+// Detection of a terminal's number of colours.
 
 /// The colours that a terminal can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// None: bold, dim and reversed only.
+    /// No colours: only bold, dim and reversed.
     #[default]
     Plain,
-    /// The 16 colours of ANSI, which the user's terminal defines.
+    /// The 16 ANSI colours, which the user's terminal defines.
     Sixteen,
-    /// Those and 240 fixed ones.
+    /// The 16 ANSI colours and 240 fixed ones.
     Indexed,
 }
 
-/// Terminals with 256 colours whose names do not say so, for connections that do not pass `COLORTERM` on.
+/// Terminals with 256 colours whose names do not contain the number. They are needed for
+/// connections that do not pass `COLORTERM` on.
 const WELL_KNOWN: [&str; 5] = ["kitty", "alacritty", "foot", "wezterm", "ghostty"];
 
 impl Depth {
-    /// The colours that `TERM` and `COLORTERM` promise.
+    /// Returns the colours that `TERM` and `COLORTERM` promise.
     pub(crate) fn of_terminal(term: Option<&OsStr>, color_term: Option<&OsStr>) -> Self {
         let [term, color_term] =
             [term, color_term].map(|name| name.and_then(OsStr::to_str).unwrap_or_default());
-        // These cannot do more, whatever an outer terminal left in `COLORTERM`.
+        // These terminals have only 16 colours, even if an outer terminal left a value in
+        // `COLORTERM`.
         if term == "linux" || term.contains("16color") || term.starts_with("vt") {
             return Self::Sixteen;
         }
@@ -259,7 +263,7 @@ impl Depth {
     }
 }
 
-// The colours of the built-in themes, for terminals with 256 colours and for those with 16.
+// Colours of the built-in themes, for terminals with 256 and with 16 colours.
 
 const BOLD: Modifier = Modifier::BOLD;
 
@@ -271,12 +275,12 @@ fn paper(n: u8) -> Style {
     Style::new().bg(Color::Indexed(n))
 }
 
-/// Colours from the surface of the water down.
+/// Returns the colours of the water from the surface down.
 fn shades(all: &[u8]) -> Vec<Color> {
     all.iter().copied().map(Color::Indexed).collect()
 }
 
-/// For a dark background.
+/// Returns the theme for a dark background.
 fn dark(plain: &Theme) -> Theme {
     Theme {
         dim: ink(245),
@@ -304,7 +308,7 @@ fn dark(plain: &Theme) -> Theme {
     }
 }
 
-/// For a light background.
+/// Returns the theme for a light background.
 fn light(plain: &Theme) -> Theme {
     Theme {
         dim: ink(242),
@@ -332,7 +336,8 @@ fn light(plain: &Theme) -> Theme {
     }
 }
 
-/// For a dark background and 16 colours. The selected line is reversed: every grey of 16 hides some text.
+/// Returns the theme for a dark background and 16 colours. The selected line is reversed, because
+/// every grey of the 16 colours hides some text.
 fn dark_16(plain: &Theme) -> Theme {
     Theme {
         dim: ink(7),
@@ -357,14 +362,14 @@ fn dark_16(plain: &Theme) -> Theme {
     }
 }
 
-/// For a light background and 16 colours.
+/// Returns the theme for a light background and 16 colours.
 fn light_16(plain: &Theme) -> Theme {
     Theme {
         dim: ink(8),
         name: ink(4).add_modifier(BOLD),
         key: ink(4).add_modifier(BOLD),
         good: ink(2),
-        // Yellow cannot be read on white.
+        // Yellow is not readable on white.
         warn: ink(1),
         bad: ink(1).add_modifier(BOLD),
         shadow: ink(5),
@@ -387,7 +392,7 @@ fn light_16(plain: &Theme) -> Theme {
 mod tests {
     use super::*;
 
-    /// Nothing of a theme for 16 colours needs more of them.
+    /// A theme for 16 colours uses no others.
     #[test]
     fn sixteen_colours_are_enough() {
         for (_, base) in Base::ALL {

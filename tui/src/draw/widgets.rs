@@ -1,5 +1,6 @@
-//! What several screens draw: tables with columns by the room there is, boxes, scroll bars, levels and charts. The
-//! widgets are ratatui's; ASCII has substitutes for all their characters.
+//! Widgets that several screens share: tables whose columns adapt to the available width, boxes,
+//! scroll bars, levels and charts. They are based on ratatui's widgets, with ASCII substitutes for
+//! all characters.
 
 use loudou_words::num::{share, whole};
 use loudou_words::text::humanise;
@@ -20,26 +21,29 @@ use crate::app::press::Spot;
 
 // Tables.
 
-/// The room that a column wants.
+/// Width that a column wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
-    /// The order in which columns get room: those that come last are left out first.
+    /// Rank of the column when widths are assigned. Columns with the highest rank are left out
+    /// first.
     pub(crate) rank: u8,
-    /// With less than `least` cells it is left out. All columns grow to `good` before one grows to `most`.
+    /// The column is left out if it has less than `least` cells. All columns grow to `good` before
+    /// one grows to `most`.
     pub(crate) least: u16,
     pub(crate) good: u16,
     pub(crate) most: u16,
-    /// Whether it has one of the three widths and none between: a part of a word says nothing.
+    /// True if the column only takes one of the three widths, because a cut word would mean
+    /// nothing.
     pub(crate) in_steps: bool,
 }
 
 impl Wish {
-    /// A column of one width.
+    /// Returns the wish of a column with a fixed width.
     pub(crate) const fn fixed(rank: u8, width: u16) -> Self {
         Self::growing(rank, width, width, width)
     }
 
-    /// A column that grows.
+    /// Returns the wish of a column that grows.
     pub(crate) const fn growing(rank: u8, least: u16, good: u16, most: u16) -> Self {
         Self {
             rank,
@@ -51,7 +55,8 @@ impl Wish {
     }
 }
 
-/// The widths of columns in `room` cells, with a cell between two; 0 for those that are left out.
+/// Returns the widths of columns in `room` cells, with a cell between two columns. Columns that are
+/// left out have width 0.
 pub(crate) fn fit(room: u16, wishes: &[Wish]) -> Vec<u16> {
     let mut by_rank: Vec<(usize, &Wish)> = wishes.iter().enumerate().collect();
     by_rank.sort_by_key(|(_, wish)| wish.rank);
@@ -87,19 +92,19 @@ pub(crate) fn fit(room: u16, wishes: &[Wish]) -> Vec<u16> {
     widths
 }
 
-/// The head of a column, and its width.
+/// Heading of a column, and its width.
 pub(crate) struct Head {
     pub(crate) title: Line<'static>,
     pub(crate) width: u16,
     pub(crate) is_right: bool,
-    /// Whether its cells are bars or charts, which reversed colours would turn into others.
+    /// True if the cells are bars or charts, which would look different in reversed colours.
     pub(crate) is_picture: bool,
-    /// What a click on it does.
+    /// Action of a click on the heading.
     pub(crate) spot: Option<Spot>,
 }
 
-/// Draws heads and, below them, the rows that are shown: each with its number, which a click names, and its cells. The
-/// row `selected` is marked.
+/// Draws headings and, below them, the visible rows. Each row has a number, which identifies it in
+/// clicks, and its cells. The row `selected` is marked.
 pub(crate) fn table(
     pen: &mut Pen<'_>,
     heads: &[Head],
@@ -161,14 +166,15 @@ where
     }
 }
 
-/// The first of `len` lines to show so that line `at` is among `height` of them.
+/// Returns the first of `len` lines to show, so that line `at` is among the `height` visible lines.
 pub(crate) fn first_line(len: usize, height: u16, at: usize) -> usize {
     let height = usize::from(height);
     let last = len.saturating_sub(height);
     at.saturating_add(2).saturating_sub(height).min(last)
 }
 
-/// Draws a scroll bar: of `all` rows, `shown` are shown from `first` on. Nothing if all are shown.
+/// Draws a scroll bar for `all` rows, of which `shown` rows are visible from `first` on. Draws
+/// nothing if all are visible.
 pub(crate) fn scroll_bar(pen: &mut Pen<'_>, area: Rect, first: usize, shown: usize, all: usize) {
     let places = all.saturating_sub(shown);
     if places == 0 {
@@ -201,7 +207,8 @@ const ASCII_BORDER: border::Set<'_> = border::Set {
     horizontal_bottom: "-",
 };
 
-/// Draws an empty box in the middle, at most `width` by `height`. Returns a pen for its inside, and its place.
+/// Draws an empty box in the middle, at most `width` by `height`. Returns a pen for its inside, and
+/// its place.
 pub(crate) fn open<'a>(
     pen: &'a mut Pen<'_>,
     title: &str,
@@ -230,7 +237,7 @@ pub(crate) fn open<'a>(
     (pen.part(inside), area)
 }
 
-/// A line for each text, in one style.
+/// Returns a line for each text, in one style.
 pub(crate) fn all(texts: &[String], style: Style) -> impl Iterator<Item = Line<'static>> + '_ {
     texts.iter().map(move |line| Line::from(text(line, style)))
 }
@@ -264,7 +271,7 @@ const GROWING: [(char, char); 9] = [
     ('█', '#'),
 ];
 
-/// A cell filled from the bottom by `eighths`.
+/// Returns a cell filled from the bottom by `eighths`.
 pub(crate) fn rising(eighths: u16, ascii: bool) -> char {
     let set = if ascii { ASCII_RISING } else { RISING };
     let glyph = match eighths {
@@ -281,14 +288,14 @@ pub(crate) fn rising(eighths: u16, ascii: bool) -> char {
     glyph.chars().next().unwrap_or(' ')
 }
 
-/// A cell filled from the left by `eighths`.
+/// Returns a cell filled from the left by `eighths`.
 fn growing(eighths: u16, ascii: bool) -> char {
     let glyph = GROWING.get(usize::from(eighths.min(8)));
     glyph.map_or(' ', |(glyph, plain)| if ascii { *plain } else { *glyph })
 }
 
-/// The number of eighths that `part` of `total` fills in `cells` cells, rounded up so that small parts
-/// stay visible; in ASCII only whole cells.
+/// Returns the number of eighths that `part` of `total` fills in `cells` cells, rounded up so that
+/// small parts stay visible. In ASCII only whole cells are filled.
 pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     let step = if ascii { 8 } else { 1 };
     let steps = cells.saturating_mul(8) / step;
@@ -298,7 +305,8 @@ pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     filled.saturating_mul(step)
 }
 
-/// The number of eighths that a level of 0 to 1 fills in `cells` cells. A level above 0 fills at least one.
+/// Returns the number of eighths that a level from 0 to 1 fills in `cells` cells. A level above 0
+/// fills at least one.
 pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     if level > 0.0 {
         share(level, cells.saturating_mul(8)).max(1)
@@ -307,12 +315,12 @@ pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     }
 }
 
-/// The eighths of `eighths` that fall into cell number `cell`.
+/// Returns the number of `eighths` in cell number `cell`.
 pub(crate) fn in_cell(eighths: u16, cell: u16) -> u16 {
     eighths.saturating_sub(cell.saturating_mul(8)).min(8)
 }
 
-/// `part` of `total` as text of `cells` cells.
+/// Draws `part` of `total` as a text of `cells` cells.
 pub(crate) fn bar_text(part: u64, total: u64, cells: u16, ascii: bool) -> String {
     let eighths = filled(part, total, cells, ascii);
     let empty = if ascii { '.' } else { '·' };
@@ -323,7 +331,7 @@ pub(crate) fn bar_text(part: u64, total: u64, cells: u16, ascii: bool) -> String
     (0..cells).map(cell).collect()
 }
 
-/// A level of 0 to 1 in `width` cells.
+/// Draws a level from 0 to 1 in `width` cells.
 pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Span<'static>; 2] {
     let eighths = filled_by_level(level, width);
     let (full, empty): (Vec<u16>, Vec<u16>) = (0..width)
@@ -337,21 +345,22 @@ pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Spa
     [Span::styled(full, style), Span::styled(empty, theme.track)]
 }
 
-/// Rates over time: the oldest first, `None` where they are unknown.
+/// Rates over time, oldest first; `None` where they are unknown.
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
     pub(crate) style: Style,
     pub(crate) values: Vec<Option<f64>>,
     pub(crate) now: Option<f64>,
     pub(crate) span_ns: u64,
-    /// The rate that the limit allows, drawn as a line.
+    /// Rate of the limit, drawn as a line.
     pub(crate) limit: Option<f64>,
 }
 
-/// The cells of the axis.
+/// Width of the axis in cells.
 pub(crate) const AXIS: u16 = 7;
 
-/// Draws a chart over the whole area: its name with the rate now, and below it columns beside an axis.
+/// Draws a chart over the whole area: its name with the current rate, and below it the columns with
+/// an axis.
 pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
     let theme = pen.theme;
     let [head, body] =
@@ -368,7 +377,8 @@ pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
             ),
         ],
     );
-    // A limit far above all requests would make them invisible.
+    // If the limit is far above all requests, they would be invisible on its scale, so it is left
+    // out.
     let limit = chart
         .limit
         .filter(|limit| *limit <= peak * 4.0 || peak <= 0.0);
@@ -425,7 +435,7 @@ pub(crate) fn chart(pen: &mut Pen<'_>, chart: &Chart) {
     }
 }
 
-/// Draws the limit where no column stands.
+/// Draws the limit in the gaps between columns.
 fn limit_line(pen: &mut Pen<'_>, row: Rect, chart: &Chart) {
     let theme = pen.theme;
     let limit = chart.limit.unwrap_or(f64::INFINITY);
@@ -436,7 +446,7 @@ fn limit_line(pen: &mut Pen<'_>, row: Rect, chart: &Chart) {
     }
 }
 
-/// Draws the bottom of a chart: dots where nothing is known, a line where nothing was.
+/// Draws the bottom of a chart: dots where the rates are unknown, a line where they are zero.
 fn baseline(pen: &mut Pen<'_>, plot: Rect, values: &[Option<f64>]) {
     let theme = pen.theme;
     let row = Rect {
@@ -477,7 +487,7 @@ mod tests {
                 "{room}: {widths:?}"
             );
             assert!([0, 1, 10, 16].contains(&widths[0]), "{room}: {widths:?}");
-            // A column that comes later is never there without one that comes earlier.
+            // A column of a higher rank only appears if the columns of lower ranks do.
             for pair in [[0, 2], [2, 1], [1, 3]] {
                 assert!(
                     widths[pair[1]] == 0 || widths[pair[0]] > 0,

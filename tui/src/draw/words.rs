@@ -1,4 +1,4 @@
-//! Text of any origin as spans, and the text of numbers and ages.
+//! Converts untrusted text to spans, and formats numbers and ages.
 
 pub(crate) use crate::cells::{safe, width, wrap};
 use loudou_words::num::float;
@@ -6,12 +6,12 @@ use loudou_words::text::humanise;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-/// A text of any origin, in a style. Nothing in it acts on the terminal.
+/// Returns an untrusted text in a style, without characters that the terminal interprets.
 pub(crate) fn text(text: &str, style: Style) -> Span<'static> {
     Span::styled(safe(text).into_owned(), style)
 }
 
-/// A rate in at most six cells: `0`, `0.4`, `96`, `1.2k`; `-` if it is unknown.
+/// Formats a rate in at most six cells: `0`, `0.4`, `96`, `1.2k`. An unknown rate is `-`.
 pub(crate) fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),
@@ -22,7 +22,7 @@ pub(crate) fn rate(rate: Option<f64>) -> String {
     }
 }
 
-/// A count in at most five cells.
+/// Formats a count in at most five cells.
 pub(crate) fn amount(n: u64) -> String {
     if n < 10_000 {
         n.to_string()
@@ -46,7 +46,8 @@ fn scaled(n: f64) -> String {
     format!("{n:.0}")
 }
 
-/// A share in percent. A share above 0 and below 1 % is `<1%`, a share below 1 at most 99 %.
+/// Formats a share in percent. A share above 0 and below 1 % is `<1%`, and a share below 1 is at
+/// most 99 %.
 pub(crate) fn percent(share: f64) -> String {
     let rounded = (share * 100.0).round();
     let shown = if share <= 0.0 {
@@ -61,12 +62,12 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{shown:.0}%")
 }
 
-/// A time rounded up to seconds: an age in tenths would flicker.
+/// Rounds a time up to seconds, because an age in tenths would flicker.
 pub(crate) const fn whole_seconds(ns: u64) -> u64 {
     ns.div_ceil(1_000_000_000).saturating_mul(1_000_000_000)
 }
 
-/// An age in whole seconds: tenths would only flicker.
+/// Formats an age in whole seconds, because tenths would flicker.
 pub(crate) fn seen(ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     if ns < SECOND {
@@ -75,7 +76,7 @@ pub(crate) fn seen(ns: u64) -> String {
     humanise((ns / SECOND).saturating_mul(SECOND))
 }
 
-/// The same as a point in time.
+/// Formats an age as a point in time.
 pub(crate) fn ago(ns: u64) -> String {
     match seen(ns) {
         now if now == "now" => "just now".to_owned(),

@@ -1,4 +1,4 @@
-//! What reaches the screen's thread, and the threads that send it input and signals.
+//! The messages to the screen's thread, and the threads that send it input and signals.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::SyncSender;
@@ -11,27 +11,27 @@ use signal_hook::iterator::Signals;
 use crate::app::msg::Msg;
 use crate::term;
 
-/// The most messages queued for the screen; senders block beyond that.
+/// Maximum number of messages queued for the screen. If the queue is full, senders block.
 pub(super) const MESSAGES: usize = 256;
 
-/// The signals that a screen handles.
+/// Signals that a screen handles.
 pub(super) const OF_SCREEN: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT];
 
 /// A message to the screen.
 pub(super) struct Inbound {
-    /// The number of the Envoy that it is about; none for the one that is shown.
+    /// Number of the Envoy that the message concerns; `None` for the shown one.
     pub(super) about: Option<usize>,
     pub(super) msg: Msg,
 }
 
 impl Inbound {
-    /// A message about the Envoy that is shown.
+    /// Returns a message that concerns the shown Envoy.
     pub(super) const fn shown(msg: Msg) -> Self {
         Self { about: None, msg }
     }
 }
 
-/// The way to the screen of one thread.
+/// A thread's sender of messages to the screen.
 #[derive(Clone)]
 pub(super) struct Outbox {
     to: SyncSender<Inbound>,
@@ -39,13 +39,13 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// The way of a thread that serves one Envoy, or no single one.
+    /// Returns the sender of a thread that serves one Envoy, or the shown one if `about` is `None`.
     pub(super) fn new(to: &SyncSender<Inbound>, about: Option<usize>) -> Self {
         let to = to.clone();
         Self { to, about }
     }
 
-    /// Sends a message; false if the screen is gone.
+    /// Sends a message. Returns false if the screen has ended.
     pub(super) fn send(&self, msg: Msg) -> bool {
         let about = self.about;
         self.to.send(Inbound { about, msg }).is_ok()
@@ -64,7 +64,7 @@ pub(super) fn spawn(
         .name(name)
         .spawn(move || {
             if panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
-                // The receiver is gone if the app is ending anyway.
+                // Sending fails only if the app is ending anyway.
                 messages.send(Msg::Fatal(term::report()));
             }
         })

@@ -1,9 +1,10 @@
-//! The poller's thread: reads what is on screen, one poll after the other.
+//! The poller's thread. It reads the data on screen, one poll at a time.
 //!
-//! A poll costs the proxy about as much with a million buckets as with ten. It reads the status, the keys with the
-//! most recent refusals and admissions, and by name the buckets on screen and some of those keys. Buckets that
-//! nobody uses come from a search that goes on from poll to poll, a few slices of a worker's time in each. What is
-//! not on screen is not read.
+//! A poll costs the proxy about as much with a million buckets as with ten. It reads the status,
+//! the keys with the most recent refusals and admissions, and by name the buckets on screen and
+//! some of these keys. Buckets without recent requests are found by a search that continues from
+//! poll to poll. In each poll it takes a few slices of a worker's time. Data that is not on screen
+//! is not read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,25 +28,27 @@ use loudou_words::num::count;
 
 mod search;
 
-/// The buckets that a poll reads by name, if fewer are on screen.
+/// Maximum number of buckets that a poll reads by name, unless more are on screen.
 const READS: usize = 2 * MAX_READ;
-/// The buckets that it reads by name beside those on screen, however many these are.
+/// Number of buckets that a poll may read by name in addition to the buckets on screen.
 const OTHERS: usize = 32;
-/// The most bytes of names in one call. They may have to go in a header.
+/// Maximum size of the names in one call, in bytes. The names may have to be sent in a header.
 const MAX_NAMES: usize = 7 * 1024;
-/// The most buckets that are read one by one, from a filter that has no call for several.
+/// Maximum number of buckets that are read one by one, from a filter that cannot read several in
+/// one call.
 const SINGLY: usize = 24;
-/// The status of a call that the filter does not have.
+/// HTTP status of a call that the filter does not support.
 const NO_SUCH_CALL: [u16; 2] = [404, 405];
-/// The most buckets that come from the search for any, and from one that the filter asks for.
+/// Maximum number of buckets found by the general search. `MOST_WANTED` is the maximum for each
+/// search of the filter text.
 const MOST_ANY: usize = 500;
 const MOST_WANTED: usize = 1_000;
-/// The work of a search in a poll while somebody waits for it.
+/// Maximum work of a search in one poll while the user waits for it.
 const BUSY_CALLS: usize = 200;
 const BUSY_TIME: Nanos = Nanos::from_millis(300);
-/// The least time between two polls that search while nobody waits.
+/// Minimum time between two polls that search while the user does not wait.
 const CALM: Nanos = Nanos::from_millis(900);
-/// The most attempts to read the rules and the buckets at one generation.
+/// Maximum number of attempts to read the rules and the buckets at one generation.
 const TRIES: usize = 3;
 
 /// Polls once per request, until the requests end.
@@ -70,7 +73,7 @@ struct Poller<'a> {
     client: &'a Client,
     clock: Clock,
     searcher: Searcher<'a>,
-    /// The process that all of the following is about.
+    /// Instance ID of the process that the following fields describe.
     instance: String,
     /// The keys with the most refusals and admissions.
     top: BTreeMap<BucketName, Heavy>,
@@ -78,9 +81,9 @@ struct Poller<'a> {
     banned: Search,
     wanted: Vec<Search>,
     searched_at: Option<Nanos>,
-    /// Whether the filter reads several buckets in one call.
+    /// True if the filter can read several buckets in one call.
     reads_several: bool,
-    /// The server's clock and the number of buckets at the last status.
+    /// Server's clock in the last status. `used` is the number of buckets in it.
     now_ns: u64,
     used: u64,
 }
@@ -88,11 +91,11 @@ struct Poller<'a> {
 /// A key with many requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heavy {
-    /// Its counts.
+    /// Counts of the key.
     counts: [u64; 2],
-    /// Whether they have changed since its bucket was read.
+    /// True if the counts have changed since the bucket was read.
     is_new: bool,
-    /// When its bucket was read.
+    /// When the bucket was last read.
     read_at: Nanos,
 }
 
@@ -134,7 +137,8 @@ impl<'a> Poller<'a> {
         }
         let names = self.names(request);
         let mut read = self.read(&names)?;
-        // One frame shows numbers and rules of one generation, unless edits come faster than they are read.
+        // A frame must show numbers and rules of the same generation. The attempts are limited
+        // because edits may arrive faster than they are read.
         let mut rules = None;
         for _ in 0..TRIES {
             let at_hand = request.instance == status.instance
@@ -186,7 +190,7 @@ impl<'a> Poller<'a> {
         }
     }
 
-    /// Reads which keys had the most refusals and admissions.
+    /// Reads the keys with the most refusals and admissions.
     fn read_top(&mut self) -> Result<(), ClientError> {
         let mut top: BTreeMap<BucketName, Heavy> = BTreeMap::new();
         for (place, by) in TopBy::ALL.into_iter().enumerate() {
@@ -212,8 +216,9 @@ impl<'a> Poller<'a> {
         Ok(())
     }
 
-    /// The buckets to read by name: those on screen, then those of keys with new requests, the ones first that
-    /// were not read for longest and were refused most, then other rows.
+    /// Returns the buckets to read by name: first the buckets on screen, then keys with new
+    /// requests, then other rows. Keys that were read least recently come first, then keys with the
+    /// most refusals.
     fn names(&mut self, request: &PollRequest) -> Vec<BucketName> {
         let most = READS.max(request.shown.len().saturating_add(OTHERS));
         let mut heavy: Vec<(&BucketName, &Heavy)> =
@@ -223,7 +228,7 @@ impl<'a> Poller<'a> {
         let heavy = heavy.filter(|_| request.lists);
         let all = request.shown.iter().chain(heavy).chain(&request.others);
         let mut seen = BTreeSet::new();
-        // A bucket whose name was lost cannot be asked for.
+        // A bucket whose name was lost cannot be read by name.
         let known = all.filter(|name| !is_lost(&name.key) && seen.insert(*name));
         let names: Vec<BucketName> = known.take(most).cloned().collect();
         let now = self.clock.now();
@@ -271,7 +276,7 @@ impl<'a> Poller<'a> {
         Ok(read)
     }
 
-    /// Reads one bucket. The answer has no time of its own, so that of the status counts.
+    /// Reads one bucket. The answer has no server time, so the status's time is used.
     fn read_one(&self, name: &BucketName, read: &mut Read) -> Result<(), ClientError> {
         match self.client.bucket(&name.rule, &name.key) {
             Ok(bucket) => read.add(std::slice::from_ref(name), self.now_ns, vec![bucket]),
@@ -283,7 +288,8 @@ impl<'a> Poller<'a> {
         Ok(())
     }
 
-    /// Lets the searches go on. Returns what they found, and whether that is all there is.
+    /// Continues the searches. Returns the buckets found, and true with them if the store has no
+    /// others.
     fn search(
         &mut self,
         request: &PollRequest,
@@ -308,7 +314,8 @@ impl<'a> Poller<'a> {
         for search in &mut self.wanted {
             search.step(&mut self.searcher, busy, &mut found)?;
         }
-        // A store of one page costs one call to read whole, so that no bucket is missing in the list.
+        // A store of one page can be read completely with one call, so that no bucket is missing in
+        // the list.
         let is_small = self.used <= count(MAX_PAGE);
         if is_small || request.anew {
             self.any.begin_now();
@@ -335,7 +342,7 @@ impl<'a> Poller<'a> {
         Ok((found.buckets, is_whole))
     }
 
-    /// How much of the store the searches of the filter have seen, in percent.
+    /// Returns the part of the store that the filter's searches have seen, in percent.
     fn searching(&self) -> Option<u64> {
         let going_on = self.wanted.iter().filter(|search| !search.has_ended);
         going_on.map(|search| search.seen).min()
@@ -347,12 +354,12 @@ impl<'a> Poller<'a> {
 struct Read {
     buckets: Vec<(u64, BucketView)>,
     gone: Vec<BucketName>,
-    /// The generation of the rules then.
+    /// Generation of the rules at that time.
     generation: Option<u64>,
 }
 
 impl Read {
-    /// Adds those that exist of the buckets that were asked for.
+    /// Adds the buckets that exist, and records which of the requested ones do not.
     fn add(&mut self, asked: &[BucketName], now_ns: u64, buckets: Vec<BucketView>) {
         let exist: BTreeSet<(&str, &str)> = buckets
             .iter()
@@ -367,11 +374,12 @@ impl Read {
     }
 }
 
-/// The number of names that fit into a call; at least one.
+/// Returns the number of names that fit into a call, at least one.
 fn fitting(names: &[BucketName]) -> usize {
     let mut bytes = 0_usize;
     let fits = names.iter().take(MAX_READ).take_while(|name| {
-        // Quotes, brackets and commas, and twice the text: characters may have to be escaped.
+        // Space for quotes, brackets and commas, and twice the text because characters may have to
+        // be escaped.
         let text = name.rule.len().saturating_add(name.key.len());
         bytes = bytes
             .saturating_add(text.saturating_mul(2))
@@ -381,7 +389,7 @@ fn fitting(names: &[BucketName]) -> usize {
     fits.count().max(1)
 }
 
-/// Of a bucket that was read twice, the first reading counts.
+/// Removes duplicates. If a bucket was read twice, the first reading is kept.
 fn each_once(buckets: impl Iterator<Item = (u64, BucketView)>) -> Vec<(u64, BucketView)> {
     let mut seen = BTreeSet::new();
     buckets

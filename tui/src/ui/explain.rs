@@ -1,4 +1,4 @@
-//! The overlay that explains a request: its form, then the decision rule by rule.
+//! Draws the Explain overlay: its form, then the decision rule by rule.
 
 use loudou_api::ExplainAnswer;
 use ratatui::text::{Line, Span};
@@ -14,10 +14,10 @@ use crate::draw::words::text;
 use loudou_words::meaning::explained::Tone;
 use loudou_words::num::cells;
 
-/// The column of the values.
+/// Column of the values.
 const VALUE: u16 = 14;
 
-/// Draws it.
+/// Draws the overlay.
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, explain: &Explain) {
     match &explain.stage {
         Stage::Editing | Stage::Asking => form(pen, state, explain),

@@ -1,4 +1,5 @@
-//! Forms while they are filled in: that of a rule and the small one for a key. Their other stages are questions.
+//! Draws the edit form of a rule and the form for a key while they are filled in. Their other
+//! stages are drawn as questions.
 
 use loudou_rules::config;
 use ratatui::layout::Rect;
@@ -16,11 +17,11 @@ use crate::draw::widgets::{all, first_line, open};
 use crate::draw::words::{text, width, wrap};
 use loudou_words::num::cells;
 
-/// The column of the values, and the least width of a text field.
+/// Column of the values. `FIELD` is the minimum width of a text field.
 const VALUE: u16 = 20;
 pub(super) const FIELD: u16 = 14;
 
-/// A line of a form, with what a click on some of its cells does.
+/// A line of a form, and the clickable places in it.
 #[derive(Default)]
 pub(super) struct FormRow {
     pub(super) line: Line<'static>,
@@ -37,7 +38,7 @@ impl<T: Into<Line<'static>>> From<T> for FormRow {
     }
 }
 
-/// Draws the rows of a form that fit, with the focused one among them.
+/// Draws the rows of a form that fit. The focused row is always visible.
 pub(super) fn draw_rows(pen: &mut Pen<'_>, rows: Vec<FormRow>) {
     let focus = rows.iter().position(|row| row.is_focused).unwrap_or(0);
     let first = first_line(rows.len(), pen.area.height, focus);
@@ -50,7 +51,8 @@ pub(super) fn draw_rows(pen: &mut Pen<'_>, rows: Vec<FormRow>) {
     }
 }
 
-/// A text field with its cursor in at most `room` cells, all reversed while typing would replace it.
+/// Returns a text field with its cursor in at most `room` cells. The text is reversed while typing
+/// would replace it.
 pub(super) fn typed(
     theme: &Theme,
     field: &TextField,
@@ -61,7 +63,7 @@ pub(super) fn typed(
     if field.is_selected() {
         return vec![text(before, theme.selected), text(" ", style)];
     }
-    // A long text shows its end: the cursor is usually there.
+    // If a text is too long, its end is shown, because the cursor is usually there.
     let hidden = before
         .chars()
         .count()
@@ -76,7 +78,7 @@ pub(super) fn typed(
     ]
 }
 
-/// The mark of the focus and the name of a field, up to the column of the values.
+/// Returns the focus mark and the name of a field, up to the column of the values.
 pub(super) fn label(theme: &Theme, name: &str, is_focused: bool, value: u16) -> Vec<Span<'static>> {
     let (mark, style) = if is_focused {
         (theme.pick_text("▸ ", "> "), theme.strong)
@@ -93,14 +95,14 @@ pub(super) fn label(theme: &Theme, name: &str, is_focused: bool, value: u16) -> 
     ]
 }
 
-/// The cells that `spans` leave of a text field, in its colour.
+/// Returns the padding that fills a text field after `spans`, in the field's colour.
 pub(super) fn padding(theme: &Theme, spans: &[Span<'_>]) -> Span<'static> {
     let used: usize = spans.iter().map(Span::width).sum();
     let left = usize::from(FIELD).saturating_sub(used);
     Span::styled(" ".repeat(left), theme.field)
 }
 
-/// A problem, wrapped; only its first line has the mark.
+/// Returns the rows of a problem, wrapped. Only the first row has the mark.
 pub(super) fn problem(theme: &Theme, problem: &str, wide: u16) -> impl Iterator<Item = FormRow> {
     let lines = wrap(problem, wide.saturating_sub(4)).into_iter().zip(0..);
     lines.map(move |(line, number)| {
@@ -113,7 +115,7 @@ pub(super) fn problem(theme: &Theme, problem: &str, wide: u16) -> impl Iterator<
     })
 }
 
-/// Draws the form of a rule.
+/// Draws the edit form of a rule.
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
     let wide = pen.area.width.saturating_sub(2).min(76);
     let rows = rows(pen.theme, state, form, wide);
@@ -176,7 +178,7 @@ fn rows(theme: &Theme, state: &State, form: &Form, wide: u16) -> Vec<FormRow> {
     rows
 }
 
-/// The heading of the fields of a limit.
+/// Returns the heading of a limit's fields.
 fn head(theme: &Theme, form: &Form, limit: usize) -> Option<FormRow> {
     let (name, algorithm, _) = form.limit(limit)?;
     let algorithm = if name == algorithm { "" } else { algorithm };
@@ -187,7 +189,7 @@ fn head(theme: &Theme, form: &Form, limit: usize) -> Option<FormRow> {
     Some(spans.into())
 }
 
-/// The meaning of a field.
+/// Returns the meaning of a field.
 const fn about(field: &Field) -> Option<&'static str> {
     match field.kind {
         Kind::Limit(_, field) => Some(field.doc.text()),
@@ -264,7 +266,7 @@ fn hint(field: &Field) -> String {
     hint.to_owned()
 }
 
-/// Draws the small form for one key: duration, reason, and the kind of an override.
+/// Draws the form for one key: duration, reason, and the kind of an override.
 pub(super) fn of_key(pen: &mut Pen<'_>, form: &KeyForm, url: Option<&str>) {
     let theme = pen.theme;
     let wide = pen.area.width.saturating_sub(2).min(72);

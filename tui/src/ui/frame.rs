@@ -1,4 +1,4 @@
-//! The frame of every screen: tabs and connection, totals, the status line, the footer.
+//! Draws the frame of every screen: tabs and connection, totals, the status line, the footer.
 
 use loudou_api::Status;
 use loudou_words::meaning::leased;
@@ -25,10 +25,10 @@ use crate::draw::theme::Theme;
 use crate::draw::words::{amount, percent, rate, safe, text, whole_seconds, width, wrap};
 use crate::short_names::without_scheme;
 
-/// The least cells of an address that does not fit.
+/// Minimum width of an address that is cut, in cells.
 const LEAST: u16 = 12;
 
-/// Draws name, screens and connection, then totals.
+/// Draws the program's name, the tabs and the connection, then the totals.
 pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let [first, second] =
@@ -38,7 +38,7 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     let tabs = SCREENS.iter().map(|view| view.about());
     let tabs = tabs.filter(|about| several || !about.screen.is_of_several());
     let mut tabs: Vec<(String, Screen)> = tabs.map(|about| (tab(about), about.screen)).collect();
-    // A cell before each, and one at either side of its name.
+    // Each tab has a cell before it, and a cell on both sides of its name.
     let wide = |tabs: &[(String, Screen)]| {
         tabs.iter()
             .map(|(name, _)| width(name).saturating_add(3))
@@ -50,7 +50,7 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
         .map(width)
         .into_iter()
         .fold(wide(&tabs), u16::saturating_add);
-    // Where there is no room for both, the address is worth more than the name of the program.
+    // If there is no room for both, the address takes precedence over the name of the program.
     let name = if whole >= first.width {
         theme.pick_text(" 漏斗 ", " loudou ")
     } else {
@@ -63,7 +63,8 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
         .saturating_sub(width(name))
         .saturating_sub(least);
     if wide(&tabs) > room {
-        // The connection is always shown; the other tabs only if there is room.
+        // The connection is always shown. If there is no room for all tabs, only the current tab
+        // is.
         tabs.retain(|(_, screen)| *screen == state.screen);
     }
     let [title, bar, end] = Layout::horizontal([
@@ -82,7 +83,7 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
             .fit_line(vec![place, Span::raw(" ")].into(), end.width)
             .right_aligned(),
     );
-    // In place of numbers that begin at zero.
+    // After a restart, the banner replaces the totals, which begin at zero.
     if let Some(banner) = again::banner(state) {
         let mark = theme.pick('⚠', '!');
         pen.line(second, text(&format!(" {mark} {banner} "), theme.alarm));
@@ -127,14 +128,14 @@ fn draw_tabs(pen: &mut Pen<'_>, bar: Rect, state: &State, tabs: &[(String, Scree
     pen.draw(bar, widget);
 }
 
-/// The connection with the address of the Envoy, in the longest form that has room. That it is connected goes without
-/// saying where its address is shown in the colour of a good connection.
+/// Returns the connection with the Envoy's address, in the longest form that fits. If there is
+/// little room, the word "connected" is left out, because the colour of the address shows the same.
 fn place(state: &State, connection: &str, room: u16, theme: &Theme) -> String {
     let url = &state.settings.url;
     let address = without_scheme(url);
     let number = state.number.saturating_add(1);
     let all = state.targets.len();
-    // Not so many of them are connected.
+    // "Envoy 2/3" counts all watched Envoys, including disconnected ones.
     let [long, short] = match all {
         0..2 => [String::new(), String::new()],
         2.. => [format!("Envoy {number}/{all} "), format!("{number}/{all} ")],
@@ -153,7 +154,7 @@ fn place(state: &State, connection: &str, room: u16, theme: &Theme) -> String {
     if let Some(form) = fitting.next() {
         return form;
     }
-    // The beginning of a name tells Envoys of one domain apart.
+    // In one domain, the beginning of a name distinguishes the Envoys.
     let begin = format!("{short}{mark} ");
     let left = room.saturating_sub(width(&begin));
     if is_good && left >= LEAST {
@@ -162,7 +163,7 @@ fn place(state: &State, connection: &str, room: u16, theme: &Theme) -> String {
     format!("{short}{connection}")
 }
 
-/// The key and the name of a screen.
+/// Returns the key and the name of a screen.
 fn tab(about: &About) -> String {
     let key = about.tab.shown();
     format!("{key} {}", about.title).trim_start().to_owned()
@@ -248,13 +249,14 @@ pub(super) fn status(pen: &mut Pen<'_>, state: &State) {
     pen.line(area, line);
 }
 
-/// The warning on the home screen; the Events screen shows all.
+/// Returns the first warning, for the home screen. The Events screen shows all.
 fn first_warning(state: &State) -> Option<&String> {
     let data = state.data.as_ref().filter(|_| state.screen == Screen::HOME);
     of_filter(&data?.status).next()
 }
 
-/// Draws the keys of this place. A key that does not apply now is dimmed; pressing it shows why.
+/// Draws the keys that work here. A key whose command cannot run now is dimmed. Pressing it shows
+/// why.
 pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
     let (theme, area) = (pen.theme, pen.area);
     let place = keys::place(state);
@@ -285,7 +287,7 @@ pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// The width of a key, its word and the gap after it.
+/// Returns the width of a key, its word and the gap after it.
 fn hint_width(binding: &Binding) -> u16 {
     let key = width(&binding.shown());
     key.saturating_add(width(binding.short)).saturating_add(3)
@@ -312,19 +314,21 @@ fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) {
     }
 }
 
-// The second line: requests per second and warnings in as many words as have room, then the rest.
+// The second line: requests per second and warnings in the longest form that fits, then other
+// totals.
 
 /// Words and values, each with its colour.
 type Part = Vec<Span<'static>>;
 
-/// The cells between two parts in full words, and in few.
+/// Number of cells between two parts, in the long and the short form.
 const GAPS: [u16; 2] = [3, 2];
 
-/// The room for totals beside the words about another Envoy.
+/// Minimum width of the totals next to a text about other Envoys.
 const BESIDE: u16 = 44;
 
-/// Draws them: refusals, those of rules in shadow mode, and the number of warnings are never left out. Another Envoy that
-/// is watched and lost something, or is away, comes first: nobody may be looking at it.
+/// Draws the totals. Refusals, refusals in shadow mode, and the number of warnings are never left
+/// out. Other Envoys that lost changes or do not answer come first, because the user may not notice
+/// them otherwise.
 fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
@@ -347,12 +351,12 @@ fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
     let (mut parts, gap) = if end(&full, wide) <= room {
         (full, wide)
     } else {
-        // Without the requests that were admitted, if need be.
+        // If necessary, the admitted requests are left out.
         let left_out = usize::from(end(&few, narrow) > room);
         (few.into_iter().skip(left_out).chain(down).collect(), narrow)
     };
     parts.extend(rest(state, data, theme));
-    // Numbers that are too old are dim like the body below them; warnings are not.
+    // Outdated numbers are dim like the body below them. Warnings are not.
     if state.is_stale() {
         let live = parts
             .iter_mut()
@@ -374,7 +378,7 @@ fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
     pen.line(row, line);
 }
 
-/// A click on the warnings shows what to look at.
+/// Makes the warnings clickable. A click opens the Envoy screen.
 fn warning_spot(pen: &mut Pen<'_>, row: Rect, line: &Line<'_>) {
     let mark = pen.theme.pick('⚠', '!');
     let mut x = row.x;
@@ -394,7 +398,7 @@ fn warning_spot(pen: &mut Pen<'_>, row: Rect, line: &Line<'_>) {
     }
 }
 
-/// Which of the other Envoys need attention.
+/// Describes the other Envoys that need attention.
 fn elsewhere(theme: &Theme, room: u16, state: &State) -> Option<Span<'static>> {
     let (full, short) = targets::troubles(&state.targets, state.number)?;
     let mark = theme.pick('⚠', '!');
@@ -407,7 +411,7 @@ fn span(part: &Part) -> u16 {
     cells(part.iter().map(Span::width).sum())
 }
 
-/// The end of these parts in a line.
+/// Returns the column at which these parts end.
 fn end(parts: &[Part], gap: u16) -> u16 {
     let widths = parts.iter().map(span);
     let sum = widths.fold(1_u16, |sum, width| {
@@ -420,7 +424,8 @@ fn part(theme: &Theme, label: &'static str, value: &str, style: Style) -> Part {
     vec![Span::styled(label, theme.dim), text(value, style)]
 }
 
-/// Requests per second, those of rules in shadow mode apart, the workers without a fleet, and warnings.
+/// Returns the long form: requests per second, refusals in shadow mode, the workers without a
+/// fleet, and warnings.
 fn full_words(state: &State, down: Option<Part>, theme: &Theme) -> Vec<Part> {
     let rates = Shown::of(state);
     let refused = part(theme, "refused ", &rates.refused, rates.style(theme));
@@ -446,7 +451,8 @@ fn full_words(state: &State, down: Option<Part>, theme: &Theme) -> Vec<Part> {
     parts
 }
 
-/// The same for narrow terminals: what rules in shadow mode would refuse is in parentheses, as in tables.
+/// Returns the short form, for narrow terminals. Refusals in shadow mode are in parentheses, as in
+/// tables.
 fn few_words(state: &State, theme: &Theme) -> Vec<Part> {
     let rates = Shown::of(state);
     let mut refused = part(theme, "refuse ", &rates.refused, rates.style(theme));
@@ -462,11 +468,11 @@ fn few_words(state: &State, theme: &Theme) -> Vec<Part> {
     parts
 }
 
-/// Requests per second in words.
+/// Formatted request rates.
 struct Shown {
     admitted: String,
     refused: String,
-    /// What rules in shadow mode would refuse, if anything.
+    /// Refusals per second in shadow mode, if any.
     would: Option<String>,
     refuses: bool,
 }
@@ -489,8 +495,8 @@ impl Shown {
     }
 }
 
-/// The number of warnings of the Envoy that is shown, as on Targets, and the number of differences between Envoys; `None`
-/// if there are none.
+/// Returns the number of warnings of the shown Envoy, as on the Targets screen, and the number of
+/// differences between Envoys; `None` if both are 0.
 fn warnings(state: &State) -> Option<(usize, usize)> {
     let warnings = |found: Vec<Finding>| {
         let found = found.into_iter();
@@ -502,7 +508,7 @@ fn warnings(state: &State) -> Option<(usize, usize)> {
     (own > 0 || apart > 0).then_some((own, apart))
 }
 
-/// What is shown as far as there is room.
+/// Returns the parts that are shown only if there is room.
 fn rest(state: &State, data: &Data, theme: &Theme) -> Vec<Part> {
     let status = &data.status;
     let store = &status.store;
@@ -531,7 +537,7 @@ fn rest(state: &State, data: &Data, theme: &Theme) -> Vec<Part> {
     parts
 }
 
-/// The Envoys of a fleet that no worker is without.
+/// Returns the number of Envoys in the fleet, if no worker is disconnected from it.
 fn calm_fleet(status: &Status, theme: &Theme) -> Option<Part> {
     let fleet = status.fleet.as_ref()?;
     let envoys = leased::envoys(fleet);

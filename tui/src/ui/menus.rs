@@ -1,4 +1,5 @@
-//! Lists over the screen: the command palette, the sort menu, the keys of a screen, an event as a whole.
+//! Draws lists over the screen: the command palette, the sort menu, the keys of a screen, and the
+//! fields of an event.
 
 use loudou_api::Event;
 use loudou_words::num::cells;
@@ -19,7 +20,8 @@ use crate::draw::pen::Pen;
 use crate::draw::widgets::{first_line, open};
 use crate::draw::words::{text, wrap};
 
-/// Draws the lines of a menu that fit, each with a text at its right edge; the chosen one among them.
+/// Draws the lines of a menu that fit, each with a text at its right edge. The selected line is
+/// always visible.
 fn menu(pen: &mut Pen<'_>, lines: Vec<[Line<'static>; 2]>, at: usize) {
     let theme = pen.theme;
     let first = first_line(lines.len(), pen.area.height, at);
@@ -41,7 +43,8 @@ fn menu(pen: &mut Pen<'_>, lines: Vec<[Line<'static>; 2]>, at: usize) {
     }
 }
 
-/// Draws the palette: the typed text, the matching commands with their keys, and what matches by name. Returns its place.
+/// Draws the palette: the typed text, the matching commands with their keys, and other matches.
+/// Returns its place.
 pub(super) fn palette(pen: &mut Pen<'_>, state: &State, field: &TextField, at: usize) -> Rect {
     let theme = pen.theme;
     let found = search(state, field.text());
@@ -108,7 +111,7 @@ pub(super) fn sort(pen: &mut Pen<'_>, state: &State, at: usize) {
     menu(&mut pen, lines, at);
 }
 
-/// Draws the keys of the screen under the help.
+/// Draws the list of keys of the current screen.
 pub(super) fn help(pen: &mut Pen<'_>, state: &State, top: usize) {
     const KEY: usize = 12;
     let theme = pen.theme;
@@ -140,7 +143,7 @@ pub(super) fn help(pen: &mut Pen<'_>, state: &State, top: usize) {
     pen.lines(lines.into_iter().skip(top.min(last)));
 }
 
-/// Draws an event as a whole.
+/// Draws all fields of an event.
 pub(super) fn event(pen: &mut Pen<'_>, state: &State, event: &Event) {
     const VALUE: usize = 12;
     let theme = pen.theme;

@@ -1,4 +1,5 @@
-//! A question over the screen: before an action that is hard to undo, before an edit is sent, and after a conflict.
+//! Draws a question over the screen. Questions are asked before an action that is hard to undo,
+//! before an edit is sent, and after a conflict.
 
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -12,7 +13,7 @@ use crate::draw::widgets::{open, scroll_bar};
 use crate::draw::words::{text, width};
 use loudou_words::num::cells;
 
-/// The least cells of a column of values, and the most of their names.
+/// Minimum width of a column of values. `NAME` is the maximum width of their names.
 const COLUMN: u16 = 7;
 const NAME: u16 = 20;
 
@@ -62,7 +63,7 @@ fn line(theme: &Theme, wide: u16, part: &Part) -> Line<'static> {
     }
 }
 
-/// A name and three values, each in its column.
+/// Returns a line with a name and three values, each in its column.
 fn columns(theme: &Theme, wide: u16, row: &[&str; 4], styles: [Style; 4]) -> Line<'static> {
     let name = wide.saturating_sub(COLUMN.saturating_mul(3)).min(NAME);
     let each = wide.saturating_sub(name) / 3;
@@ -78,7 +79,7 @@ fn columns(theme: &Theme, wide: u16, row: &[&str; 4], styles: [Style; 4]) -> Lin
     line
 }
 
-/// Draws answers, which can also be clicked.
+/// Draws a row of answers, which can also be clicked.
 fn answer_row(pen: &mut Pen<'_>, place: Rect, row: &[Answer]) {
     let theme = pen.theme;
     let mut left = Rect {

@@ -1,4 +1,4 @@
-//! The Bucket screen: the funnel, the numbers of every limit, the rates, and the edit of its rule.
+//! The Bucket screen: the funnel, the numbers of every limit, the rates, and the edit of the rule.
 
 use loudou_api::{Event, EventKind, LeaseView, LimitView, RuleView};
 use loudou_limiter::Nanos;
@@ -42,7 +42,7 @@ static ABOUT: About = About {
     moves: true,
 };
 
-/// One bucket.
+/// The Bucket screen.
 pub(super) struct Bucket;
 
 impl View for Bucket {
@@ -95,7 +95,7 @@ impl View for Bucket {
     }
 }
 
-/// From this width on, the funnel is beside the numbers.
+/// Minimum width at which the funnel is drawn to the left of the numbers.
 const BESIDE: u16 = 64;
 
 /// Draws the open bucket.
@@ -167,8 +167,8 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     pen.line(area, line);
 }
 
-/// The time by which levels are drawn lower than they were read: none while requests come, which fill a bucket as fast as
-/// it drains.
+/// Returns the age by which drawn levels are lower than when they were read. It is zero while
+/// requests are admitted, because they refill a bucket about as fast as it drains.
 fn drain_age(state: &State, row: &Row) -> Nanos {
     let rates = row.rates.unwrap_or_default();
     if rates.admitted > 0.0 {
@@ -226,7 +226,7 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
         Constraint::Fill(1),
     ])
     .areas(pen.area);
-    // A ban refuses for longer, and the title has its end.
+    // A ban lasts longer than the wait, and the title shows when it ends.
     let is_banned = enforced_ban(&row.view).is_some();
     for (index, view) in row.view.limits.iter().enumerate() {
         let y = cells(index).saturating_mul(4);
@@ -255,7 +255,8 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
     pen.part(words).lines(about);
 }
 
-/// A limit in three lines, as of its age and with the time until it admits.
+/// Returns three lines about a limit: its estimated level after `age`, and the time until it admits
+/// a request.
 fn limit(
     theme: &Theme,
     width: u16,
@@ -281,7 +282,7 @@ fn limit(
         text(&format!(" {kind}"), theme.dim),
         text(&wait.unwrap_or_default(), theme.warn),
     ];
-    // A bucket of tokens is full when nothing is used of it.
+    // A token bucket is full when none of its tokens are used, so the text says "used".
     let is_funnel = view.algorithm != "token_bucket";
     let (level, tone) = (level(view, age), tone(view));
     let mut used = format!(
@@ -291,7 +292,7 @@ fn limit(
     );
     let full_in = view.reset_after_ns.saturating_sub(age.get());
     if full_in > 0 {
-        // Requests in flight expire then at the latest; most end earlier.
+        // Leases of requests in flight expire after this time. Most requests end earlier.
         used.push_str(match (view.rate.is_empty(), is_funnel) {
             (true, _) => "  expires in ",
             (false, true) => "  empty in ",
@@ -303,7 +304,7 @@ fn limit(
         .saturating_sub(if is_funnel { 23 } else { 30 })
         .min(24);
     let [full, empty] = widgets::level(theme, bar, level, theme.bar(tone));
-    // The request whose turn it is in a queue takes none of its places.
+    // In a leaky queue, the request that is being released occupies no slot.
     let is_queue = view.algorithm == "leaky_queue";
     let over = (view.used.saturating_sub(view.capacity)).saturating_sub(is_queue.into());
     let mut numbers = vec![
@@ -312,7 +313,7 @@ fn limit(
         text(&amount(view.capacity), theme.plain),
     ];
     if over > 0 {
-        // Only for held requests or debts; then nothing remains.
+        // Only held requests or debts exceed the capacity, and then nothing remains.
         numbers.extend([
             text("  over by ", theme.dim),
             text(&amount(over), theme.warn),
@@ -331,7 +332,7 @@ fn limit(
     ]
 }
 
-/// The event of the ban that a key has, if it is among those that were read.
+/// Returns the event of the key's current ban, if it is among the events that were read.
 fn ban_event<'a>(state: &'a State, id: &BucketName) -> Option<&'a Event> {
     let of_bans = [EventKind::Ban, EventKind::Unban, EventKind::BanExpired];
     let mut events = state.data.as_ref()?.events.iter();
@@ -342,7 +343,7 @@ fn ban_event<'a>(state: &'a State, id: &BucketName) -> Option<&'a Event> {
     newest.filter(|event| event.kind == EventKind::Ban)
 }
 
-/// Totals, the lease, the rule's match, and its edit.
+/// Returns the lines with the totals, the lease, the rule's match, and its edit.
 fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Line<'static>> {
     let (plain, theme) = (Style::new(), pen.theme);
     let line = |line: &str, style| Line::from(text(line, style));

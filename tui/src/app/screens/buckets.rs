@@ -47,10 +47,10 @@ const KEYS: &[Binding] = &[
     bind((C::Invert, &[c('i')], HERE, 9, "reverse", "reverse the order")),
 ];
 
-/// From this width on, the selected bucket stands beside the list.
+/// Minimum width at which the selected bucket is drawn to the right of the list.
 const BESIDE: u16 = 200;
 
-/// The table of all buckets.
+/// The Buckets screen.
 pub(super) struct Buckets;
 
 impl View for Buckets {
@@ -78,7 +78,7 @@ impl View for Buckets {
         state.table.at
     }
 
-    /// Selects a row; the selection then follows its bucket.
+    /// Selects a row. The selection then follows its bucket.
     fn select(&self, state: &mut State, at: usize) {
         state.table.at = at;
         state.table.is_missing = false;
@@ -92,7 +92,8 @@ impl View for Buckets {
         state.selected_row()
     }
 
-    /// That of the selected bucket, also while it has no row, that of the filter, or the only one: an edit is about a rule.
+    /// Returns the rule that an edit would change: the rule of the selected bucket, even if the
+    /// bucket has no row, or else the filter's rule, or else the only rule.
     fn rule(&self, state: &State) -> Option<String> {
         let selected = state.selected_row().map(|row| &row.id);
         if let Some(id) = selected.or(state.table.pinned.as_ref()) {
@@ -107,7 +108,7 @@ impl View for Buckets {
         }
     }
 
-    /// Clears the filter, or lets go of the selection: there is no screen to go back to.
+    /// Clears the filter or, without a filter, the selection. There is no screen to return to.
     fn back(&self, state: &mut State) {
         if state.table.filter_text.is_empty() {
             state.table.pinned = None;
@@ -153,7 +154,7 @@ impl View for Buckets {
         }
     }
 
-    /// While the text is invalid, the last valid filter stays in effect.
+    /// Applies a filter. While the text is invalid, the last valid filter stays in effect.
     fn filter(&self, state: &mut State, text: &str) {
         let rules = state
             .data
@@ -178,12 +179,12 @@ impl View for Buckets {
             return Err(error);
         }
         state.table.applied(text);
-        // The matching buckets may not have been read.
+        // The matching buckets may not have been read yet.
         state.link.hurry(state.now);
         Ok(())
     }
 
-    /// A click on the selected row opens the bucket.
+    /// Selects the clicked row. A click on the selected row opens the bucket.
     fn clicked(&self, state: &mut State, at: usize) {
         let table = &state.table;
         if at == table.at && table.pinned.is_some() && !table.is_missing {
@@ -205,7 +206,7 @@ impl View for Buckets {
     }
 }
 
-/// The rule whose buckets alone are shown, also if it has none.
+/// Returns the rule that the filter restricts the list to, even if the rule has no buckets.
 fn filtered_rule(state: &State) -> Option<String> {
     let wanted = state.table.filter.rule()?;
     let mut rules = state.data.as_ref()?.rules.rules.iter();
@@ -218,7 +219,7 @@ fn counted_buckets(count: u64) -> String {
     format!("{} bucket{plural}", amount(count))
 }
 
-/// The number of buckets shown, out of all.
+/// Describes the number of buckets shown, out of all.
 fn shown(state: &State) -> String {
     let Some(data) = &state.data else {
         return String::new();
@@ -245,11 +246,11 @@ fn shown(state: &State) -> String {
     text
 }
 
-/// Draws the heads and the rows that fit.
+/// Draws the headings and the rows that fit.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let Some(data) = &state.data else { return };
     let table = &state.table;
-    // Where there is room for both, the selected bucket stands beside the list.
+    // If there is room, the selected bucket is drawn to the right of the list.
     let is_wide = pen.area.width >= BESIDE;
     let open = state.selected_row().filter(|_| is_wide);
     let share = if open.is_some() { 45 } else { 0 };
@@ -289,7 +290,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     widgets::scroll_bar(pen, edge, table.offset, lines.len(), table.visible.len());
 }
 
-/// Why no bucket is shown.
+/// Returns why no bucket is shown.
 fn none(state: &State, data: &Data) -> &'static str {
     let table = &state.table;
     if table.filter.is_empty() {
@@ -308,11 +309,11 @@ fn none(state: &State, data: &Data) -> &'static str {
     })
 }
 
-/// The table shows levels and waits as read, like the other columns; only the Bucket screen animates
-/// them between polls.
+/// The table shows levels and waits as read, like the other columns. Only the Bucket screen
+/// animates them between polls.
 const AS_READ: Nanos = Nanos::ZERO;
 
-/// One cell of a row.
+/// Returns a cell of a row.
 fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> Line<'static> {
     let rates = row.rates;
     match column {
@@ -344,7 +345,8 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
             text(name, theme.dim).into()
         }
         Column::Level => {
-            // Red is for what is refused.
+            // Red is reserved for refused requests, so a full limit in shadow mode has another
+            // colour.
             let is_shadow = row.view.shadow && row.tone() >= 1.0;
             let style = if is_shadow {
                 theme.shadow
@@ -361,7 +363,7 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
         }
         Column::Leased => leased(theme, row).into(),
         Column::Admitted => number(theme, rates.map(|rates| rates.admitted), theme.good).into(),
-        // In parentheses: they passed.
+        // Refusals in shadow mode are shown in parentheses because the requests passed.
         Column::Refused if row.view.shadow => {
             let would = rates.map(|rates| rates.shadow);
             let number = number(theme, would, theme.shadow);
@@ -381,7 +383,7 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
     }
 }
 
-/// The glyph of a state and, where there is room, its words.
+/// Returns the state's glyph and, if there is room, its words.
 fn in_state(theme: &Theme, row: &Row, age: Nanos, width: u16) -> Line<'static> {
     let standing = row.standing();
     let (glyph, style) = theme.state(standing);
@@ -403,7 +405,7 @@ fn in_state(theme: &Theme, row: &Row, age: Nanos, width: u16) -> Line<'static> {
     text(&format!("{glyph}{words}"), style).into()
 }
 
-/// A level as a bar, with its number if there is room.
+/// Returns a bar for a level, with its number if there is room.
 fn level(theme: &Theme, width: u16, level: f64, style: Style) -> Line<'static> {
     const NUMBER: usize = 5;
     let number = if width < 10 {
@@ -416,7 +418,8 @@ fn level(theme: &Theme, width: u16, level: f64, style: Style) -> Line<'static> {
     Line::from(vec![full, empty, text(&number, theme.plain)])
 }
 
-/// The units leased here; marked while more is denied, or the lease is out of force.
+/// Returns the units leased to this Envoy. They are highlighted while more is denied, or while the
+/// lease is not in effect because of an outage.
 fn leased(theme: &Theme, row: &Row) -> Span<'static> {
     match &row.view.lease {
         None => text("-", theme.dim),
@@ -427,15 +430,16 @@ fn leased(theme: &Theme, row: &Row) -> Span<'static> {
     }
 }
 
-/// A rate, dim if it is nothing.
+/// Returns a rate, dim if it is zero.
 fn number(theme: &Theme, value: Option<f64>, style: Style) -> Span<'static> {
     let is_some = value.unwrap_or(0.0) > 0.0;
     text(&rate(value), if is_some { style } else { theme.dim })
 }
 
-/// The requests of the last minute against the limit, one scale for all rows: half a cell is what the limit allows, and
-/// the highest column, which leaves a gap below the next row, twice as much or more. The colour, or a pattern where there
-/// is none, says whether requests were refused: some, or most of them.
+/// Draws the requests of the last minute in relation to the limit, with the same scale for all
+/// rows. Half a cell is the limit's rate. The highest column stands for twice that rate or more,
+/// and leaves a gap below the next row. The colour, or a pattern on terminals without colour, shows
+/// if some or most of the requests were refused.
 fn demand(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> {
     const LIMIT: f64 = 4.0;
     const MOST: u64 = 7;
@@ -444,7 +448,7 @@ fn demand(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> 
     };
     let series = track.series(width);
     let peak = series.iter().flatten().map(Rates::all).fold(0.0, f64::max);
-    // A limit that time gives nothing back has no rate to compare with.
+    // A limit without a rate is compared with the row's peak instead.
     let allowed = row.allowed_per_second().unwrap_or(peak);
     let column = |rates: &Option<Rates>| {
         let Some(rates) = rates else {

@@ -1,4 +1,5 @@
-//! Requests over time: charts over the time that the user has chosen, and the last minute of a row.
+//! Charts of requests over time: charts over the time span that the user chose, and the last minute
+//! of a row.
 
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
@@ -13,17 +14,19 @@ use crate::draw::theme::Theme;
 use crate::draw::widgets::{self, AXIS, Chart};
 use crate::draw::words::text;
 
-/// The most columns: a minute has one for each second.
+/// Maximum number of columns. A chart of a minute has one column for each second.
 const MOST: u16 = 60;
 
-/// The least and the greatest height of a chart with its title, and the width from which two are side by side.
+/// Minimum and maximum height of a chart with its title. `BESIDE` is the width from which two
+/// charts are drawn side by side.
 const HEIGHT: (u16, u16) = (4, 10);
 const BESIDE: u16 = 60;
 
-/// A chart's title, colour and numbers.
+/// Title, colour and values of a chart.
 pub(super) type Charted = (&'static str, Style, fn(Rates) -> f64);
 
-/// The charts of requests that were admitted, and of those that were refused or, `in_shadow` mode, would have been.
+/// Returns the charts of admitted requests and of refused requests. If `in_shadow`, the second
+/// chart shows the requests that would have been refused.
 pub(super) fn both(theme: &Theme, in_shadow: bool) -> [Charted; 2] {
     let refused: Charted = if in_shadow {
         ("would refuse/s", theme.shadow, |rates| rates.shadow)
@@ -55,7 +58,7 @@ pub(super) fn draw(
     widgets::chart(pen, &chart);
 }
 
-/// Draws the charts of a rule and, if there is room, those of all rules below them.
+/// Draws the charts of a rule and, if there is room, the charts of all rules below them.
 pub(super) fn rule_and_total(pen: &mut Pen<'_>, state: &State, rule: &str, in_shadow: bool) {
     let area = pen.area;
     let has_total = area.height >= 2 * HEIGHT.0 + 2;
@@ -89,7 +92,8 @@ pub(super) fn rule_and_total(pen: &mut Pen<'_>, state: &State, rule: &str, in_sh
     }
 }
 
-/// The requests of the last minute in one line, the largest at the top; columns with refusals have their colour.
+/// Draws the requests of the last minute in one line, scaled to the highest column. Columns with
+/// refusals have the colour of refusals.
 pub(super) fn requests(theme: &Theme, track: &Track, columns: u16) -> Line<'static> {
     const MOST: f64 = 7.0;
     let series = track.series(columns);

@@ -1,4 +1,4 @@
-//! Rows as lines of plain text, to copy into a message or a ticket.
+//! Formats rows as plain text, to copy into a message or a ticket.
 
 use loudou_limiter::Nanos;
 
@@ -6,7 +6,7 @@ use crate::app::rows::Row;
 use crate::draw::words::{ago, amount, rate};
 use loudou_words::text::{escape, humanise};
 
-/// A bucket, `age` after it was read.
+/// Formats a bucket, `age` after it was read.
 pub(super) fn bucket(row: &Row, age: Nanos) -> String {
     let mut parts = vec![row.state(age)];
     parts.extend(row.limit().map(|limit| {
@@ -28,7 +28,7 @@ pub(super) fn bucket(row: &Row, age: Nanos) -> String {
     line(&format!("{} {}", row.id.rule, row.id.key), &parts)
 }
 
-/// A name and what is known about it, on one line whatever the name is.
+/// Formats a name and the facts about it on one line, whatever characters the name contains.
 pub(super) fn line(name: &str, parts: &[String]) -> String {
     escape(&format!("{name}: {}", parts.join(", "))).into_owned()
 }

@@ -1,4 +1,5 @@
-//! The Envoy screen: the process, its store, held requests, and findings: what an engineer on call should look at.
+//! The Envoy screen: the process, its store, held requests, and findings, which are conditions that
+//! an engineer on call should look at.
 
 use loudou_api::{Status, StoreStatus};
 use loudou_limiter::Nanos;
@@ -32,11 +33,11 @@ static ABOUT: About = About {
     moves: false,
 };
 
-/// The column of the facts, and that of the findings.
+/// Column of the facts' values. `FOUND` is the column of the findings.
 const VALUE: usize = 12;
 const FINDING: usize = 3;
 
-/// The process and findings.
+/// The Envoy screen.
 pub(super) struct Envoy;
 
 impl View for Envoy {
@@ -60,7 +61,8 @@ impl View for Envoy {
         widgets::scroll_bar(pen, area, first, shown, all);
     }
 
-    /// The lines that can be the first one shown: nothing is selected here.
+    /// Returns the number of lines that can be scrolled to the top. Nothing is selected on this
+    /// screen.
     fn lines(&self, state: &State) -> usize {
         let all = state.data.as_ref().map_or(0, |data| {
             lines(&Theme::of(&Look::default()), state, data).len()
@@ -70,7 +72,7 @@ impl View for Envoy {
     }
 }
 
-/// The colour of a line.
+/// Colour of a line.
 #[derive(Clone, Copy)]
 enum Tone {
     Plain,
@@ -83,7 +85,8 @@ impl Tone {
     }
 }
 
-/// All lines, no wider than the terminal, and whether each is a head. The last column is left to the scroll bar.
+/// Returns all lines, no wider than the terminal, and true for each heading. The last column is
+/// left for the scroll bar.
 fn lines(theme: &Theme, state: &State, data: &Data) -> Vec<(Line<'static>, bool)> {
     let head = |title: &'static str| (Line::from(title), true);
     let style = |tone: Tone| match tone {
@@ -164,7 +167,7 @@ fn facts(state: &State, data: &Data) -> Vec<Fact> {
     facts
 }
 
-/// What all workers share, by the numbers of `loudou check`.
+/// Returns the memory that all workers share, computed as in `loudou check`.
 fn memory(data: &Data) -> Option<Fact> {
     let estimate = data.running.estimate(&data.rules.rules, &data.status)?;
     let (now, most) = (bytes(estimate.now), bytes(estimate.most));
@@ -179,7 +182,8 @@ fn reloaded(reloads: u64) -> String {
     }
 }
 
-/// How fast the admin listener answers: rounded, for tenths would only flicker.
+/// Describes how fast the admin listener answers. The times are rounded, because tenths of a
+/// millisecond would only flicker.
 fn answers_in(median: Nanos, worst: Nanos) -> String {
     let rounded = |time: Nanos| humanise(time.get().div_ceil(100_000).saturating_mul(100_000));
     format!(
@@ -189,7 +193,7 @@ fn answers_in(median: Nanos, worst: Nanos) -> String {
     )
 }
 
-/// Its fill, evictions and conflicts.
+/// Returns the store's fill level, evictions and conflicts.
 fn of_store(store: &StoreStatus) -> [Fact; 3] {
     let used = fraction(store.used, store.buckets);
     let lost = [

@@ -1,4 +1,4 @@
-//! The Events screen: changes with author and reason, and warnings; newest on top.
+//! The Events screen: changes with their author and reason, and warnings. The newest is on top.
 
 use loudou_api::{Event, EventKind, FleetStatus};
 
@@ -44,7 +44,7 @@ const KEYS: &[Binding] = &[
     bind((C::Filter, &[c('/')], HERE, 3, "filter", "filter events: words, !words")),
 ];
 
-/// Edits and warnings.
+/// The Events screen.
 pub(super) struct Events;
 
 impl View for Events {
@@ -69,7 +69,7 @@ impl View for Events {
         format!("{some} of {all} events, filter: {}", state.event_filter)
     }
 
-    /// Clears the filter first.
+    /// Clears the filter or, without a filter, returns to the Buckets screen.
     fn back(&self, state: &mut State) {
         if state.event_filter.is_empty() {
             state.screen = Screen::HOME;
@@ -105,7 +105,7 @@ impl View for Events {
     }
 }
 
-/// Draws the fleet and current warnings, then events.
+/// Draws the fleet and the current warnings, then the events.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
@@ -180,7 +180,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     widgets::table(&mut pen.part(list), &heads, rows, Some(selected));
 }
 
-/// The fleet in two lines, or three if changes wait.
+/// Describes the fleet in two lines, or three if changes are waiting.
 fn fleet(theme: &Theme, fleet: &FleetStatus, now: u64) -> Vec<Line<'static>> {
     let mark = theme.pick('⚠', '!');
     let answer = match fleet.answered_ns {
@@ -211,7 +211,7 @@ fn fleet(theme: &Theme, fleet: &FleetStatus, now: u64) -> Vec<Line<'static>> {
     lines.into_iter().flatten().collect()
 }
 
-/// The cells of an event.
+/// Returns the cells of an event.
 fn row(theme: &Theme, event: &Event, now: u64) -> Vec<Line<'static>> {
     let style = match event.kind {
         EventKind::Edit | EventKind::UpstreamHeals | EventKind::FleetUp => theme.good,

@@ -1,4 +1,5 @@
-//! The Keys screen: the keys of all Envoys that are watched, with the sums of their rates and the part of each Envoy.
+//! The Keys screen: the keys of all watched Envoys, with the sums of their rates and the rates at
+//! each Envoy.
 
 use loudou_api::BucketState;
 use loudou_limiter::Nanos;
@@ -50,7 +51,7 @@ const KEYS: &[Binding] = &[
     bind((C::Invert, &[c('i')], HERE, 9, "reverse", "reverse the order")),
 ];
 
-/// The columns that the rows can be sorted by.
+/// The columns by which rows can be sorted.
 const SORTABLE: [Column; 5] = [
     Column::State,
     Column::Rule,
@@ -59,7 +60,7 @@ const SORTABLE: [Column; 5] = [
     Column::Refused,
 ];
 
-/// The keys of all Envoys.
+/// The Keys screen.
 pub(super) struct Keys;
 
 impl View for Keys {
@@ -104,7 +105,7 @@ impl View for Keys {
         state.keys.table.moved(page, motion)
     }
 
-    /// Selects a row; the selection then follows its key.
+    /// Selects a row. The selection then follows its key.
     fn select(&self, state: &mut State, at: usize) {
         let keys = &mut state.keys;
         (keys.table.at, keys.table.is_missing) = (at, false);
@@ -122,7 +123,7 @@ impl View for Keys {
         state.keys.selected().map(|key| key.row.id.key.clone())
     }
 
-    /// The sums, and the part of each Envoy.
+    /// Formats the sums and the rates at each Envoy.
     fn copied_row(&self, state: &State) -> Option<String> {
         let key = state.keys.selected()?;
         let sums = copied::bucket(&key.row, Nanos::ZERO);
@@ -145,7 +146,7 @@ impl View for Keys {
         super::view(Screen::Targets).closed(state)
     }
 
-    /// Clears the filter and lets go of the selection first.
+    /// Clears the filter and the selection or, without both, returns to the Buckets screen.
     fn back(&self, state: &mut State) {
         let table = &mut state.keys.table;
         if table.filter_text.is_empty() && table.pinned.is_none() {
@@ -198,7 +199,7 @@ impl View for Keys {
         state.keys.arrange(table_height(state.size));
     }
 
-    /// While the text is invalid, the last valid filter stays in effect.
+    /// Applies a filter. While the text is invalid, the last valid filter stays in effect.
     fn filter(&self, state: &mut State, text: &str) {
         let rules = state
             .data
@@ -228,7 +229,7 @@ impl View for Keys {
     }
 }
 
-/// A sort by the column `step` to the right.
+/// Returns a sort by the column `step` to the right.
 fn beside(column: Column, step: isize) -> Sort {
     let at = SORTABLE.iter().position(|other| *other == column);
     let next = at.unwrap_or(0).checked_add_signed(step);
@@ -236,9 +237,10 @@ fn beside(column: Column, step: isize) -> Sort {
     Sort::by(*next.unwrap_or(&column))
 }
 
-// The table: a column for each Envoy, or one that names the worst where these have no room.
+// The table: a column for each Envoy or, if they do not fit, one column that names the Envoy that
+// refuses most.
 
-/// The width of the part of an Envoy.
+/// Width of an Envoy's column.
 const PART: u16 = 8;
 
 fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -332,7 +334,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     widgets::scroll_bar(pen, edge, table.offset, lines.len(), table.visible.len());
 }
 
-/// State, rule, key and rates.
+/// Returns the state, the rule, the key and the rates.
 fn row(theme: &Theme, state: &State, key: &KeyRow, state_width: u16) -> Vec<Line<'static>> {
     let (standing, rates) = (key.row.standing(), key.row.rates);
     let (glyph, style) = theme.state(standing);
@@ -347,7 +349,7 @@ fn row(theme: &Theme, state: &State, key: &KeyRow, state_width: u16) -> Vec<Line
     ]
 }
 
-/// The Envoy that refuses the key most, and how many have it.
+/// Names the Envoy that refuses the key most, and the number of Envoys that have the key.
 fn most_at(theme: &Theme, key: &KeyRow, names: &[String]) -> Line<'static> {
     let name = key.worst().and_then(|number| names.get(number));
     let have = key.at.iter().flatten().count();
@@ -356,7 +358,7 @@ fn most_at(theme: &Theme, key: &KeyRow, names: &[String]) -> Line<'static> {
     vec![text(name, theme.plain), text(&number, theme.dim)].into()
 }
 
-/// The part of one Envoy: what it refuses, or that it refuses all.
+/// Describes a key at one Envoy: its refusals, or that it is banned.
 fn of_part(theme: &Theme, part: Option<&Part>) -> Span<'static> {
     match part {
         None => text(theme.pick_text("·", "."), theme.dim),
@@ -367,7 +369,7 @@ fn of_part(theme: &Theme, part: Option<&Part>) -> Span<'static> {
     }
 }
 
-/// What is refused per second; in parentheses what a rule in shadow mode would refuse.
+/// Formats the refusals per second. Refusals in shadow mode are in parentheses.
 fn refused(theme: &Theme, rates: Option<(f64, f64)>) -> Span<'static> {
     let Some((refused, would)) = rates else {
         return text(&rate(None), theme.dim);

@@ -1,4 +1,5 @@
-//! The parts that all tables of buckets draw alike: heads, the selection, and why there is none.
+//! Elements that all tables of buckets share: headings, the selection, and the reason why a table
+//! is empty.
 
 use loudou_words::num::count;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -15,7 +16,7 @@ use crate::draw::theme::Theme;
 use crate::draw::widgets::Head;
 use crate::draw::words::{amount, text, width as width_of};
 
-/// The place of a table, and of the scroll bar beside its rows.
+/// Splits an area into the table and the scroll bar to the right of its rows.
 pub(super) fn beside_scroll_bar(area: Rect) -> [Rect; 2] {
     let columns = [Constraint::Fill(1), Constraint::Length(1)];
     let [body, edge] = Layout::horizontal(columns).spacing(1).areas(area);
@@ -23,7 +24,7 @@ pub(super) fn beside_scroll_bar(area: Rect) -> [Rect; 2] {
     [body, edge]
 }
 
-/// The head of a column; that of the column that rows are sorted by has an arrow.
+/// Returns the heading of a column. The column by which rows are sorted has an arrow.
 pub(super) fn head(theme: &Theme, column: Column, width: u16, sort: Sort) -> Head {
     let mut title = Line::from(column.title(width));
     if column == sort.column {
@@ -45,7 +46,8 @@ pub(super) fn head(theme: &Theme, column: Column, width: u16, sort: Sort) -> Hea
     }
 }
 
-/// Names the selected bucket on the last line if it is not among the rows that are shown, of `all` that are known.
+/// Names the selected bucket on the last line if it is missing from the list. The message depends
+/// on whether `all` known rows still contain the bucket.
 pub(super) fn missing<'a>(
     pen: &mut Pen<'_>,
     state: &State,
@@ -68,7 +70,7 @@ pub(super) fn missing<'a>(
     pen.line(last, text(&words, theme.banner));
 }
 
-/// Marks the selection where it stands on the first or the last of the `lines` because it is out of view.
+/// Marks the first or the last of the `lines` if the selection is out of view in that direction.
 pub(super) fn out_of_view(pen: &mut Pen<'_>, table: &Table, lines: &[usize]) {
     let theme = pen.theme;
     let arrow = if table.at < table.offset {
@@ -92,7 +94,7 @@ pub(super) fn out_of_view(pen: &mut Pen<'_>, table: &Table, lines: &[usize]) {
     pen.line(place, text(&words, theme.selected));
 }
 
-/// Says in the middle of a list why it is empty.
+/// Shows in the middle of a list why it is empty.
 pub(super) fn nothing(pen: &mut Pen<'_>, why: &'static str) {
     let style: Style = pen.theme.dim;
     let middle = pen.row(pen.area.height / 2);

@@ -39,7 +39,7 @@ const KEYS: &[Binding] = &[
 
 const HERE: Places = Screen::Rules.place();
 
-/// All rules.
+/// The Rules screen.
 pub(super) struct Rules;
 
 impl View for Rules {
@@ -76,7 +76,7 @@ impl View for Rules {
         is_none.then(|| "no rule is selected".to_owned())
     }
 
-    /// The buckets of the selected rule.
+    /// Opens the buckets of the selected rule.
     fn run(&self, state: &mut State, command: C) {
         if let (C::Drill, Some(rule)) = (command, self.rule(state)) {
             ingest::buckets_of(state, &rule);
@@ -84,12 +84,12 @@ impl View for Rules {
     }
 }
 
-/// The most overrides listed.
+/// Maximum number of overrides listed.
 const OVERRIDES: usize = 6;
-/// The most upstreams listed for the selected rule.
+/// Maximum number of upstreams listed for the selected rule.
 const MAX_UPSTREAMS: usize = 3;
 
-/// Draws the rules, the charts of the selected one, and that rule in words.
+/// Draws the rules, the charts of the selected rule, and its description.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let Some(data) = &state.data else { return };
     let rules = &data.rules.rules;
@@ -105,7 +105,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let inside = pen.area.width.saturating_sub(2);
     let detail: Vec<String> = detail.unwrap_or_default();
     let mut detail: Vec<String> = detail.iter().flat_map(|line| wrap(line, inside)).collect();
-    // The rules come first where there is no room for both.
+    // If there is no room for both, the list of rules takes precedence over the description.
     let room = table_height(state.size);
     detail.truncate(room.saturating_sub(rules.len().min(room.div_ceil(2))));
     let shown = room.saturating_sub(detail.len()).max(1);
@@ -148,7 +148,7 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
     let name = longest(&|rule| width(&rule.name).saturating_add(2)).clamp(8, 34);
     let limits = longest(&|rule| cells(limits(theme, (state, data), rule).width()));
     let refused = longest(&|rule| cells(refused(theme, data, rule).width())).max(7);
-    // A few columns of history say nothing.
+    // A history of a few columns shows nothing useful.
     let history = if pen.area.width < 100 { 0 } else { 20 };
     let widths = widgets::fit(
         pen.area.width.saturating_sub(1),
@@ -197,7 +197,7 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
     );
 }
 
-/// The cells of a rule.
+/// Returns the cells of a rule.
 fn row(
     theme: &Theme,
     (state, data): (&State, &Data),
@@ -240,7 +240,7 @@ fn row(
     ]
 }
 
-/// The requests that it refused, and their share.
+/// Returns the number of refused requests and their share.
 fn refused(theme: &Theme, data: &Data, rule: &RuleView) -> Span<'static> {
     let totals = totals_of(data, rule);
     let (refused, is_shadow) = (refused_in_mode(totals), is_shadow(totals));
@@ -256,7 +256,8 @@ fn refused(theme: &Theme, data: &Data, rule: &RuleView) -> Span<'static> {
     )
 }
 
-/// Its limits in short, behind what is special about it: the rule that it shadows, an upstream, an edit.
+/// Returns a short description of the limits. Special properties come first: the rule that it
+/// shadows, an upstream, an edit.
 fn limits(theme: &Theme, (state, data): (&State, &Data), rule: &RuleView) -> Line<'static> {
     let totals = totals_of(data, rule);
     let mut parts = vec![text(&compared(rule, (state, data)), theme.warn)];
@@ -272,9 +273,10 @@ fn limits(theme: &Theme, (state, data): (&State, &Data), rule: &RuleView) -> Lin
     parts.into()
 }
 
-/// For a rule in shadow mode, the share of requests that it would refuse, with the share that the shadowed rule refuses.
-/// Both count since Envoy started. A trial is younger than its rule, so both shares are those of the requests in the last
-/// minute that the trial has seen.
+/// Compares a rule that shadows another with that rule: both shares of refused requests. Empty if
+/// the rule is enforced, because it then refuses requests itself. Both shares count since Envoy
+/// started. A trial is younger than its rule, so its shares are those of the last minute's requests
+/// that the trial has seen.
 fn compared(rule: &RuleView, (state, data): (&State, &Data)) -> String {
     if !is_shadow(totals_of(data, rule)) {
         return String::new();
@@ -304,14 +306,14 @@ fn compared(rule: &RuleView, (state, data): (&State, &Data)) -> String {
     format!("would refuse {would}, {} {does}  ", other.name)
 }
 
-/// The totals of a rule, from the status if that has them: it is newer.
+/// Returns the totals of a rule. The totals in the status are newer, so they are used if present.
 fn totals_of<'a>(data: &'a Data, rule: &'a RuleView) -> &'a RuleTotals {
     let mut all = data.status.rules.iter();
     let found = all.find(|totals| totals.name == rule.name);
     found.unwrap_or(&rule.totals)
 }
 
-/// The selected rule in words, without the truncation of the table.
+/// Describes the selected rule in full, whereas the table truncates it.
 fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
     if let Some(penalty) = rule.rule.get("penalty").and_then(short::penalty) {
@@ -339,7 +341,7 @@ fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     lines
 }
 
-/// The match and the key of a rule: `POST /reply…; key header x-user-id`.
+/// Describes the match and the key of a rule: `POST /reply…; key header x-user-id`.
 pub(super) fn in_words(rule: &Value) -> String {
     let mut parts = Vec::new();
     let matches = rule.get("match");
@@ -392,14 +394,14 @@ fn key_part(part: &Value) -> String {
     fields.collect::<Vec<_>>().join(" ")
 }
 
-// The numbers of a rule; in shadow mode, those of the requests that it would have refused.
+// The numbers of a rule. In shadow mode they count the requests that it would have refused.
 
-/// Whether the rule only reports what it would refuse.
+/// Returns true if the rule only reports the requests that it would refuse.
 fn is_shadow(totals: &RuleTotals) -> bool {
     totals.mode == Mode::Shadow.name()
 }
 
-/// The requests that a rule refused or, in shadow mode, would have refused.
+/// Returns the number of requests that a rule refused or, in shadow mode, would have refused.
 fn refused_in_mode(totals: &RuleTotals) -> u64 {
     if is_shadow(totals) {
         totals.shadow_refused
@@ -408,7 +410,7 @@ fn refused_in_mode(totals: &RuleTotals) -> u64 {
     }
 }
 
-/// The same per second.
+/// Like [`refused_in_mode`], but per second.
 fn refused_rate(totals: &RuleTotals, rates: Rates) -> f64 {
     if is_shadow(totals) {
         rates.shadow
@@ -417,14 +419,14 @@ fn refused_rate(totals: &RuleTotals, rates: Rates) -> f64 {
     }
 }
 
-/// The share of its requests that this is.
+/// Returns the share of the rule's requests that it refused or, in shadow mode, would have refused.
 fn share_refused(totals: &RuleTotals) -> f64 {
     let refused = totals.refused.saturating_add(totals.shadow_refused);
     let all = totals.passed().saturating_add(refused);
     fraction(refused_in_mode(totals), all)
 }
 
-/// The row of a rule as a line of text.
+/// Formats the row of a rule as a line of text.
 fn in_a_line(rule: &RuleView, totals: &RuleTotals, rates: Option<Rates>) -> String {
     let refused = if is_shadow(totals) {
         "would refuse"

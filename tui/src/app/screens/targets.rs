@@ -1,4 +1,4 @@
-//! The Targets screen: all Envoys that are watched, with their sums.
+//! The Targets screen: all watched Envoys, with their sums.
 
 use loudou_words::meaning::refusals;
 use loudou_words::num::{cells, count};
@@ -45,7 +45,7 @@ const KEYS: &[Binding] = &[
     bind((C::Mark, &[c('m')], HERE, 2, "mark", "mark the Envoys that a change with a is for; without marks it is for all")),
 ];
 
-/// All Envoys that are watched.
+/// The Targets screen.
 pub(super) struct Targets;
 
 impl View for Targets {
@@ -88,7 +88,8 @@ impl View for Targets {
     }
 }
 
-/// The columns, with their wishes but for the names.
+/// The columns, each with its title and its rank when the columns are fitted. The names' widths are
+/// computed.
 const COLUMNS: [(&str, u8); 7] = [
     ("envoy", 0),
     ("admitted/s", 1),
@@ -98,23 +99,23 @@ const COLUMNS: [(&str, u8); 7] = [
     ("up", 4),
     ("warnings", 3),
 ];
-/// The width of a column.
+/// Width of a column.
 const EACH: u16 = 10;
-/// The marks before a name.
+/// Width of the marks before a name.
 const MARKS: u16 = 3;
-/// The least width of a name.
+/// Minimum width of a name.
 const LEAST_NAME: u16 = 12;
-/// The height of a body that has no room for gaps.
+/// A body of at most this height has no gaps.
 const SMALL: u16 = 10;
-/// The least room for a banner behind the rates.
+/// Minimum width of a banner to the right of the rates.
 const LEAST_BANNER: u16 = 24;
 
-/// Draws the Envoys, their sums, and below them the results of changes for all.
+/// Draws the Envoys and their sums and, below them, the results of changes for all Envoys.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let all = state.targets.len();
     let height = pen.area.height.saturating_sub(2);
-    // Half of the screen is left to results.
+    // Up to half of the screen is left for results.
     let gap = u16::from(pen.area.height > SMALL);
     let results = results(theme, state, gap > 0);
     let kept = cells(results.len()).min(height / 2);
@@ -124,7 +125,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         .saturating_sub(shown / 2)
         .min(all.saturating_sub(shown));
     let [list, below] = Layout::vertical([
-        // The heads and the sums.
+        // The headings and the sums.
         Constraint::Length(cells(shown).saturating_add(2)),
         Constraint::Fill(1),
     ])
@@ -202,7 +203,8 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// A name for each Envoy, and the widths of the columns; short names where whole addresses leave no room.
+/// Returns a name for each Envoy and the widths of the columns. Names are shortened if whole
+/// addresses leave too little room.
 fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
     let urls: Vec<&str> = targets.iter().map(|target| target.url.as_str()).collect();
     let longest = |names: &[String]| {
@@ -214,14 +216,15 @@ fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
             .saturating_add(MARKS)
     };
     let whole: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
-    // The rates, warnings and the time since the start matter more than whole addresses.
+    // The rates, the warnings and the start time take precedence over whole addresses.
     let most = width.saturating_sub((EACH + 1) * 4);
     let names = if longest(&whole) <= most {
         whole
     } else {
         short_names(&urls)
     };
-    // The rates matter more than the end of a long name, which matters more than the other columns.
+    // The rates take precedence over the end of a long name, which takes precedence over the other
+    // columns.
     let rates = (EACH + 1) * 2;
     let wide = longest(&names).min(width.saturating_sub(rates).max(LEAST_NAME + MARKS));
     let wishes = COLUMNS.map(|(_, rank)| match rank {
@@ -232,7 +235,7 @@ fn places(width: u16, targets: &[TargetSummary]) -> (Vec<String>, Vec<u16>) {
     (names, widths)
 }
 
-/// An Envoy as a line of text.
+/// Formats an Envoy as a line of text.
 fn in_a_line(target: &TargetSummary) -> String {
     if target.up == Some(false) {
         let error = target.error.as_deref().unwrap_or("unreachable");
@@ -257,7 +260,8 @@ fn in_a_line(target: &TargetSummary) -> String {
     copied::line(&target.url, &parts)
 }
 
-/// The sums over all Envoys that answer: the last numbers of one that is away are not those of now.
+/// Returns the sums over all Envoys that answer. Envoys that do not answer are left out because
+/// their last numbers are outdated.
 fn sums(theme: &Theme, targets: &[TargetSummary]) -> Vec<Line<'static>> {
     let answers = |target: &&TargetSummary| target.up == Some(true) && !target.is_stale;
     let up = targets.iter().filter(answers);
@@ -275,7 +279,7 @@ fn sums(theme: &Theme, targets: &[TargetSummary]) -> Vec<Line<'static>> {
     cells
 }
 
-/// The cells of an Envoy.
+/// Returns the cells of an Envoy.
 fn row(theme: &Theme, target: &TargetSummary, name: &str, is_shown: bool) -> Vec<Line<'static>> {
     let up = theme.pick_text("●", "*");
     let (mark, style) = match target.up {
@@ -310,8 +314,8 @@ fn row(theme: &Theme, target: &TargetSummary, name: &str, is_shown: bool) -> Vec
     cells
 }
 
-/// Writes over the numbers of an Envoy what matters more: why it does not answer, or what it needs. It begins behind the
-/// name, or behind the rates.
+/// Writes an Envoy's most important message over its numbers: why it does not answer, or its
+/// banner. The text begins after the name, or after the rates.
 fn over(
     pen: &mut Pen<'_>,
     row: Rect,
@@ -323,13 +327,13 @@ fn over(
     let (x, words) = if target.up == Some(false) {
         let error = target.error.as_deref().unwrap_or("unreachable");
         let error = error.lines().next().unwrap_or_default();
-        // No column follows, so that a long error has the room behind a short name.
+        // No column follows, so a long error can use the room after a short name.
         let name = width_of(&safe(name))
             .saturating_add(MARKS)
             .saturating_add(1);
         (behind_name.min(name), text(error, theme.bad))
     } else if let Some((banner, _)) = &target.banner {
-        // It matters more than the rates where there is no room for both.
+        // If there is no room for both, the banner replaces the rates.
         let has_room = row.width.saturating_sub(behind_rates) >= LEAST_BANNER;
         let x = if has_room { behind_rates } else { behind_name };
         (x, text(banner, theme.alarm))
@@ -345,7 +349,7 @@ fn over(
     pen.line(place, words);
 }
 
-/// What is admitted, and what is refused; in parentheses what rules in shadow mode would refuse.
+/// Formats the admitted and the refused requests. Refusals in shadow mode are in parentheses.
 fn rates(theme: &Theme, rates: Option<Rates>) -> [Line<'static>; 2] {
     let refused = rates.map(|rates| rates.refused);
     let would = rates.filter(|rates| rates.shadow > 0.0);
@@ -362,11 +366,11 @@ fn rates(theme: &Theme, rates: Option<Rates>) -> [Line<'static>; 2] {
     ]
 }
 
-/// The results of the last changes for all Envoys, each change under its title: failures first, then what is open. The
-/// flag is that of a title.
+/// Returns the results of the last changes for all Envoys, each change under its title. Failures
+/// come first, then pending results. The flag is true for titles.
 fn results(theme: &Theme, state: &State, has_gaps: bool) -> Vec<(Line<'static>, bool)> {
     let mut lines = Vec::new();
-    // They name keys.
+    // The results contain keys.
     if state.hides_keys {
         return lines;
     }
@@ -396,7 +400,7 @@ fn results(theme: &Theme, state: &State, has_gaps: bool) -> Vec<(Line<'static>, 
     lines
 }
 
-/// The result of a change at one Envoy.
+/// Formats the result of a change at one Envoy.
 fn one(theme: &Theme, name: &str, result: &Delivery) -> Line<'static> {
     let style = match result {
         Delivery::Sending | Delivery::NotAsked => theme.plain,
@@ -412,7 +416,7 @@ fn one(theme: &Theme, name: &str, result: &Delivery) -> Line<'static> {
     .into()
 }
 
-/// The order of results: what needs attention comes first.
+/// Returns the sort order of a result. Results that need attention come first.
 const fn urgency(result: &Delivery) -> u8 {
     match result {
         Delivery::Failed(_) => 0,

@@ -1,4 +1,4 @@
-//! How often a replay agrees with the log's own answers.
+//! Compares the decisions of a replay with the responses in the log.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::cells::wrap;
 use crate::cli::table::{Cell, Set, TextTable};
 use crate::cli::world::Style;
 
-/// The reasons for which the two may differ.
+/// Possible reasons for differences.
 pub(super) const WHY: &str = "They differ where other rules were in force, where several Envoys had a bucket each or kept older \
                    ones from before this log, where requests are not in it, and where such a status has another cause.";
 
@@ -26,12 +26,12 @@ pub(super) fn print(found: &BesideLog, out: &mut dyn Write, style: Style) -> io:
     Ok(())
 }
 
-/// Whether log and replay differ at all.
+/// Returns true if the log and the replay differ at all.
 pub(super) const fn differs(found: &BesideLog) -> bool {
     found.only_log_refused + found.only_replay_refused > 0
 }
 
-/// The shares that agree, on two lines.
+/// Describes the shares of requests on which both agree, on two lines.
 pub(super) fn title(found: &BesideLog) -> String {
     let statuses: Vec<String> = found.statuses.iter().map(u16::to_string).collect();
     let agree = found.both_refused + found.neither_refused;
@@ -49,7 +49,7 @@ pub(super) fn title(found: &BesideLog) -> String {
     )
 }
 
-/// The requests by what both say.
+/// Returns a table of the requests by the log's response and the replay's verdict.
 pub(super) fn table(found: &BesideLog) -> TextTable {
     let mut table = TextTable::new(&[
         (" ", Set::Left),

@@ -1,4 +1,4 @@
-//! Rule files side by side.
+//! Compares rule files side by side.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
 use loudou_words::text::{counted, escape};
 
-/// Prints the first rule file, which is A, and those that are compared with it: B, C ….
+/// Prints the first rule file, called A, and the files that are compared with it: B, C ….
 pub(super) fn print(
     first: &SideSummary,
     others: &[Compare],
@@ -39,10 +39,10 @@ pub(super) fn print(
     store(&sides, out)
 }
 
-/// A number of a rule file.
+/// Returns a number of a rule file.
 type Total = fn(&SideSummary) -> u64;
 
-/// The verdicts of each rule under every file.
+/// Returns a table of each rule's verdicts under every file.
 pub(super) fn counts(sides: &[&SideSummary]) -> TextTable {
     let letters: Vec<String> = ('A'..).take(sides.len()).map(String::from).collect();
     let mut columns = vec![("RULE", Set::Shrink), ("REQUESTS", Set::Left)];
@@ -100,7 +100,7 @@ fn rule_rows(name: &str, rules: &[Option<RuleSummary>], table: &mut TextTable) {
     }
 }
 
-/// A row; `-` stands for a rule that one of the files does not have.
+/// Returns a row. If a file does not have the rule, its count is `-`.
 fn row(rule: &str, what: &str, counts: &[Option<u64>]) -> Vec<Cell> {
     let mut row: Vec<Cell> = vec![rule.into(), what.into()];
     row.extend(counts.iter().map(|n| Cell::from(n.map(|n| n.to_string()))));
@@ -146,7 +146,7 @@ fn changes(
     keys_table(changes).print(out, style)
 }
 
-/// The changes that there are, with their numbers.
+/// Returns the kinds of changed verdicts that occur, with their numbers.
 pub(super) fn kinds(changes: &ChangesSummary, letter: char) -> Vec<(String, u64)> {
     let kinds = [
         ("admitted", "refused", changes.admit_refuse),
@@ -162,7 +162,7 @@ pub(super) fn kinds(changes: &ChangesSummary, letter: char) -> Vec<(String, u64)
         .collect()
 }
 
-/// The heading of the keys with the most changes.
+/// Returns the heading of the keys with the most changes.
 pub(super) fn keys_title(changes: &ChangesSummary, letter: char) -> String {
     let exact = if changes.exact {
         ""
@@ -172,7 +172,7 @@ pub(super) fn keys_title(changes: &ChangesSummary, letter: char) -> String {
     format!("most changed keys, {letter}{exact}")
 }
 
-/// The keys with the most changes.
+/// Returns a table of the keys with the most changes.
 pub(super) fn keys_table(changes: &ChangesSummary) -> TextTable {
     let mut columns = vec![
         ("RULE", Set::Left),

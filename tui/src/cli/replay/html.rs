@@ -1,7 +1,8 @@
-//! `--output html`: a page to send to a colleague. It is one file that loads nothing, and has no scripts.
+//! `--output html`: writes a page to send to a colleague. The page is one file without scripts, and
+//! it loads nothing.
 //!
-//! Keys, paths and names are a client's, so texts reach the page only through [`markup::Html`], which escapes them; all
-//! markup is the program's own, by its type.
+//! Keys, paths and names come from clients, so texts are only added through [`markup::Html`], which
+//! escapes them. Its type ensures that all markup is constant.
 
 use loudou_replay::summary::{BesideLog, Compare, RunSummary, SideSummary};
 
@@ -19,7 +20,7 @@ mod verdicts;
 use markup::Html;
 use page::{RuleText, section, table, texts};
 
-/// A page about a run.
+/// Returns the page about a run.
 pub(super) fn page(summary: &RunSummary, files: &[RuleText]) -> String {
     let trace = &summary.trace;
     let mut facts = page::facts(trace);
@@ -100,7 +101,7 @@ fn several(html: &mut Html, first: &SideSummary, others: &[Compare]) {
     });
 }
 
-/// The requests that have another verdict, by kind and by key.
+/// Adds the requests whose verdict changed, by kind and by key.
 fn changes(html: &mut Html, letter: char, other: &Compare) {
     let changes = &other.changes;
     html.element("h3", &[], &format!("From A to {letter}"));
@@ -120,7 +121,7 @@ fn changes(html: &mut Html, letter: char, other: &Compare) {
     }
 }
 
-/// How often the replay agrees with the log's own answers.
+/// Adds the comparison of the replay with the log's responses.
 fn beside(html: &mut Html, found: &BesideLog) {
     let title = beside_log::title(found).replace('\n', " ");
     html.element("p", &[], &format!("{}.", page::capital(&title)));
@@ -130,7 +131,7 @@ fn beside(html: &mut Html, found: &BesideLog) {
     }
 }
 
-/// The keys of each rule.
+/// Adds the keys of each rule.
 fn keys(html: &mut Html, name: &str, side: &SideSummary) {
     let Some((keys, left_out)) = of_keys::table(side) else {
         return;

@@ -1,4 +1,4 @@
-//! The keys of each rule: how many were refused, and what single keys sent.
+//! The keys of each rule: how many were refused, and how much single keys sent.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ pub(super) fn print(side: &SideSummary, out: &mut dyn Write, style: Style) -> io
     }
 }
 
-/// The keys of the rules that have any, and a note about those left out.
+/// Returns a table of the keys of the rules that have any, and a note about left out rules.
 pub(super) fn table(side: &SideSummary) -> Option<(TextTable, Option<String>)> {
     let rules = side.rules.iter().filter(|rule| rule.keys.seen > 0);
     let mut table = TextTable::new(&[
@@ -64,7 +64,7 @@ pub(super) fn table(side: &SideSummary) -> Option<(TextTable, Option<String>)> {
     Some((table, note))
 }
 
-/// The number of keys, and of those refused.
+/// Returns the number of keys, and the number of refused keys.
 fn head(keys: &KeysSummary) -> [Cell; 2] {
     let refused = format!("{} ({})", keys.refused, share(keys.refused, keys.seen));
     let paint = if keys.refused > 0 {

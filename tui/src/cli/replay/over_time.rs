@@ -1,4 +1,4 @@
-//! Refusals over time, as plots.
+//! Plots refusals over time.
 
 use std::io::{self, Write};
 
@@ -8,12 +8,12 @@ use super::plot::{self, Axis};
 use crate::cli::world::Style;
 use loudou_words::text::{date, humanise};
 
-/// Instants from here on are calendar time (after 1973).
+/// Times from this value on are calendar time (after 1973).
 pub(super) const CALENDAR_NS: u64 = 100_000_000_000_000_000;
-/// The maximum width of output other than tables.
+/// Maximum width of output other than tables.
 pub(super) const WIDEST: usize = 78;
 
-/// An instant of a trace: a date, or the time since its beginning.
+/// Formats a time of a trace: a date, or the time since the start of the trace.
 pub(super) fn instant(ns: u64) -> String {
     if ns < CALENDAR_NS {
         return humanise(ns);
@@ -21,7 +21,7 @@ pub(super) fn instant(ns: u64) -> String {
     date(ns / 1_000_000)
 }
 
-/// Prints refusals over time, of one rule file or of several on the same scale.
+/// Prints refusals over time for one rule file, or for several on a common scale.
 pub(super) fn print(
     sides: &[(&str, &TimelineSummary)],
     out: &mut dyn Write,

@@ -1,4 +1,4 @@
-//! A plot of counts over time, in blocks or in ASCII.
+//! Plots counts over time with block characters or in ASCII.
 
 use std::io::{self, Write};
 
@@ -6,24 +6,25 @@ use crate::cli::world::Style;
 use crate::draw::widgets;
 use loudou_words::num::count;
 
-/// The number of lines of a plot.
+/// Height of a plot in lines.
 const LINES: u16 = 5;
-/// The number of cells of the labels on the left, including the axis.
+/// Width of the labels on the left in cells, including the axis.
 const MARGIN: usize = 10;
 
-/// The labels below a plot.
+/// Labels below a plot.
 pub(super) struct Axis {
     pub(super) from: String,
     pub(super) to: String,
 }
 
-/// The number of values per column, to fill `width` columns.
+/// Returns the number of values per column that fill `width` columns.
 pub(super) fn each(values: &[u64], width: usize) -> u64 {
     let room = width.saturating_sub(MARGIN).max(1);
     count(values.len().div_ceil(room).max(1))
 }
 
-/// Prints a plot of `values`; its scale ends at `highest` if that exceeds the largest value.
+/// Prints a plot of `values`. Its scale ends at the largest value, or at `highest` if that is
+/// larger.
 pub(super) fn print(
     values: &[u64],
     highest: Option<u64>,
@@ -64,7 +65,8 @@ pub(super) fn print(
     writeln!(out, "{:>10}{from}{}{to}", "", " ".repeat(gap))
 }
 
-/// The cell in line `row`, counted from below, of the column for `n` of `most`.
+/// Returns the cell in line `row`, counted from the bottom, of a column with the height `n` of
+/// `most`.
 fn cell(n: u64, most: u64, row: u16, style: Style) -> char {
     let eighths = widgets::filled(n, most, LINES, style.ascii);
     widgets::rising(widgets::in_cell(eighths, row), style.ascii)

@@ -1,4 +1,4 @@
-//! A bar on standard error while a long trace is read.
+//! Shows a progress bar on standard error while a long trace is read.
 
 use std::io::{self, Write};
 
@@ -10,14 +10,14 @@ use loudou_client::clock::Clock;
 use loudou_words::num::{float, whole};
 use loudou_words::text::{self, humanise};
 
-/// The bar appears only after this time.
+/// Time before the bar appears.
 const PATIENCE_NS: u64 = 300_000_000;
 const BETWEEN_NS: u64 = 100_000_000;
 
-/// The progress of a run. It takes one line of the terminal and removes it at the end.
+/// Progress of a run. It uses one line of the terminal and removes it at the end.
 pub(super) struct ProgressBar<'a> {
     err: &'a mut dyn Write,
-    /// The total number of bytes, if known.
+    /// Total number of bytes, if known.
     total: Option<u64>,
     style: Style,
     clock: Clock,
@@ -37,7 +37,7 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Shows how far the run is, unless that was shown a moment ago.
+    /// Shows the progress, unless it was shown a moment ago.
     pub(super) fn show(&mut self, progress: Progress) -> io::Result<()> {
         let now_ns = self.clock.now().get();
         if now_ns < self.next_ns {
@@ -68,7 +68,7 @@ impl<'a> ProgressBar<'a> {
     }
 }
 
-/// A line of the second half, after all is read.
+/// Returns the line for the second phase, in which all requests were read and are decided.
 fn deciding(requests: u64, records: u64, style: Style) -> String {
     let bar = bar(requests, records, style);
     let percent = whole(100.0 * float(requests) / float(records.max(1)));

@@ -1,4 +1,5 @@
-//! `loudou replay --suggest`: the limits that the keys of a log would have needed, as a table, and one to paste.
+//! `loudou replay --suggest`: prints the limits that the keys of a log would have needed, as a
+//! table, and a suggested limit to paste.
 
 use std::io;
 use std::io::Write;
@@ -29,29 +30,29 @@ use loudou_words::text::{counted, escape};
 mod page;
 mod shares;
 
-/// The needs of one rule, a line for each rate.
+/// Needs of the keys of a rule, with a line for each rate.
 struct Rule<'a> {
     needs: &'a RuleNeeds,
     rates: Vec<Line>,
     knee: Option<usize>,
 }
 
-/// The needs at one rate.
+/// Needs of the keys at one rate.
 struct Line {
     rate: Rate,
-    /// The capacity that half, nine tenths … of the keys are content with.
+    /// Capacities that are sufficient for 50 %, 90 % … of the keys.
     per_mille: [u32; 4],
     most: u32,
-    /// The least capacity within the bound, and how many keys it refuses.
+    /// Smallest capacity within the bound. `refused` is the number of keys that it refuses.
     capacity: u32,
     refused: u64,
-    /// In the order of the capacities.
+    /// Refusals, sorted by capacity.
     refusals: Vec<Refusals>,
 }
 
-/// Said instead of a limit.
+/// Message if no limit can be suggested.
 const NO_LIMIT: &str = "No limit has so large a capacity at these rates; try higher --rates.";
-/// The percentiles of the table.
+/// Percentiles of the table.
 const PER_MILLE: [(usize, &str); 4] = [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99.9")];
 
 fn rules(suggestion: &Suggestion, bound: Share) -> Vec<Rule<'_>> {
@@ -98,8 +99,8 @@ fn line(rate: Rate, rule: &RuleNeeds, (number, tried): (usize, &Candidates), bou
     }
 }
 
-/// The least of the capacities tried that refuses at most the share of the requests; else the one that refuses
-/// nothing.
+/// Returns the smallest tried capacity that refuses at most this share of the requests, or else the
+/// capacity that refuses nothing.
 fn of_requests(rule: &RuleNeeds, needs: &Needs, refusals: &[Refusals], bound: Share) -> u32 {
     let most = bound.of(rule.requests);
     let is_within = |it: &&Refusals| rule.uncounted() == 0 && it.requests <= most;
@@ -108,7 +109,7 @@ fn of_requests(rule: &RuleNeeds, needs: &Needs, refusals: &[Refusals], bound: Sh
     tried.map_or(all, |it| it.capacity.min(all))
 }
 
-/// The knee among the rates at which a limit of that capacity is valid.
+/// Returns the knee among the rates at which a limit with the line's capacity is valid.
 fn knee_of(lines: &[Line]) -> Option<usize> {
     let is_valid = |line: &Line| Funnel::new(line.capacity.into(), line.rate).is_ok();
     let valid: Vec<(usize, &Line)> = lines
@@ -123,7 +124,7 @@ fn knee_of(lines: &[Line]) -> Option<usize> {
 }
 
 impl Rule<'_> {
-    /// The limit at the knee, as in a rule file.
+    /// Returns the limit at the knee, in rule file syntax.
     fn limit(&self) -> Option<String> {
         let line = self.rates.get(self.knee?)?;
         Some(format!(
@@ -211,7 +212,7 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
     }
 }
 
-/// Said instead of a table where no key needs anything.
+/// Returns the message that replaces the table if the rule has no keys.
 fn without_keys(needs: &RuleNeeds) -> &'static str {
     match (needs.has_matched(), needs.excepted) {
         (false, _) => "It applies to no request of this log.",
@@ -220,7 +221,7 @@ fn without_keys(needs: &RuleNeeds) -> &'static str {
     }
 }
 
-/// The needs at each rate, with a mark at the knee.
+/// Returns a table of the needs at each rate, with a mark at the knee.
 fn needs_table(rule: &Rule<'_>) -> TextTable {
     let keys = count(rule.needs.keys());
     let mut columns = vec![("RATE", Set::Right)];
@@ -244,7 +245,7 @@ fn needs_table(rule: &Rule<'_>) -> TextTable {
     table
 }
 
-/// A capacity; `None` for one that is beyond all numbers.
+/// Returns a capacity; `None` if it exceeds the range of numbers.
 fn number(capacity: u32) -> Option<u32> {
     (capacity < u32::MAX).then_some(capacity)
 }
@@ -311,7 +312,7 @@ fn lines(rules: &[Rule<'_>], out: &mut dyn Write) -> io::Result<()> {
 
 // The options of `loudou replay --suggest`.
 
-/// The largest capacity that can be tried.
+/// Maximum capacity that can be tried.
 const LARGEST: u32 = 1_000_000_000;
 
 #[derive(Debug, Args)]
@@ -321,9 +322,9 @@ pub(crate) struct SuggestArgs {
     /// The capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
     #[arg(long, conflicts_with = "compare")]
     pub(crate) suggest: bool,
-    /// With --suggest: it may refuse
+    /// With --suggest: refuse at most this share
     ///
-    /// Of the keys (0.1%users) or of the requests (1%requests)
+    /// Share of the keys (0.1%users) or of the requests (1%requests)
     #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
     pub(crate) at_most: Share,
     /// With --suggest: rates [default: 1/m to 100/s]
@@ -366,8 +367,9 @@ fn rate(text: &str) -> Result<Rate, String> {
 }
 
 impl SuggestArgs {
-    /// Fails if options of a rule without a file are not together. The parser of the command line asks for
-    /// combinations that it refuses itself, and drops a requirement that conflicts.
+    /// Checks the options that describe a rule without a file. Clap cannot check them, because it
+    /// suggests combinations that it then rejects, and drops a requirement that conflicts with
+    /// another option.
     pub(crate) fn check_use(&self, has_config: bool) -> Result<()> {
         let wrong = if self.matches.is_some() && has_config {
             "--match belongs to --key; with --config, write the match into the rules"
@@ -383,7 +385,7 @@ impl SuggestArgs {
         bail!(Usage(wrong.to_owned()))
     }
 
-    /// The rates and capacities to try.
+    /// Returns the rates and capacities to try.
     pub(crate) fn tried(&self) -> Result<Candidates> {
         let mut rates = self.rates.clone();
         if rates.is_empty() {
@@ -411,7 +413,7 @@ impl SuggestArgs {
         Ok(Candidates { rates, capacities })
     }
 
-    /// The rule of `--key` and `--match`; `None` with problems, which are printed.
+    /// Returns the rule of `--key` and `--match`; `None` if it has problems, which are printed.
     pub(crate) fn rules(
         &self,
         context: &mut Context<'_, '_>,
@@ -420,7 +422,8 @@ impl SuggestArgs {
         let matches = self.matches.iter().map(|text| ("--match", text));
         let parts = self.parts.iter().map(|part| ("--key", part));
         for (option, text) in matches.chain(parts) {
-            // Each is a whole text, so that a mistake is not found in the lines after it.
+            // Each option is parsed separately, so that the error is in the option with the mistake
+            // and not in a later line.
             if let Err(fault) = document::read(line(text).as_bytes()) {
                 let (text, wrong) = (escape(text), fault.message);
                 bail!(Usage(format!("{option} '{text}': {wrong}")));

@@ -1,4 +1,4 @@
-//! The traces of a replay: files, patterns of files, and standard input.
+//! The traces of a replay: files, file name patterns, and standard input.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,16 +12,17 @@ use loudou_replay::Input;
 use super::super::files::name_of;
 use loudou_words::text::escape;
 
-/// The traces, in the order of their names: so the order of the arguments does not matter.
+/// Paths of the traces. They are sorted by name, so that the order of the arguments does not
+/// matter.
 pub(super) struct Traces(Vec<PathBuf>);
 
-/// The files that the arguments name; a file that is named twice counts once.
+/// Returns the files that the arguments name, without duplicates.
 pub(super) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
     let mut paths = Vec::new();
     for argument in arguments {
         let text = argument.to_string_lossy();
         let is_pattern = text.contains(['*', '?', '[']);
-        // A file may have such a name.
+        // The name of an existing file may contain pattern characters.
         if argument == Path::new("-") || !is_pattern || argument.exists() {
             paths.push(argument.clone());
             continue;
@@ -40,19 +41,20 @@ pub(super) fn expand(arguments: &[PathBuf]) -> Result<Traces> {
     }
     paths.sort();
     let mut seen = BTreeSet::new();
-    // One that cannot be read is reported when it is opened.
+    // An unreadable file is reported when it is opened.
     paths.retain(|path| seen.insert(identity(path)));
     Ok(Traces(paths))
 }
 
-/// What two names of one file have in common, also two hard links.
+/// Returns the device and inode number, which are equal for all names of a file, including hard
+/// links. Returns the path if the file cannot be read.
 fn identity(path: &Path) -> Result<(u64, u64), PathBuf> {
     let about = fs::metadata(path).map_err(|_unreadable| path.to_owned())?;
     Ok((about.dev(), about.ino()))
 }
 
 impl Traces {
-    /// All of them in a few words, untrusted.
+    /// Describes all traces in a few words, unescaped.
     pub(super) fn name(&self) -> String {
         match self.0.as_slice() {
             [path] => name_of(path),
@@ -60,7 +62,7 @@ impl Traces {
         }
     }
 
-    /// The inputs, and the total of their bytes, if it is known.
+    /// Returns the inputs, and their total size in bytes, if known.
     pub(super) fn open<'a>(
         &'a self,
         stdin: &'a mut dyn BufRead,

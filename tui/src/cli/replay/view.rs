@@ -1,4 +1,4 @@
-//! The summary of a run for people.
+//! Prints the summary of a run for people.
 
 use std::io::{self, Write};
 
@@ -13,11 +13,11 @@ use crate::cli::table::{Cell, Paint, Set, TextTable, bar};
 use crate::cli::world::Style;
 use loudou_words::text::{counted, escape, humanise};
 
-/// The minimum width that shows rules with all columns.
+/// Minimum width for rules with all columns.
 const WIDE: usize = 76;
-/// The minimum width that shows when keys were refused.
+/// Minimum width for the times at which keys were refused.
 const WIDE_WITH_TIMES: usize = 100;
-/// The most files that are listed.
+/// Maximum number of files that are listed.
 const FILES: usize = 10;
 
 pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
@@ -88,12 +88,12 @@ fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> 
 }
 
 fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
-    // A narrow table omits the columns that follow from others.
+    // A narrow table omits the columns that can be derived from others.
     let is_wide = style.width.is_none_or(|width| width >= WIDE);
     rules_table(rules, is_wide).print(out, style)
 }
 
-/// The verdicts of each rule.
+/// Returns a table of each rule's verdicts.
 pub(super) fn rules_table(rules: &[RuleSummary], is_wide: bool) -> TextTable {
     type Count = fn(&RuleSummary) -> u64;
     let counts: [(&'static str, Count, Paint); 9] = [
@@ -107,7 +107,7 @@ pub(super) fn rules_table(rules: &[RuleSummary], is_wide: bool) -> TextTable {
         ("SKIPPED", |rule| rule.skipped, Paint::Warn),
         ("GAVE UP", |rule| rule.gave_up, Paint::Bad),
     ];
-    // The other columns appear only if they are not all zero.
+    // The other columns appear only if they contain a count above zero.
     let is_shown = |(index, (_, count, _)): &(usize, (&'static str, Count, Paint))| {
         *index < 2 || *index == 3 || rules.iter().any(|rule| count(rule) > 0)
     };
@@ -143,7 +143,7 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     keys_table(keys, has_times).print(out, style)
 }
 
-/// The heading of the most refused keys.
+/// Returns the heading of the most refused keys.
 pub(super) fn keys_title(keys: &RefusedKeys) -> String {
     if keys.exact {
         format!("most refused, of {}", counted(keys.keys, "key"))
@@ -155,7 +155,7 @@ pub(super) fn keys_title(keys: &RefusedKeys) -> String {
     }
 }
 
-/// The most refused keys.
+/// Returns a table of the most refused keys.
 pub(super) fn keys_table(keys: &RefusedKeys, has_times: bool) -> TextTable {
     let mut columns = vec![
         ("RULE", Set::Left),
@@ -218,7 +218,7 @@ fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", buckets(side))
 }
 
-/// The buckets, in words, on one line or two.
+/// Describes the use of the store's buckets on one or two lines.
 pub(super) fn buckets(side: &SideSummary) -> String {
     let store = side.store;
     let (idle, lossy) = (store.evicted_lossless, store.evicted_lossy);
@@ -253,7 +253,7 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
     Ok(())
 }
 
-/// The number of invalid lines, in words.
+/// Describes the number of invalid lines.
 pub(super) fn bad_lines(count: u64) -> String {
     match count {
         1 => "1 invalid line was skipped:".to_owned(),

@@ -1,4 +1,4 @@
-//! Shares and notes in words.
+//! Formats shares and notes.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ pub(super) fn print_note(
     Ok(())
 }
 
-/// A percentage, rounded. It shows 0 or 100 only if exact.
+/// Formats a rounded percentage. It is 0 or 100 only if that is exact.
 pub(super) fn share(part: u64, whole: u64) -> String {
     let (part, whole) = (u128::from(part), u128::from(whole));
     if part > 0 && part * 1_000 < whole {

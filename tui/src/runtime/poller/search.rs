@@ -1,4 +1,5 @@
-//! Searches for buckets that go on from poll to poll: a few pages at a time, at the pace that the filter asks for.
+//! Searches for buckets that continue from poll to poll. Each poll reads a few pages, at the pace
+//! that the filter demands.
 
 use loudou_api::{BucketView, BucketsPage, MAX_PAGE};
 use loudou_limiter::Nanos;
@@ -7,30 +8,31 @@ use crate::app::effects::Wanted;
 use loudou_client::clock::{Clock, pause};
 use loudou_client::{BucketsQuery, Client, ClientError, too_early};
 
-/// The time between the end of a search and its next beginning.
+/// Time between the end of a search and its next start.
 const REST: Nanos = Nanos::from_secs(30);
-/// The longest pause within a poll: the rest of the poll waits for it.
+/// Maximum pause within a poll, because the rest of the poll is delayed by it.
 const LONGEST_PAUSE: Nanos = Nanos::from_millis(50);
-/// The longest pause between polls, whatever a server asks for.
+/// Maximum pause between polls, even if a server demands more.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
-/// The calls and the time of one poll until the first end, and later.
+/// Maximum number of calls and maximum time in one poll, until a search has completed once. Later
+/// searches are limited by `CALM`.
 const FIRST: (usize, Nanos) = (24, Nanos::from_millis(100));
 const CALM: (usize, Nanos) = (2, Nanos::from_millis(100));
 
-/// A bound on the work of one search in one poll.
+/// Limits the work of one search in one poll.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
-    /// The most calls.
+    /// Maximum number of calls.
     pub(super) calls: usize,
-    /// When no further call begins.
+    /// Time after which no further call begins.
     pub(super) until: Nanos,
 }
 
-/// Who makes the calls of all searches, at the pace that the filter asks for.
+/// Makes the calls of all searches, at the pace that the filter demands.
 pub(super) struct Searcher<'a> {
     pub(super) client: &'a Client,
     pub(super) clock: Clock,
-    /// Before this, no call is made.
+    /// Time before which no call is made.
     not_before: Nanos,
 }
 
@@ -43,7 +45,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// A page; `None` if the filter wants a pause that is too long for this poll.
+    /// Reads a page; `None` if the filter demands a pause that is too long for this poll.
     fn page(&mut self, query: &BucketsQuery) -> Result<Option<BucketsPage>, ClientError> {
         let wait = self.not_before.since(self.clock.now());
         if wait > LONGEST_PAUSE {
@@ -68,23 +70,23 @@ impl<'a> Searcher<'a> {
     }
 }
 
-/// One search.
+/// A search.
 #[derive(Debug)]
 pub(super) struct Search {
     query: BucketsQuery,
-    /// The most buckets that it is for.
+    /// Maximum number of buckets to find.
     most: usize,
     found: usize,
-    /// How much of the store it has seen, in percent.
+    /// Part of the store that the search has seen, in percent.
     pub(super) seen: u64,
-    /// Whether it has been at the end, or at its most.
+    /// True once the search has reached the end of the store or its maximum.
     pub(super) has_ended: bool,
-    /// When it begins again.
+    /// When the search starts again.
     rests_until: Nanos,
 }
 
 impl Search {
-    /// A search for at most so many buckets.
+    /// Returns a search for at most `most` buckets.
     pub(super) fn new(wanted: Wanted, most: usize) -> Self {
         let Wanted { rule, key, state } = wanted;
         Self {
@@ -103,13 +105,14 @@ impl Search {
         }
     }
 
-    /// Whether it looks for the same.
+    /// Returns true if the search has these filters.
     pub(super) fn is_for(&self, wanted: &Wanted) -> bool {
         let Wanted { rule, key, state } = wanted;
         self.query.rule == *rule && self.query.key == *key && self.query.state == *state
     }
 
-    /// The work of a search that nobody waits for: until its first end more than later.
+    /// Returns the work limit of a search for which the user does not wait. It is higher until the
+    /// search has completed once.
     pub(super) fn bound(&self, now: Nanos) -> Bound {
         let (calls, time) = if self.has_ended { CALM } else { FIRST };
         Bound {
@@ -118,7 +121,8 @@ impl Search {
         }
     }
 
-    /// Reads the next pages, and adds what they have. True if that is everything that it looks for.
+    /// Reads the next pages, and adds their buckets. Returns true if these are all buckets that
+    /// match.
     pub(super) fn step(
         &mut self,
         searcher: &mut Searcher<'_>,
@@ -139,7 +143,8 @@ impl Search {
             let page = match searcher.page(&self.query) {
                 Ok(Some(page)) => page,
                 Ok(None) => return Ok(false),
-                // Its rule was removed, or the filter is older than the state: nothing is found, and the poll goes on.
+                // The rule was removed, or the filter does not know the state. The search finds
+                // nothing, and the poll continues.
                 Err(error) if error.status().is_some_and(is_no_search) => {
                     self.has_ended = true;
                     self.begin_after(clock.now().saturating_add(REST));
@@ -167,7 +172,7 @@ impl Search {
         Ok(false)
     }
 
-    /// Ends its rest. A search under way goes on.
+    /// Ends the pause between searches. A running search continues.
     pub(super) const fn begin_now(&mut self) {
         self.rests_until = Nanos::ZERO;
     }
@@ -179,7 +184,7 @@ impl Search {
     }
 }
 
-/// Whether the filter cannot search for this.
+/// Returns true if the filter does not support this search.
 const fn is_no_search(status: u16) -> bool {
     matches!(status, 400 | 404)
 }

@@ -11,8 +11,8 @@
 //!              ·
 //! ```
 //!
-//! The places of drops depend only on their number and the time, so that a frame depends only on the
-//! state.
+//! The position of a drop depends only on its number and the time, so that a frame depends only on
+//! the state.
 
 use loudou_api::LimitView;
 use loudou_limiter::Nanos;
@@ -32,22 +32,23 @@ const ABOVE: u16 = 3;
 const BELOW: u16 = 4;
 /// Half the width of the spout.
 const SPOUT: i32 = 1;
-/// The least height of a cone.
+/// Minimum height of the cone.
 const LEAST: u16 = 3;
 
-/// The content of the funnel.
+/// Content of the funnel.
 #[derive(Debug)]
 pub(super) struct Water<'a> {
     pub(super) limit: &'a LimitView,
     pub(super) level: f64,
-    /// The level as read: colours change with polls, not with every frame.
+    /// Level as read. It determines the colours, so that they change with polls and not with every
+    /// frame.
     pub(super) tone: f64,
     pub(super) rates: Rates,
-    /// The time that moves drops.
+    /// Time that moves the drops.
     pub(super) time: Nanos,
 }
 
-/// The places of the parts.
+/// Positions of the funnel's parts.
 struct Shape {
     centre: i32,
     rim: i32,
@@ -55,7 +56,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Half the inner width on line `y`.
+    /// Returns half the inner width on line `y`.
     fn half(&self, y: i32) -> i32 {
         let below = y.saturating_sub(self.rim);
         self.height
@@ -65,7 +66,7 @@ impl Shape {
     }
 }
 
-/// Draws the funnel over the whole area, as large as fits.
+/// Draws the funnel over the whole area, as large as it fits.
 pub(super) fn draw(pen: &mut Pen<'_>, water: &Water<'_>) {
     let free = pen.area.height.saturating_sub(ABOVE.saturating_add(BELOW));
     let height = free.min(pen.area.width.saturating_sub(14) / 2);
@@ -124,7 +125,7 @@ fn walls(pen: &mut Pen<'_>, shape: &Shape) {
     }
 }
 
-/// Fills the cone up to the level; returns the line of the surface.
+/// Fills the cone up to the level, and returns the line of the surface.
 fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
     let theme = pen.theme;
     let height = cells(usize::try_from(shape.height).unwrap_or(0));
@@ -159,7 +160,7 @@ fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
     surface
 }
 
-/// The eighths by which a running ripple raises the surface at `x`.
+/// Returns the height, in eighths of a line, by which a moving ripple raises the surface at `x`.
 fn ripple(x: i32, time: Nanos) -> i32 {
     const SHAPE: [i32; 10] = [0, 0, 1, 1, 2, 1, 1, 0, 0, 0];
     let step = i64::try_from(time.as_millis() / 160).unwrap_or(0);
@@ -171,7 +172,8 @@ fn ripple(x: i32, time: Nanos) -> i32 {
         .unwrap_or(0)
 }
 
-/// How many drops show a rate: one for anything at all, and ever fewer more for more.
+/// Returns the number of drops that represent a rate: at least one for any rate above zero, growing
+/// logarithmically.
 fn drops(rate: f64, most: u64) -> u64 {
     if rate <= 0.0 {
         return 0;
@@ -179,10 +181,10 @@ fn drops(rate: f64, most: u64) -> u64 {
     whole((rate + 1.0).log2() * 2.0).clamp(1, most)
 }
 
-/// How far a drop is on a way of `length` lines.
+/// Returns the position of a drop on a path of `length` lines.
 fn along(number: u64, time: Nanos, lines_per_second: u64, length: i32) -> i32 {
     let length = u64::try_from(length.max(1)).unwrap_or(1);
-    // Drops start apart by the golden ratio, which never bunches them.
+    // Start positions follow the golden ratio, which spreads drops evenly for any number of drops.
     let start = number.saturating_mul(618).saturating_mul(length) / 1000;
     let moved = time.as_millis().saturating_mul(lines_per_second) / 1000;
     let at = start.saturating_add(moved).checked_rem(length).unwrap_or(0);
@@ -197,7 +199,7 @@ fn falling(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     let most = spread.saturating_mul(2);
     for number in 0..drops(water.rates.admitted, most) {
         let y = top.saturating_add(along(number, water.time, 9, surface.saturating_sub(top)));
-        // Scattered by number, around the middle.
+        // The number scatters the drops around the middle.
         let x = number.saturating_mul(7).checked_rem(spread).unwrap_or(0);
         let x = i32::try_from(x)
             .unwrap_or(0)
@@ -213,7 +215,7 @@ fn falling(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     }
 }
 
-/// Refused requests run over the rim, on both sides by turns.
+/// Draws refused requests running over the rim, alternately on both sides.
 fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     let theme = pen.theme;
     let length = shape.height.saturating_add(2);
@@ -221,7 +223,8 @@ fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
         let at = along(number, water.time, 11, length);
         let y = shape.rim.saturating_sub(2).saturating_add(at);
         let wobble = i32::try_from(number % 3).unwrap_or(0);
-        // Down the outside of the wall: it leans in, and so do they, but less.
+        // Drops run down the outside of the wall. The wall leans inwards, and the path of the drops
+        // leans less.
         let out = shape
             .half(shape.rim)
             .saturating_add(2)
@@ -241,8 +244,8 @@ fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     }
 }
 
-/// Draws the leak: one drop after the other while there is water. Limits whose level falls in steps, or
-/// only when requests end, do not drip.
+/// Draws the leak, drop by drop, while there is water. Limits whose level falls in steps, or only
+/// when requests end, do not drip.
 fn outflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     if water.level <= 0.0 || !water.limit.drains {
         return;
@@ -300,7 +303,7 @@ fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     );
 }
 
-/// The way capacity comes back.
+/// Describes how capacity is returned.
 fn way_out(limit: &LimitView) -> String {
     let rate = &limit.rate;
     if rate.is_empty() {
@@ -314,7 +317,7 @@ fn way_out(limit: &LimitView) -> String {
     }
 }
 
-/// The level in percent, in the middle of the cone.
+/// Draws the level in percent in the middle of the cone.
 fn number_in_water(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     let theme = pen.theme;
     let y = shape.rim.saturating_add(shape.height / 2);

@@ -1,21 +1,21 @@
-//! Ticks of axes: counts from 0, powers of ten, and time.
+//! Computes the ticks of axes: counts from 0, powers of ten, and time.
 
 use crate::cli::replay::html::markup::grouped;
 use crate::cli::replay::over_time::CALENDAR_NS;
 use loudou_words::text::{date, humanise};
 
-/// The most steps of an axis of counts.
+/// Maximum number of steps of a count axis.
 const COUNT_STEPS: u64 = 4;
-/// The most steps of an axis of time.
+/// Maximum number of steps of a time axis.
 const TIME_STEPS: u64 = 7;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Steps of a clock and of a calendar, in seconds.
+/// Step widths that match clock and calendar units, in seconds.
 const CLOCK_S: [u64; 23] = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
     86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000,
 ];
 
-/// The ticks for counts up to `most`; the last is not below it.
+/// Returns the ticks for counts up to `most`. The last tick is at least `most`.
 pub(super) fn counts(most: u64) -> Vec<u64> {
     let most = most.max(1);
     let step = decimal_step(most, COUNT_STEPS);
@@ -23,7 +23,7 @@ pub(super) fn counts(most: u64) -> Vec<u64> {
     (0..=steps).map(|n| n.saturating_mul(step)).collect()
 }
 
-/// The least of 1, 2, 5, 10, 20 … with at most so many steps to `span`.
+/// Returns the smallest of 1, 2, 5, 10, 20 … that divides `span` into at most `steps` steps.
 fn decimal_step(span: u64, steps: u64) -> u64 {
     let decades = (0..20).map(|digits| 10_u64.saturating_pow(digits));
     let mut candidates = decades.flat_map(|decade| [1, 2, 5].map(|n| decade.saturating_mul(n)));
@@ -31,7 +31,7 @@ fn decimal_step(span: u64, steps: u64) -> u64 {
     found.unwrap_or(span)
 }
 
-/// A count in a few characters, as a label.
+/// Formats a count in a few characters, as a label.
 pub(super) fn label(count: u64) -> String {
     let units = [
         (1_000_000_000_000_000, " P"),
@@ -52,25 +52,25 @@ pub(super) fn label(count: u64) -> String {
     grouped(count)
 }
 
-/// A label of the axis of time.
+/// A tick of the time axis.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tick {
-    /// From the start, in nanoseconds.
+    /// Time since the start, in nanoseconds.
     pub(super) at_ns: u64,
     pub(super) label: String,
-    /// The day, where it is another one than at the tick before.
+    /// The day, if it differs from the previous tick's day.
     pub(super) day: Option<String>,
 }
 
-/// An axis of time.
+/// A time axis.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Time {
-    /// Its name, with its unit or origin.
+    /// Name of the axis, with its unit or origin.
     pub(super) name: String,
     pub(super) ticks: Vec<Tick>,
 }
 
-/// The axis for a span of time.
+/// Returns the axis for a time span.
 pub(super) fn time(start_ns: u64, span_ns: u64) -> Time {
     let clock = CLOCK_S.map(|seconds| seconds.saturating_mul(SECOND_NS));
     let mut clock = clock.into_iter();
@@ -107,7 +107,7 @@ pub(super) fn time(start_ns: u64, span_ns: u64) -> Time {
     }
 }
 
-/// Ticks at round times of the clock.
+/// Returns ticks at round clock times.
 fn calendar(start_ns: u64, span_ns: u64, step_ns: u64) -> Vec<Tick> {
     let first = start_ns.div_ceil(step_ns).saturating_mul(step_ns);
     let end = start_ns.saturating_add(span_ns);

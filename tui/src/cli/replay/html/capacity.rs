@@ -1,13 +1,13 @@
-//! The capacity that keys need over the rate, as a plot with two logarithmic axes.
+//! Plots the capacity that keys need at each rate, with two logarithmic axes.
 
 use super::markup::{Html, percent};
 use super::{axis, timeline::tenths};
 use loudou_words::num::{float, whole};
 
 const HEIGHT_PX: u64 = 260;
-/// The resolution of an axis.
+/// Number of units on an axis.
 const UNITS: u64 = 10_000;
-/// Labels nearer than this are left out.
+/// Labels that are closer together than this are left out.
 const LABEL_UNITS: u64 = 700;
 
 /// A rate with its label.
@@ -23,7 +23,7 @@ pub(crate) struct Series {
     pub(crate) capacities: Vec<u32>,
 }
 
-/// The plot; `knee` is the number of a rate, and its capacity in the last of the series.
+/// The plot. `knee` is the index of the recommended rate. The last series has its capacity.
 pub(crate) struct Plot<'a> {
     pub(crate) name: &'a str,
     pub(crate) rates: &'a [Rate],
@@ -72,7 +72,7 @@ impl Plot<'_> {
         });
     }
 
-    /// The powers of ten of the axis of capacities, at least one.
+    /// Returns the number of decades of the capacity axis, at least one.
     fn decades(&self) -> u32 {
         let capacities = self.series.iter().flat_map(|series| &series.capacities);
         let most = capacities.copied().max().unwrap_or(1).max(1);
@@ -158,7 +158,7 @@ impl Plot<'_> {
         }
     }
 
-    /// The knee: where it is, its capacity and its rate.
+    /// Returns the knee's position, capacity and rate.
     fn knee(&self) -> Option<(u64, u32, &Rate)> {
         let knee = self.knee?;
         let capacity = self.series.last()?.capacities.get(knee)?;
@@ -177,7 +177,7 @@ impl Plot<'_> {
             &[("class", "knee"), ("cx", &x), ("cy", &cy), ("r", "7")],
             "",
         );
-        // Lines come down from the left.
+        // The label is on the right because the lines descend from the left.
         let (class, dx) = match at {
             0..8_500 => ("knee start", "10"),
             _ => ("knee end", "-8"),
@@ -209,20 +209,20 @@ fn capacity_axis(html: &mut Html, decades: u32) {
     }
 }
 
-/// The same for a power of ten.
+/// Like [`y`], but for a power of ten.
 fn y_of_decade(decade: u32, decades: u32) -> u64 {
     let height = HEIGHT_PX * 10;
     height.saturating_sub(height * u64::from(decade) / u64::from(decades.max(1)))
 }
 
-/// How far from above a capacity is, in tenths of a pixel.
+/// Returns the distance of a capacity from the top, in tenths of a pixel.
 fn y(capacity: u32, decades: u32) -> u64 {
     let height = float(HEIGHT_PX * 10);
     let part = f64::from(capacity.max(1)).log10() / f64::from(decades.max(1));
     whole(height * (1.0 - part.clamp(0.0, 1.0)))
 }
 
-/// A rate in units per second.
+/// Converts a rate to units per second.
 pub(crate) fn per_second(amount: u64, period_ns: u64) -> f64 {
     float(amount) * 1e9 / float(period_ns.max(1))
 }

@@ -1,8 +1,9 @@
-//! Writes HTML in which a text can be nothing but a text.
+//! Writes HTML so that a text can never be interpreted as markup.
 
 use loudou_words::text::escape;
 
-/// A part of a page. Names and attributes are constants of this program; everything else is escaped.
+/// A part of a page. Names and attributes are constants of this program. Everything else is
+/// escaped.
 #[derive(Debug, Default)]
 pub(crate) struct Html(String);
 
@@ -10,12 +11,13 @@ pub(crate) struct Html(String);
 pub(crate) type Attribute<'a> = (&'static str, &'a str);
 
 impl Html {
-    /// Adds markup of this program.
+    /// Adds constant markup.
     pub(crate) fn raw(&mut self, markup: &'static str) {
         self.0.push_str(markup);
     }
 
-    /// Adds a text of anybody. Characters that reorder or hide others are shown as escapes, as on a terminal.
+    /// Adds an untrusted text. Characters that reorder or hide others are replaced by visible
+    /// escapes, as on a terminal.
     pub(crate) fn text(&mut self, text: &str) {
         for c in escape(text).chars() {
             match c {
@@ -48,7 +50,7 @@ impl Html {
         self.raw(">\n");
     }
 
-    /// Adds an element around what `inside` adds.
+    /// Adds an element around the contents that `inside` adds.
     pub(crate) fn within(
         &mut self,
         name: &'static str,
@@ -65,18 +67,19 @@ impl Html {
         self.within(name, attributes, |html| html.text(text));
     }
 
-    /// All of it.
+    /// Returns the whole markup.
     pub(crate) fn finish(self) -> String {
         self.0
     }
 }
 
-/// A number with a narrow space between thousands.
+/// Formats a number with a narrow space between thousands.
 pub(crate) fn grouped(number: u64) -> String {
     group(&number.to_string())
 }
 
-/// A text with its digits in groups, if it is a whole number with or without a sign.
+/// Groups the digits of a text if it is a whole number with or without a sign. Other texts are
+/// returned unchanged.
 pub(crate) fn group(text: &str) -> String {
     let digits = text.trim_start_matches(['+', '-']);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -94,7 +97,7 @@ pub(crate) fn group(text: &str) -> String {
     out
 }
 
-/// `part` of `whole` as a length: `12.34%`.
+/// Formats `part` of `whole` as a CSS length: `12.34%`.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(whole.max(1));
     let hundredths = hundredths.min(10_000);

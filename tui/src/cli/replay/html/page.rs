@@ -1,4 +1,5 @@
-//! A page around its contents: the title, warnings above, rule files and notes below.
+//! The frame of a page: the title and the warnings above the contents, and rule files and notes
+//! below them.
 
 use loudou_replay::input::{BadLine, InputIntake};
 use loudou_replay::summary::Trace;
@@ -10,11 +11,11 @@ use crate::cli::table::{Cell, Paint, Set, TextTable};
 use loudou_words::text::{counted, date, humanise};
 
 const STYLE: &str = include_str!("style.css");
-/// The most input files that are listed.
+/// Maximum number of input files that are listed.
 const INPUTS: usize = 100;
-/// The most that is shown of a rule file, in characters.
+/// Maximum number of characters that are shown of a rule file.
 const FILE_CHARS: usize = 100_000;
-/// A rule file up to this number of lines is shown at once; a longer one on a click.
+/// Maximum number of lines of a rule file that is shown at once. A longer file is shown on a click.
 const FILE_LINES: usize = 60;
 
 /// A rule file as it was read.
@@ -26,7 +27,7 @@ pub(crate) struct RuleText {
 /// The frame of a page.
 pub(crate) struct Page<'a> {
     pub(crate) kind: &'static str,
-    /// The name of the trace.
+    /// Name of the trace.
     pub(crate) name: &'a str,
     pub(crate) facts: &'a [(&'static str, String)],
     pub(crate) inputs: &'a [InputIntake],
@@ -36,7 +37,7 @@ pub(crate) struct Page<'a> {
     pub(crate) files: &'a [RuleText],
 }
 
-/// The facts about a trace.
+/// Returns the facts about a trace.
 pub(crate) fn facts(trace: &Trace) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Requests", grouped(trace.requests))];
     facts.extend(times(trace.first_ns.zip(trace.last_ns)));
@@ -47,7 +48,7 @@ pub(crate) fn facts(trace: &Trace) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The facts about the time of the first and the last request, in nanoseconds.
+/// Returns the facts about the times of the first and the last request, which are in nanoseconds.
 pub(crate) fn times(span_ns: Option<(u64, u64)>) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if let Some((first, last)) = span_ns {
@@ -61,7 +62,7 @@ pub(crate) fn times(span_ns: Option<(u64, u64)>) -> Vec<(&'static str, String)> 
 }
 
 impl Page<'_> {
-    /// The page, with these contents.
+    /// Returns the page, with these contents.
     pub(crate) fn write(&self, contents: impl FnOnce(&mut Html)) -> String {
         let mut html = Html::default();
         html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
@@ -225,7 +226,7 @@ pub(crate) fn code(html: &mut Html, text: &str) {
     });
 }
 
-/// Adds a table, which scrolls by itself where the page is too narrow.
+/// Adds a table. If the page is too narrow, the table has a scroll bar.
 pub(crate) fn table(html: &mut Html, name: &str, table: &TextTable) {
     let columns = table.columns();
     let region = [
@@ -256,7 +257,7 @@ pub(crate) fn table(html: &mut Html, name: &str, table: &TextTable) {
     });
 }
 
-/// Adds the cells of a row; the first column that may shrink has its name.
+/// Adds the cells of a row. The first column that may shrink becomes the row's heading.
 fn row(html: &mut Html, cells: &[Cell], columns: &[(String, Set)]) {
     let heads = columns.iter().position(|(_, set)| *set == Set::Shrink);
     let empty = Cell::default();
@@ -294,7 +295,8 @@ const fn paint_of(paint: Paint) -> &'static str {
     }
 }
 
-/// The name of a column: `KEYS REFUSED` shouts where there are other means.
+/// Returns the name of a column in lower case with a capital first letter. A page has other means
+/// than capitals, as in `KEYS REFUSED`, to mark headings.
 fn sentence(name: &str) -> String {
     if name.len() < 2 || name.contains(char::is_lowercase) {
         return group(name);
@@ -302,7 +304,7 @@ fn sentence(name: &str) -> String {
     capital(&name.to_lowercase())
 }
 
-/// `text` with a capital first letter.
+/// Returns `text` with a capital first letter.
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(char::to_uppercase);

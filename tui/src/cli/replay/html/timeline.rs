@@ -1,4 +1,5 @@
-//! Requests over time as plots. Widths are in percent, so that lines and labels keep their size on any screen.
+//! Plots of requests over time. Widths are in percent, so that lines and labels keep their size on
+//! any screen.
 
 use loudou_replay::summary::{TimelineSummary, VerdictCounts};
 
@@ -10,13 +11,13 @@ use crate::cli::table::{Set, TextTable};
 use loudou_words::num::count;
 use loudou_words::text::{date, humanise};
 
-/// The heights of plots.
+/// Heights of the plots.
 const TALL_PX: u64 = 180;
 const LOW_PX: u64 = 90;
 
-/// A count of a slot.
+/// Returns a count of a slot.
 type Count = fn(&VerdictCounts) -> u64;
-/// The parts of a column from below, each with its class.
+/// The parts of a column from bottom to top, each with its CSS class.
 type Parts = [(&'static str, Count)];
 
 const ALL: [(&str, Count); 3] = [
@@ -30,12 +31,12 @@ struct Plot<'a> {
     name: &'a str,
     line: &'a TimelineSummary,
     parts: &'a Parts,
-    /// The largest column, of all plots that are compared.
+    /// Largest column of all compared plots.
     most: u64,
     height: u64,
 }
 
-/// Adds plots of one rule file or of two, each on the same scale.
+/// Adds plots of one or two rule files, on a common scale.
 pub(super) fn section(html: &mut Html, sides: &[(&str, &TimelineSummary)]) {
     if sides.iter().all(|(_, line)| line.slots.len() < 2) {
         return;
@@ -65,7 +66,7 @@ fn most(sides: &[(&str, &TimelineSummary)], parts: &Parts) -> u64 {
     slots.map(|slot| total(slot, parts)).max().unwrap_or(0)
 }
 
-/// Explains the fills.
+/// Adds the explanation of the colours.
 fn key(html: &mut Html, sides: &[(&str, &TimelineSummary)]) {
     html.within("p", &[("class", "key")], |html| {
         for (class, count) in ALL {
@@ -127,7 +128,7 @@ impl Plot<'_> {
         });
     }
 
-    /// The plot in one sentence.
+    /// Describes the plot in one sentence.
     fn description(&self) -> String {
         let slots = self.line.slots.iter();
         let most = slots.map(|slot| total(slot, self.parts)).max();
@@ -145,7 +146,8 @@ impl Plot<'_> {
             if total(slot, self.parts) == 0 {
                 continue;
             }
-            // Each column reaches below the next one, so that no line of the paper shines through.
+            // Each column extends slightly under the next one, so that the background does not show
+            // between them.
             let [x, width] = [(number, 0), (1, 1)].map(|(n, more)| {
                 let hundredths = n * 10_000 / slots.max(1) + 2 * more;
                 percent(hundredths, 10_000)
@@ -158,7 +160,7 @@ impl Plot<'_> {
                     let [from, to] = [below, below + n].map(|n| self.y(n, top));
                     below += n;
                     if n > 0 {
-                        // Any number is to be seen.
+                        // Even the smallest count must be visible.
                         let tall = from.saturating_sub(to).max(10);
                         let (y, height) = (tenths(from.saturating_sub(tall)), tenths(tall));
                         let rect = [
@@ -175,7 +177,7 @@ impl Plot<'_> {
         }
     }
 
-    /// How far from above a number is, in tenths of a pixel.
+    /// Returns the distance of a count from the top, in tenths of a pixel.
     fn y(&self, n: u64, top: u64) -> u64 {
         let height = u128::from(self.height * 10);
         let up = u128::from(n) * height / u128::from(top.max(1));
@@ -207,7 +209,7 @@ impl Plot<'_> {
                 ("y2", &end),
             ];
             html.element("line", &line, "");
-            // Every second label has no room on a narrow screen.
+            // A narrow screen has room for every second label only.
             let is_narrow = number.is_multiple_of(2);
             let class = if is_narrow { "time" } else { "time wide" };
             let text = |class| [("class", class), ("x", x.as_str()), ("y", label.as_str())];
@@ -230,7 +232,7 @@ impl Plot<'_> {
     }
 }
 
-/// Adds the lines and labels of an axis of counts.
+/// Adds the lines and labels of a count axis.
 fn counts(html: &mut Html, ticks: &[u64], height: u64) {
     let last = ticks.last().copied().unwrap_or(1).max(1);
     for tick in ticks {
@@ -251,7 +253,7 @@ fn counts(html: &mut Html, ticks: &[u64], height: u64) {
     }
 }
 
-/// Tenths of a pixel as a length.
+/// Formats tenths of a pixel as a length.
 pub(super) fn tenths(n: u64) -> String {
     match (n / 10, n % 10) {
         (whole, 0) => whole.to_string(),
@@ -259,7 +261,7 @@ pub(super) fn tenths(n: u64) -> String {
     }
 }
 
-/// The start of a slot.
+/// Formats the start of a slot.
 fn when(line: &TimelineSummary, number: u64) -> String {
     let offset = line.slot_ns.saturating_mul(number);
     if line.start_ns < CALENDAR_NS {
@@ -268,7 +270,7 @@ fn when(line: &TimelineSummary, number: u64) -> String {
     date(line.start_ns.saturating_add(offset) / 1_000_000)
 }
 
-/// The plot as a table.
+/// Returns the plot's numbers as a table.
 fn numbers(line: &TimelineSummary) -> TextTable {
     let mut table = TextTable::new(&[
         ("FROM", Set::Left),

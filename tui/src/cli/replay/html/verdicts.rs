@@ -1,4 +1,4 @@
-//! Verdicts and waits as numbers with bars.
+//! Shows verdicts and waits as numbers with bars.
 
 use loudou_replay::summary::{Requests, WaitsSummary};
 
@@ -7,7 +7,7 @@ use crate::cli::replay::words::share;
 use crate::cli::table::TextTable;
 use loudou_words::text::humanise;
 
-/// Explains columns that do not explain themselves.
+/// Explanations of columns whose names are not sufficient.
 const LEGEND: [(&str, &str); 6] = [
     ("OVERRULED", "passed this rule, and a later one refused it"),
     ("SHADOW", "would be refused if the rule were enforced"),
@@ -20,7 +20,7 @@ const LEGEND: [(&str, &str); 6] = [
     ),
 ];
 
-/// Adds the shares of the verdicts: a number each, and one bar.
+/// Adds the share of each verdict as a number, and one bar for all.
 pub(super) fn shares(html: &mut Html, requests: Requests) {
     let total = requests.total;
     let verdicts = [
@@ -59,7 +59,7 @@ fn requests_of(count: u64, total: u64) -> String {
     format!("{} of {} requests", grouped(count), grouped(total))
 }
 
-/// Adds the meaning of the columns that a table of rules has.
+/// Adds the explanations of a rule table's columns.
 pub(super) fn legend(html: &mut Html, table: &TextTable) {
     let shown = LEGEND.iter().filter(|(name, _)| {
         let mut columns = table.columns().iter();

@@ -1,4 +1,4 @@
-//! The needs as a page.
+//! Writes the needs as an HTML page.
 
 use super::{NO_LIMIT, PER_MILLE, Rule, needs_table, shares, without_keys};
 use crate::cli::replay::html::capacity::{Plot, Rate, Series, per_second};
@@ -8,10 +8,10 @@ use loudou_replay::input::{InputIntake, Intake};
 use loudou_replay::suggest::{Share, Suggestion};
 use loudou_words::num::count;
 
-/// The classes of the lines of the plot, in the order of the percentiles.
+/// CSS classes of the plot's lines, in percentile order.
 const CLASSES: [&str; PER_MILLE.len()] = ["p50", "p90", "p99", "p999"];
 
-/// A page about the trace `name`.
+/// Returns a page about the trace `name`.
 pub(super) fn page(
     name: &str,
     found: &Suggestion,
@@ -44,7 +44,7 @@ pub(super) fn page(
     })
 }
 
-/// The files, if there are several.
+/// Returns the files, if there are several.
 fn inputs(intake: &Intake) -> &[InputIntake] {
     match intake.inputs.as_slice() {
         [_] => &[],

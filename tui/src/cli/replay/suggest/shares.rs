@@ -1,4 +1,4 @@
-//! The shares that some capacities and rates refuse, as two tables.
+//! Shows the shares of keys and requests that some capacities and rates refuse, as two tables.
 
 use std::io::{self, Write};
 
@@ -9,16 +9,16 @@ use crate::cli::replay::words::share;
 use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
 
-/// The refusals of a funnel with one capacity and one rate.
+/// Refusals of a funnel with one capacity and one rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusals {
     pub(super) capacity: u32,
-    /// Keys that are refused at least once.
+    /// Number of keys that are refused at least once.
     pub(super) keys: u64,
     pub(super) requests: u64,
 }
 
-/// A number of the refusals.
+/// Returns a number from the refusals.
 type Count = fn(&Refusals) -> u64;
 
 /// Prints the shares of keys and of requests, in percent.
@@ -35,7 +35,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// The shares of keys and of requests, with their titles.
+/// Returns the tables of the shares of keys and of requests, with their titles.
 pub(super) fn tables(lines: &[Line], (keys, requests): (u64, u64)) -> [(String, TextTable); 2] {
     let shown = shown(lines);
     let tables: [(&str, Count, u64); 2] = [
@@ -80,7 +80,7 @@ fn row<'a>(
     row
 }
 
-/// The number of capacities up to the first one that refuses nothing.
+/// Returns the number of capacities up to the first one that refuses nothing.
 fn shown(lines: &[Line]) -> usize {
     let needed = lines.iter().map(|line| {
         let refuses = |it: &&Refusals| it.keys > 0;
