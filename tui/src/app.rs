@@ -1,13 +1,14 @@
-//! The terminal app without a terminal: its state, its input messages, and the effects it requests.
+//! The core of the terminal app, independent of any terminal. It defines the state, the input
+//! messages, and the effects that the app requests.
 //!
 //! ```text
 //! input, poller, worker, signals → Msg → update(&mut State, Msg, now) → Vec<Effect> → threads
 //!                                              State → ui::view → frame
 //! ```
 //!
-//! Everything here is a function of its arguments: no I/O, no clock, no terminal. Tests drive it with
-//! key strings. A screen is one file under `screens/`, with its keys, its behaviour and its drawing; `ui`
-//! draws the frame around it and the dialogs over it.
+//! All functions here depend only on their arguments. They do no I/O and use no clock. Tests drive
+//! it with key strings. A screen is one file under `screens/`, with its keys, its behaviour and its
+//! drawing. The module `ui` draws the frame around it and the dialogs over it.
 
 pub(crate) mod again;
 pub(crate) mod answers;

@@ -1,4 +1,4 @@
-//! Text on the screen: made safe, measured in cells, cut and wrapped.
+//! Makes text safe for the screen, measures it in cells, cuts it and wraps it.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
-//! The command line: parses the arguments, runs the command, and turns the outcome into an exit
-//! code.
+//! Parses the command line, runs the command, and turns the outcome into an exit code.
 //!
 //! The exit codes are defined in `outcome`. Standard output only receives data. If its reader
 //! closes the pipe, SIGPIPE ends the command.
@@ -109,10 +108,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the buckets, live, or list the most refused keys
+    /// Watch the buckets live, or list the most refused keys
     ///
-    /// On a terminal this is the screen, as without a command. Without a terminal, or with options for a list, it is
-    /// a table of the most refused keys.
+    /// On a terminal this opens the screen, like `loudou` without a command. Without a terminal, or
+    /// with options for a list, it prints a table of the most refused keys.
     Top(top::TopArgs),
     /// Check rule files, and describe them in words
     ///
@@ -140,7 +139,7 @@ enum Command {
     Unset(edit::UnsetArgs),
     /// Reset a bucket to its initial state
     ///
-    /// Requests that wait keep their places.
+    /// Waiting requests keep their places in the queue.
     Reset(on_key::ResetArgs),
     /// Refuse all requests of a key, for a time or until unbanned
     Ban(on_key::BanArgs),
@@ -148,13 +147,14 @@ enum Command {
     ///
     /// The refusals and penalties that led to it are cleared, too.
     Unban(on_key::UnbanArgs),
-    /// Give one key, or all keys with a prefix, other limits
+    /// Override the limits of one key, or of all keys with a prefix
     Override(overrides::OverrideArgs),
     /// Show changes, with their authors, and warnings
     Events(events::EventsArgs),
     /// Print the effective rule file, or what a restart would lose
     ///
-    /// The file is JSON, to commit it. With --live it has the changes that exist only in Envoy's memory.
+    /// The file is JSON, ready to commit. With --live it contains the changes that exist only in
+    /// Envoy's memory.
     Export(export::ExportArgs),
     /// Apply the edits, overrides and bans that `export --live` printed
     Import(import::ImportArgs),
@@ -170,13 +170,13 @@ enum Command {
     },
     /// Print a completion script for a shell
     ///
-    /// It also knows the rules and keys of the live Envoy.
+    /// It also completes the rules and keys of the live Envoy.
     #[command(before_long_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Print a manual page, of loudou or of a command
+    /// Print the manual page of loudou or of a command
     #[command(before_long_help = MAN_EXAMPLES)]
     Man(man::ManArgs),
     /// Print the help of a command, or of the connection
@@ -211,8 +211,8 @@ pub fn main() -> ExitCode {
     };
     let outcome = run(std::env::args_os(), &mut io);
     if outcome == Outcome::Unread {
-        // Ends like other programs whose reader closed the pipe: by SIGPIPE, which Rust's runtime
-        // ignores by default.
+        // Ends by SIGPIPE, like other programs whose reader closed the pipe. By default, Rust's
+        // runtime ignores this signal.
         drop(emulate_default_handler(SIGPIPE));
     }
     ExitCode::from(outcome.code())

@@ -42,7 +42,7 @@ pub(crate) struct Config {
     /// Time between two updates of the screen if `--interval` is not given.
     pub(crate) interval: Option<Nanos>,
     pub(crate) theme: Option<Base>,
-    /// True to draw with ASCII only; `None` to decide by terminal and locale.
+    /// True to draw with ASCII only, or `None` to decide by terminal and locale.
     pub(crate) ascii: Option<bool>,
 }
 

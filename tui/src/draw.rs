@@ -1,4 +1,4 @@
-//! Drawing primitives: a clipped pen, the theme, the formatting of numbers, and the widgets that
+//! Drawing primitives, such as a clipped pen, the theme, number formats, and the widgets that
 //! screens share. They do not depend on the state of the app.
 
 pub(crate) mod pen;

@@ -1,4 +1,4 @@
-//! The `loudou` command: watches the buckets, edits the limits, and checks rule files.
+//! The `loudou` command, which watches the buckets, edits the limits, and checks rule files.
 #![forbid(unsafe_code)]
 
 mod app;

@@ -101,7 +101,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// Simulates the keys under the rule before and after the edit; `None` if a limit depends on the
+/// Simulates the keys under the rule before and after the edit, or `None` if a limit depends on the
 /// duration of requests, which is unknown.
 pub(crate) fn preview(
     before: &Rule,
@@ -142,7 +142,7 @@ pub(crate) fn preview(
     Some(preview)
 }
 
-/// Returns the bucket of a key before and after the edit; `None` where no limits apply.
+/// Returns the bucket of a key before and after the edit, or `None` where no limits apply.
 fn buckets(key: &Key<'_>, [before, after]: &[Terms<'_>; 2], carry: Carry) -> [Option<Bucket>; 2] {
     let clock = Clock::at(Nanos::ZERO);
     let live = before.limits().map(|limits| {
@@ -163,7 +163,7 @@ fn used(key: &Key<'_>, limit: &Limit) -> u64 {
 }
 
 /// Returns the share of a key's requests that a rule refuses within the time span if its rate stays
-/// the same; `None` if the rule refuses none of them.
+/// the same, or `None` if the rule refuses none of them.
 fn loss(
     key: &Key<'_>,
     rule: &Rule,
@@ -198,7 +198,7 @@ fn loss(
 }
 
 /// Returns the share of refusals among requests with this gap between them, for at most `most`
-/// requests; `None` if there are none.
+/// requests, or `None` if there are none.
 fn played(
     limits: &Limits,
     mut bucket: Bucket,
@@ -219,7 +219,7 @@ fn per_second(rate: Rate) -> f64 {
     f64::from(rate.amount()) * 1e9 / float(rate.period().get())
 }
 
-/// Returns the time between two requests; `None` if there are none.
+/// Returns the time between two requests, or `None` if there are none.
 fn gap(per_second: f64) -> Option<Nanos> {
     let gap = 1e9 / per_second;
     (gap.is_finite() && gap >= 1.0).then(|| Nanos::new(whole(gap)))

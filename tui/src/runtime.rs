@@ -15,8 +15,8 @@
 //! The screen's thread does no I/O except drawing, so it never blocks. A panic in another thread
 //! reaches it as a message and ends the app with the report of that thread.
 //!
-//! For the test of panics in a real terminal: with `LOUDOU_TEST_PANIC=screen` or `poller` in the
-//! environment, that thread panics after it has started.
+//! To test panics in a real terminal, set `LOUDOU_TEST_PANIC=screen` or `poller` in the
+//! environment. That thread panics after it has started.
 
 use std::env;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};

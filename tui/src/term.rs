@@ -1,4 +1,4 @@
-//! The only module that accesses the terminal: entering, leaving, reading events, drawing.
+//! The only module that accesses the terminal. It enters and leaves it, reads events, and draws.
 //!
 //! However the app ends, the terminal is restored: raw mode, alternate screen, mouse, bracketed
 //! paste and cursor are reset on return, on a panic in any thread, on signals and while suspended.
@@ -199,7 +199,7 @@ pub(crate) fn report() -> String {
     report.unwrap_or_else(|| "a background thread panicked".to_owned())
 }
 
-/// Waits for the next event of the terminal; `None` for an unused one.
+/// Waits for the next event of the terminal, or `None` for an unused one.
 pub(crate) fn read() -> io::Result<Option<Msg>> {
     Ok(match event::read()? {
         // Some terminals also report the release of keys.

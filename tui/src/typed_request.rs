@@ -21,7 +21,7 @@ pub(crate) struct TypedRequest {
     pub(crate) host: Option<String>,
     /// A header, as for curl; repeat for more
     ///
-    /// For repeated names the first one counts
+    /// If a name is repeated, the first header counts
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
     /// The client address that Envoy trusts

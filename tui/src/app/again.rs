@@ -1,5 +1,5 @@
-//! Changes that are missing at an Envoy: changes lost in a restart, which are reported once, and
-//! changes that are in effect at the other watched Envoys. The key `a` offers to apply them.
+//! Finds the changes that are missing at an Envoy. It may have lost them in a restart, which is
+//! reported once, or they are in effect at other watched Envoys. The key `a` offers to apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,8 +52,8 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
 /// How long the message about a restart stays when no change was lost.
 const SHOWN: Nanos = Nanos::from_secs(60);
 
-/// Returns the banner shown after a restart: the lost changes, until the user applies or dismisses
-/// them. It is short so that its end fits on the screen.
+/// Returns the banner shown after a restart. It lists the lost changes until the user applies or
+/// dismisses them. It is short so that its end fits on the screen.
 pub(crate) fn banner(state: &State) -> Option<String> {
     let restarted_at = state.restarted_at?;
     let lost = state.ledger.lost()?;

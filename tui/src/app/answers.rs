@@ -131,7 +131,7 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
     put_back(undos, change, answer);
 }
 
-/// Handles a conflict: the rule changed after it was read, so the user decides again.
+/// Handles a conflict. The rule changed after it was read, so the user decides again.
 fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
     let Sending {

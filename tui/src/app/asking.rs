@@ -34,7 +34,7 @@ pub(crate) const fn is_open(mode: &Mode) -> bool {
     }
 }
 
-/// Returns the question, laid out for the terminal; `None` if no question is open.
+/// Returns the question, laid out for the terminal, or `None` if no question is open.
 pub(crate) fn sheet(state: &State) -> Option<Sheet> {
     let content = match &state.mode {
         Mode::Confirm(pending) => of_pending(state, pending),
@@ -228,7 +228,7 @@ fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
     })
 }
 
-/// Returns a gap and the command line below it; nothing if there is no command line.
+/// Returns a gap and the command line below it, or nothing if there is no command line.
 fn command_line(command: Option<&str>) -> impl Iterator<Item = Part> {
     let line = command.map(|command| [Part::Gap, Part::text(Tone::Dim, command)]);
     line.into_iter().flatten()

@@ -207,7 +207,7 @@ fn edited_by(edit: &EditView) -> String {
     }
 }
 
-/// Begins a change for the current rate-limit key: opens its form or its question.
+/// Begins a change for the current rate-limit key by opening its form or its question.
 fn start(state: &mut State, start: Start) {
     let Some(BucketName { rule, key }) = screens::target(state) else {
         return;

@@ -12,7 +12,7 @@ use crate::draw::words::rate;
 /// Demand of a key that exceeds its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Demand {
-    /// Cost units per second: requested (`asks`), and allowed in the long run.
+    /// Requested cost units per second. `allowed` is what the limit allows in the long run.
     pub(crate) asks: f64,
     pub(crate) allowed: f64,
     /// A sufficient rate, in the period of the limit's rate: `40/m`.
@@ -90,7 +90,8 @@ fn round_up(value: f64) -> u64 {
     whole.checked_next_multiple_of(step.max(1)).unwrap_or(whole)
 }
 
-/// Returns the cost of a request of this rule, in units; `None` if each request declares its cost.
+/// Returns the cost of a request of this rule, in units, or `None` if each request declares its
+/// cost.
 fn cost(state: &State, row: &Row) -> Option<f64> {
     let cost = state
         .rule_named(&row.id.rule)?

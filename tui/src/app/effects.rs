@@ -1,4 +1,4 @@
-//! The effects that the app requests. They are only descriptions: the threads of the runtime carry
+//! The effects that the app requests. They are only descriptions. The threads of the runtime carry
 //! them out.
 
 use loudou_api::{BanView, BucketState};

@@ -79,8 +79,8 @@ impl Explain {
         }
     }
 
-    /// Returns a request that matches this rule and has this key; `None` if this version of the app
-    /// cannot read the rule.
+    /// Returns a request that matches this rule and has this key, or `None` if this version of the
+    /// app cannot read the rule.
     pub(super) fn guess(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
         request(rule, key)
     }
@@ -260,10 +260,10 @@ pub(crate) fn inside((columns, _): (u16, u16)) -> u16 {
     columns.saturating_sub(6).min(90)
 }
 
-// The request that the form shows when it is opened on a bucket: it matches the bucket's rule and
+// The request that the form shows when it is opened on a bucket. It matches the bucket's rule and
 // has its key. The user types the parts that neither the rule nor the key determines.
 
-/// Returns the request; `None` if this version of the app cannot read the rule.
+/// Returns the request, or `None` if this version of the app cannot read the rule.
 fn request(rule: &Value, key: Option<&str>) -> Option<TypedRequest> {
     let rule = parse_rule(rule).ok()?;
     let mut request = TypedRequest::default();
@@ -355,8 +355,8 @@ fn named(request: &mut TypedRequest, matches: &Match) {
     }
 }
 
-/// Returns a text that passes the test; `None` if the test requires absence, or if the text would
-/// have to be invented.
+/// Returns a text that passes the test, or `None` if the test requires absence, or if the text
+/// would have to be invented.
 fn passing(test: &Test) -> Option<String> {
     match test {
         Test::Exact(value) | Test::Prefix(value) | Test::Suffix(value) => Some(value.clone()),
@@ -380,7 +380,7 @@ fn address(network: &str) -> String {
     network.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// Returns the values of a key's parts; `None` if the key was cut or its number of parts differs
+/// Returns the values of a key's parts, or `None` if the key was cut or its number of parts differs
 /// from the rule's.
 fn values(rule: &Rule, key: &str) -> Option<Vec<String>> {
     if key.contains('~') {
@@ -426,7 +426,7 @@ pub(crate) enum Part {
     Cost,
 }
 
-/// All parts in form order. Each has its name in the admin API and a word: the form shows the part
+/// All parts in form order. Each has its name in the admin API and a word. The form shows the part
 /// only if a rule contains the word. A part without a word is always shown.
 const PARTS: [(Part, &str, Option<&str>); 10] = [
     (Part::Method, "method", None),
@@ -528,8 +528,8 @@ impl Field {
     }
 }
 
-/// Returns the lines of a form for this request: a line for each part that a rule reads, and for
-/// each part that the request has.
+/// Returns the lines of a form for this request, one for each part that a rule reads, and for each
+/// part that the request has.
 fn fields(request: &TypedRequest, rules: &[RuleView]) -> Vec<Field> {
     let mut fields = Vec::new();
     for (part, _, word) in PARTS {

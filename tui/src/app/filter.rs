@@ -227,7 +227,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     pieces.filter(|term| !term.is_empty())
 }
 
-/// Returns the part of the filter that the server can search for; `None` if it cannot narrow the
+/// Returns the part of the filter that the server can search for, or `None` if it cannot narrow the
 /// search.
 fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
     let mut wanted = Wanted::default();
@@ -270,7 +270,7 @@ fn read_term(text: &str) -> Result<Term, String> {
     })
 }
 
-/// Parses `field op value`; `None` if the text does not have this form.
+/// Parses `field op value`, or `None` if the text does not have this form.
 fn comparison(text: &str) -> Result<Option<Test>, String> {
     let end = text
         .find(|c: char| !c.is_ascii_alphabetic())

@@ -172,7 +172,7 @@ impl Form {
         self.value(Kind::Asked(Prompt::Reason))
     }
 
-    /// Returns the lifetime of the edit; `None` if it does not expire.
+    /// Returns the lifetime of the edit, or `None` if it does not expire.
     pub(crate) fn expires_after(&self) -> Option<Nanos> {
         Nanos::parse(&self.value(Kind::Asked(Prompt::Expires)))
     }
@@ -442,12 +442,13 @@ pub(crate) enum Kind {
     Limit(usize, &'static config::Field),
     Mode,
     Carry,
-    /// A prompt: a value outside the body, or a value for a change of one key.
+    /// A prompt for a value outside the body, or for a change of one key.
     Asked(Prompt),
 }
 
 impl Kind {
-    /// Returns the path of the value in the body of the edit; `None` for values outside the body.
+    /// Returns the path of the value in the body of the edit, or `None` for values outside the
+    /// body.
     fn path(self) -> Option<String> {
         match self {
             Self::Limit(index, field) => Some(format!("limits[{index}].{}", field.name)),
@@ -543,7 +544,7 @@ impl Field {
         }
     }
 
-    /// Returns a value as shown: an empty value is replaced by the default.
+    /// Returns a value as shown. An empty value is replaced by the default.
     pub(crate) fn shown(&self, value: String) -> String {
         match self.kind {
             Kind::Limit(_, field) if value.is_empty() => {

@@ -1,7 +1,7 @@
 //! History of the last hour: request counters of every rule, of all rules together, and of the
 //! buckets that were read. It also covers the evictions of the last minutes.
 //!
-//! All times are positions on a time axis that continues when Envoy restarts: it follows the
+//! All times are positions on a time axis that continues when Envoy restarts. It follows the
 //! server's clock, and across a restart the viewer's clock. If the app was not watching (the screen
 //! was frozen, or Envoy was unreachable or restarted), there are no samples and the charts have a
 //! gap.
@@ -14,7 +14,7 @@ use loudou_words::num::{float, fraction};
 
 use super::rows::BucketName;
 
-/// Maximum number of samples of a track: an hour at one per second, with a margin.
+/// Maximum number of samples of a track. An hour at one sample per second fits, with a margin.
 const MOST: usize = 4_096;
 /// Maximum number of samples of all rules of all watched Envoys, about 20 MB.
 const BUDGET: usize = 400_000;
@@ -81,7 +81,7 @@ impl History {
         }
     }
 
-    /// Handles a restart of Envoy: its counters and its clock begin again.
+    /// Handles a restart of Envoy, after which its counters and its clock begin again.
     pub(crate) fn restart(&mut self) {
         self.axis.is_new_process = true;
         // Keeps rates from spanning the restart, however fast it was.
@@ -178,13 +178,13 @@ impl Scale {
         minutes * 60_000_000_000
     }
 
-    /// Returns the next longer span; `None` for the longest.
+    /// Returns the next longer span, or `None` for the longest.
     pub(crate) fn longer(self) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|other| other.span_ns() > self.span_ns())
     }
 
-    /// Returns the next shorter span; `None` for the shortest.
+    /// Returns the next shorter span, or `None` for the shortest.
     pub(crate) fn shorter(self) -> Option<Self> {
         let mut all = Self::ALL.into_iter().rev();
         all.find(|other| other.span_ns() < self.span_ns())
@@ -421,7 +421,7 @@ fn per_second(counts: &Counts, ns: u64) -> Rates {
 /// Counters of a bucket or a rule over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Track {
-    /// Counts in the last answer; `None` if the next answer cannot be compared with it.
+    /// Counts in the last answer, or `None` if the next answer cannot be compared with it.
     counts: Option<Counts>,
     at_ns: u64,
     samples: VecDeque<Sample>,
@@ -484,9 +484,9 @@ impl Track {
         self.counts = None;
     }
 
-    /// Returns the rates over the last ten seconds; `None` until two polls are far enough apart. If
-    /// a sample began before the ten seconds, for example because of a gap, its average rate counts
-    /// for the overlapping part.
+    /// Returns the rates over the last ten seconds, or `None` until two polls are far enough apart.
+    /// If a sample began before the ten seconds, for example because of a gap, its average rate
+    /// counts for the overlapping part.
     pub(crate) fn rates(&self) -> Option<Rates> {
         let begin = self.at_ns.saturating_sub(SMOOTH_NS);
         let (mut sum, mut from) = (Rates::default(), self.at_ns);
@@ -518,7 +518,7 @@ impl Track {
         samples.fold(Counts::default(), |sum, sample| sum.plus(&sample.counts))
     }
 
-    /// Returns the counts of the last `span_ns`, or of a slightly longer time; `None` if part of
+    /// Returns the counts of the last `span_ns`, or of a slightly longer time, or `None` if part of
     /// that time is unknown. Counts are known over a gap, but not over a restart.
     pub(crate) fn counted(&self, span_ns: u64) -> Option<Counts> {
         let begin = self.at_ns.checked_sub(span_ns)?;
@@ -536,15 +536,15 @@ impl Track {
         None
     }
 
-    /// Returns the rates of the last minute in `columns` steps, oldest first; `None` for times that
-    /// were not watched.
+    /// Returns the rates of the last minute in `columns` steps, oldest first, or `None` for times
+    /// that were not watched.
     pub(crate) fn series(&self, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = WINDOW_NS.checked_div(columns.into()).unwrap_or(1);
         self.resampled(signed(self.at_ns), step_ns, columns)
     }
 
-    /// Returns the rates of the time before `end_ns` in `columns` steps, oldest first; `None` for
-    /// times that were not watched. Steps begin at multiples of their length, so that a column
+    /// Returns the rates of the time before `end_ns` in `columns` steps, oldest first, or `None`
+    /// for times that were not watched. Steps begin at multiples of their length, so that a column
     /// keeps its value while it moves.
     pub(crate) fn chart(&self, span_ns: u64, end_ns: u64, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = span_ns.checked_div(columns.into()).unwrap_or(1).max(1);

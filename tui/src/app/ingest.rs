@@ -1,4 +1,4 @@
-//! Applies a poll: computes the rates since the previous poll, sorts the rows, and keeps the
+//! Applies a poll. It computes the rates since the previous poll, sorts the rows, and keeps the
 //! selection.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -85,7 +85,7 @@ fn of_one(state: &State) -> Option<&'static str> {
     }
 }
 
-/// Returns why a command cannot run now; `None` if it can.
+/// Returns why a command cannot run now, or `None` if it can.
 pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     let no_bucket = || {
         screens::target(state)

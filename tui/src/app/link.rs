@@ -1,4 +1,4 @@
-//! The connection: its state, and the time of the next poll.
+//! State of the connection, and the time of the next poll.
 //!
 //! Polls never overlap. After a failure the next poll waits 0.5 s. Each further failure doubles the
 //! wait, up to 8 s. Up to a quarter is subtracted at random, so that many viewers do not reconnect
@@ -16,7 +16,7 @@ pub(crate) struct Link {
     pub(crate) in_flight: Option<Nanos>,
     /// Time at which the next poll is due.
     pub(crate) due: Nanos,
-    /// True if the last poll succeeded; `None` before the first poll ends.
+    /// True if the last poll succeeded, or `None` before the first poll ends.
     pub(crate) up: Option<bool>,
     failures: u32,
     /// Text of the last error.

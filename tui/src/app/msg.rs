@@ -35,7 +35,7 @@ pub(crate) enum Msg {
     Again(Result<Vec<(Item, Done)>, Failure>),
     /// An effect could not start because too many are in progress.
     Explained(Result<Box<ExplainAnswer>, Failure>),
-    /// An effect could not start: too many are in progress.
+    /// An effect could not start because too many are in progress.
     Busy(Goal),
     /// A signal asked the app to quit.
     Quit,
@@ -51,9 +51,9 @@ pub(crate) enum Msg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) status: Status,
-    /// Duration of the status call; 0 if unknown.
+    /// Duration of the status call, or 0 if unknown.
     pub(crate) took: Nanos,
-    /// Age of the status when the last call of the poll was answered; 0 if unknown.
+    /// Age of the status when the last call of the poll was answered, or 0 if unknown.
     pub(crate) status_age: Nanos,
     /// The buckets that were read, each with the server's clock at that time.
     pub(crate) buckets: Vec<(u64, BucketView)>,
@@ -61,7 +61,7 @@ pub(crate) struct Snapshot {
     pub(crate) truncated: bool,
     /// Buckets that were looked up by name and do not exist.
     pub(crate) gone: Vec<BucketName>,
-    /// Part of the store that the filter's searches have seen, in percent; `None` if they have
+    /// Part of the store that the filter's searches have seen, in percent, or `None` if they have
     /// finished.
     pub(crate) searching: Option<u64>,
     /// The rules, if their generation changed.

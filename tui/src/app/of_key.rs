@@ -92,7 +92,7 @@ impl KeyForm {
         self.start.of_form(&self.place, &self.typed())
     }
 
-    /// Returns the question that the user confirms; `None` while the rule is unknown.
+    /// Returns the question that the user confirms, or `None` while the rule is unknown.
     pub(crate) fn question(&self) -> Option<Pending> {
         let mut pending = self.change().map(Pending::change)?;
         let end = self.start.other_end(&self.place, &self.typed());

@@ -162,16 +162,16 @@ fn named(state: &State, wanted: &str) -> Vec<(u64, Found)> {
     named
 }
 
-/// Returns the score of a text that ranks after others; `None` if the letters are scattered over
+/// Returns the score of a text that ranks after others, or `None` if the letters are scattered over
 /// it.
 fn within(wanted: &str, text: &str, rank: u64) -> Option<u64> {
     let score = score(wanted, text).filter(|score| *score < MOST_SKIPPED)?;
     Some(score.saturating_add(rank))
 }
 
-/// Returns the score of `text`, where the lowest is best: the number of characters skipped before
-/// and between the letters. A text in which the letters are together at the start of a word ranks
-/// before all others.
+/// Returns the score of `text`, where the lowest is best. The score is the number of characters
+/// skipped before and between the letters. A text in which the letters are together at the start of
+/// a word ranks before all others.
 fn score(wanted: &str, text: &str) -> Option<u64> {
     let lower = text.to_lowercase();
     let length = count(text.len()) / 8;

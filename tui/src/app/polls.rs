@@ -1,5 +1,5 @@
-//! Statistics of the polls in the last minutes: how long the admin listener took to answer, and the
-//! gaps between answers.
+//! Measures how long the admin listener took to answer in the last minutes, and the gaps between
+//! answers.
 
 use std::collections::VecDeque;
 

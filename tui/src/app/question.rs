@@ -57,7 +57,7 @@ impl Pending {
         }
     }
 
-    /// Returns why the answer concerns one Envoy only; `None` if it can be sent to all.
+    /// Returns why the answer concerns one Envoy only, or `None` if it can be sent to all.
     pub(crate) fn of_one(&self) -> Option<&'static str> {
         match &self.action {
             Action::Change(sending) if sending.suits_all() => None,

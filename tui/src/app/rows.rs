@@ -33,12 +33,12 @@ pub(crate) struct Row {
     pub(crate) view: BucketView,
     /// Server's clock when the bucket was read.
     pub(crate) as_of_ns: u64,
-    /// Request rates; `None` if the bucket was read only once.
+    /// Request rates, or `None` if the bucket was read only once.
     pub(crate) rates: Option<Rates>,
 }
 
 impl Row {
-    /// Returns the main limit: the limit that refuses, or else the limit with the highest level.
+    /// Returns the main limit, which is the limit that refuses or else has the highest level.
     pub(crate) fn limit(&self) -> Option<&LimitView> {
         self.view.limits.get(main_limit(&self.view))
     }
@@ -67,7 +67,8 @@ impl Row {
         }
     }
 
-    /// Returns the long-term rate of the main limit, per second; `None` if the limit has no rate.
+    /// Returns the long-term rate of the main limit, per second, or `None` if the limit has no
+    /// rate.
     pub(crate) fn allowed_per_second(&self) -> Option<f64> {
         per_second(self.limit()?)
     }
@@ -82,8 +83,8 @@ impl Row {
         self.limit().map_or(0.0, tone)
     }
 
-    /// Returns the time until a request is admitted, `age` after the bucket was read; `None` if it
-    /// is 0 or endless.
+    /// Returns the time until a request is admitted, `age` after the bucket was read, or `None` if
+    /// it is 0 or endless.
     pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
         let wait = match enforced_ban(&self.view) {
             Some(ban) => ban.until_ns?.saturating_sub(self.as_of_ns),
@@ -98,7 +99,7 @@ impl Row {
         idle.saturating_add(age.get())
     }
 
-    /// Returns the refusals per second; 0 if unknown, and for a rule in shadow mode.
+    /// Returns the refusals per second, or 0 if unknown, and for a rule in shadow mode.
     pub(crate) fn refused(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.refused)
     }
@@ -110,18 +111,19 @@ impl Row {
         refused_at_ns.is_some_and(|at_ns| self.as_of_ns.saturating_sub(at_ns) < WINDOW_NS)
     }
 
-    /// Returns the requests per second that a rule in shadow mode would have refused; 0 if unknown.
+    /// Returns the requests per second that a rule in shadow mode would have refused, or 0 if
+    /// unknown.
     pub(crate) fn would_refuse(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.shadow)
     }
 
-    /// Returns the admitted requests per second; 0 if unknown.
+    /// Returns the admitted requests per second, or 0 if unknown.
     pub(crate) fn admitted(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.admitted)
     }
 }
 
-/// Returns the long-term rate of a limit, per second; `None` if the limit has no rate.
+/// Returns the long-term rate of a limit, per second, or `None` if the limit has no rate.
 pub(crate) fn per_second(limit: &LimitView) -> Option<f64> {
     let rate = Rate::parse(&limit.rate)?;
     let period_ns = float(rate.period().get().max(1));

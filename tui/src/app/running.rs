@@ -22,7 +22,7 @@ pub(crate) struct Estimate {
 }
 
 impl Running {
-    /// Returns the estimate for these rules; `None` without rules, or if this version of the app
+    /// Returns the estimate for these rules, or `None` without rules, or if this version of the app
     /// cannot read one of them.
     pub(crate) fn estimate(&self, rules: &[RuleView], status: &Status) -> Option<Estimate> {
         let file = self.0.get_or_init(|| parsed(rules, status)).as_ref()?;

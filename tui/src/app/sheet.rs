@@ -1,4 +1,4 @@
-//! Lays out a question as a box of text. The layout is the same at all sizes: the text wraps and
+//! Lays out a question as a box of text. The layout is the same at all sizes. The text wraps and
 //! scrolls, and the answers stay below it. If there are too few rows, the gaps are removed first.
 
 use super::layout::body_height;

@@ -102,7 +102,7 @@ pub(crate) struct Data {
     pub(crate) whole_ns: Option<u64>,
     /// Buckets that the last poll looked up and did not find, with the server's clock at that time.
     pub(crate) gone: BTreeMap<BucketName, u64>,
-    /// Part of the store that the filter's searches have seen, in percent; `None` when they have
+    /// Part of the store that the filter's searches have seen, in percent, or `None` when they have
     /// finished.
     pub(crate) searching: Option<u64>,
     /// Widths of the longest rule name and of the longest key.
@@ -165,7 +165,7 @@ pub(crate) struct State {
     pub(crate) event_filter: String,
     /// The last request that was explained.
     pub(crate) explained: Option<TypedRequest>,
-    /// The limit drawn on the Bucket screen; `None` for the main limit.
+    /// The limit drawn on the Bucket screen, or `None` for the main limit.
     pub(crate) limit: Option<usize>,
     /// The selected line of each screen that is a plain list.
     pub(crate) selected: BTreeMap<Screen, usize>,
@@ -390,7 +390,7 @@ impl State {
         rules.map_or(&[], |rules| &rules.rules)
     }
 
-    /// Returns the rates over all rules; `None` before two polls.
+    /// Returns the rates over all rules, or `None` before two polls.
     pub(crate) fn total_rates(&self) -> Option<Rates> {
         let rates = self.history.rules.values().filter_map(Track::rates);
         rates.reduce(Rates::plus)

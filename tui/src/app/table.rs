@@ -1,4 +1,4 @@
-//! A table of buckets: its sorted rows, and the visible part of them.
+//! A table of buckets with its sorted rows, and the visible part of them.
 
 use super::columns::Sort;
 use super::command::Command;

@@ -1,5 +1,4 @@
-//! Summaries of all watched Envoys, and the differences between them: their versions and the rules
-//! in effect.
+//! Summaries of all watched Envoys, and the differences between their versions and rules in effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -23,14 +22,14 @@ pub(crate) struct TargetSummary {
     pub(crate) url: String,
     /// Instance ID of the process. Empty before the first poll.
     pub(crate) instance: String,
-    /// True if the last poll succeeded; `None` before the first poll ends.
+    /// True if the last poll succeeded, or `None` before the first poll ends.
     pub(crate) up: Option<bool>,
     pub(crate) is_stale: bool,
     pub(crate) error: Option<String>,
     pub(crate) rates: Option<Rates>,
     pub(crate) generation: u64,
     pub(crate) version: String,
-    /// Rules in effect, by name; `None` before the first poll.
+    /// Rules in effect, by name, or `None` before the first poll.
     pub(crate) rules: Option<BTreeMap<String, RuleInForce>>,
     pub(crate) uptime_ns: u64,
     pub(crate) warnings: usize,

@@ -1,5 +1,5 @@
-//! Undo of the user's changes: the question at the Envoy on the screen, and the undo of a change
-//! for all at the other Envoys.
+//! Undoes the user's changes. For the Envoy on the screen a question is asked. For the other
+//! Envoys, a change for all is undone without one.
 
 use loudou_api::{BanAnswer, BanView};
 
@@ -243,8 +243,8 @@ fn take_sent(state: &mut State, change: &Change) -> Vec<(BucketName, BanView)> {
     }
 }
 
-/// Returns the undo of this Envoy's part of a broadcast; `None` if nothing of it can be undone. The
-/// user is not asked, so the filter refuses the undo if someone else changed the result in the
+/// Returns the undo of this Envoy's part of a broadcast, or `None` if nothing of it can be undone.
+/// The user is not asked, so the filter refuses the undo if someone else changed the result in the
 /// meantime.
 pub(crate) fn of_broadcast(state: &State, number: u64) -> Option<Change> {
     let mut made = state.undos.iter().rev();

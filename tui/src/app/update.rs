@@ -1,4 +1,4 @@
-//! The update function of the app: a message changes the state and requests effects.
+//! The update function of the app, in which a message changes the state and requests effects.
 
 use loudou_limiter::Nanos;
 

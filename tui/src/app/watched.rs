@@ -43,7 +43,7 @@ pub(crate) struct Watched {
     broadcasts: Vec<Broadcast>,
     /// Number of broadcasts so far.
     sent: u64,
-    /// When the keys of all Envoys were last summed; `None` while they are not on screen.
+    /// When the keys of all Envoys were last summed, or `None` while they are not on screen.
     summed_at: Option<Nanos>,
 }
 
@@ -71,8 +71,8 @@ impl Watched {
         self.states.get(self.at).unwrap_or(&NONE)
     }
 
-    /// Applies a message at the time `now`. `about` is the Envoy that it concerns; `None` means the
-    /// shown one. Each effect is returned with the number of its Envoy.
+    /// Applies a message at the time `now`. `about` is the Envoy that it concerns, or `None` means
+    /// the shown one. Each effect is returned with the number of its Envoy.
     pub(crate) fn update(
         &mut self,
         about: Option<usize>,

@@ -1,4 +1,4 @@
-//! `loudou buckets`: prints live buckets as a table, JSON or CSV.
+//! Implements `loudou buckets`, which prints live buckets as a table, JSON or CSV.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -336,7 +336,7 @@ fn ban_in_short(bucket: &BucketView, now_ns: u64) -> Option<String> {
     Some(format!("{left}, {}{off}", ban.by.name()))
 }
 
-// `loudou get`: one bucket in full.
+// Implements `loudou get`, which prints one bucket in full.
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -355,7 +355,7 @@ pub(crate) struct GetArgs {
     pub(crate) key: String,
     /// Only the leases of a bucket that a fleet shares
     ///
-    /// What this Envoy leased, and what is left for all
+    /// The units that this Envoy leased, and the units left for all Envoys
     #[arg(long)]
     pub(crate) fleet: bool,
 }
@@ -563,7 +563,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-// `loudou get --fleet`: shows a bucket that a fleet shares, as known to one Envoy.
+// Implements `loudou get --fleet`, which shows a bucket that a fleet shares, as known to one Envoy.
 
 /// A shared bucket as known to one Envoy.
 #[derive(Serialize)]

@@ -1,4 +1,5 @@
-//! `loudou check`: prints all problems of rule files, or describes valid ones in words.
+//! Implements `loudou check`, which prints all problems of rule files, or describes valid ones in
+//! words.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The config file: finds it, checks if it can be trusted, and applies its settings, including the
-//! look of the screen.
+//! Finds the config file, checks if it can be trusted, and applies its settings, including the look
+//! of the screen.
 
 use std::path::{Path, PathBuf};
 
@@ -66,8 +66,8 @@ pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Config> {
     })
 }
 
-/// Applies the config file: its targets and, if neither options nor the environment name an Envoy,
-/// its Envoys.
+/// Applies the config file's targets and, if neither options nor the environment name an Envoy, its
+/// Envoys.
 pub(super) fn apply(global: &mut Global, env: &Env) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let config = read(global.config_file.as_deref(), env, &mut warnings)?;

@@ -25,7 +25,7 @@ pub(super) struct Context<'a, 'io> {
     pub(super) typed: &'a str,
     pub(super) io: &'a mut Io<'io>,
     pub(super) style: Style,
-    /// The Envoy to call, if it is one of several; `None` for the Envoy in the options.
+    /// The Envoy to call, if it is one of several, or `None` for the Envoy in the options.
     pub(super) at: Option<&'a Client>,
     /// True once the warnings about the connection were printed.
     has_warned: bool,
@@ -89,8 +89,8 @@ impl<'a, 'io> Context<'a, 'io> {
         config_file::look(config, self.global, &self.io.env, self.style)
     }
 
-    /// Returns the prefix of a note that differs between Envoys: the Envoy's address, if there are
-    /// several.
+    /// Returns the prefix of a note that differs between Envoys. It is the Envoy's address, if
+    /// there are several.
     pub(super) fn at_envoy(&self) -> String {
         self.at
             .map(|client| format!("{}: ", escape(client.url())))

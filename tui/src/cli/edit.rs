@@ -1,4 +1,4 @@
-//! `loudou set` and `unset`: edits of a rule.
+//! Implements `loudou set` and `unset`, which edit a rule.
 
 use std::path::PathBuf;
 
@@ -175,7 +175,7 @@ fn target(rule: &str, trial: bool) -> String {
     }
 }
 
-/// Returns the body of the edit; `None` if it has problems, which have been printed.
+/// Returns the body of the edit, or `None` if it has problems, which have been printed.
 fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Result<Option<Value>> {
     let mut body = Map::new();
     let mut report = None;

@@ -1,4 +1,5 @@
-//! `loudou events`: prints changes with their authors, and warnings, either once or as they happen.
+//! Implements `loudou events`, which prints changes with their authors, and warnings, either once
+//! or as they happen.
 
 use std::io;
 use std::io::Write;
@@ -38,7 +39,7 @@ Examples:
 pub(crate) struct EventsArgs {
     /// Only events after this number
     ///
-    /// INSTANCE- before it names the Envoy process that counted it
+    /// The prefix INSTANCE- names the Envoy process that counted the events
     #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = event_number)]
     pub(crate) after: EventNumber,
     /// Only operators' actions, or only the filter's
@@ -122,7 +123,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     }
 }
 
-// `loudou events --follow`: prints events as they happen, across restarts of Envoy.
+// Implements `loudou events --follow`, which prints events as they happen, across restarts of
+// Envoy.
 
 /// Time between two polls.
 const INTERVAL: Nanos = Nanos::from_secs(1);

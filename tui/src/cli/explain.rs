@@ -1,5 +1,5 @@
-//! `loudou explain`: shows how a request would be decided, rule by rule, by Envoy or according to a
-//! rule file.
+//! Implements `loudou explain`, which shows how a request would be decided, rule by rule, by Envoy
+//! or according to a rule file.
 
 use std::io;
 use std::io::Write;

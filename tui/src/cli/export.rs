@@ -1,4 +1,5 @@
-//! `loudou export`: prints the effective rules as a file, or the changes that a restart would lose.
+//! Implements `loudou export`, which prints the effective rules as a file, or the changes that a
+//! restart would lose.
 //!
 //! A rule file is permanent. Bans, and edits that expire, are therefore left out by default. The
 //! command reports the differences between the file and the rules in effect.

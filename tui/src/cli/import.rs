@@ -1,4 +1,4 @@
-//! `loudou import`: applies the output of `loudou export --live`.
+//! Implements `loudou import`, which applies the output of `loudou export --live`.
 
 use std::path::{Path as FilePath, PathBuf};
 

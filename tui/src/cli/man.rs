@@ -1,4 +1,4 @@
-//! `loudou man`: the help texts as manual pages.
+//! Implements `loudou man`, which prints the help texts as manual pages.
 
 use anyhow::{Result, bail};
 use clap::builder::{Resettable, StyledStr};
@@ -151,8 +151,8 @@ fn of_help(title: &str, heading: &str, text: Option<&StyledStr>) -> String {
     let Some(lines) = text.strip_prefix(heading) else {
         return String::new();
     };
-    // Escapes everything that roff interprets: hyphens, backslashes, and a dot or an apostrophe at
-    // the start of a line.
+    // Escapes hyphens, backslashes, and a dot or an apostrophe at the start of a line, because roff
+    // interprets them.
     let lines = lines.trim_start_matches('\n').lines().map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
         format!("\\&{line}\n")

@@ -1,4 +1,4 @@
-//! `loudou ban`, `unban` and `reset`: changes for single keys.
+//! Implements `loudou ban`, `unban` and `reset`, which change single keys.
 
 use anyhow::{Error, Result};
 use clap::Args;

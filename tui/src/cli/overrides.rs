@@ -1,4 +1,4 @@
-//! `loudou override`: gives one key other limits.
+//! Implements `loudou override`, which gives one key other limits.
 
 use std::path::PathBuf;
 
@@ -95,7 +95,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
     changes::run(context, change, &args.ask, args.dry_run)
 }
 
-/// Returns the new override; `None` if it has problems, which have been printed.
+/// Returns the new override, or `None` if it has problems, which have been printed.
 fn gives(
     context: &mut Context<'_, '_>,
     args: &OverrideArgs,

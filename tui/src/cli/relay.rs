@@ -1,5 +1,5 @@
-//! `loudou relay`: replaces this process with the relay. The relay is a separate program, so that
-//! `loudou` does not contain its code.
+//! Implements `loudou relay`, which replaces this process with the relay. The relay is a separate
+//! program, so that `loudou` does not contain its code.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! `loudou replay`: shows how a rule file would have decided recorded traffic.
+//! Implements `loudou replay`, which shows how a rule file would have decided recorded traffic.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -78,7 +78,8 @@ pub(crate) struct ReplayArgs {
     config: Option<PathBuf>,
     /// Access logs or traces, or 'access.log*'
     ///
-    /// Also compressed (gzip, Zstandard), or patterns of names; - for standard input. All requests are sorted by their start
+    /// Also compressed (gzip, Zstandard), or patterns of names; - for standard input. All requests
+    /// are sorted by their start time
     #[arg(long, value_name = "FILE", default_value = "-", num_args = 1..)]
     trace: Vec<PathBuf>,
     /// Format of the traces; see --help [default: detected]
@@ -107,7 +108,8 @@ pub(crate) struct ReplayArgs {
     source: Option<ClientSource>,
     /// Leave out requests before this time: RFC 3339, +10m
     ///
-    /// Also the log's own form; +10m is after the first request, and -10m before the last
+    /// The log's time format is accepted, too. +10m means after the first request, and -10m before
+    /// the last
     #[arg(long, value_name = "TIME", value_parser = Bound::parse, allow_hyphen_values = true)]
     from: Option<Bound>,
     /// Leave out requests from this time on
@@ -203,7 +205,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     Ok(Outcome::Done)
 }
 
-/// Returns the rules of a file, and its text; `None` if it has problems, which are printed.
+/// Returns the rules of a file, and its text, or `None` if it has problems, which are printed.
 fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<(RuleText, RuleFile)>> {
     let (name, bytes) = (name_of(path), bytes_of(context, path)?);
     let file = rules_of_text(context, &name, &bytes)?;

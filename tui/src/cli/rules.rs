@@ -1,4 +1,4 @@
-//! `loudou rules`: prints the rules in effect, and their edits.
+//! Implements `loudou rules`, which prints the rules in effect, and their edits.
 
 use std::io::{self, Write};
 

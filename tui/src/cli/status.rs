@@ -1,4 +1,4 @@
-//! `loudou status`: prints filter and store health.
+//! Implements `loudou status`, which prints filter and store health.
 
 use std::io::{self, Write};
 

@@ -1,9 +1,9 @@
 //! Aligned tables, bars and CSV. Every text passes through [`escape`] first.
 //!
 //! A table defines which columns are shortened first. The crate `comfy-table` does not support
-//! this, and its colours follow `NO_COLOR` even with `--color always`. CSV is written here as well:
-//! escaping and the protection against formulas would be needed with any crate, and quoting is one
-//! line. The colours are four codes, for which `anstyle` would need as many lines.
+//! this, and its colours follow `NO_COLOR` even with `--color always`. CSV is written here as well,
+//! because escaping and the protection against formulas would be needed with any crate, and quoting
+//! is one line. The colours are four codes, for which `anstyle` would need as many lines.
 
 use std::io::{self, Write};
 

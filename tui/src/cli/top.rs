@@ -1,5 +1,5 @@
-//! `loudou top`: opens the screen on a terminal. Without a terminal, or with options for a list, it
-//! lists the keys that were refused or admitted most in the last minutes.
+//! Implements `loudou top`, which opens the screen on a terminal. Without a terminal, or with
+//! options for a list, it lists the keys that were refused or admitted most in the last minutes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -184,7 +184,7 @@ struct Line<'a> {
 struct Rates {
     /// Average over the window.
     per_second: f64,
-    /// Share of all counts; `None` if the server does not report their sum.
+    /// Share of all counts, or `None` if the server does not report their sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
 }
@@ -372,15 +372,15 @@ fn top_limit(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("write a number from 1 to {MAX_TOP}"))
 }
 
-// `loudou top` as a list over several Envoys: their counts in one list, with the sum and a column
-// for each Envoy.
+// Implements `loudou top` for several Envoys. Their counts are printed in one list, with the sum
+// and a column for each Envoy.
 
 /// The answers of several Envoys, and the merged list.
 struct Several<'a> {
     by: TopBy,
     urls: Vec<&'a str>,
     names: Vec<String>,
-    /// Answers in the order of the addresses; `None` for an Envoy that did not answer.
+    /// Answers in the order of the addresses, or `None` for an Envoy that did not answer.
     tops: Vec<Option<&'a Top>>,
     list: MergedTop,
 }

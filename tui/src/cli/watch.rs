@@ -1,5 +1,5 @@
-//! `--watch`: repeats a list. On a terminal, the list is redrawn in place below a heading.
-//! Elsewhere, each round prints a block after an empty line.
+//! Implements `--watch`, which repeats a list. On a terminal, the list is redrawn in place below a
+//! heading. Elsewhere, each round prints a block after an empty line.
 //!
 //! If a round fails, the failure is reported and the next round is tried, because Envoy may be
 //! restarting. The first round must succeed, so that a wrong address or token is reported at once.

@@ -150,7 +150,7 @@ impl Io<'_> {
 pub(crate) struct Style {
     pub(crate) color: bool,
     pub(crate) ascii: bool,
-    /// Maximum width; `None` for no maximum.
+    /// Maximum width, or `None` for no maximum.
     pub(crate) width: Option<usize>,
 }
 

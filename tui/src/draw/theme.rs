@@ -1,8 +1,8 @@
 //! Colours and glyphs, defined by meaning and not by the place where they are used.
 //!
-//! Colour is never the only sign: the selection is reversed, states have a glyph or a word, refused
-//! drops have a separate shape. Without colour, only bold, dim and reversed remain. In ASCII, every
-//! glyph has a plain substitute.
+//! Colour is never the only sign. The selection is reversed, states have a glyph or a word, and
+//! refused drops have a separate shape. Without colour, only bold, dim and reversed remain. In
+//! ASCII, every glyph has a plain substitute.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -230,7 +230,7 @@ impl Theme {
 /// The colours that a terminal can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// No colours: only bold, dim and reversed.
+    /// No colours, only bold, dim and reversed.
     #[default]
     Plain,
     /// The 16 ANSI colours, which the user's terminal defines.

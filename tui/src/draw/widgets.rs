@@ -345,7 +345,7 @@ pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Spa
     [Span::styled(full, style), Span::styled(empty, theme.track)]
 }
 
-/// Rates over time, oldest first; `None` where they are unknown.
+/// Rates over time, oldest first, or `None` where they are unknown.
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
     pub(crate) style: Style,

@@ -19,7 +19,7 @@ pub(super) const OF_SCREEN: [i32; 5] = [SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCON
 
 /// A message to the screen.
 pub(super) struct Inbound {
-    /// Number of the Envoy that the message concerns; `None` for the shown one.
+    /// Number of the Envoy that the message concerns, or `None` for the shown one.
     pub(super) about: Option<usize>,
     pub(super) msg: Msg,
 }
@@ -31,7 +31,7 @@ impl Inbound {
     }
 }
 
-/// A thread's sender of messages to the screen.
+/// A thread's handle for sending messages to the screen.
 #[derive(Clone)]
 pub(super) struct Outbox {
     to: SyncSender<Inbound>,

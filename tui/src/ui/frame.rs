@@ -213,7 +213,7 @@ pub(super) fn waiting(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Draws the status line: the filter, a banner, an error, or the screen's text.
+/// Draws the status line, which contains the filter, a banner, an error, or the screen's text.
 pub(super) fn status(pen: &mut Pen<'_>, state: &State) {
     let (theme, area) = (pen.theme, pen.area);
     let screen = screens::shown(state);
@@ -496,7 +496,7 @@ impl Shown {
 }
 
 /// Returns the number of warnings of the shown Envoy, as on the Targets screen, and the number of
-/// differences between Envoys; `None` if both are 0.
+/// differences between Envoys, or `None` if both are 0.
 fn warnings(state: &State) -> Option<(usize, usize)> {
     let warnings = |found: Vec<Finding>| {
         let found = found.into_iter();

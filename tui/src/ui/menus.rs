@@ -43,7 +43,7 @@ fn menu(pen: &mut Pen<'_>, lines: Vec<[Line<'static>; 2]>, at: usize) {
     }
 }
 
-/// Draws the palette: the typed text, the matching commands with their keys, and other matches.
+/// Draws the palette with the typed text, the matching commands with their keys, and other matches.
 /// Returns its place.
 pub(super) fn palette(pen: &mut Pen<'_>, state: &State, field: &TextField, at: usize) -> Rect {
     let theme = pen.theme;

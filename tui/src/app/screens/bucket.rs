@@ -113,7 +113,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     draw_row(pen, state, row);
 }
 
-/// Draws a bucket: its title, the funnel, the numbers.
+/// Draws a bucket's title, funnel and numbers.
 pub(super) fn draw_row(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let [head, body] =
         Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(pen.area);

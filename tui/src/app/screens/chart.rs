@@ -1,5 +1,4 @@
-//! Charts of requests over time: charts over the time span that the user chose, and the last minute
-//! of a row.
+//! Charts of requests over the time span that the user chose, and of a row's last minute.
 
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;

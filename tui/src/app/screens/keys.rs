@@ -358,7 +358,7 @@ fn most_at(theme: &Theme, key: &KeyRow, names: &[String]) -> Line<'static> {
     vec![text(name, theme.plain), text(&number, theme.dim)].into()
 }
 
-/// Describes a key at one Envoy: its refusals, or that it is banned.
+/// Shows a key's refusals at one Envoy, or that it is banned.
 fn of_part(theme: &Theme, part: Option<&Part>) -> Span<'static> {
     match part {
         None => text(theme.pick_text("·", "."), theme.dim),

@@ -1,5 +1,5 @@
-//! `--output html`: writes a page to send to a colleague. The page is one file without scripts, and
-//! it loads nothing.
+//! Implements `--output html`, which writes a page to send to a colleague. The page is one file
+//! without scripts, and it loads nothing.
 //!
 //! Keys, paths and names come from clients, so texts are only added through [`markup::Html`], which
 //! escapes them. Its type ensures that all markup is constant.

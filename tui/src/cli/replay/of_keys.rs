@@ -1,4 +1,4 @@
-//! The keys of each rule: how many were refused, and how much single keys sent.
+//! Shows how many keys of each rule were refused, and how much single keys sent.
 
 use std::io::{self, Write};
 

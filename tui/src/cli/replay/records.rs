@@ -1,4 +1,4 @@
-//! `--output csv`: prints one table of a run, with the rows of every rule file.
+//! Implements `--output csv`, which prints one table of a run, with the rows of every rule file.
 
 use std::io::{self, Write};
 

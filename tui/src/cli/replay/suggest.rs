@@ -1,5 +1,5 @@
-//! `loudou replay --suggest`: prints the limits that the keys of a log would have needed, as a
-//! table, and a suggested limit to paste.
+//! Implements `loudou replay --suggest`, which prints the limits that the keys of a log would have
+//! needed, as a table, and a suggested limit to paste.
 
 use std::io;
 use std::io::Write;
@@ -245,7 +245,7 @@ fn needs_table(rule: &Rule<'_>) -> TextTable {
     table
 }
 
-/// Returns a capacity; `None` if it exceeds the range of numbers.
+/// Returns a capacity, or `None` if it exceeds the range of numbers.
 fn number(capacity: u32) -> Option<u32> {
     (capacity < u32::MAX).then_some(capacity)
 }
@@ -319,7 +319,8 @@ const LARGEST: u32 = 1_000_000_000;
 pub(crate) struct SuggestArgs {
     /// Suggest a limit for each rule
     ///
-    /// The capacity that its keys would have needed at some rates, and the shares that smaller ones refuse
+    /// The capacity that its keys would have needed at some rates, and the shares that smaller
+    /// capacities would refuse
     #[arg(long, conflicts_with = "compare")]
     pub(crate) suggest: bool,
     /// With --suggest: refuse at most this share
@@ -347,7 +348,7 @@ pub(crate) struct SuggestArgs {
         conflicts_with = "config"
     )]
     pub(crate) parts: Vec<String>,
-    /// With --key: which requests [default: all]
+    /// With --key: match of the rule [default: all requests]
     ///
     /// As in a rule file: '{ path: { prefix: /api } }'
     #[arg(long = "match", id = "match_part", value_name = "MATCH")]
@@ -413,7 +414,7 @@ impl SuggestArgs {
         Ok(Candidates { rates, capacities })
     }
 
-    /// Returns the rule of `--key` and `--match`; `None` if it has problems, which are printed.
+    /// Returns the rule of `--key` and `--match`, or `None` if it has problems, which are printed.
     pub(crate) fn rules(
         &self,
         context: &mut Context<'_, '_>,

@@ -45,7 +45,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// Reads a page; `None` if the filter demands a pause that is too long for this poll.
+    /// Reads a page, or `None` if the filter demands a pause that is too long for this poll.
     fn page(&mut self, query: &BucketsQuery) -> Result<Option<BucketsPage>, ClientError> {
         let wait = self.not_before.since(self.clock.now());
         if wait > LONGEST_PAUSE {

@@ -28,7 +28,7 @@ use loudou_words::num::{cells, float, whole};
 
 /// Lines above the rim, for drops and labels.
 const ABOVE: u16 = 3;
-/// Lines below the cone: the spout and the leaking drops.
+/// Lines below the cone, for the spout and the leaking drops.
 const BELOW: u16 = 4;
 /// Half the width of the spout.
 const SPOUT: i32 = 1;
@@ -172,8 +172,8 @@ fn ripple(x: i32, time: Nanos) -> i32 {
         .unwrap_or(0)
 }
 
-/// Returns the number of drops that represent a rate: at least one for any rate above zero, growing
-/// logarithmically.
+/// Returns the number of drops that represent a rate. It is at least one for any rate above zero
+/// and grows logarithmically.
 fn drops(rate: f64, most: u64) -> u64 {
     if rate <= 0.0 {
         return 0;

@@ -16,7 +16,7 @@ pub(crate) struct Rate {
     pub(crate) label: String,
 }
 
-/// A line of the plot: a capacity for each rate.
+/// A line of the plot, with a capacity for each rate.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
     pub(crate) class: &'static str,

@@ -15,7 +15,8 @@ const STYLE: &str = include_str!("style.css");
 const INPUTS: usize = 100;
 /// Maximum number of characters that are shown of a rule file.
 const FILE_CHARS: usize = 100_000;
-/// Maximum number of lines of a rule file that is shown at once. A longer file is shown on a click.
+/// Maximum number of lines of a rule file that is shown unfolded. A longer file is shown on a
+/// click.
 const FILE_LINES: usize = 60;
 
 /// A rule file as it was read.
