@@ -1,4 +1,4 @@
-//! The app driven by key strings.
+//! Drives the app with key strings.
 
 use loudou_api::{Access, EditAnswer, ProblemAnswer, RuleView};
 use loudou_limiter::Nanos;
@@ -46,7 +46,7 @@ fn send(state: &mut State, msg: Msg) -> Vec<Effect> {
     update(state, msg, now)
 }
 
-/// A question that opened by itself is on the screen for long enough to be read.
+/// Waits until a question that opened automatically accepts answers.
 fn read_question(state: &mut State) {
     let later = state.now.saturating_add(Nanos::from_secs(1));
     update(state, Msg::Tick, later);
@@ -56,7 +56,7 @@ fn selected(state: &State) -> &str {
     state.selected_row().map_or("", |row| &row.id.key)
 }
 
-/// The change that is sent.
+/// Returns the change that is sent.
 fn sending_of(effects: Vec<Effect>) -> Box<Sending> {
     let sending = effects.into_iter().find_map(|effect| match effect {
         Effect::Change(sending) => Some(sending),
@@ -84,7 +84,7 @@ fn messages(state: &State) -> String {
     )
 }
 
-/// The answer of a server that made `edit`.
+/// Returns the answer of a server that made `edit`.
 fn made(edit: &Edit) -> EditAnswer {
     let mut after = (*edit.seen).clone();
     after.generation += 1;
@@ -265,7 +265,7 @@ fn polls_ask_for_no_more_than_is_new() {
 #[test]
 fn polls_ask_for_the_text_that_is_looked_for() {
     let mut state = state(SIZE, 1);
-    // At once, as the buckets may not be among those that were read.
+    // The poll starts at once, because the buckets may not have been read yet.
     let effects = type_keys(&mut state, "/Key-0<ret>");
     let [Effect::Poll(request)] = &effects[..] else {
         panic!("{effects:?}")
@@ -329,7 +329,7 @@ fn tab_completes_in_the_palette() {
     assert_eq!(typed(&state), ("freeze".to_owned(), 0));
     type_keys(&mut state, "<C-u>reply<tab>");
     assert_eq!(typed(&state), ("buckets of reply-per-user".to_owned(), 0));
-    // The chosen line stays chosen where an earlier one matches as well.
+    // The selected line stays selected even if an earlier line matches as well.
     state.targets = vec![target("http://10.0.0.170"), target("http://10.0.0.17")];
     type_keys(&mut state, "<C-u>10.0.0.17<down><tab>");
     assert_eq!(typed(&state), ("watch http://10.0.0.17".to_owned(), 1));

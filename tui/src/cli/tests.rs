@@ -1,4 +1,5 @@
-//! The command line from end to end: arguments in, canned answers, every printed text in a snapshot.
+//! End-to-end tests of the command line: arguments, canned answers, and a snapshot of every printed
+//! text.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -41,24 +42,24 @@ mod views;
 mod watches;
 
 thread_local! {
-    /// Whether the run of this test would take Ctrl-C as success.
+    /// True if the run of this test would exit with success on Ctrl-C.
     static SUCCEEDS_ON_INTERRUPT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// One run of the command.
+/// A run of the command.
 #[derive(Default)]
 struct Loudou<'a> {
     answers: Vec<Answer>,
     input: &'a str,
-    /// Input that may be invalid text, instead of `input`.
+    /// Input that may be invalid text. Used instead of `input`.
     bytes: &'a [u8],
     terminal: Option<usize>,
     env: Env,
-    /// The maximum time that a follower waits for Envoy to come back.
+    /// Maximum time that `--follow` and `--watch` wait for Envoy to answer again.
     patience: Nanos,
 }
 
-/// The outcome of a run.
+/// Outcome of a run.
 struct Ran {
     code: u8,
     out: String,
@@ -124,7 +125,7 @@ impl Loudou<'_> {
 }
 
 impl Ran {
-    /// All visible results of a run.
+    /// Returns all visible results of a run.
     fn seen(&self) -> String {
         let mut seen = self.out.clone();
         if !self.err.is_empty() {
@@ -134,7 +135,7 @@ impl Ran {
         format!("{seen}--- exit code {}\n", self.code)
     }
 
-    /// The first line of each request.
+    /// Returns the first line of each request.
     fn lines(&self) -> Vec<&str> {
         self.requests
             .iter()

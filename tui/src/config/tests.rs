@@ -1,4 +1,4 @@
-//! Config files, right and wrong.
+//! Valid and invalid config files.
 
 use super::*;
 use crate::draw::theme::Base;
@@ -51,7 +51,7 @@ fn an_empty_file_changes_nothing() {
     assert!(!config.has_token() && !config.directs_tokens());
 }
 
-/// Every problem has its place, its value, what is allowed, and a suggestion where there is one.
+/// Every problem has its position, its value, the allowed values, and a suggestion if there is one.
 #[test]
 fn all_problems_are_found_at_once() {
     let text = r#"
@@ -83,7 +83,7 @@ fn text_that_is_no_toml_has_its_place() {
     assert_eq!(twice, ["3:1: (the whole file): ascii: duplicate key"]);
 }
 
-/// The example at the top of this file and in the documents is valid.
+/// The example in the module's documentation and in the documents is valid.
 #[test]
 fn the_documented_example_is_valid() {
     let docs = include_str!("../../../docs/reference/config.md");
@@ -116,7 +116,7 @@ fn a_list_of_addresses_is_not_empty() {
     assert_eq!(of_target, [wanted("2:7: targets.edge.url")]);
 }
 
-/// A token is nobody's to read, not even a wrong one.
+/// A token must not be shown, not even an invalid one.
 #[test]
 fn a_bad_token_has_its_place_and_is_not_shown() {
     let place = "3:9: targets.edge.token";

@@ -1,4 +1,4 @@
-//! Previews beside an independent count.
+//! Compares previews with an independent computation.
 
 use loudou_rules::config::parse_rule;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn keys_are_played_under_both_numbers() {
     ];
     let old = rule("enforce", (10, "10/s"));
     let effect = |before, after| lines(before, after, Carry::Keep, &keys);
-    // 4/s is more than 2/s, 0.1/s is not, and flood is refused by either.
+    // 4/s exceeds 2/s, 0.1/s does not, and flood is refused by both.
     let stricter = rule("enforce", (10, "2/s"));
     assert_eq!(
         effect(&old, &stricter),
@@ -62,8 +62,8 @@ fn keys_are_played_under_both_numbers() {
     );
 }
 
-/// A funnel apart from the core's: it drains `rate` per second, and refuses what does not fit. The refusals of a
-/// minute in a hundred.
+/// An independent funnel, which drains `rate` per second and refuses requests that do not fit.
+/// Returns the refusals of a minute in percent.
 fn funnel((capacity, rate): (f64, f64), used: f64, per_second: f64) -> f64 {
     let (mut level, mut refused, mut all) = (used, 0.0, 0.0);
     while all < per_second * 60.0 {
@@ -78,7 +78,8 @@ fn funnel((capacity, rate): (f64, f64), used: f64, per_second: f64) -> f64 {
     if all > 0.0 { refused / all } else { 0.0 }
 }
 
-/// The share of its requests that a key loses: by the funnel where the rule is enforced, nothing elsewhere.
+/// Returns the share of a key's requests that is refused. It is computed with the funnel if the
+/// rule is enforced, and is zero otherwise.
 fn counted_loss(key: &Key<'_>, mode: &str, (capacity, rate): (u32, f64), used: f64) -> f64 {
     let scale = if key.name == "acme" { 3.0 } else { 1.0 };
     match (mode, key.name) {
@@ -93,13 +94,14 @@ fn counted_loss(key: &Key<'_>, mode: &str, (capacity, rate): (u32, f64), used: f
     }
 }
 
-/// The first word of each name: a name without its share.
+/// Returns the first word of each name, which is the name without its share.
 fn names(keys: &[String]) -> Vec<String> {
     let names = keys.iter().filter_map(|key| key.split(' ').next());
     names.map(ToOwned::to_owned).collect()
 }
 
-/// Whether a line that names a key has this share, if that is most of its requests.
+/// Returns true if a line that names a key has this share, in case it is most of the key's
+/// requests.
 fn is_close(told: &str, share: f64) -> bool {
     let percent = told
         .split("loses ")
@@ -189,7 +191,7 @@ fn some_are_named_and_the_rest_counted() {
     );
 }
 
-/// A level that does not fit the new numbers refuses at once, unless it is reset.
+/// A level that does not fit the new limits refuses requests at once, unless it is reset.
 #[test]
 fn the_level_counts() {
     let (old, new) = (rule("enforce", (10, "1/m")), rule("enforce", (3, "1/m")));

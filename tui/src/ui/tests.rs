@@ -1,5 +1,5 @@
-//! The screens, drawn into a buffer and compared with the reviewed snapshots: each state at the usual size, and each
-//! screen on a small and on a large terminal, too.
+//! Draws the screens into a buffer and compares them with the reviewed snapshots: each state at the
+//! usual size, and each screen on a small and on a large terminal, too.
 
 use std::fmt::Write as _;
 
@@ -32,16 +32,16 @@ use crate::app::state::State;
 use crate::app::targets::TargetSummary;
 use crate::app::update::update;
 
-/// The usual size of a terminal.
+/// Usual size of a terminal.
 const USUAL: (u16, u16) = (80, 24);
 
-/// Compares what a state draws without colours.
+/// Compares the frame of a state, drawn without colours, with its snapshot.
 fn compare(name: &str, state: &State, size: (u16, u16)) {
     let terminal = draw(state, &Theme::new(false, false), size);
     insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
 }
 
-/// The screen after `keys` were typed.
+/// Compares the screen after `keys` were typed.
 fn screen(name: &str, keys: &str, more: impl Fn(&mut State)) {
     let mut state = state(USUAL, 20);
     type_keys(&mut state, keys);
@@ -49,7 +49,7 @@ fn screen(name: &str, keys: &str, more: impl Fn(&mut State)) {
     compare(name, &state, USUAL);
 }
 
-/// The same on a small, a usual, a large and a very wide terminal.
+/// Like [`screen`], but on a small, a usual, a large and a very wide terminal.
 fn at_all_sizes(name: &str, keys: &str) {
     for size in [(40, 10), USUAL, (140, 40), (220, 60)] {
         let mut state = state(size, 20);
@@ -58,7 +58,7 @@ fn at_all_sizes(name: &str, keys: &str) {
     }
 }
 
-/// The colours of a screen: for each line, the runs of equal style.
+/// Returns the colours of a screen: for each line, the runs of equal style.
 fn styles(terminal: &Terminal<TestBackend>) -> String {
     let buffer = terminal.backend().buffer();
     let mut out = String::new();
@@ -85,7 +85,7 @@ fn buckets() {
     at_all_sizes("buckets", "");
 }
 
-/// A bucket with limits whose level does not fall steadily, or that hold requests.
+/// A bucket with limits whose level does not drain steadily, or that hold requests.
 #[test]
 fn bucket_of_other_limits() {
     let limit = |name: &str, algorithm: &str, rate: &str, used: u64, reset_s: u64| LimitView {
@@ -128,7 +128,7 @@ fn bucket() {
     });
 }
 
-/// Envoy restarted, and its bans, edits and overrides are gone.
+/// Envoy restarted and lost its bans, edits and overrides.
 #[test]
 fn restarted() {
     for (name, keys) in [("restarted", ""), ("restarted_question", "a")] {
@@ -138,7 +138,8 @@ fn restarted() {
     }
 }
 
-/// The pictures of the documents, with their colours; `cargo xtask pictures` draws them from these snapshots.
+/// The pictures in the documents, with their colours. `cargo xtask pictures` draws them from these
+/// snapshots.
 #[test]
 fn pictures() {
     let size = (80, 24);
@@ -157,7 +158,7 @@ fn rules_and_events() {
     at_all_sizes("envoy", "6");
 }
 
-/// The screen of a server with bans, overrides and a rule to compare.
+/// Compares the screen of a server with bans, overrides and a rule to compare.
 fn banned_screen(name: &str, keys: &str) {
     let mut state = banned(USUAL, 20);
     type_keys(&mut state, keys);
@@ -204,7 +205,7 @@ fn a_ban_counts_down() {
     assert!(after.contains("for 3m48s more"), "{after}");
 }
 
-/// The Bucket screen shows since when its key is refused, and the age of that is the age of now.
+/// The Bucket screen shows since when its key is refused, and the age grows with time.
 #[test]
 fn a_run_of_refusals_has_a_beginning() {
     let size = (120, 40);
@@ -227,7 +228,7 @@ fn a_run_of_refusals_has_a_beginning() {
     assert!(after.contains(line), "{after}");
 }
 
-/// A rule with `when` shows whether it applies, in its line and, with numbers, below.
+/// A rule with `when` shows if it applies, in its line and, with numbers, below.
 #[test]
 fn rules_that_do_not_always_apply() {
     let shown = |applies: bool, upstreams: usize| {
@@ -339,7 +340,7 @@ fn ascii_stays_ascii() {
         "b5m<ret>",
     ] {
         let mut state = banned(size, 20);
-        // Texts of the server are not ASCII-only.
+        // Texts of the server may contain other characters than ASCII.
         if let Some(data) = &mut state.data {
             data.events.clear();
         }
@@ -454,7 +455,7 @@ proptest! {
         let mut state = state(size, polls);
         state.targets = vec![TargetSummary::default(); 2];
         type_keys(&mut state, keys);
-        // An answer to what was asked; without a question it is ignored.
+        // An answer without a question is ignored.
         let answer = Msg::Explained(Ok(Box::new(explained())));
         let now = state.now;
         update(&mut state, answer, now);

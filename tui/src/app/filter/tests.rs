@@ -70,7 +70,8 @@ fn rows_pass_or_not() {
     }
 }
 
-/// A banned key is refused, and a rule in shadow mode refuses none.
+/// `refusing` finds banned keys, because their requests are refused. It does not find keys of rules
+/// in shadow mode.
 #[test]
 fn refusing_is_about_keys_that_are_refused() {
     let shown = |state, shadow| {
@@ -157,7 +158,7 @@ fn mistakes_are_named() {
     }
 }
 
-/// The filter writes keys in ASCII; people type them as they are.
+/// The filter escapes keys to ASCII, but users type them unescaped.
 #[test]
 fn keys_in_another_script_are_found() {
     let mut row = row();
@@ -180,7 +181,8 @@ fn keys_in_another_script_are_found() {
     assert!(!Filter::parse("!字").expect("a filter").shows(&row));
 }
 
-/// Keys may contain a bar, so that it is a mistake only where nothing is found.
+/// Keys may contain a bar, so a filter with a bar is reported as a mistake only if it finds
+/// nothing.
 #[test]
 fn a_bar_is_a_mistake_only_where_nothing_is_found() {
     for text in ["auth0|17", "or", "order", "key~x"] {

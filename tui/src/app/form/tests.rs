@@ -48,7 +48,7 @@ fn untouched_changes_nothing() {
     let form = Form::new(view(), NOW);
     assert_eq!(form.problem_count(), 0);
     assert!(!form.does_something());
-    // Defaults are left out, with the same meaning.
+    // Defaults are left out, which does not change the meaning.
     let limits = |limits: &Value| parse_limits(limits).expect("valid");
     assert_eq!(
         limits(&form.body()["limits"]),
@@ -188,7 +188,7 @@ fn typing_replaces_what_was_read_meanwhile() {
     assert_eq!(form.body()["limits"][0]["capacity"], 8);
 }
 
-/// A rule with one limit of every algorithm, with its needed fields alone.
+/// Returns a rule with one limit of every algorithm, with only the required fields.
 fn every() -> RuleView {
     let limits = Algorithm::NAMES.iter().map(|name| {
         let mut limit = json!({ "name": format!("a-{name}").replace('_', "-"), "algorithm": name });
@@ -275,9 +275,9 @@ fn fields_of_every_form_are_checked_as_they_are_typed() {
     );
     let changed: Vec<String> = form.changes().map(|f| f.shown(f.value())).collect();
     assert_eq!(changed, ["2.5", "0s"]);
-    // The default in full is no change.
+    // Typing the default value explicitly is not a change.
     assert!(!one(&bursty, "<tab>1.0").does_something());
-    // A needed field cannot be emptied.
+    // A required field cannot be emptied.
     let form = one(&log, "<tab><bs>");
     assert!(form.fields[1].problem.is_some(), "{form:?}");
 }
@@ -291,7 +291,7 @@ fn a_limit_of_a_newer_filter_stays_as_it_is() {
     assert_eq!(form.problem_count(), 0);
 }
 
-/// The rule with an edit that ends so many seconds after now, or never.
+/// Returns the rule with an edit that ends this many seconds from now, or never.
 fn edited(left_s: Option<u64>) -> RuleView {
     RuleView {
         edit: Some(EditView {
@@ -336,7 +336,7 @@ fn an_edit_with_an_end_keeps_one() {
         told("expires after 20m → never")
     );
     assert_eq!(end_of(None, "30m"), told("expires after never → 30m"));
-    // The same in other units.
+    // The end is equal, but written in other units.
     assert_eq!(end_of(Some(1_200), "1200s"), None);
 }
 

@@ -1,4 +1,4 @@
-//! Rates, gaps, scales and bounds, with made-up answers.
+//! Rates, gaps, scales and bounds, with invented answers.
 
 use loudou_api::RuleTotals;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ const fn counts(admitted: u64, refused: u64) -> Counts {
     }
 }
 
-/// A track with these answers of admitted requests.
+/// Returns a track with these answers about admitted requests.
 fn track(answers: impl IntoIterator<Item = (u64, u64)>) -> Track {
     let mut track = Track::default();
     for (at_ns, admitted) in answers {
@@ -29,7 +29,7 @@ fn track(answers: impl IntoIterator<Item = (u64, u64)>) -> Track {
     track
 }
 
-/// The admitted per second of each column.
+/// Returns the admitted requests per second of each column.
 fn chart(track: &Track, scale: Scale, end_ns: u64, columns: u16) -> Vec<Option<f64>> {
     let chart = track.chart(scale.span_ns(), end_ns, columns).into_iter();
     chart
@@ -59,7 +59,7 @@ fn an_older_track_is_counted_over_the_time_of_a_younger_one() {
     assert_eq!(track([(S, 10)]).counted_since(0), Counts::default());
 }
 
-/// A reset bucket: its rates begin anew, and its past stays, with a gap between them.
+/// After a bucket was reset, its rates restart. Its past stays, with a gap in between.
 #[test]
 fn decreasing_counters_begin_anew() {
     let mut track = track([(S, 10), (2 * S, 20), (3 * S, 3)]);
@@ -87,14 +87,15 @@ fn a_series_has_one_minute_and_no_more() {
     assert_eq!(track.series(0), []);
 }
 
-/// An edit polls again at once: two answers 20 ms apart, with two requests between them, are no 100/s.
+/// An edit triggers a poll at once. Two requests between answers that are 20 ms apart must not be
+/// shown as 100/s.
 #[test]
 fn rates_do_not_follow_the_gap_between_two_polls() {
     let mut steady = track((0..=100).map(|tenth| (tenth * S / 10, tenth)));
     steady.note(counts(102, 0), 10 * S + S / 50, &KEEP);
     let rate = steady.rates().expect("ten seconds").admitted;
     assert!((9.9..10.3).contains(&rate), "{rate}");
-    // A new bucket has no rate until there is time enough.
+    // A new bucket has no rate until enough time has passed.
     let mut track = track([(0, 0), (S / 50, 2)]);
     assert_eq!(track.rates(), None);
     track.note(counts(10, 0), S, &KEEP);
@@ -103,7 +104,8 @@ fn rates_do_not_follow_the_gap_between_two_polls() {
     assert_eq!(track.rates().map(|rates| rates.admitted), Some(5.0));
 }
 
-/// A bucket that was off screen for a while has the rate of that time; its chart does not claim to know it.
+/// After a bucket was off screen for a while, its rate is the average over that time. Its chart
+/// shows a gap for it.
 #[test]
 fn a_long_gap_is_averaged() {
     let mut track = track([(0, 0), (S, 10)]);
@@ -121,7 +123,7 @@ fn a_long_gap_is_averaged() {
     assert_eq!(chart[29].map(|rates| rates.admitted), Some(10.0));
 }
 
-/// Right after a time that was not watched, a steady rate is what it was: 20 s without an answer, then answers each second.
+/// After a gap of 20 s without answers, a steady rate is unchanged.
 #[test]
 fn a_rate_stays_over_a_gap() {
     let mut track = track((0..=5).map(|second| (second * S, second * 7)));
@@ -130,7 +132,7 @@ fn a_rate_stays_over_a_gap() {
         let rates = track.rates().expect("a rate");
         assert!((rates.admitted - 7.0).abs() < 1e-9, "{second}: {rates:?}");
     }
-    // A burst within it counts with its average: 25 refusals in 20 s, then one a second.
+    // A burst during the gap counts with its average: 25 refusals in 20 s, then one per second.
     let refused = track.rates().expect("a rate").refused;
     assert!(
         (refused - (8.0 * 1.25 + 2.0) / 10.0).abs() < 1e-9,
@@ -138,7 +140,7 @@ fn a_rate_stays_over_a_gap() {
     );
 }
 
-/// Two hours at four answers a second: one hour of samples of a second each.
+/// Two hours with four answers per second leave one hour of samples, each one second long.
 #[test]
 fn an_hour_is_kept() {
     let track = track((0..4 * 7_200).map(|quarter| (quarter * S / 4, quarter)));
@@ -150,7 +152,7 @@ fn an_hour_is_kept() {
     assert!(format!("{track:?}").matches("Sample").count() <= 3_601);
 }
 
-/// An idle rule costs one sample, and its rates are 0 over ten seconds, not over its idle time.
+/// An idle rule needs one sample. Its rates are 0 over ten seconds, not over its whole idle time.
 #[test]
 fn idle_time_is_one_sample() {
     let mut track = track((0..1_000).map(|second| (second * S, 7)));
@@ -162,7 +164,7 @@ fn idle_time_is_one_sample() {
     assert_eq!(minute[58..], [Some(0.0), Some(20.0)]);
 }
 
-/// Ten seconds without an answer: a gap at every scale that can show it, and no zeros.
+/// Ten seconds without an answer are shown as a gap, not as zeros, at every scale that can show it.
 #[test]
 fn unwatched_time_is_a_gap() {
     let watched = (0..=100).filter(|second| !(91..100).contains(second));
@@ -176,18 +178,19 @@ fn unwatched_time_is_a_gap() {
         [[Some(5.0); 18].as_slice(), &[None; 2]].concat()
     );
     assert!(five[..40].iter().all(Option::is_none), "nothing was read");
-    // A column that is partly known has the rate of that part.
+    // A column that is partly known has the rate of the known part.
     let hour = chart(&track, Scale::Hour, 100 * S, 60);
     assert_eq!(hour[58..], [Some(5.0); 2]);
 }
 
-/// Answers are never exactly a second apart; a second's column has what happened in that second.
+/// Answers are never exactly a second apart. Still, the column of a second shows the requests of
+/// that second.
 #[test]
 fn columns_are_real_time() {
     let track = track([(0, 0), (1_500_000_000, 30), (2_500_000_000, 30)]);
     let minute = chart(&track, Scale::Minute, 2_500_000_000, 60);
     assert_eq!(minute[57..], [Some(20.0), Some(10.0), Some(0.0)]);
-    // Half a second later the columns are where they were.
+    // Half a second later, the columns have not moved.
     assert_eq!(minute, chart(&track, Scale::Minute, 3 * S, 60));
 }
 
@@ -204,7 +207,8 @@ fn status(now_ns: u64, rules: &[(&str, u64)]) -> Status {
     }
 }
 
-/// After a restart the counters and the clock begin again: the past stays where it was, and between is a gap.
+/// After a restart, the counters and the clock begin again. The past stays at its position,
+/// followed by a gap.
 #[test]
 fn a_restart_is_a_gap() {
     let mut history = History::default();
@@ -229,7 +233,7 @@ fn a_restart_is_a_gap() {
     );
 }
 
-/// A rule that goes takes nothing out of the total.
+/// Removing a rule does not reduce the total.
 #[test]
 fn the_total_is_of_the_rules_that_were_there() {
     let mut history = History::default();
@@ -275,7 +279,7 @@ fn scales_have_an_order() {
 }
 
 proptest! {
-    /// Whatever a server answers, nothing panics, and no rate is negative or endless.
+    /// Arbitrary answers cause no panic, and no rate is negative or infinite.
     #[test]
     fn any_answers(
         answers in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..40),
@@ -292,7 +296,7 @@ proptest! {
         }
     }
 
-    /// The columns of a chart have together what was counted, whatever the times of the answers.
+    /// The columns of a chart add up to the counted requests, at whatever times the answers arrive.
     #[test]
     fn nothing_is_lost_or_added(steps in prop::collection::vec((300_u64..2_500, 0_u64..50), 1..40), columns in 1_u16..90) {
         let (mut at_ms, mut all) = (0, 0);
@@ -313,7 +317,7 @@ proptest! {
             let known = (from + step).min(end).saturating_sub(from);
             sum += rates.map_or(0.0, |rates| rates.admitted) * float(known) / 1e9;
         }
-        // A column of which little is known stays empty.
+        // A column of which too little is known stays empty.
         prop_assert!((sum - float(all)).abs() <= 50.0, "{sum} of {all}");
     }
 }

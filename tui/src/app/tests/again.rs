@@ -1,4 +1,4 @@
-//! A restart of Envoy while the screen runs: lost changes are reported, and applied again.
+//! Restart of Envoy while the screen runs: lost changes are reported, and can be applied again.
 
 use loudou_api::{BanBy, BanView, BucketState, EditView, Event, EventKind, OverrideView};
 use loudou_limiter::Nanos;
@@ -13,7 +13,7 @@ use crate::app::state::{Mode, State};
 use loudou_client::live::apply::Done;
 use loudou_client::live::{Item, Kind};
 
-/// Makes a snapshot one of another process, that started just before it.
+/// Turns a snapshot into the snapshot of another process, which started just before it.
 pub(super) fn restart(snapshot: &mut Snapshot) {
     let other = "fedcba9876543210";
     snapshot.status.instance = other.to_owned();
@@ -40,8 +40,8 @@ pub(super) fn restart(snapshot: &mut Snapshot) {
     snapshot.last_seq = 1;
 }
 
-/// What poll number `poll` reads while mallory is banned for 100 s and bob without an end, and alice and
-/// carol have overrides, of which that of carol ends 5 s after the first poll.
+/// Returns the data that poll number `poll` reads while mallory is banned for 100 s and bob
+/// permanently, and alice and carol have overrides. Carol's override ends 5 s after the first poll.
 pub(super) fn live(poll: u64) -> Snapshot {
     let mut snapshot = snapshot(poll);
     let start = snapshot.status.now_ns - poll * S;
@@ -57,7 +57,7 @@ pub(super) fn live(poll: u64) -> Snapshot {
     }
     for (_, bucket) in &mut snapshot.buckets {
         if bucket.key == "alice" {
-            // One by a penalty is not of an operator: its rule will see to it.
+            // A ban by a penalty is not a lost change, because the rule will impose it again.
             let (until_ns, by) = (Some(start + 100 * S), BanBy::Penalty);
             bucket.ban = Some(BanView { until_ns, by });
         }
@@ -100,7 +100,7 @@ fn poll(state: &mut State, snapshot: Snapshot) {
     send(state, Msg::Polled(Ok(Box::new(snapshot))));
 }
 
-/// A state that saw all of that, and then a restart before poll number 9.
+/// Returns a state that saw these changes, and then a restart before poll number 9.
 pub(crate) fn restarted(size: (u16, u16)) -> State {
     let mut state = state(size, 1);
     poll(&mut state, live(1));
@@ -121,7 +121,7 @@ fn asked(effects: Vec<Effect>) -> Vec<Item> {
 #[test]
 fn a_restart_is_reported_once_with_the_lost_changes() {
     let mut state = restarted(SIZE);
-    // The override of carol has ended anyway.
+    // Carol's override has ended anyway.
     let line = "Envoy restarted at 2026-11-21 14:03:14Z: 2 bans, 1 edit, 1 override of the previous \
                 instance are lost";
     assert_eq!(messages(&state), line);
@@ -178,7 +178,7 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
         "{}",
         messages(&state)
     );
-    // The next poll sees them in force.
+    // The next poll shows that the changes are in effect.
     let mut next = live(10);
     let rules = next.rules.take();
     restart(&mut next);
@@ -205,7 +205,7 @@ fn failures_are_reported_and_stay_on_offer() {
     let text = "still gone: 1 edit; search-per-key: edit to search 100 at 20/s: failed: 409 no; press a \
                 to try again";
     assert!(messages(&state).contains(text), "{}", messages(&state));
-    // The next poll sees the others in force.
+    // The next poll shows that the other changes are in effect.
     let mut next = live(10);
     let rules = next.rules.take();
     restart(&mut next);
@@ -276,7 +276,7 @@ fn the_next_poll_requests_the_data_of_the_new_instance() {
     assert_eq!((request.generation, request.after_seq), (Some(7), 3));
 }
 
-/// A restart is shown where nothing was lost, too, for a minute.
+/// A restart without lost changes is shown, too, for a minute.
 #[test]
 fn a_restart_without_losses_is_shown_for_a_while() {
     let mut state = state(SIZE, 0);

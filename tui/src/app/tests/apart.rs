@@ -1,4 +1,4 @@
-//! Changes for all where the Envoys are not alike: each keeps what the change is not about.
+//! Changes for all when the Envoys differ: each keeps everything that the change does not concern.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView, EditView};
 use serde_json::{Value, json};
@@ -28,7 +28,8 @@ fn answered(watched: &mut Watched, number: usize, sending: Box<Sending>, answer:
     watched.update(Some(number), Msg::Changed(sending, Ok(answer)), now);
 }
 
-/// The answer to a ban: the bans before and after, and whether that is a change.
+/// Returns the answer to a ban, with the ban before and after. `changed` is true if the ban was
+/// changed.
 fn banned(before: Option<BanView>, after: Option<BanView>, changed: bool) -> Answer {
     let bucket = BucketView {
         ban: after,
@@ -43,7 +44,7 @@ fn banned(before: Option<BanView>, after: Option<BanView>, changed: bool) -> Ans
     }))
 }
 
-/// A ban for all, answered at both.
+/// Sends a ban to all, which both Envoys answer.
 fn ban_at_both(second: Answer) -> Watched {
     let mut watched = both();
     let mut sent = changes(press(&mut watched, "b<ret>a")).into_iter();
@@ -55,7 +56,8 @@ fn ban_at_both(second: Answer) -> Watched {
     watched
 }
 
-/// The other Envoy had a ban of another operator, which the one for all did not change: it stays.
+/// The other Envoy had a ban by another operator, which the ban for all did not change. The undo
+/// leaves it.
 #[test]
 fn an_undo_for_all_leaves_what_was_there_before() {
     let forever = Some(BanView {
@@ -69,7 +71,8 @@ fn an_undo_for_all_leaves_what_was_there_before() {
     assert_eq!(results(&watched), ["sending", "done: nothing to undo"]);
 }
 
-/// The other Envoy had a shorter ban, which the one for all replaced: it is put back there, and only there.
+/// The other Envoy had a shorter ban, which the ban for all replaced. The undo restores it, and
+/// only there.
 #[test]
 fn an_undo_for_all_puts_back_at_each_what_it_had() {
     let (shorter, longer) = (ban(BanBy::Penalty, 1_202), ban(BanBy::Operator, 1_602));
@@ -85,7 +88,7 @@ fn an_undo_for_all_puts_back_at_each_what_it_had() {
     assert_eq!((to(first), to(second)), (BanTo::Free(None), rest));
 }
 
-/// A change that never reached an Envoy is not undone there; one that perhaps did is.
+/// A change that never reached an Envoy is not undone there. A change that may have reached it is.
 #[test]
 fn an_undo_for_all_follows_what_is_in_doubt() {
     let mut watched = one_away();
@@ -126,7 +129,7 @@ fn an_undo_for_all_says_where_it_is_not_known_what_to_undo() {
     assert_eq!(results(&watched), ["sending", unknown]);
 }
 
-/// A change that was made at one Envoy is undone at that one.
+/// A change that was made at one Envoy is undone only there.
 #[test]
 fn the_undo_of_a_change_at_one_is_not_for_all() {
     let mut watched = both();
@@ -146,7 +149,7 @@ fn the_undo_of_a_change_at_one_is_not_for_all() {
     assert_eq!(changes(press(&mut watched, "<ret>")).len(), 1);
 }
 
-/// Both Envoys, of which the second has limits of its own in the first rule.
+/// Returns both Envoys, of which the second has other limits in the first rule.
 fn other_limits() -> Watched {
     let mut watched = watched();
     let mut own = snapshot(0);
@@ -171,8 +174,8 @@ fn body(sending: &Sending) -> &Value {
     }
 }
 
-/// Another operator's edit of the other Envoy ends in ten minutes: it still does after an edit of both whose end nobody typed,
-/// and an end that was typed is that of both.
+/// At the other Envoy, another operator's edit ends in ten minutes. If the user edits both Envoys
+/// without typing an end, this end stays. An end that the user types applies to both.
 #[test]
 fn an_edit_for_all_keeps_the_end_that_it_finds() {
     let end = |keys: &str| {
@@ -205,7 +208,7 @@ fn an_edit_for_all_keeps_the_end_that_it_finds() {
     assert_eq!(end("<s-tab><s-tab>30m"), [Some(1_800); 2]);
 }
 
-/// An edit of one field at all changes that field at all.
+/// An edit of one field at all Envoys changes only that field at each of them.
 #[test]
 fn an_edit_for_all_changes_nothing_else_at_the_others() {
     let mut watched = other_limits();
@@ -219,7 +222,8 @@ fn an_edit_for_all_changes_nothing_else_at_the_others() {
     assert_eq!(body(other).get("mode"), None);
 }
 
-/// The Envoy on the screen is not marked: its form does not wait for an answer that nobody gives.
+/// If the Envoy on the screen is not marked, its form must not wait for an answer, because none
+/// will arrive.
 #[test]
 fn an_edit_for_others_closes_its_form() {
     let mut watched = both();
@@ -233,7 +237,8 @@ fn an_edit_for_others_closes_its_form() {
     assert!(told.contains("here: not asked; 7 shows each"), "{told}");
 }
 
-/// The screen of the other Envoy stands still while that restarts: its change is on top of the rule of now.
+/// The other Envoy restarts while its screen is frozen. The change for it is based on its current
+/// rule.
 #[test]
 fn a_frozen_screen_holds_no_change_for_all_up() {
     let mut watched = both();
@@ -254,7 +259,7 @@ fn a_frozen_screen_holds_no_change_for_all_up() {
     assert_eq!(edit_of(other).seen.instance, instance);
 }
 
-/// Two edits of a rule can be told apart.
+/// Two edits of a rule can be distinguished.
 #[test]
 fn a_change_for_all_is_named_by_its_command_line() {
     let mut watched = one_away();

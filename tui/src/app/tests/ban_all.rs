@@ -29,13 +29,13 @@ fn all_of(sending: &Sending) -> &BanAll {
     }
 }
 
-/// Each rule, and what the key becomes there.
+/// Returns each rule, with the ban of the key in it.
 fn bans(sending: &Sending) -> Vec<(&str, BanTo)> {
     let bans = all_of(sending).bans.iter();
     bans.map(|ban| (ban.rule.as_str(), ban.to)).collect()
 }
 
-/// The result of a rule that obeys: the ban before and after.
+/// Returns the result in a rule that accepts the ban, with the ban before and after.
 #[expect(clippy::unnecessary_wraps, reason = "the others are errors")]
 fn obeyed(before: Option<BanView>, after: Option<BanView>) -> Outcome {
     Ok(BanAnswer {
@@ -74,7 +74,7 @@ fn answer(state: &mut State, sending: Box<Sending>, results: Vec<Outcome>) {
     send(state, Msg::Changed(sending, Ok(Answer::BanAll(results))));
 }
 
-/// An Envoy with this many more rules that have the same key.
+/// Adds this many rules that have the key to an Envoy.
 fn with_rules(state: &mut State, more: usize) {
     let mut all = rules();
     for number in 0..more {
@@ -82,7 +82,7 @@ fn with_rules(state: &mut State, more: usize) {
         rule.name = format!("more-{number}");
         all.push(rule);
     }
-    // One bucket for all, and a key that has another form.
+    // One rule has a single bucket for all requests, and another has keys of another form.
     let mut keyless = all[0].clone();
     (keyless.name, keyless.rule["key"]) = ("keyless".to_owned(), json!([]));
     let mut by_address = all[0].clone();
@@ -98,7 +98,7 @@ fn with_rules(state: &mut State, more: usize) {
 
 const TEN_MINUTES: BanTo = BanTo::Banned(Some(Nanos::from_secs(600)));
 
-/// The bucket of mallory, banned in both rules that enforce.
+/// Returns a state in which mallory was banned in both enforced rules.
 fn banned_here() -> State {
     let mut state = state(SIZE, 3);
     let sending = sending_of(type_keys(&mut state, "B<ret>"));
@@ -136,7 +136,7 @@ fn one_question_bans_a_key_in_all_rules_and_one_undo_unbans_it() {
         bans(&sending),
         [(first, TEN_MINUTES), (second, TEN_MINUTES)]
     );
-    // In the second rule it was banned before, for less long.
+    // In the second rule the key had a shorter ban before.
     let (own, earlier) = (ban(BanBy::Operator, 1_602), ban(BanBy::Penalty, 1_302));
     let results = vec![obeyed(None, own), obeyed(earlier, own)];
     answer(&mut state, sending, results);
@@ -197,7 +197,7 @@ fn a_rule_that_fails_is_named_and_only_the_others_are_undone() {
 #[test]
 fn a_ban_that_every_rule_refuses_leaves_nothing_to_undo() {
     let mut state = state(SIZE, 3);
-    // The undo is about this one, not about the ban before it.
+    // The undo is about this ban, not about the earlier one.
     let other = sending_of(type_keys(&mut state, "b<ret><ret>"));
     done(&mut state, other, None, ban(BanBy::Operator, 1_602));
     let sending = sending_of(type_keys(&mut state, "B<ret>"));
@@ -252,7 +252,7 @@ fn a_ban_without_an_answer_is_in_doubt_in_its_rule_alone() {
     assert_eq!(undo.change.verb().rule(), "search-per-key");
 }
 
-/// The undo of a later ban in one of the rules puts back the ban of this one, which can be undone then.
+/// Undoing a later ban in one of the rules restores this ban, which can be undone afterwards.
 #[test]
 fn a_later_ban_in_one_rule_is_undone_before() {
     let mut state = banned_here();
@@ -292,7 +292,8 @@ fn a_key_of_no_rule_is_not_asked_about() {
     );
 }
 
-/// At each Envoy, it is banned in the rules that this Envoy has, and undone where it was made.
+/// At each Envoy, the key is banned in the rules of that Envoy, and the ban is undone where it was
+/// made.
 #[test]
 fn a_ban_in_all_rules_goes_to_all_envoys() {
     let mut watched = watched();
@@ -334,7 +335,7 @@ fn a_ban_in_all_rules_goes_to_all_envoys() {
         panic!("{undone:?}")
     };
     assert_eq!(bans(undo).len(), 2);
-    // Nothing is made up about the one that did not answer.
+    // Nothing is assumed about the Envoy that did not answer.
     let (_, results) = &watched.shown().broadcasts[0];
     assert_eq!(
         results[1].words(),

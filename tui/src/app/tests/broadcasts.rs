@@ -1,4 +1,4 @@
-//! Changes for all Envoys: sent once to each, with a result at each.
+//! Changes for all Envoys are sent once to each, with a result for each.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(super) fn failed(text: &str) -> Failure {
     }
 }
 
-/// The changes among effects, with their Envoys.
+/// Returns the changes among the effects, with their Envoys.
 pub(super) fn changes(effects: Vec<(usize, Effect)>) -> Vec<(usize, Box<Sending>)> {
     let changes = effects
         .into_iter()
@@ -38,7 +38,8 @@ pub(super) fn results(watched: &Watched) -> Vec<String> {
     results.iter().map(Delivery::words).collect()
 }
 
-/// One Envoy leaves while a change is on its way to both: the result says so, and the change is not sent again by itself.
+/// One Envoy disconnects while a change is being sent to both. The result shows it, and the change
+/// is not sent again automatically.
 #[test]
 fn a_change_for_all_is_sent_once() {
     let mut watched = watched();
@@ -74,7 +75,8 @@ fn a_change_for_all_is_sent_once() {
     assert!(again.is_empty(), "{again:?}");
 }
 
-/// An edit is made on top of the edit before it: while that is on its way to an Envoy, the next one is not sent there.
+/// An edit builds on the previous edit. While that is being sent to an Envoy, the next one is not
+/// sent there.
 #[test]
 fn an_edit_for_all_does_not_overtake_another() {
     let mut watched = watched();
@@ -95,7 +97,7 @@ fn an_edit_for_all_does_not_overtake_another() {
     assert_eq!(results(&watched), ["sending", behind]);
 }
 
-/// It is not kept for an Envoy that is away.
+/// A change is not kept for an Envoy that is disconnected.
 #[test]
 fn a_change_for_all_is_not_kept() {
     let mut watched = watched();
@@ -107,13 +109,14 @@ fn a_change_for_all_is_not_kept() {
     assert_eq!(results(&watched), ["sending", "FAILED: not connected"]);
     let msg = Msg::Polled(Ok(Box::new(snapshot(3))));
     assert!(changes(watched.update(Some(1), msg, Nanos::from_secs(3))).is_empty());
-    // With one Envoy, there is no all.
+    // With one Envoy, there is no answer for all.
     let mut alone = state(SIZE, 3);
     type_keys(&mut alone, "b<ret>a");
     assert!(matches!(alone.mode, Mode::Confirm(_)));
 }
 
-/// A ban is decided on the ban that was seen at one Envoy, which says nothing about the others.
+/// The condition of a ban is the ban that was seen at one Envoy, which does not apply to the
+/// others.
 #[test]
 fn the_ban_of_one_envoy_is_no_condition_at_another() {
     let states = [state(SIZE, 3), state(SIZE, 3)];
@@ -140,7 +143,7 @@ fn the_ban_of_one_envoy_is_no_condition_at_another() {
     assert_eq!(conditions, [true, false]);
 }
 
-/// Both Envoys, of which the second has never answered.
+/// Returns both Envoys, of which the second has never answered.
 pub(super) fn one_away() -> Watched {
     let mut watched = watched();
     for at in 0..3 {
@@ -149,7 +152,7 @@ pub(super) fn one_away() -> Watched {
     watched
 }
 
-/// A worker with no room for a part of it, and a screen with no room for more changes.
+/// The queue of a worker is full, and then the list of broadcasts.
 #[test]
 fn a_change_without_room_is_told() {
     let mut watched = watched();
@@ -181,7 +184,7 @@ fn a_change_without_room_is_told() {
     assert!(said, "{toasts:?}");
 }
 
-/// An app that ends names what it has not told.
+/// When the app exits, it names the results that it has not reported.
 #[test]
 fn a_change_without_an_answer_is_named_at_the_end() {
     let mut watched = one_away();
@@ -201,7 +204,7 @@ fn a_change_without_an_answer_is_named_at_the_end() {
     assert!(watched.unfinished().is_empty(), "the screen said so");
 }
 
-/// A question names all its answers, and that a fleet needs only one.
+/// A question names all its answers. For a fleet it explains that one Envoy is sufficient.
 #[test]
 fn a_question_says_who_gets_the_change() {
     let mut watched = watched();
@@ -216,7 +219,7 @@ fn a_question_says_who_gets_the_change() {
         text.contains("Enter yes, at 127.0.0.1:1   a yes, at all 2   Esc no"),
         "{text}"
     );
-    // Where there is no room, the name is left out first.
+    // If there is no room, the name is left out first.
     let now = watched.shown().now;
     watched.update(None, Msg::Resize(40, 16), now);
     let narrow = crate::ui::tests::text(watched.shown(), (40, 16));
@@ -239,7 +242,7 @@ fn a_question_says_who_gets_the_change() {
     assert!(text.contains(told), "{text}");
 }
 
-/// The name of the Envoy in a question differs from those of the others, also where it is cut.
+/// The names of the Envoys in a question differ, even if they are cut.
 #[test]
 fn a_question_names_the_envoy_that_is_shown() {
     for (urls, told) in [
@@ -285,7 +288,7 @@ fn a_question_names_the_envoy_that_is_shown() {
     }
 }
 
-/// Marks choose those that a change is for; the one that is shown is none of them.
+/// Marks select the Envoys of a change. Here the shown Envoy is not marked.
 #[test]
 fn a_change_for_some_is_for_those_that_are_marked() {
     let mut watched = watched();
@@ -296,7 +299,7 @@ fn a_change_for_some_is_for_those_that_are_marked() {
     }
     press(&mut watched, "7jm");
     assert!(watched.shown().targets[1].is_marked);
-    // The mark outlives polls, and the view of another Envoy.
+    // The mark stays after polls, and while another Envoy is shown.
     poll(&mut watched, 1, 3);
     press(&mut watched, "1tt");
     press(&mut watched, "b<ret>");

@@ -1,4 +1,4 @@
-//! What is copied, up to the bytes that the terminal gets.
+//! Copied texts, including the bytes that the terminal receives.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
@@ -61,8 +61,8 @@ fn rows_are_copied_as_lines() {
     insta::assert_snapshot!("copied_rows", seen.join("\n"));
 }
 
-/// A key that a terminal or a shell would act on is quoted, and the row is as it is shown. On the way to the terminal
-/// neither has a character that acts.
+/// A key with characters that a terminal or a shell would interpret is quoted, and the row is
+/// copied as shown. The bytes for the terminal contain no such character.
 #[test]
 fn the_terminal_gets_base64() {
     let mut state = state(SIZE, 3);

@@ -1,4 +1,4 @@
-//! Edits, undo and resets by key strings.
+//! Edits, undo and resets, driven by key strings.
 
 use loudou_api::{ProblemAnswer, RuleProblem};
 use loudou_limiter::{Carry, Nanos};
@@ -207,7 +207,7 @@ fn undo_puts_an_earlier_edit_back_for_the_rest_of_its_time() {
         panic!("{edit:?}")
     };
     assert_eq!(body["limits"][0]["capacity"], 100);
-    // 1 500 s from the first poll; the third was two seconds later.
+    // The edit ends 1 500 s after the first poll, and the third poll was two seconds later.
     assert_eq!(*expires_after, Some(Nanos::from_secs(1498)));
 }
 
@@ -224,7 +224,7 @@ fn undo_of_an_edit_that_changed_since_asks_again() {
         panic!("no question")
     };
     assert!(pending.question.contains("changed since"), "{pending:?}");
-    // An Enter that was meant for the screen.
+    // The user meant this Enter for the screen.
     assert!(type_keys(&mut state, "<ret>y").is_empty());
     assert!(matches!(state.mode, Mode::Confirm(_)));
     read_question(&mut state);
@@ -233,7 +233,7 @@ fn undo_of_an_edit_that_changed_since_asks_again() {
     assert_eq!(edit.seen.generation, 20);
 }
 
-/// The answer comes while the user types: no key that is meant for the text answers a question.
+/// An answer arrives while the user types. The typed keys must not answer a question.
 #[test]
 fn a_question_does_not_open_under_the_users_fingers() {
     let mut state = state(SIZE, 3);
@@ -258,7 +258,7 @@ fn a_question_does_not_open_under_the_users_fingers() {
     assert_eq!(edit_of(&again).seen.generation, 20);
 }
 
-/// Nothing but the edit went: a colleague dropped it, or it ended.
+/// The undo finds no edit, because a colleague dropped it or it ended.
 #[test]
 fn an_undo_of_an_edit_that_a_colleague_dropped_says_so() {
     let mut state = state(SIZE, 3);
@@ -284,7 +284,7 @@ fn a_reset_asks_first() {
     assert!(matches!(&sending.change, Change::Reset(reset) if reset.key == "mallory"));
 }
 
-/// On a terminal that is too small to draw the question, no key answers it.
+/// If the terminal is too small to draw the question, no key answers it.
 #[test]
 fn nothing_is_confirmed_that_is_not_drawn() {
     let mut state = state((120, 40), 3);
@@ -297,7 +297,8 @@ fn nothing_is_confirmed_that_is_not_drawn() {
     assert_eq!(type_keys(&mut state, "<ret>").len(), 1);
 }
 
-/// The form rounds what is left of an edit; the edit that is sent ends when that one would have.
+/// The form shows the rounded remaining time of an edit, but the edit that is sent ends exactly
+/// when the old one would have.
 #[test]
 fn an_end_that_nobody_typed_is_kept_to_the_second() {
     let mut state = state((120, 40), 3);
@@ -334,7 +335,8 @@ fn an_end_that_nobody_typed_is_kept_to_the_second() {
     assert_eq!(expires_after, Some(Nanos::from_secs(1_120)));
 }
 
-/// As the question of the form, those of the undo and of a dropped edit say which limits are full again later.
+/// Like the form's question, the questions for an undo and for a dropped edit show which limits
+/// take longer to be full again.
 #[test]
 fn an_undo_says_how_long_a_used_bucket_takes() {
     let mut state = state(SIZE, 3);

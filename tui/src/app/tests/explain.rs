@@ -1,4 +1,5 @@
-//! A request is explained on the screen: the form knows what the bucket tells, and wrong values are marked.
+//! Explains a request on the screen. The form is filled with data from the bucket, and wrong values
+//! are marked.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::app::explain::Stage;
 use crate::app::fixture::explained;
 use crate::app::state::Mode;
 
-/// The request that is asked for.
+/// Returns the request to be explained.
 fn asked(effects: &[Effect]) -> Option<Value> {
     effects.iter().find_map(|effect| match effect {
         Effect::Explain(request) => Some(request.as_ref().clone()),
@@ -16,7 +17,7 @@ fn asked(effects: &[Effect]) -> Option<Value> {
     })
 }
 
-/// The texts of the fields, as `name text`.
+/// Returns the texts of the fields, as `name text`.
 fn fields(state: &State) -> Vec<String> {
     let Mode::Explain(explain) = &state.mode else {
         panic!("{:?}", state.mode)
@@ -51,7 +52,7 @@ fn a_selected_bucket_fills_the_form() {
     assert!(type_keys(&mut state, "<ret>").is_empty(), "not asked twice");
 }
 
-/// The overlay says what is known while it is open, not what was known when it was opened.
+/// The overlay shows current data while it is open, not data from when it was opened.
 #[test]
 fn the_age_of_the_last_refusal_is_that_of_now() {
     let mut state = state(SIZE, 3);
@@ -74,7 +75,8 @@ fn the_age_of_the_last_refusal_is_that_of_now() {
     assert!(told(&after).contains("1m30s"), "{after}");
 }
 
-/// Any request: with more headers, each with a line of its own, and with an error under the field that it is about.
+/// A typed request may have several headers, each on a separate line. Errors are shown under their
+/// fields.
 #[test]
 fn a_request_is_typed() {
     let mut state = state(SIZE, 3);
@@ -117,12 +119,12 @@ fn the_answer_leads_back_to_the_request() {
     assert!(fields(&state).contains(&"header x-user-id: mallory".to_owned()));
     type_keys(&mut state, "<esc>");
     assert!(matches!(state.mode, Mode::Browse));
-    // The last request is at hand where nothing is selected.
+    // If nothing is selected, the form has the last request.
     type_keys(&mut state, "5x");
     assert!(fields(&state).contains(&"header x-user-id: mallory".to_owned()));
 }
 
-/// An answer that comes after the overlay was closed, and a failure.
+/// An answer that arrives after the overlay was closed, and a failure.
 #[test]
 fn late_answers_and_failures_are_no_answers() {
     let mut state = state(SIZE, 3);
@@ -144,7 +146,8 @@ fn late_answers_and_failures_are_no_answers() {
     );
 }
 
-/// Events with all the words and none of those after `!`; the selection starts anew, and Esc clears the words first.
+/// The filter shows events with all the words and without the words after `!`. The selection
+/// restarts, and Esc clears the filter first.
 #[test]
 fn events_are_filtered_by_words() {
     let mut state = state(SIZE, 3);

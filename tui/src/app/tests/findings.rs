@@ -1,4 +1,4 @@
-//! Findings: each has its cause and its number, and none is there without it or twice.
+//! Each finding has a cause and a number. None appears without its cause, or twice.
 
 use loudou_api::{BanBy, BanView, Event, EventKind};
 
@@ -14,12 +14,13 @@ fn texts(state: &State) -> Vec<String> {
     found.map(|finding| finding.text).collect()
 }
 
-/// Whether a finding has these words.
+/// Returns true if a finding contains these words.
 fn has(state: &State, words: &str) -> bool {
     texts(state).iter().any(|text| text.contains(words))
 }
 
-/// Answers poll number `at`, changed by `change`, that many seconds after the first.
+/// Applies the answer to poll number `at`, changed by `change`. It arrives `at` seconds after the
+/// first poll.
 fn answer(state: &mut State, at: u64, change: impl Fn(&mut Snapshot)) {
     let mut snapshot = snapshot(at);
     snapshot.status.warnings.clear();
@@ -48,7 +49,7 @@ fn findings_have_causes() {
     );
 }
 
-/// The admin listener takes long, and polls stop for a while.
+/// The admin listener is slow, and polls stop for a while.
 #[test]
 fn slow_answers_and_gaps_are_findings() {
     let mut state = state(SIZE, 3);
@@ -66,7 +67,8 @@ fn slow_answers_and_gaps_are_findings() {
     }
 }
 
-/// The call for the rows takes 5 s, that for the totals none: the totals are as old as the screen says, at once.
+/// The call for the rows takes 5 s, and the call for the totals no time. The screen shows the
+/// totals' age at once.
 #[test]
 fn totals_before_a_slow_call_are_drawn_as_old() {
     let mut state = state(SIZE, 3);
@@ -91,13 +93,14 @@ fn totals_before_a_slow_call_are_drawn_as_old() {
     assert!(!state.is_stale() && !text(&state).contains("stale"));
 }
 
-/// A rule that has refused something before is a finding after an hour without refusals, if the screen saw all of it.
+/// A rule that refused requests earlier becomes a finding after an hour without refusals, if the
+/// screen watched all of that hour.
 #[test]
 fn a_rule_that_refuses_nothing_for_an_hour() {
     const QUIET: &str = "search-per-key has refused nothing in the last hour";
     let mut state = state(SIZE, 0);
     state.settings.interval = Nanos::from_secs(20);
-    // One more refusal after 100 s; no requests of by-source.
+    // One more refusal after 100 s, and no requests of by-source.
     let poll = |state: &mut State, at: u64, restarts: bool| {
         answer(state, at, |snapshot| {
             snapshot.status.rules[1].refused = if at < 100 { 3 } else { 4 };
@@ -121,7 +124,7 @@ fn a_rule_that_refuses_nothing_for_an_hour() {
         1
     );
     assert!(has(&state, QUIET), "{:?}", texts(&state));
-    // Over a time without answers the counts are known; over a restart they are not.
+    // Over a time without answers the counts are known. Over a restart they are not.
     poll(&mut state, 4_200, false);
     assert!(has(&state, QUIET), "{:?}", texts(&state));
     poll(&mut state, 4_220, true);
@@ -129,7 +132,8 @@ fn a_rule_that_refuses_nothing_for_an_hour() {
     assert!(!has(&state, QUIET), "{:?}", texts(&state));
 }
 
-/// What a store evicted long ago is no finding; what it evicts now is one, with its rate, and in place of the filter's.
+/// Old evictions are no finding. Current evictions are a finding with their rate, which replaces
+/// the filter's warning.
 #[test]
 fn evictions_are_those_of_now() {
     let mut state = state(SIZE, 0);
@@ -168,7 +172,7 @@ fn evictions_are_those_of_now() {
     assert!(!has(&state, "evicted"), "{:?}", texts(&state));
 }
 
-/// The filter warns of a store that is nearly full: once is enough.
+/// The filter's warning about a nearly full store is not repeated as a finding.
 #[test]
 fn a_full_store_is_one_finding() {
     let mut state = state(SIZE, 3);
@@ -186,7 +190,7 @@ fn a_full_store_is_one_finding() {
     );
 }
 
-/// Edits, overrides and bans by operators that end within five minutes, the next one first.
+/// Edits, overrides and bans by operators that end within five minutes, ordered by their end.
 #[test]
 fn live_changes_that_end_soon() {
     let mut state = state(SIZE, 3);
@@ -209,7 +213,7 @@ fn live_changes_that_end_soon() {
             rules,
             ..loudou_api::Rules::default()
         });
-        // That of alice ends later, and that of bob is by a penalty.
+        // Alice's ban ends later, and bob's is by a penalty.
         snapshot.events = vec![ban("alice", 400)];
         for (_, bucket) in &mut snapshot.buckets {
             let by = match bucket.key.as_str() {
@@ -232,7 +236,7 @@ fn live_changes_that_end_soon() {
         ending(&state),
         ["the ban of mallory in reply-per-user ends in 1m", edit]
     );
-    // Many of them are counted.
+    // If there are many, they are counted.
     answer(&mut state, 5, |snapshot| {
         snapshot.truncated = true;
         snapshot.buckets.clear();

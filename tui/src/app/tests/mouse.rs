@@ -1,4 +1,4 @@
-//! The mouse.
+//! Actions of the mouse.
 
 use super::{SIZE, send};
 use crate::app::columns::Column;
@@ -9,7 +9,7 @@ use crate::app::press::{Code, Mouse, MouseAction, Press, Spot};
 use crate::app::screen::Screen;
 use crate::app::state::{Mode, State};
 
-/// A click on `spot` where the last frame has it.
+/// Clicks on `spot` at its position in the last frame.
 pub(super) fn click(state: &mut State, spot: Spot) -> Vec<Effect> {
     let theme = crate::ui::Theme::new(false, false);
     let spots = crate::ui::tests::look::spots(state, &theme, SIZE);
@@ -56,7 +56,7 @@ fn a_click_on_a_question_answers_it() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "R");
     assert!(matches!(state.mode, Mode::Confirm(_)));
-    // The screen below is deaf.
+    // The screen below does not react.
     let theme = crate::ui::Theme::new(false, false);
     let spots = crate::ui::tests::look::spots(&state, &theme, SIZE);
     assert_eq!(spots.of(Spot::Tab(Screen::Rules)), None);

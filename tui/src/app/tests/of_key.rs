@@ -1,4 +1,4 @@
-//! Bans and overrides by key strings.
+//! Bans and overrides, driven by key strings.
 
 use loudou_api::{BanAnswer, BanBy, BanView, EditAnswer, EditView, OverrideView};
 use loudou_limiter::Nanos;
@@ -14,7 +14,7 @@ use loudou_client::change::ban::BanTo;
 use loudou_client::change::key_override::Override;
 use loudou_client::change::verb::Answer;
 
-/// What a key is to be.
+/// Returns the requested ban state.
 pub(super) fn to(sending: &Sending) -> BanTo {
     match &sending.change {
         Change::Ban(ban) => ban.to,
@@ -41,7 +41,7 @@ fn answer(state: &mut State, change: Box<Sending>, before: Option<BanView>) {
     );
 }
 
-/// The answer of a server that accepts an override.
+/// Applies the answer of a server that accepts an override.
 fn taken(state: &mut State, change: Box<Sending>) {
     let seen = &override_of(&change).seen;
     let mut after = seen.as_ref().clone();
@@ -133,7 +133,7 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
     let Change::Ban(unban) = &change.change else {
         panic!("{change:?}")
     };
-    // Another ban since then is not lifted.
+    // A ban that was made since then is not lifted.
     let tag = unban.if_match.as_deref().unwrap_or_default();
     assert!(tag.starts_with("\"ban-penalty-"), "{tag}");
     let ban = |until_s: u64| {
@@ -144,15 +144,15 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
     };
     answer(&mut state, change.clone(), ban(1_250));
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
-    // The server is at 1003 s.
+    // The server's time is 1003 s.
     assert_eq!(to(&undo), BanTo::Banned(Some(Nanos::from_secs(247))));
     answer(&mut state, undo, None);
-    // One that would be over by now is not put back.
+    // A ban that would have ended by now is not restored.
     answer(&mut state, change.clone(), ban(900));
     assert!(type_keys(&mut state, "u").is_empty());
     assert!(messages(&state).contains("nothing left to undo: mallory is no longer banned"));
     assert!(matches!(state.mode, Mode::Browse));
-    // Nothing was lifted: nothing to undo.
+    // No ban was lifted, so there is nothing to undo.
     answer(&mut state, change, None);
     assert!(messages(&state).contains("mallory was not banned"));
     assert!(state.undos.is_empty());
@@ -260,7 +260,7 @@ fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
     if let Some(data) = &mut state.data {
         data.rules.rules[0] = rule;
     }
-    // The form begins with the rest, and the question shows another end beside it.
+    // The form begins with the remaining time, and the question shows the old and the new end.
     type_keys(&mut state, "o<left><tab><tab>2m<ret>");
     let Mode::Confirm(pending) = &state.mode else {
         panic!("{:?}", state.mode)
@@ -308,7 +308,7 @@ fn an_override_that_changed_meanwhile_is_not_made() {
     assert!(messages(&state).contains("not applied: 412 stale"));
 }
 
-/// An undo that met a change by others can be sent all the same, and does not block those before it.
+/// After a conflict, an undo can still be sent, and it does not block the undo of earlier changes.
 #[test]
 fn an_undo_of_an_override_asks_again_after_a_conflict() {
     let mut state = state(SIZE, 3);

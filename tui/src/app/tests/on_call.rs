@@ -1,4 +1,5 @@
-//! An engineer on call: looks at one bucket, searches the next, bans, edits, and never acts on another one.
+//! An engineer on call looks at a bucket, searches for the next one, bans and edits, and never acts
+//! on the wrong one.
 
 use loudou_api::{BucketState, Event, EventKind, Rules};
 
@@ -10,7 +11,7 @@ use crate::app::rows::Row;
 use crate::app::state::Settings;
 use crate::ui::tests::{drawn, look};
 
-/// A poll in which buckets of these keys are gone.
+/// Applies a poll in which the buckets of these keys are gone.
 fn without(state: &mut State, poll: u64, keys: &[&str]) {
     let mut snapshot = snapshot(poll);
     snapshot
@@ -42,7 +43,7 @@ fn the_next_filter_selects_its_first_row() {
     }
 }
 
-/// A filter that is cancelled, or leaves the selection visible, is no motion.
+/// A filter that is cancelled, or that keeps the selection visible, does not move the selection.
 #[test]
 fn a_filter_keeps_what_it_shows() {
     for keys in ["/bob<esc>", "/reply<ret>"] {
@@ -52,7 +53,8 @@ fn a_filter_keeps_what_it_shows() {
     }
 }
 
-/// Its row went by itself: another customer's bucket must not open in its place, neither by Enter nor by a click.
+/// The selected row disappeared. Neither Enter nor a click must open another customer's bucket in
+/// its place.
 #[test]
 fn without_a_selection_nothing_opens() {
     let mut state = state(SIZE, 3);
@@ -63,7 +65,7 @@ fn without_a_selection_nothing_opens() {
     type_keys(&mut state, "<ret>");
     assert_eq!(state.screen, Screen::Buckets);
     assert!(messages(&state).contains("no bucket is selected"));
-    // The key of the screen opens the last one again, whose name it shows.
+    // The key of the Bucket screen opens the last bucket again. The screen shows its name.
     type_keys(&mut state, "2");
     assert_eq!((state.screen, open(&state)), (Screen::Bucket, "mallory"));
     type_keys(&mut state, "<esc>");
@@ -72,7 +74,8 @@ fn without_a_selection_nothing_opens() {
     assert_eq!((state.screen, selected(&state)), (Screen::Buckets, "alice"));
 }
 
-/// An edit is about a rule: the row of the pinned key may be missing, as after a restart.
+/// An edit changes a rule, so the row of the pinned key may be missing, for example after a
+/// restart.
 #[test]
 fn an_edit_needs_a_rule_and_no_row() {
     let mut state = state(SIZE, 3);
@@ -84,7 +87,7 @@ fn an_edit_needs_a_rule_and_no_row() {
     assert!(matches!(&state.mode, Mode::Edit(form) if form.base.name == "reply-per-user"));
 }
 
-/// Nothing is selected in an empty list: the only rule is meant, or Rules opens.
+/// Nothing is selected in an empty list. The edit concerns the only rule, or Rules opens.
 #[test]
 fn an_edit_without_a_selection_asks_for_the_rule() {
     let empty = |rules: Vec<RuleView>| {
@@ -117,7 +120,7 @@ fn an_edit_without_a_selection_asks_for_the_rule() {
     assert!(matches!(state.mode, Mode::Confirm(_)));
 }
 
-/// A slip of 3 must not open the form that edits a rule for every key.
+/// A user who aims for 3 and hits 4 must not open the form that edits a rule for every key.
 #[test]
 fn four_is_no_key() {
     let mut state = state(SIZE, 3);
@@ -125,7 +128,7 @@ fn four_is_no_key() {
     assert!(matches!(state.mode, Mode::Browse), "{:?}", state.mode);
 }
 
-/// Why a key did nothing is of no interest beside the result of the next one.
+/// The reason why a key did nothing disappears when the next key is pressed.
 #[test]
 fn a_hint_lasts_until_the_next_key() {
     let mut state = state(SIZE, 3);
@@ -135,7 +138,7 @@ fn a_hint_lasts_until_the_next_key() {
     assert_eq!(messages(&state), "");
 }
 
-/// Each rate is right in the first poll after the screen was elsewhere, and so is the order.
+/// Each rate is right in the first poll after another screen was shown, and so is the order.
 #[test]
 fn rates_stay_over_a_look_at_another_screen() {
     let mut state = state(SIZE, 10);
@@ -149,7 +152,7 @@ fn rates_stay_over_a_look_at_another_screen() {
         without(&mut state, poll, &[]);
     }
     assert_eq!(order(&state), before);
-    // 20 s in which nobody read the buckets.
+    // The buckets are not read for 20 s.
     for poll in 30..50 {
         let mut away = snapshot(poll);
         away.buckets.clear();
@@ -170,7 +173,7 @@ fn rates_stay_over_a_look_at_another_screen() {
     );
 }
 
-/// `refusing` is said only while it is true: after an override there is room again.
+/// `refusing` is only shown while it is true. After an override, there is room again.
 #[test]
 fn the_past_is_no_present() {
     let mut state = state((120, 40), 3);
@@ -194,7 +197,7 @@ fn the_past_is_no_present() {
         (row.id.key.as_str(), row.state(Nanos::ZERO).as_str()),
         ("mallory", "refused 5s ago")
     );
-    // As the API and its search name it, too.
+    // The filter also accepts the names in the API.
     for filter in ["state = refusing", "state = refused", "refused"] {
         type_keys(&mut state, &format!("/<C-u>{filter}<ret>"));
         assert_eq!(selected(&state), "mallory", "{filter}");
@@ -229,7 +232,7 @@ fn a_key_with_requests_is_not_idle() {
     );
 }
 
-/// Of two limits, the row shows the one that is used up most, and its name.
+/// With two limits, the row shows the one with the highest level, and its name.
 #[test]
 fn the_row_is_of_the_limit_with_the_highest_level() {
     let mut state = state((120, 40), 3);
@@ -240,7 +243,7 @@ fn the_row_is_of_the_limit_with_the_highest_level() {
             bucket.limits[0].remaining = 15;
             bucket.limits[1].reset_after_ns = 86_000 * S;
             bucket.limits[1].remaining = 5;
-            // It has fewer units left, but all of them.
+            // It has fewer units left, but all of its capacity.
             bucket.reported = 0;
         }
     }
@@ -257,7 +260,7 @@ fn the_row_is_of_the_limit_with_the_highest_level() {
     assert_eq!((limit("alice"), limit("mallory")), ("daily", "burst"));
 }
 
-/// Filters that cannot find anything say why.
+/// Filters that cannot find anything show why.
 #[test]
 fn filters_are_checked() {
     let mut state = state(SIZE, 3);
@@ -292,7 +295,8 @@ fn filters_are_checked() {
     assert!(matches!(state.mode, Mode::Browse));
 }
 
-/// The command line of a question goes to the Envoy of the screen, wherever it is pasted.
+/// The command line of a question names the Envoy on the screen, so that it can be run in any
+/// shell.
 #[test]
 fn a_question_names_its_envoy() {
     let mut state = state(SIZE, 3);
@@ -311,7 +315,8 @@ fn a_question_names_its_envoy() {
     assert_eq!(copied, Some(line));
 }
 
-/// The searches go on at once after lost changes were applied: their bans are buckets that nobody has listed.
+/// After lost changes were applied, the searches restart at once, because the bans are buckets that
+/// have not been listed.
 #[test]
 fn searches_begin_again_after_changes_were_applied_again() {
     let mut state = state(SIZE, 3);
@@ -333,7 +338,7 @@ fn searches_begin_again_after_changes_were_applied_again() {
     );
 }
 
-/// The buckets of one rule are shown, and there are none: an edit is about that rule.
+/// A rule without buckets is selected by the filter, and an edit concerns that rule.
 #[test]
 fn an_edit_needs_no_row_of_the_rule() {
     let mut state = state(SIZE, 3);
@@ -346,7 +351,8 @@ fn an_edit_needs_no_row_of_the_rule() {
     assert_eq!(form.base.name, "by-source");
 }
 
-/// From the list to a shadow rule that is enforced: four keys. Esc leads to the form with all modes.
+/// Four keys lead from the list to the question that enforces a rule in shadow mode. Esc leads to
+/// the form with all modes.
 #[test]
 fn a_rule_is_enforced_with_four_keys() {
     let mut state = state(SIZE, 3);
@@ -360,14 +366,14 @@ fn a_rule_is_enforced_with_four_keys() {
         panic!("{edit:?}");
     };
     assert_eq!(body["mode"], "enforce");
-    // Of one that is enforced, the other way.
+    // For an enforced rule, the key offers shadow mode.
     type_keys(&mut state, "<esc>gM");
     assert!(drawn::text(&state, SIZE).contains("mode enforce → shadow"));
     type_keys(&mut state, "<esc>");
     assert!(matches!(&state.mode, Mode::Edit(form) if form.stage == Stage::Editing));
 }
 
-/// The forms say what a refused key asks for; an override begins with the factor that would do.
+/// The forms show the demand of a refused key. An override begins with a sufficient factor.
 #[test]
 fn forms_begin_with_what_is_asked_for() {
     let mut state = state(SIZE, 3);
@@ -385,7 +391,7 @@ fn forms_begin_with_what_is_asked_for() {
         shown.contains(&format!("mallory {}", demand.words())),
         "{shown}"
     );
-    // Of a key that gets all it asks for, ten times its limits, as a guess.
+    // For a key that is not refused, the form suggests ten times its limits.
     type_keys(&mut state, "<esc>jo");
     let Mode::OfKey(form) = &state.mode else {
         panic!("{:?}", state.mode);
@@ -393,7 +399,8 @@ fn forms_begin_with_what_is_asked_for() {
     assert_eq!(form.fields[1].value(), "10");
 }
 
-/// For a screen that others see: no key of a user is anywhere, and nothing that would name one opens.
+/// For a screen that others can see, no key is shown anywhere, and no dialog opens that would name
+/// one.
 #[test]
 fn keys_can_be_hidden() {
     let mut state = state((220, 60), 3);
@@ -423,11 +430,11 @@ fn keys_can_be_hidden() {
             "{key}"
         );
     }
-    // The answer to a change that was sent before.
+    // The answer to a change that was sent earlier.
     state.toast(false, "mallory: banned for 10m");
     assert!(messages(&state).ends_with(": banned for 10m"));
     assert!(!messages(&state).contains("mallory"));
-    // A row keeps the name that it has in place of its key.
+    // A row keeps the pseudonym that replaces its key.
     let name = state.shown_key("mallory").into_owned();
     assert!(drawn::text(&state, (220, 60)).contains(&name));
     feed(&mut state, 4);
@@ -436,7 +443,8 @@ fn keys_can_be_hidden() {
     assert!(drawn::text(&state, (220, 60)).contains("mallory"));
 }
 
-/// What one did for the night is over: that is said, once, and not of what ended before the screen was there.
+/// The end of a change is reported once. Changes that ended before the app started are not
+/// reported.
 #[test]
 fn the_end_of_a_change_is_said() {
     let ended = |seq, kind, rule: &str, key: Option<&str>| Event {
@@ -482,7 +490,7 @@ fn the_end_of_a_change_is_said() {
     assert_eq!(messages(&state), "10 changes ended; 5 shows them");
 }
 
-/// Where there is room for both, the selected bucket stands beside the list.
+/// If there is room, the selected bucket is drawn to the right of the list.
 #[test]
 fn a_wide_screen_shows_the_selected_bucket() {
     let mut state = state((220, 60), 3);
@@ -498,7 +506,7 @@ fn a_wide_screen_shows_the_selected_bucket() {
     assert!(!drawn::text(&state, (199, 60)).contains(" › "));
 }
 
-/// A click on the warnings shows what to look at.
+/// A click on the warnings opens the findings.
 #[test]
 fn the_warnings_lead_to_the_findings() {
     let mut state = state(SIZE, 3);
@@ -506,7 +514,7 @@ fn the_warnings_lead_to_the_findings() {
     let shown = drawn::text(&state, SIZE);
     let line = shown.lines().nth(1).expect("the totals");
     let before = line.split_once('⚠').expect("warnings").0;
-    // A line of the text begins with a quote.
+    // Lines of the text begin with a quote.
     let x = u16::try_from(before.chars().count() - 1).expect("a column");
     let spot = look::spots(&state, &theme, SIZE).at(x, 1);
     assert_eq!(spot, Some(Spot::Tab(Screen::Envoy)));
@@ -514,7 +522,7 @@ fn the_warnings_lead_to_the_findings() {
     assert_eq!(state.screen, Screen::Envoy);
 }
 
-/// `:` takes words: a verb and a key open the question.
+/// The palette accepts words: a verb and a key open the question.
 #[test]
 fn the_palette_takes_words() {
     let mut state = state(SIZE, 3);
@@ -543,7 +551,8 @@ fn the_palette_takes_words() {
     );
 }
 
-/// A key that was refused within the minute that its history shows stands above those that never were.
+/// A key that was refused within the minute of its sparkline is sorted above keys that were never
+/// refused.
 #[test]
 fn a_burst_that_is_over_stays_above_calm_keys() {
     let mut state = State::new(Settings::default(), SIZE);

@@ -1,4 +1,4 @@
-//! The effect on the keys that were seen, in the questions before edits.
+//! Questions before edits show the effect on the known keys.
 
 use loudou_api::{BanBy, BanView, BucketView, EditView, KeyOverrideView, OverrideKind};
 use loudou_limiter::Nanos;
@@ -14,7 +14,7 @@ use loudou_client::change::edit::EditTo;
 
 const HEAD: &str = "of 4 keys seen, if they go on as in the last 10s:";
 
-/// A row of `by-source`: admitted per second, and what it refuses or would refuse.
+/// Returns a row of `by-source`, with the admitted requests per second and the refused ones.
 fn row(key: &str, is_shadow: bool, admitted: f64, more: f64) -> Row {
     let mut rates = Rates {
         admitted,
@@ -36,7 +36,8 @@ fn row(key: &str, is_shadow: bool, admitted: f64, more: f64) -> Row {
     row
 }
 
-/// A state with the rule `by-source` in this mode, and four keys: one has an override, one is banned.
+/// Returns a state with the rule `by-source` in this mode, and four keys. One has an override, and
+/// one is banned.
 fn seen(mode: &str) -> State {
     let mut state = state(SIZE, 20);
     let is_shadow = mode != "enforce";
@@ -67,7 +68,7 @@ fn seen(mode: &str) -> State {
     state
 }
 
-/// The effect that the question shows after the mode was moved by these keys.
+/// Returns the effect that the question shows after these keys changed the mode.
 fn effect(state: &mut State, keys: &str) -> Vec<String> {
     type_keys(state, "e");
     loop {
@@ -126,7 +127,7 @@ fn bans_that_are_no_longer_enforced_are_named() {
     );
 }
 
-/// Nothing is counted of a rule that is off.
+/// Requests of a rule that is off are not counted.
 #[test]
 fn the_effect_of_a_rule_that_is_off_is_unknown() {
     let told = effect(&mut seen("off"), "e");

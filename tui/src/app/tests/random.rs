@@ -1,4 +1,5 @@
-//! Random keys, clicks and answers: nothing panics, Esc leads home, the selection stays on its bucket.
+//! Random keys, clicks and answers cause no panic, Esc leads home, and the selection stays on its
+//! bucket.
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub(super) fn presses() -> impl Strategy<Value = String> {
     prop::collection::vec(one, 0..40).prop_map(|keys| keys.concat())
 }
 
-/// Every second ban fails, every fourth without an answer.
+/// Returns results of bans, of which every second fails, and every fourth is not answered.
 fn in_parts(bans: usize) -> Vec<Result<BanAnswer, ClientError>> {
     let result = |number: usize| match number % 4 {
         1 => Err(ClientError::Restarted {
@@ -69,7 +70,7 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
     }
 }
 
-/// An answer to an effect, by luck a success or a failure.
+/// Returns an answer to an effect. Depending on `luck` it is a success or a failure.
 pub(super) fn answer(effect: Effect, luck: u8) -> Msg {
     let failure = || Failure {
         text: "no\n\u{1b}luck".to_owned(),
@@ -114,7 +115,7 @@ pub(super) fn answer(effect: Effect, luck: u8) -> Msg {
     }
 }
 
-/// Keys that open something, or any.
+/// Keys that open a dialog, or arbitrary keys.
 fn opened() -> impl Strategy<Value = String> {
     let known = [
         "",
@@ -133,7 +134,7 @@ fn opened() -> impl Strategy<Value = String> {
     prop_oneof![3 => prop::sample::select(known), 1 => presses()]
 }
 
-/// An action of the mouse at a thing on the screen, or at any cell, also outside of the screen.
+/// A mouse action at an element on the screen, or at any cell, even outside of the screen.
 type Pointed = (MouseAction, Result<usize, (u16, u16)>);
 
 fn mice() -> impl Strategy<Value = Vec<Pointed>> {
@@ -151,7 +152,7 @@ fn mice() -> impl Strategy<Value = Vec<Pointed>> {
     prop::collection::vec((action, place), 0..12)
 }
 
-/// Applies actions of the mouse to a frame, which may be older than the state.
+/// Applies mouse actions to a frame, which may be older than the state.
 fn point(state: &mut State, mice: &[Pointed], spots: &Spots, luck: u8) {
     for (action, place) in mice {
         let nth = |number: &usize| spots.nth(*number).unwrap_or((0, 0));
@@ -181,7 +182,7 @@ proptest! {
             let now = state.now.saturating_add(Nanos::from_millis(ms));
             let effects = update(&mut state, Msg::Tick, now);
             respond(&mut state, effects, luck);
-            // First on a frame from before the keys, then on the one that is there.
+            // The first actions use a frame from before the keys, the others the current one.
             let (late, timely) = mice.split_at(mice.len() / 3);
             point(&mut state, late, &spots, luck);
             let (_, spots) = crate::ui::tests::draw_with_spots(&state, &theme, size);
@@ -211,7 +212,7 @@ proptest! {
         let theme = crate::ui::Theme::new(true, false);
         let mut state = state(size, polls);
         for (text, luck, ms) in runs {
-            // The palette may have found the way out.
+            // The palette may have found the command to quit.
             if state.exit.is_some() {
                 return Ok(());
             }

@@ -1,5 +1,5 @@
-//! Random keys and answers while several Envoys are watched: nothing panics, Esc leads home, and the selection stays on its
-//! key, whichever Envoy is shown.
+//! Random keys and answers while several Envoys are watched cause no panic, Esc leads home, and the
+//! selection stays on its key, whichever Envoy is shown.
 
 use loudou_limiter::Nanos;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use crate::app::screen::Screen;
 use crate::app::state::Mode;
 use crate::app::watched::Watched;
 
-/// Keys that lead to what is about several Envoys, or any.
+/// Keys for several Envoys, or arbitrary keys.
 fn leading() -> impl Strategy<Value = String> {
     let known = [
         "t",
@@ -37,7 +37,7 @@ fn leading() -> impl Strategy<Value = String> {
     prop_oneof![3 => prop::sample::select(known), 1 => presses()]
 }
 
-/// Answers effects, each Envoy by its own luck; an answer may ask for more.
+/// Answers effects with each Envoy's `luck`. An answer may request more effects.
 fn respond(watched: &mut Watched, mut effects: Vec<(usize, Effect)>, luck: u8, now: Nanos) {
     for _ in 0..3 {
         let mut more = Vec::new();

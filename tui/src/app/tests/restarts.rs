@@ -1,4 +1,4 @@
-//! Changes that an Envoy lost in a restart, or that are live at another one alone.
+//! Changes that an Envoy lost in a restart, or that are only in effect at another Envoy.
 
 use super::again::{live, restart};
 use super::broadcasts::{changes, failed};
@@ -8,7 +8,7 @@ use crate::app::fixture::snapshot;
 use crate::app::state::Toast;
 use crate::app::watched::Watched;
 
-/// Both Envoys, of which the second has two bans, an edit and an override.
+/// Returns both Envoys, of which the second has two bans, an edit and an override.
 fn with_changes() -> Watched {
     let mut watched = watched();
     for at in 0..3 {
@@ -19,7 +19,7 @@ fn with_changes() -> Watched {
     watched
 }
 
-/// What is sent to the second Envoy when that is back as another process.
+/// Returns the changes that are sent to the second Envoy when it returns as another process.
 fn back_as_another(watched: &mut Watched) -> Vec<(usize, Box<Sending>)> {
     let mut after = snapshot(9);
     restart(&mut after);
@@ -31,7 +31,8 @@ fn last(watched: &Watched) -> &Toast {
     watched.shown().toasts.last().expect("a message")
 }
 
-/// An Envoy that was away, or is new, lacks what the others have: its own key offers that, without what it has otherwise.
+/// An Envoy that was disconnected, or is new, lacks changes of the others. The key `a` offers them,
+/// except those that the Envoy already has.
 #[test]
 fn one_key_offers_what_the_others_have() {
     let mut watched = with_changes();
@@ -47,7 +48,7 @@ fn one_key_offers_what_the_others_have() {
         panic!("{effects:?}")
     };
     assert_eq!(items.len(), 4);
-    // One that is away now offers nothing: what it has is not known.
+    // A disconnected Envoy offers nothing, because its current changes are unknown.
     let away = Msg::Polled(Err(failed("cannot reach it")));
     watched.update(Some(1), away, Nanos::from_secs(3));
     press(&mut watched, "a");
@@ -56,7 +57,7 @@ fn one_key_offers_what_the_others_have() {
     assert!(told.contains("no change was lost"), "{told}");
 }
 
-/// Where no change may be made at all, the key says that, and not that nothing is missing.
+/// If changes are not allowed, the key shows that, and not that no change is missing.
 #[test]
 fn nothing_is_offered_while_changes_are_off() {
     let mut shown = with_changes().shown().clone();
@@ -65,7 +66,8 @@ fn nothing_is_offered_while_changes_are_off() {
     assert_eq!(why.as_deref(), Some("read-only: started with --read-only"));
 }
 
-/// The one on the screen lost nothing: the key shows the one that did, with its question.
+/// The Envoy on the screen lost nothing. The key switches to the Envoy that did, and opens its
+/// question.
 #[test]
 fn one_key_applies_again_what_another_envoy_lost() {
     let mut watched = with_changes();
@@ -87,7 +89,7 @@ fn one_key_applies_again_what_another_envoy_lost() {
     assert_eq!(items.len(), 4);
 }
 
-/// Each Envoy lost changes of its own.
+/// Each Envoy lost different changes, so "yes, at all" is not offered.
 #[test]
 fn applying_again_is_not_offered_at_all() {
     let mut watched = with_changes();

@@ -1,4 +1,5 @@
-//! Several Envoys: each has its own state, one is shown, and the others are polled for their status alone.
+//! With several Envoys, each has its state. One is shown, and for the others only the status is
+//! polled.
 
 use super::*;
 use crate::app::fixture::snapshot;
@@ -11,7 +12,7 @@ pub(super) fn watched() -> Watched {
     watched_at(1..3, (120, 40))
 }
 
-/// An Envoy for each port, on a terminal of this size.
+/// Returns an Envoy for each port, on a terminal of this size.
 pub(super) fn watched_at(ports: std::ops::Range<u16>, size: (u16, u16)) -> Watched {
     let state = |port: u16| {
         let settings = Settings {
@@ -36,7 +37,7 @@ pub(super) fn poll(watched: &mut Watched, number: usize, poll: u64) {
     watched.update(Some(number), msg, Nanos::from_secs(poll));
 }
 
-/// The answer as that of a process of its own.
+/// Changes the answer so that each number is another process.
 pub(super) fn of_process(mut snapshot: Snapshot, number: usize) -> Snapshot {
     let instance = format!("{:016x}", number + 1);
     if let Some(rules) = &mut snapshot.rules {
@@ -73,7 +74,7 @@ fn each_envoy_has_its_own_state() {
     assert_eq!(watched.shown().settings.url, "http://127.0.0.1:1");
 }
 
-/// The one that is not shown is polled, but not for what nobody sees.
+/// The hidden Envoy is polled, but not for data that is not shown.
 #[test]
 fn hidden_envoys_are_polled_for_their_status() {
     let mut watched = watched();
@@ -91,7 +92,7 @@ fn hidden_envoys_are_polled_for_their_status() {
     assert_eq!(requests, [(0, true, false), (1, false, true)]);
 }
 
-/// A change goes to the Envoy that is shown, also if another is shown before its answer.
+/// A change is sent to the shown Envoy, even if another one is shown before it is answered.
 #[test]
 fn a_change_is_of_one_envoy() {
     let mut watched = watched();
@@ -109,7 +110,7 @@ fn a_change_is_of_one_envoy() {
     assert_eq!(sent, Some((1, Some("mallory-of-1".to_owned()))));
 }
 
-/// Two Envoys that should be alike and are not.
+/// Two Envoys that should be alike differ.
 #[test]
 fn envoys_apart_are_findings() {
     let mut watched = watched();
@@ -141,7 +142,7 @@ fn envoys_apart_are_findings() {
     );
 }
 
-/// Numbers, overrides and anything else of a rule, each with what differs.
+/// Numbers, overrides and other parts of a rule differ, and the finding shows which.
 #[test]
 fn rules_with_other_numbers_are_findings() {
     let with = |change: fn(&mut serde_json::Value)| {
@@ -176,7 +177,7 @@ fn rules_with_other_numbers_are_findings() {
     );
 }
 
-/// One Envoy behind two addresses.
+/// One Envoy with two addresses.
 #[test]
 fn one_process_counts_once() {
     let mut watched = watched();
@@ -201,8 +202,8 @@ fn one_process_counts_once() {
     assert!((sum - one).abs() < 1e-9, "{sum} {one}");
 }
 
-/// The warnings in the head are those of the Envoy that is shown, as Targets counts them. The differences between the
-/// Envoys have a number of their own, and are counted once.
+/// The header counts the warnings of the shown Envoy like the Targets screen. The differences
+/// between Envoys are counted separately, and only once.
 #[test]
 fn the_head_counts_the_warnings_that_targets_has() {
     let mut watched = watched_at(1..3, (140, 40));

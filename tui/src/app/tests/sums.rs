@@ -1,4 +1,4 @@
-//! The Keys screen: one row for a key at all Envoys.
+//! The Keys screen has one row for a key at all Envoys.
 
 use super::several::{of_process, press, watched, watched_at};
 use super::*;
@@ -8,7 +8,7 @@ use crate::app::rows::BucketName;
 use crate::app::watched::Watched;
 use crate::ui::tests::text;
 
-/// An answer at its time; `times` as many requests as usual.
+/// Applies an answer at its time, with `times` as many requests as usual.
 fn poll(watched: &mut Watched, number: usize, at: u64, times: u64) {
     let mut snapshot = of_process(snapshot(at), number);
     for (_, bucket) in &mut snapshot.buckets {
@@ -23,13 +23,13 @@ fn tick(watched: &mut Watched, at: u64) -> Vec<(usize, Effect)> {
     watched.update(None, Msg::Tick, Nanos::from_secs(at))
 }
 
-/// Two Envoys, of which the second one has three times the requests of the first one, on the Keys screen.
+/// Returns two Envoys on the Keys screen. The second one has three times the requests of the first.
 fn two() -> Watched {
     let (watched, _) = opened();
     watched
 }
 
-/// The same, with the effects of opening the screen.
+/// Like [`two`], with the effects of opening the screen.
 fn opened() -> (Watched, Vec<(usize, Effect)>) {
     let mut watched = watched();
     for at in 0..3 {
@@ -49,7 +49,7 @@ fn row<'a>(watched: &'a Watched, rule: &str, key: &str) -> Option<&'a KeyRow> {
 #[test]
 fn rates_are_sums_with_the_part_of_each_envoy() {
     let watched = two();
-    // The counts of the fixture go up by as much in each of its seconds.
+    // The fixture's counts increase by a constant number each second.
     let refused = |at: u64| {
         let buckets = snapshot(at).buckets;
         let mut of = buckets.iter().map(|(_, bucket)| bucket);
@@ -74,7 +74,8 @@ fn rates_are_sums_with_the_part_of_each_envoy() {
     assert_eq!(key.worst(), Some(1));
 }
 
-/// All Envoys read the keys on screen while it is shown, and nothing more than usual after that.
+/// All Envoys read the keys on screen while the Keys screen is shown, and nothing more than usual
+/// afterwards.
 #[test]
 fn every_envoy_reads_what_is_summed() {
     let (mut watched, effects) = opened();
@@ -123,7 +124,7 @@ fn enter_shows_the_key_where_it_is_refused_most() {
     assert_eq!(shown.selected_row().map(|row| &row.id), Some(&id));
 }
 
-/// Where nobody read a key for a while, its first rate is not of now, and the foot says so.
+/// If a key was not read for a while, its first rate is outdated, and the status line shows that.
 #[test]
 fn the_first_rates_are_said_to_be_old() {
     let mut watched = two();
@@ -137,7 +138,7 @@ fn the_first_rates_are_said_to_be_old() {
     assert!(foot(&watched));
 }
 
-/// A key that leaves the list leaves no other one selected.
+/// If the selected key leaves the list, no other key is selected.
 #[test]
 fn the_selection_stays_on_its_key() {
     let mut watched = two();
@@ -165,7 +166,7 @@ fn the_selection_stays_on_its_key() {
     assert!(watched.shown().keys.selected().is_none());
     let screen = text(watched.shown(), (120, 40));
     assert!(screen.contains("none is selected"), "{screen}");
-    // The next step selects what is seen, not what is behind the lost one.
+    // The next step selects a visible row, not the row after the lost one.
     press(&mut watched, "j");
     let first = watched.shown().keys.row(0).map(|key| key.row.id.clone());
     assert_eq!(
@@ -189,7 +190,7 @@ fn what_is_away_or_old_is_in_no_sum() {
     tick(&mut watched, 4);
     let key = row(&watched, "reply-per-user", "mallory").expect("a row");
     assert!(key.at[1].is_none());
-    // Of the first one, only a bucket that was read a minute ago is left.
+    // The first Envoy only has a bucket that was read a minute ago.
     let mut later = of_process(snapshot(60), 0);
     later.buckets.clear();
     later.truncated = true;
@@ -212,7 +213,7 @@ fn a_frozen_screen_sums_nothing() {
     assert_eq!(watched.shown().keys.rows.len(), before);
 }
 
-/// Filter, order and selection are those of the user, whichever Envoy is shown.
+/// Filter, order and selection stay, whichever Envoy is shown.
 #[test]
 fn choices_stay_when_another_envoy_is_shown() {
     let mut watched = two();

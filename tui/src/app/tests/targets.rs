@@ -1,4 +1,4 @@
-//! The Targets screen: all Envoys with their sums, and the results of changes for all.
+//! The Targets screen shows all Envoys with their sums, and the results of changes for all.
 
 use super::several::{of_process, poll, press, watched, watched_at};
 use super::*;
@@ -17,7 +17,7 @@ fn away(watched: &mut Watched, number: usize, now: Nanos) {
     watched.update(Some(number), Msg::Polled(Err(failure)), now);
 }
 
-/// The first rate behind a name on the screen.
+/// Returns the first rate after a name on the screen.
 fn admitted(watched: &Watched, size: (u16, u16), name: &str) -> Option<f64> {
     let text = text(watched.shown(), size);
     let (_, behind) = text.lines().find_map(|line| line.split_once(name))?;
@@ -28,7 +28,7 @@ fn admitted(watched: &Watched, size: (u16, u16), name: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * unit)
 }
 
-/// Those of one that is away are of another time.
+/// The numbers of a disconnected Envoy are outdated and not included.
 #[test]
 fn the_sums_are_of_all_that_answer() {
     let size = (120, 40);
@@ -46,13 +46,13 @@ fn the_sums_are_of_all_that_answer() {
     press(&mut watched, "7");
     assert_eq!(watched.shown().screen, Screen::Targets);
     assert_eq!(admitted(&watched, size, "sum of 1 of 2"), Some(one));
-    // Enter shows the selected one.
+    // Enter shows the selected Envoy.
     press(&mut watched, "j<ret>");
     assert_eq!(watched.shown().settings.url, "http://127.0.0.1:2");
     assert_eq!(watched.shown().screen, Screen::Buckets);
 }
 
-/// More Envoys than lines: the sums are of all, and each can be selected.
+/// With more Envoys than lines, the sums still include all, and each Envoy can be selected.
 #[test]
 fn many_envoys_scroll_below_their_sums() {
     for size in SIZES {
@@ -80,7 +80,7 @@ fn many_envoys_scroll_below_their_sums() {
     }
 }
 
-/// The result at an Envoy where it failed is on screen, however many it is done at.
+/// Failed results are on screen, however many Envoys succeeded.
 #[test]
 fn failures_are_on_top_of_results() {
     for size in SIZES {
@@ -96,7 +96,7 @@ fn failures_are_on_top_of_results() {
         let result = screen.lines().find(|line| line.contains("FAILED"));
         let result = result.unwrap_or_else(|| panic!("{screen}"));
         assert!(result.contains(":9930"), "{screen}");
-        // The last line that has room says how many there are besides.
+        // The last line shows how many results did not fit.
         assert_eq!(screen.contains("more"), size.1 > 10, "{screen}");
     }
 }
@@ -121,7 +121,8 @@ fn the_screen_at_three_sizes() {
     }
 }
 
-/// Whichever Envoy is shown, the head names another one that is away or lost something in a restart.
+/// Whichever Envoy is shown, the header names other Envoys that are disconnected or lost changes in
+/// a restart.
 #[test]
 fn the_head_names_an_envoy_that_nobody_looks_at() {
     for size in SIZES {
@@ -147,7 +148,7 @@ fn the_head_names_an_envoy_that_nobody_looks_at() {
             alarm.contains("2 other Envoys") || alarm.contains("and 1 more"),
             "{alarm}"
         );
-        // Of the one that is shown, the connection says it.
+        // For the shown Envoy, the connection already shows it.
         press(&mut watched, "t");
         let alarm = head(&watched);
         assert!(
@@ -157,7 +158,8 @@ fn the_head_names_an_envoy_that_nobody_looks_at() {
     }
 }
 
-/// On a frozen screen all numbers are of one moment; that another Envoy is away is told all the same.
+/// On a frozen screen, all numbers are from one point in time. A disconnected Envoy is still
+/// reported.
 #[test]
 fn a_frozen_list_stands_still() {
     let mut watched = watched();

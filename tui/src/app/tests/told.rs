@@ -1,11 +1,11 @@
-//! Messages about a change for all: nothing fails silently.
+//! Messages about changes for all. No failure is silent.
 
 use super::broadcasts::{changes, failed};
 use super::several::{poll, press, watched_at};
 use super::*;
 use crate::app::watched::Watched;
 
-/// Three Envoys and a ban that is sent to all of them: the results of those that answer.
+/// Sends a ban to three Envoys, which have these results.
 fn banned(results: [Result<(), Failure>; 3]) -> Watched {
     let mut watched = watched_at(1..4, (120, 40));
     for number in 0..3 {
@@ -34,7 +34,7 @@ fn toasts(watched: &Watched) -> Vec<String> {
     toasts.map(|toast| toast.text.clone()).collect()
 }
 
-/// One refuses it and one is away: the message names both, once.
+/// One Envoy refuses the ban and one is disconnected. The message names both, once.
 #[test]
 fn every_failure_is_told() {
     let mut watched = banned([Ok(()), Err(refusal()), Err(failed("cannot reach it"))]);

@@ -1,4 +1,4 @@
-//! The key of the undo is about the change that the user tried last, whatever became of it.
+//! The undo key is about the change that the user tried last, whatever its outcome.
 
 use loudou_api::{BanBy, EditView, OverrideView};
 use serde_json::json;
@@ -14,7 +14,7 @@ use loudou_client::change::Change;
 use loudou_client::change::ban::BanTo;
 use loudou_client::change::edit::EditTo;
 
-/// No answer comes to a change.
+/// Loses the answer to a change.
 fn lost(state: &mut State, sending: Box<Sending>) {
     let failure = Failure {
         text: "no complete answer".to_owned(),
@@ -24,7 +24,7 @@ fn lost(state: &mut State, sending: Box<Sending>) {
     send(state, Msg::Changed(sending, Err(failure)));
 }
 
-/// Another customer was banned, which was answered; then `mallory` was, which was not.
+/// Bans another customer, which is answered, and then `mallory`, which is not.
 fn two_bans() -> (State, Box<Sending>) {
     let mut state = state(SIZE, 3);
     let other = sending_of(type_keys(&mut state, "jb<ret><ret>"));
@@ -35,7 +35,7 @@ fn two_bans() -> (State, Box<Sending>) {
     (state, change)
 }
 
-/// The key of the change that the next undo is about.
+/// Returns the key of the change that the next undo is about.
 fn last(state: &State) -> Option<&str> {
     state.undos.last().and_then(|tried| tried.of().1)
 }
@@ -43,7 +43,7 @@ fn last(state: &State) -> Option<&str> {
 #[test]
 fn the_undo_of_a_ban_without_an_answer_is_about_that_ban() {
     let (mut state, change) = two_bans();
-    // Before there is an answer, there is nothing to undo.
+    // Before an answer, there is nothing to undo.
     type_keys(&mut state, "u");
     assert!(matches!(state.mode, Mode::Browse), "{:?}", state.mode);
     assert!(messages(&state).contains("no answer yet to the ban of mallory"));
@@ -57,7 +57,7 @@ fn the_undo_of_a_ban_without_an_answer_is_about_that_ban() {
         )
     );
     type_keys(&mut state, "n");
-    // It had been made.
+    // The ban had been made.
     poll(&mut state, 3, ban(BanBy::Operator, 1_602));
     type_keys(&mut state, "u");
     assert_eq!(
@@ -68,7 +68,7 @@ fn the_undo_of_a_ban_without_an_answer_is_about_that_ban() {
     assert_eq!(undo.change.verb().key(), Some("mallory"));
     assert_eq!(to(&undo), BanTo::Free(None));
     done(&mut state, undo, ban(BanBy::Operator, 1_602), None);
-    // Now the ban before it is the last.
+    // Now the earlier ban is the last one.
     assert_ne!(last(&state), Some("mallory"));
 }
 
@@ -109,7 +109,7 @@ fn an_unban_without_an_answer_is_undone_for_the_rest() {
     poll(&mut state, 4, None);
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
     assert!(matches!(to(&undo), BanTo::Banned(Some(_))), "{undo:?}");
-    // It was not made.
+    // The ban was not made.
     let mut state = banned(SIZE, 3);
     let change = sending_of(type_keys(&mut state, "/mallory<ret>b<ret>"));
     lost(&mut state, change);
@@ -123,7 +123,7 @@ fn an_unban_without_an_answer_is_undone_for_the_rest() {
     assert!(state.undos.is_empty());
 }
 
-/// Poll number 3, in which another operator, or this one, has edited the first rule.
+/// Applies poll number 3, in which another operator, or this one, has edited the first rule.
 fn edited(state: &mut State, reason: Option<&str>) {
     let mut snapshot = snapshot(3);
     snapshot.status.generation = 8;

@@ -1,4 +1,4 @@
-//! Undoing bans that another user may have changed since.
+//! Undo of bans that another user may have changed in the meantime.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
 use loudou_limiter::Nanos;
@@ -13,7 +13,8 @@ use loudou_client::change::Change;
 use loudou_client::change::ban::{Ban, BanTo};
 use loudou_client::change::verb::Answer;
 
-/// The answer of a server that obeys: the ban of the bucket before and after.
+/// Applies the answer of a server that made the change, with the ban of the bucket before and
+/// after.
 pub(super) fn done(
     state: &mut State,
     change: Box<Sending>,
@@ -37,7 +38,7 @@ pub(super) fn done(
     );
 }
 
-/// Poll number `poll`, in which `mallory` has this ban.
+/// Applies poll number `poll`, in which `mallory` has this ban.
 pub(super) fn poll(state: &mut State, poll: u64, ban: Option<BanView>) {
     let mut snapshot = snapshot(poll);
     for (_, bucket) in &mut snapshot.buckets {
@@ -48,7 +49,7 @@ pub(super) fn poll(state: &mut State, poll: u64, ban: Option<BanView>) {
     send(state, Msg::Polled(Ok(Box::new(snapshot))));
 }
 
-/// The ban that a change depends on.
+/// Returns the condition of a change: the ban that must be in effect.
 fn tag(sending: &Sending) -> Option<&str> {
     let Change::Ban(ban) = &sending.change else {
         panic!("{sending:?}")
@@ -63,7 +64,7 @@ pub(super) fn question(state: &State) -> (&str, String) {
     (&pending.question, pending.detail.join("; "))
 }
 
-/// `mallory` was banned here for 10 minutes, from 1002 s on.
+/// Returns a state in which `mallory` was banned for 10 minutes, from 1002 s on.
 fn banned_here() -> State {
     let mut state = state(SIZE, 3);
     let change = sending_of(type_keys(&mut state, "b10m<ret><ret>"));
@@ -75,7 +76,7 @@ fn banned_here() -> State {
 fn a_ban_that_changed_since_is_not_lifted_without_a_question() {
     let own = ban(BanBy::Operator, 1_602);
     let plain = "Undo the last change for mallory?";
-    // Before there was another poll nothing is known; then the ban is as it was made.
+    // Before another poll, nothing is known. After it, the ban is unchanged.
     let mut state = banned_here();
     type_keys(&mut state, "u");
     assert_eq!(question(&state).0, plain);
@@ -97,9 +98,9 @@ fn a_ban_that_changed_since_is_not_lifted_without_a_question() {
     );
     let undo = sending_of(type_keys(&mut state, "y"));
     assert_eq!(to(&undo), BanTo::Free(None));
-    // It is sent only if the ban is still the one of the question.
+    // The undo is only made if the ban is still the one in the question.
     assert_eq!(tag(&undo), Some("\"ban-operator-5004000000000\""));
-    // So too while the screen stands still.
+    // This also applies while the screen is frozen.
     let mut state = banned_here();
     type_keys(&mut state, " ");
     poll(&mut state, 3, ban(BanBy::Penalty, 1_602));
@@ -120,7 +121,7 @@ fn a_ban_that_is_over_or_lifted_drops_off_what_can_be_undone() {
         assert!(state.undos.is_empty());
         assert!(messages(&state).contains("nothing left to undo: mallory is banned for 10m"));
     }
-    // It was longer before, and another user lifted it.
+    // The ban was longer before, and another user lifted it.
     let mut state = state(SIZE, 3);
     let change = sending_of(type_keys(&mut state, "b10m<ret><ret>"));
     let (before, after) = (ban(BanBy::Penalty, 2_000), ban(BanBy::Operator, 1_602));
@@ -150,7 +151,8 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
     let first = ban(BanBy::Operator, 1_602);
     poll(&mut state, 3, first);
     let second = ban(BanBy::Operator, 2_203);
-    // Banned as it is, the key would be let free: the second ban comes as another one did.
+    // The undo of the current ban would unban the key, so the second ban is made as if another user
+    // had made it.
     let longer = Box::new(Sending {
         change: Change::Ban(Ban {
             rule: "reply-per-user".to_owned(),
@@ -172,7 +174,7 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
         panic!("{undo:?}")
     };
     assert!(shorter.replaces);
-    // Put back a little later than thought.
+    // The ban was restored slightly later than expected.
     let rest = Some(BanView {
         until_ns: Some(1_602 * S + 5_000_000),
         by: BanBy::Operator,

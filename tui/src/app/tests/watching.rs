@@ -1,5 +1,5 @@
-//! Right at a glance: the view stays on the offenders, refusals in shadow mode are none, and only what is on screen
-//! is read.
+//! The important rows stay in view, refusals in shadow mode are not counted as refusals, and only
+//! data on screen is read.
 
 use loudou_api::{BucketState, BucketView};
 
@@ -8,7 +8,7 @@ use crate::app::effects::PollRequest;
 use crate::app::fixture::snapshot;
 use crate::app::rows::BucketName;
 
-/// A poll that reads only some buckets, changed by `change`.
+/// Applies a poll that reads only some buckets, changed by `change`.
 fn some(state: &mut State, poll: u64, keys: &[&str], change: impl Fn(&mut BucketView)) {
     let mut snapshot = snapshot(poll);
     snapshot.truncated = true;
@@ -32,8 +32,8 @@ fn shown(state: &State) -> Vec<String> {
         .collect()
 }
 
-/// Alice was selected while she was refused. She calms down and sinks, and others are refused: they are on screen,
-/// and so is she.
+/// Alice was selected while she was refused. Later others are refused and she is not, so her row
+/// moves down. The refused keys are on screen, and so is she.
 #[test]
 fn the_view_stays_on_the_offenders() {
     let mut state = state(SIZE, 3);
@@ -55,7 +55,7 @@ fn the_view_stays_on_the_offenders() {
     );
     let screen = crate::ui::tests::text(&state, SIZE);
     assert!(screen.contains(" above "), "{screen}");
-    // The user moves, and the view with it; Esc leads back to the top.
+    // The user moves, and the view follows. Esc leads back to the top.
     type_keys(&mut state, "j");
     assert!(state.table.offset > 0);
     type_keys(&mut state, "<esc>");
@@ -71,7 +71,7 @@ fn another_order_begins_at_the_top() {
     assert_eq!(state.table.offset, 0);
 }
 
-/// The refusals of rules in shadow mode are neither in the total nor in a row's refusals.
+/// Refusals in shadow mode count neither in the total nor in a row's refusals.
 #[test]
 fn refusals_in_shadow_mode_are_counted_apart() {
     let mut state = state(SIZE, 1);
@@ -97,17 +97,17 @@ fn refusals_in_shadow_mode_are_counted_apart() {
         (row("bob").refused(), row("bob").would_refuse()),
         (100.0, 0.0)
     );
-    // by-source is in shadow mode and counts one a second.
+    // by-source is in shadow mode and would refuse one request per second.
     let total = state.total_rates().expect("rates");
     assert_eq!((total.refused, total.shadow), (12.0, 1.0));
-    // The order by refusals has real ones first.
+    // Sorted by refusals, enforced refusals come first.
     assert_eq!(shown(&state)[..2], ["bob".to_owned(), "mallory".to_owned()]);
     let screen = crate::ui::tests::text(&state, (120, 40));
     assert!(screen.contains("would refuse 1"), "{screen}");
     assert!(screen.contains("(100)"), "{screen}");
 }
 
-/// A poll of some buckets leaves the others, and those that do not exist any more go.
+/// A poll of some buckets keeps the others, and removes buckets that no longer exist.
 #[test]
 fn polls_of_some_buckets_add_up() {
     let mut state = state(SIZE, 2);
@@ -126,7 +126,7 @@ fn polls_of_some_buckets_add_up() {
     );
     assert_eq!(rows(&state), 35);
     assert_eq!(state.history.buckets.len(), 35);
-    // As many as there are in a store that does not end.
+    // Each poll adds buckets, as in a store with very many of them.
     for poll in 4..10 {
         let mut snapshot = crate::app::fixture::snapshot(poll);
         snapshot.truncated = true;
@@ -156,7 +156,7 @@ fn request(state: &mut State) -> PollRequest {
     request.clone()
 }
 
-/// Nothing is read that is not on screen.
+/// Data that is not on screen is not read.
 #[test]
 fn a_poll_reads_what_is_on_screen() {
     let mut state = state(SIZE, 3);
@@ -205,7 +205,7 @@ fn a_rule_leads_to_its_buckets() {
     assert_eq!(state.table.visible.len(), 30);
 }
 
-/// Mallory is selected and leaves the list: nobody else is in her place when `b` is pressed.
+/// Mallory is selected and leaves the list. When `b` is pressed, no other key must be in her place.
 #[test]
 fn a_selection_never_moves_to_another_customer() {
     for (filter, poll) in [("/state = refusing<ret>", true), ("", false)] {
@@ -244,7 +244,7 @@ fn a_selection_never_moves_to_another_customer() {
         assert!(screen.contains("mallory of reply-per-user"), "{screen}");
         let shown = crate::app::feed::request(&state).shown;
         assert!(shown.iter().any(|name| name.key == "mallory"));
-        // She is selected again if she comes back, and another one if the user moves.
+        // She is selected again if she returns, and another key is selected if the user moves.
         feed(&mut state, 5);
         let back = if poll { "" } else { "mallory" };
         assert!(selected(&state) == back || selected(&state) == "mallory");
@@ -253,7 +253,7 @@ fn a_selection_never_moves_to_another_customer() {
     }
 }
 
-/// A key that a client chose must not become a pattern for others.
+/// A key that a client chose must not become a pattern for other keys.
 #[test]
 fn a_key_with_an_asterisk_gets_no_override() {
     let mut state = state(SIZE, 3);

@@ -1,11 +1,12 @@
-//! One command at several Envoys.
+//! Commands that run at several Envoys.
 
 use loudou_api::EditAnswer;
 
 use super::canned::{self, ok};
 use super::*;
 
-/// Runs a command at two servers with these answers; their addresses are A and B in what is seen.
+/// Runs a command at two servers with these answers. In the result, their addresses are replaced by
+/// A and B.
 fn at_two(first: Vec<Answer>, second: Vec<Answer>, line: &str) -> String {
     let (a, b) = (Fake::new(first), Fake::new(second));
     let urls = format!("--url {},{} --timeout 2s", a.url, b.url);
@@ -23,7 +24,8 @@ fn each_answers_below_its_address() {
     );
 }
 
-/// The second is away: the first is asked nevertheless, and the end says where it failed.
+/// One Envoy is unreachable. The other is called nevertheless, and the last line names the failed
+/// one.
 #[test]
 fn one_that_is_away_is_named() {
     let one = Loudou::answers(vec![ok(&canned::rules())]).run("rules").out;
@@ -38,7 +40,7 @@ fn one_that_is_away_is_named() {
     }
 }
 
-/// Standard error tells them apart, also where standard output goes elsewhere.
+/// Standard error names the Envoys, even if standard output is redirected.
 #[test]
 fn an_error_names_its_envoy() {
     let refused = || vec![canned::not_found()];
@@ -49,7 +51,7 @@ fn an_error_names_its_envoy() {
     }
 }
 
-/// A change may be made after all where the answer does not come.
+/// If the answer is lost, the change may have been made.
 #[test]
 fn a_change_without_an_answer_is_in_doubt() {
     let hanging = Fake::new(vec![Answer::Hang(Vec::new())]);
@@ -66,7 +68,7 @@ fn a_change_without_an_answer_is_in_doubt() {
     assert!(!seen.contains("the change"), "{seen}");
 }
 
-/// What a program reads is one list, in which each line names its Envoy; one that is away leaves no line.
+/// Programs read one list, in which each line names its Envoy. An unreachable Envoy has no lines.
 #[test]
 fn lines_name_their_envoys() {
     let rules = || vec![ok(&canned::rules())];
@@ -102,14 +104,14 @@ fn lines_name_their_envoys() {
             of("http://B", "per-path"),
         ]
     );
-    // A change has one object for each.
+    // A change prints one object for each Envoy.
     let done = || vec![ok(&loudou_api::BanAnswer::default())];
     let seen = at_two(done(), done(), "unban per-user mallory -o jsonl");
     assert!(seen.starts_with("{\"envoy\":\"http://A\",\""), "{seen}");
     assert!(seen.contains("\n{\"envoy\":\"http://B\",\""), "{seen}");
 }
 
-/// Who changed what is one question at several Envoys, after a change at all of them.
+/// After a change at several Envoys, one list answers who changed what.
 #[test]
 fn events_of_several_are_one_list_by_time() {
     let of = |at_s: &[u64], by: &str| {
@@ -127,7 +129,8 @@ fn events_of_several_are_one_list_by_time() {
             ..canned::events()
         })]
     };
-    // The clock of the second was set back between its first events, whose order is known.
+    // The clock of the second Envoy was set back between its first two events. Their order is
+    // known.
     let (first, second) = (&[10, 30, 50][..], &[40, 20, 60][..]);
     let order = |seen: &str| -> Vec<String> {
         let words = seen.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
@@ -151,10 +154,10 @@ fn events_of_several_are_one_list_by_time() {
     );
     let seen = at_two(of(first, "ann"), of(second, "bob"), "events");
     assert!(seen.trim_start().starts_with("ENVOY  SEQ"), "{seen}");
-    // The limit is for the list, not for each.
+    // The limit applies to the list, not to each Envoy.
     let seen = at_two(of(first, "ann"), of(second, "bob"), "events --limit 2");
     assert_eq!(order(&seen), ["ann-3", "bob-3"], "{seen}");
-    // One that is away is reported, and the others are listed.
+    // An unreachable Envoy is reported, and the events of the others are listed.
     let seen = at_two(of(first, "ann"), vec![], "events");
     assert_eq!(order(&seen), ["ann-1", "ann-2", "ann-3"], "{seen}");
     assert!(
@@ -163,7 +166,7 @@ fn events_of_several_are_one_list_by_time() {
     );
 }
 
-/// Nothing is asked where one answer could not be told from the other.
+/// No request is sent if the answers could not be distinguished.
 #[test]
 fn machines_and_followers_ask_one() {
     for (line, why) in [
@@ -181,7 +184,7 @@ fn machines_and_followers_ask_one() {
     }
 }
 
-/// Wrong usage changes nothing, also where only one of the addresses is wrong.
+/// A usage error changes nothing, even if only one of the addresses is wrong.
 #[test]
 fn nothing_is_changed_if_an_address_is_wrong() {
     for wrong in ["", "htp://b", "http://127.0.0.1:99999", "unix:relative"] {
@@ -194,7 +197,7 @@ fn nothing_is_changed_if_an_address_is_wrong() {
     }
 }
 
-/// What fits the rule of one Envoy only is no wrong usage: it was changed there.
+/// A change that fits the rule of one Envoy only is not a usage error, because it was made there.
 #[test]
 fn a_change_at_some_is_not_wrong_usage() {
     let other = canned::one_limit_rule();
@@ -210,7 +213,7 @@ fn a_change_at_some_is_not_wrong_usage() {
     assert!(seen.ends_with("--- exit code 2\n"), "{seen}");
 }
 
-/// At each Envoy, the key is banned in the rules that this one has.
+/// At each Envoy, the key is banned in the rules of that Envoy.
 #[test]
 fn a_ban_in_all_rules_is_made_at_each() {
     let mut rule = canned::rule();

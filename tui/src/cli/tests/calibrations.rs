@@ -1,16 +1,16 @@
-//! `loudou replay` beside the answers of its log.
+//! Compares `loudou replay` with the responses in its log.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A log of answers by a bucket outside of the code, which holds 6 and leaks two a second; the replayed rule holds 10
-/// and leaks one.
+/// The log's responses come from an independent bucket, which holds 6 and leaks two per second. The
+/// replayed rule holds 10 and leaks one.
 #[test]
 fn a_replay_is_compared_with_the_answers_of_the_log() {
     let mut trace = String::new();
     let (mut theirs, mut ours) = (Leak::of(6, 2), Leak::of(10, 1));
-    // By what the rule says, then by what the log says.
+    // Indexed by the rule's decision, then by the log's response.
     let mut expected = [[0_u64; 2]; 2];
     for second in 0..400_u64 {
         let requests = match second % 40 {
@@ -44,7 +44,7 @@ fn a_replay_is_compared_with_the_answers_of_the_log() {
         let config = file.path().display();
         loudou.run(&format!("replay --config {config} {options}"))
     };
-    // Without a status: in no number.
+    // A line without a status is not counted.
     let ran = run(&format!("{trace}{{\"at_ns\":500000000000}}\n"), "-o json");
     let document: Value = serde_json::from_str(&ran.out).expect("JSON");
     let [[neither, only_log], [only_replay, both]] = expected;
@@ -72,7 +72,7 @@ fn a_replay_is_compared_with_the_answers_of_the_log() {
     assert!(!free.contains("beside_log"), "no rule refuses with 429");
 }
 
-/// A line of a log, with the cause of the answer and the filter's decisions.
+/// A line of a log, with the cause of the response and the filter's decisions.
 struct Answered {
     second: u32,
     status: u16,
@@ -80,7 +80,7 @@ struct Answered {
     decisions: &'static str,
 }
 
-/// Two pass at once; the rule refuses the third and the fourth.
+/// Two requests pass at once. The rule refuses the third and the fourth.
 const ANSWERED: [Answered; 6] = [
     answered(0, 200, "via_upstream", "-"),
     answered(
@@ -119,7 +119,7 @@ const fn answered(
     }
 }
 
-/// A log of [`ANSWERED`], whose lines `line` makes of a time and an answer.
+/// Returns a log of [`ANSWERED`]. `line` formats a time and a response.
 fn log(line: impl Fn(&str, &Answered) -> String) -> String {
     let lines = ANSWERED.iter().map(|answered| {
         let time = format!("2026-11-23T10:00:{:02}.000Z", answered.second);
@@ -128,7 +128,7 @@ fn log(line: impl Fn(&str, &Answered) -> String) -> String {
     lines.collect()
 }
 
-/// A replay of a log whose rule holds two requests and leaks one a second.
+/// Replays a log with a rule that holds two requests and leaks one per second.
 fn replayed(log: &str, options: &str) -> String {
     let limits = r#"[{ "name": "l", "algorithm": "funnel", "capacity": 2, "rate": "1/s" }]"#;
     let mut file = tempfile::NamedTempFile::new().expect("a file");
@@ -152,7 +152,8 @@ fn beside(log: &str, options: &str) -> Value {
     document["beside_log"].clone()
 }
 
-/// In a log with causes or decisions, these say whether an answer was Loudou's refusal, whatever its status.
+/// If a log has causes or decisions, these determine if Loudou refused a request, whatever its
+/// status.
 #[test]
 fn causes_and_decisions_in_the_log_go_before_statuses() {
     let json = |member: &'static str, value: fn(&Answered) -> &'static str| {
@@ -203,7 +204,7 @@ fn causes_and_decisions_in_the_log_go_before_statuses() {
     assert!(table.contains(wanted), "{table}");
 }
 
-/// Once the log has a refusal of Loudou, statuses are none, also in lines without the column.
+/// Once the log has a refusal by Loudou, statuses are ignored, even in lines without the column.
 #[test]
 fn a_status_is_no_refusal_beside_verdicts_of_loudou() {
     let line = |second: u32, status: u16, cause: &str| {
@@ -231,8 +232,8 @@ fn a_status_is_no_refusal_beside_verdicts_of_loudou() {
     );
 }
 
-/// A log of another limiter has causes, none of which is Loudou's: its statuses are the refusals, but for those of
-/// upstreams.
+/// A log of another limiter has causes, but none of Loudou. Its statuses are the refusals, except
+/// those from upstreams.
 #[test]
 fn without_a_verdict_of_loudou_statuses_are_refusals() {
     let line =
@@ -253,7 +254,7 @@ fn without_a_verdict_of_loudou_statuses_are_refusals() {
     );
 }
 
-/// A leaking bucket in whole units and seconds.
+/// A leaky bucket in whole units and seconds.
 struct Leak {
     holds: u64,
     per_second: u64,

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use loudou_client::fake::Answer;
 
-/// The server's clock in all answers.
+/// Server's clock in all answers.
 pub(super) const NOW: u64 = 7_500_000_000_000;
 pub(super) const S: u64 = 1_000_000_000;
-/// The instance id of the process.
+/// Instance ID of the process.
 pub(super) const INSTANCE: &str = "0f1e2d3c4b5a6978";
 /// 2026-11-21 14:03:07 UTC.
 pub(super) const UNIX_MS: u64 = 1_795_269_787_000;
@@ -256,7 +256,7 @@ pub(super) fn top(missing_at_most: u64) -> Top {
     }
 }
 
-/// A key that attacks the terminal.
+/// A key with characters that attack the terminal.
 pub(super) const HOSTILE: &str = "\u{1b}]0;x\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{200b},\"=1";
 
 pub(super) fn events() -> Events {

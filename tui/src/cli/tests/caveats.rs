@@ -1,10 +1,10 @@
-//! What a log cannot show is a warning of `loudou replay`, above its numbers.
+//! `loudou replay` warns about everything that a log cannot show, above its numbers.
 
 use std::fmt::Write as _;
 
 use super::*;
 
-/// The warnings of a run of one rule over `log`, with its fields as YAML.
+/// Returns the warnings of a run of one rule over `log`. `rule` has its fields as YAML.
 fn warnings(rule: &str, log: &str, options: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("rules.yaml");
@@ -26,12 +26,13 @@ fn warnings(rule: &str, log: &str, options: &str) -> Vec<String> {
         .collect()
 }
 
-/// A run of one limit for all over `log`, without a warning about a rule.
+/// Returns the warnings of a run over `log`, with one limit for all requests, which causes no
+/// warning itself.
 fn of_log(log: &str, options: &str) -> Vec<String> {
     warnings(&format!("key: [], {FUNNEL}"), log, options)
 }
 
-/// Requests of one client, one a second from `start`, with `members` of each.
+/// Returns a log with one request per second of one client, from `start` on. Each has `members`.
 fn json_log(start: u32, count: u32, members: &str) -> String {
     let mut log = String::new();
     for second in start..start + count {
@@ -68,13 +69,14 @@ fn a_cost_that_the_log_does_not_have() {
         );
         assert_eq!(found("2"), [""; 0]);
     }
-    // Without bodies there is no such header, and each request costs 1 in production, too.
+    // Without bodies there is no such header, so in production each request costs 1, too.
     let rule = format!("key: [source], cost: {{ request_bytes: 1024 }}, {FUNNEL}");
     let empty = json_log(0, 5, r#","bytes_received":0"#);
     assert_eq!(warnings(&rule, &empty, ""), [""; 0]);
 }
 
-/// A rule that is off decides nothing, and one that matches nothing for another reason needs neither key nor cost.
+/// A rule that is off decides nothing. A rule that matches nothing for another reason needs neither
+/// key nor cost.
 #[test]
 fn no_caveats_about_what_decides_nothing() {
     let log = json_log(0, 5, "");
@@ -94,7 +96,7 @@ fn no_caveats_about_what_decides_nothing() {
     );
 }
 
-/// The bytes of the body that a log has are the length that the filter would see.
+/// The body bytes in a log are the length that the filter would see.
 #[test]
 fn bytes_received_are_the_length_of_a_body() {
     let rules = "key: [source], cost: { request_bytes: 1024 }, limits: [{ algorithm: funnel, capacity: 10, rate: 1/h }]";
@@ -123,7 +125,8 @@ fn bytes_received_are_the_length_of_a_body() {
     }
 }
 
-/// A missing key has the effect that the rule says, and a missing part of a match that of the test.
+/// A missing key has the effect that the rule defines, and a missing part of a match has the effect
+/// that the test defines.
 #[test]
 fn the_effect_of_a_missing_part() {
     let log = json_log(0, 5, "");
@@ -167,7 +170,8 @@ fn the_effect_of_a_missing_part() {
     }
 }
 
-/// Which requests a limit refuses depends on when its periods begin; production begins them when Envoy starts.
+/// The phase of a limit's periods determines which requests it refuses. In production, the periods
+/// begin when Envoy starts.
 #[test]
 fn limits_with_the_phase_of_the_process() {
     let log = json_log(0, 90, "");
@@ -188,7 +192,7 @@ fn limits_with_the_phase_of_the_process() {
             "algorithm: sliding_counter, capacity: 13, window: 60s, align: clock",
             false,
         ),
-        // Nothing is refused, so nothing depends on it.
+        // Nothing is refused, so the phase does not matter.
         (
             "algorithm: sliding_counter, capacity: 900, window: 60s",
             false,
@@ -216,7 +220,7 @@ fn limits_with_the_phase_of_the_process() {
     );
 }
 
-/// Whatever the format, times without decimals are whole seconds.
+/// In every format, times without decimals are whole seconds.
 #[test]
 fn times_in_whole_seconds() {
     let coarse = "times are whole seconds: bursts look sharper, and a small capacity refuses more";
@@ -227,7 +231,7 @@ fn times_in_whole_seconds() {
         (json.replace(".5Z", "Z"), "", true),
         (json.replace(".5Z", ".000Z"), "", true),
         (json.replacen(".5Z", "Z", 4), "", false),
-        // A machine whose clock was not set says nothing of the others.
+        // A machine whose clock was not set tells nothing about the others.
         (
             json.replace(".5Z", "Z").replacen("2024", "1970", 1),
             "",
@@ -245,7 +249,7 @@ fn times_in_whole_seconds() {
     }
 }
 
-/// A log without a request to replay says so first, whatever the output.
+/// A log without a request to replay is reported first, in every output format.
 #[test]
 fn nothing_to_replay() {
     let log = json_log(0, 5, "");
@@ -272,7 +276,7 @@ fn nothing_to_replay() {
     );
 }
 
-/// Warnings count what is replayed.
+/// Warnings only count the replayed part.
 #[test]
 fn warnings_are_of_the_chosen_part() {
     let log = json_log(0, 10, r#","response_code":429"#).replace("10.0.0.1:5", "-");
@@ -289,7 +293,7 @@ fn warnings_are_of_the_chosen_part() {
     }
 }
 
-/// A suggestion says which requests it is not about.
+/// A suggestion reports the requests that it leaves out.
 #[test]
 fn what_a_suggestion_leaves_out() {
     let log = json_log(0, 5, r#","x_user":"u""#) + &json_log(10, 3, "");

@@ -1,4 +1,4 @@
-//! `loudou check` on good and bad files.
+//! `loudou check` on valid and invalid files.
 
 use std::path::PathBuf;
 
@@ -170,7 +170,7 @@ fn every_algorithm_is_described() {
     assert_snapshot!("check_every", check(include_str!("every.yaml"), "").seen());
 }
 
-/// The JSON output has the scaled limits too.
+/// The JSON output contains the scaled limits, too.
 #[test]
 fn scaled_numbers_are_printed() {
     let printed = check(include_str!("every.yaml"), "-o json").out;
@@ -329,7 +329,7 @@ fn a_missing_file() {
     ");
 }
 
-/// The schema is published with the sources.
+/// The published schema matches the code.
 #[test]
 fn the_published_schema_is_the_printed_one() {
     let ran = Loudou::default().run("schema");
@@ -346,7 +346,7 @@ fn the_published_schema_is_the_printed_one() {
     );
 }
 
-/// The tables of fields and the page of commands are published too.
+/// The published tables of fields match the code.
 #[test]
 fn the_published_pages_are_the_printed_ones() {
     for (path, command) in [
@@ -369,7 +369,8 @@ fn the_published_pages_are_the_printed_ones() {
     }
 }
 
-/// The file of each example in `envoy/` that is for Envoy itself; the others have manifests.
+/// Returns the file of each example in `envoy/` that is for Envoy itself. The others have
+/// manifests.
 fn in_envoy() -> Vec<PathBuf> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../envoy");
     let entries = std::fs::read_dir(folder).expect("examples");
@@ -483,7 +484,7 @@ fn other_commands_read_rules_from_an_envoy_file() {
     (standard input): 2 filters have different rules, but this command takes only one: listener first, filter loudou-a, data role and listener second, filter loudou-b, data role; listener third, filter loudou-c, data role
     --- exit code 1
     ");
-    // The same rules in two listeners are one rule file.
+    // Equal rules in two listeners count as one rule file.
     let (one, _) = ENVOY
         .split_once("    - name: third")
         .expect("a third listener");
@@ -494,7 +495,7 @@ fn other_commands_read_rules_from_an_envoy_file() {
     assert_eq!(none.code, 1, "{}", none.out);
 }
 
-/// Every rule file inside a document.
+/// Collects every rule file inside a document.
 fn configurations(value: &Value, found: &mut Vec<Value>) {
     let fields = value.as_object();
     if fields.is_some_and(|f| f.contains_key("version") && f.contains_key("rules")) {
@@ -549,7 +550,7 @@ fn examples_keep_to_the_schema() {
         let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
         assert_eq!(errors, [""; 0], "{document:#}");
     }
-    // Invalid files are invalid for the schema, too.
+    // Invalid files do not match the schema either.
     for text in [THREE_YAML, THREE_JSON, include_str!("bad.json")] {
         let document = loudou_check::document::read(text.as_bytes()).expect("readable");
         assert!(!validator.is_valid(&document.value), "{text}");

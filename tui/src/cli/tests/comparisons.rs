@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A rule file for keys of a header, with a funnel of this capacity.
+/// Returns a rule file with a header as key, and a funnel of this capacity.
 fn rules(capacity: u32) -> tempfile::NamedTempFile {
     let limit = json!({ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/s" });
     let rules = json!({ "version": 1, "rules": [
@@ -17,7 +17,7 @@ fn rules(capacity: u32) -> tempfile::NamedTempFile {
     file
 }
 
-/// Ten users: the user u sends u requests at once, every minute.
+/// Returns a trace of ten users. User number u sends u requests at once, every minute.
 fn trace() -> String {
     let requests = (0..10_u64).flat_map(|minute| (0..10_u64).map(move |user| (minute, user)));
     let lines = requests.flat_map(|(minute, user)| {
@@ -42,7 +42,8 @@ fn document(options: &str) -> Value {
     serde_json::from_str(&ran.out).expect("JSON")
 }
 
-/// Each file decides as if it were alone, and the changes are those between it and the first.
+/// Each file decides as in a separate run. The changes are the differences between it and the first
+/// file.
 #[test]
 fn files_beside_each_other_decide_as_each_alone() {
     let files = [5, 9, 2, 5].map(rules);
@@ -52,7 +53,7 @@ fn files_beside_each_other_decide_as_each_alone() {
     let [first, others @ ..] = &names;
     let compared = others.each_ref().map(|name| format!("--compare {name}"));
     let together = document(&format!("--config {first} {}", compared.join(" ")));
-    // Requests that a capacity admits of those that ten users send in ten minutes.
+    // Number of requests that a capacity admits out of those that ten users send in ten minutes.
     let passed = |capacity: u64| {
         (0..10)
             .map(|user: u64| user.min(capacity) * 10)

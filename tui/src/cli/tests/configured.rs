@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Env, Loudou, canned};
 use loudou_client::fake::{Answer, Fake};
 
-/// A folder with files of these modes, which is removed at the end.
+/// A folder with files of these modes. It is removed at the end.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -41,7 +41,7 @@ fn env(config_home: &Path, token: Option<&str>) -> Env {
     }
 }
 
-/// What `loudou LINE` sends as its token to a target of the file, and what it prints.
+/// Returns the token that `loudou LINE` sends to a target of the file, and the printed text.
 fn sent(name: &str, mode: u32, token: Option<&str>, line: &str) -> (u8, Vec<String>, String) {
     let fake = Fake::new(vec![status()]);
     let text = format!(
@@ -96,7 +96,7 @@ fn mistakes_are_wrong_usage() {
     assert_eq!(ran.code, 2);
     let wanted = "config.toml:2:9: screen.theme: \"ligth\": no such theme; allowed: dark, light; did you mean `light`?";
     assert!(ran.err.contains(wanted), "{}", ran.err);
-    // These ask no Envoy.
+    // These commands call no Envoy.
     let loudou = Loudou {
         env: env(&folder.0, None),
         ..Loudou::default()
@@ -115,7 +115,7 @@ fn a_config_file_that_is_not_there_is_wrong_usage() {
     }
 }
 
-/// No option allows a change that a file forbids.
+/// No option allows a change that the config file forbids.
 #[test]
 fn a_file_can_forbid_changes() {
     let folder = Folder::new(

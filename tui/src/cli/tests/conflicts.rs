@@ -1,4 +1,4 @@
-//! Imports and edits while others edit, and while Envoy restarts.
+//! Imports and edits during edits by others, and during restarts of Envoy.
 
 use loudou_api::{ProblemAnswer, RuleView};
 use serde_json::json;
@@ -31,7 +31,7 @@ fn a_faster_editor_is_retried_and_a_restart_is_not() {
     answers.extend([
         stale(OTHER, 5),
         made(5, "mode"),
-        // Only the generation moved.
+        // Only the generation changed.
         stale(OTHER, 6),
         made(7, "mode"),
     ]);
@@ -57,7 +57,7 @@ fn a_faster_editor_is_retried_and_a_restart_is_not() {
     );
 }
 
-/// Edits of other rules move the generation, and are no reason to preview again.
+/// Edits of other rules change the generation, but need no new preview.
 #[test]
 fn a_moved_generation_is_no_conflict_of_an_import() {
     let document = json!({

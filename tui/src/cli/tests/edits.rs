@@ -1,4 +1,4 @@
-//! Commands that change something: requests, output and confirmation.
+//! Commands that make changes: requests, output and confirmation.
 
 use loudou_api::ResetAnswer;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn the_only_limit_needs_no_name() {
     assert_eq!(body(&ran.requests[1]), sent);
 }
 
-/// A rule with only this limit, and the request that `line` sends.
+/// Returns the run of `line` for a rule with only this limit, and the request body that it sends.
 fn set_one(limit: &Value, line: &str) -> (Ran, Value) {
     let mut rule = canned::one_limit_rule();
     rule.rule["limits"] = json!([limit]);

@@ -11,7 +11,7 @@ use super::configured::Folder;
 use super::*;
 use crate::cli::outcome::exit_codes;
 
-/// A refusal by the filter.
+/// Returns a refusal by the filter.
 fn refusal(status: u16) -> Answer {
     let problem: ProblemAnswer = ProblemAnswer {
         status,
@@ -28,7 +28,7 @@ fn code_of(answers: Vec<Answer>, line: &str) -> u8 {
 
 #[test]
 fn without_a_connection_3() {
-    // A port that was free just now, and that nobody listens at.
+    // A port that was free just now, so nothing listens there.
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("an address");
     drop(free);
@@ -43,7 +43,7 @@ fn without_a_connection_3() {
     assert_eq!(code_of(other(), "rules"), 3);
 }
 
-/// What is typed, and the files that it names, are found wrong before anything is changed.
+/// Errors in arguments, and in files that they name, are found before anything is changed.
 #[test]
 fn for_wrong_usage_2() {
     let rule = vec![ok(&canned::rule())];
@@ -81,7 +81,8 @@ fn for_wrong_usage_2() {
     assert_eq!(code_of(Vec::new(), &line), 2, "{line}");
 }
 
-/// Where something was mistyped, the error says what was probably meant, and where a token comes from.
+/// For a mistyped argument, the error suggests the intended one. For a wrong token, it names the
+/// source.
 #[test]
 fn wrong_usage_names_what_was_meant() {
     let folder = Folder::new(
@@ -181,7 +182,7 @@ fn for_a_conflict_6() {
         let line = "ban per-user mallory";
         assert_eq!(code_of(vec![refusal(status)], line), 6, "{status}");
     }
-    // Another operator was faster, and the rule differs from the one that was seen.
+    // Another operator was faster, so the rule differs from the one that was read.
     let problem: ProblemAnswer = ProblemAnswer {
         status: 412,
         current: Some(RuleView {

@@ -1,4 +1,4 @@
-//! `loudou explain`, with answers of an Envoy and with a rule file.
+//! `loudou explain`, with answers of Envoy and with a rule file.
 
 use loudou_api::{
     ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart,
@@ -97,7 +97,8 @@ fn explanations_by_envoy() {
     assert_eq!(read, every_outcome());
 }
 
-/// A file does not know the relay: shared buckets are decided like others, and a note reports it.
+/// With a rule file there is no relay. Shared buckets are decided like others, and a note reports
+/// it.
 #[test]
 fn a_rule_of_a_fleet_is_explained_by_a_file() {
     let shared = RULES.replace("version: 1", "version: 1\nfleet: { cluster: relay }");
@@ -329,7 +330,7 @@ fn an_invalid_request() {
     }
 }
 
-/// Outcomes that the examples lack: a failing store, waits, and a newer server.
+/// Returns outcomes that the examples lack: a failing store, waits, and a newer server.
 fn rare() -> ExplainAnswer {
     let rule = |name: &str, says: Says| ExplainedRule {
         rule: name.to_owned(),
@@ -474,7 +475,7 @@ fn requests_are_escaped_before_the_terminal() {
     }
 }
 
-/// A value that is too long for a regular expression: what decides about it is shown, also by `check`.
+/// A value is too long for a regular expression. The deciding rule is shown, by `check` as well.
 #[test]
 fn values_that_are_too_long() {
     let run = |policy: &str, command: &str| {

@@ -1,4 +1,4 @@
-//! `loudou export`: what a file of rules leaves out.
+//! `loudou export` reports the changes that a rule file leaves out.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::canned::ok;
 use super::live::live;
 use super::*;
 
-/// A file of rules lasts, so what ends is left out of it, and reported.
+/// A rule file is permanent, so changes that end are left out and reported.
 #[test]
 fn a_rule_file_has_nothing_that_ends() {
     let file = json!({ "version": 1, "rules": [] });
@@ -54,7 +54,7 @@ fn a_rule_file_has_nothing_that_ends() {
         ran.lines()[0],
         "GET /v1/export?with_temporary=true HTTP/1.1"
     );
-    // What is unknown is not passed over in silence.
+    // Unknown changes are reported, too.
     let ran = Loudou::answers(vec![ok(&file)]).run("export");
     assert_eq!(ran.code, 0);
     assert!(
@@ -64,7 +64,8 @@ fn a_rule_file_has_nothing_that_ends() {
     );
 }
 
-/// Rules keep their scope, and the fleet's settings, which the admin API does not have, are asked for.
+/// Rules keep their scope. The fleet's settings, which the admin API does not have, must be added
+/// by the user.
 #[test]
 fn a_file_of_a_fleet_lacks_its_settings() {
     let export = |file: &Value| {

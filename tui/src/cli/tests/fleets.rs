@@ -25,7 +25,7 @@ rules:
     limits: [ { algorithm: funnel, capacity: 5, rate: 1/s } ]
 ";
 
-/// The bound of each shared rule, who waits, and what an outage means.
+/// The bound of each shared rule, the requests that wait, and the effect of an outage.
 #[test]
 fn a_fleet_is_described_in_numbers() {
     assert_snapshot!("check_fleet", check(FLEET, "").seen());
@@ -64,7 +64,7 @@ fn what_a_fleet_cannot_share_is_an_error() {
     "#);
 }
 
-/// Neither a problem nor the line of its place shows the token, in whatever form it is written.
+/// Neither a problem nor its source line shows the token, in whatever form it is written.
 #[test]
 fn the_token_of_a_fleet_is_hidden() {
     for token in [

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::canned::{INSTANCE, NOW, S, UNIX_MS, ok};
 use super::live::{OTHER, ban_event, events, fresh, live};
 use super::*;
-/// Follows an Envoy with live changes of all kinds that then restarts.
+/// Follows an Envoy with live changes of all kinds, which then restarts.
 fn followed(answers: Vec<Answer>) -> Ran {
     let mut all = vec![ok(&events(INSTANCE, vec![ban_event()]))];
     all.extend(live());
@@ -88,7 +88,7 @@ fn a_restart_since_the_last_event_is_reported() {
         "Envoy restarted at 2026-11-21 14:03:07Z: all its events follow\n"
     );
     assert_eq!(Loudou::default().run("events --after x").code, 2);
-    // A number of no process may be a mistake.
+    // A number without an instance may be a mistake.
     let ran = Loudou::answers(vec![ok(&after)]).run("events --after 120");
     assert_eq!(
         ran.err,
@@ -96,7 +96,8 @@ fn a_restart_since_the_last_event_is_reported() {
     );
 }
 
-/// A long list comes in pages, and a follower of one source reads the others for what is in force.
+/// A long list has several pages. A follower of one source also reads the other events, to know
+/// which changes are in effect.
 #[test]
 fn events_are_read_page_by_page_and_by_source() {
     let configured = Event {

@@ -1,4 +1,4 @@
-//! What a fleet shares: leases of buckets, the fleet in the status, its events.
+//! Shared limits: leases of buckets, the fleet in the status, and its events.
 
 use loudou_api::{
     BucketState, BucketView, BucketsPage, Event, EventKind, Events, FleetChanges, FleetStatus,
@@ -28,7 +28,7 @@ fn leased(lease: LeaseView) -> BucketView {
     }
 }
 
-/// A lease that owes and may not ask.
+/// Returns a lease that has a debt and is denied.
 fn denied() -> BucketView {
     leased(LeaseView {
         tokens: 0,
@@ -160,7 +160,7 @@ fn one_bucket_reports_its_lease() {
     assert_eq!(ran.out.lines().count(), 1, "{}", ran.out);
 }
 
-/// Each limit has its own units left.
+/// Each limit has a separate number of remaining units.
 #[test]
 fn several_limits_have_their_own_units_left() {
     let two = || {
@@ -200,7 +200,7 @@ fn several_limits_have_their_own_units_left() {
     assert_eq!(numbers.collect::<Vec<_>>(), ["burst 3 6", "daily 3 970"]);
 }
 
-/// An answer without a clock reading has no age.
+/// An answer without a server time has no age.
 #[test]
 fn a_lease_of_unknown_age() {
     let ran = Loudou::answers(vec![ok(&denied()), canned::not_found()]).run("get per-user alice");

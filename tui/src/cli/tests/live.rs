@@ -1,4 +1,4 @@
-//! Losses of a restart: `export --live`, `import`, and followers of events.
+//! Changes lost in a restart: `export --live`, `import`, and followers of events.
 
 use loudou_api::{
     BanBy, BanView, BucketsPage, EditAnswer, Event, EventKind, Events, ProblemAnswer, RuleView,
@@ -68,7 +68,7 @@ fn rules() -> Rules {
     rules
 }
 
-/// The answers to `export --live`.
+/// Returns the answers to `export --live`.
 pub(super) fn live() -> Vec<Answer> {
     let mut first = bans(INSTANCE);
     let mut rest = first.clone();
@@ -87,7 +87,7 @@ fn exported() -> String {
     Loudou::answers(live()).run("export --live").out
 }
 
-/// A filter that has just started, `late_s` after the export.
+/// Returns the answers of a filter that has just started, `late_s` after the export.
 pub(super) fn fresh(late_s: u64) -> Vec<Answer> {
     let mut status: Status = canned::status();
     status.instance = OTHER.to_owned();
@@ -103,7 +103,7 @@ pub(super) fn fresh(late_s: u64) -> Vec<Answer> {
     vec![ok(&status), ok(&rules)]
 }
 
-/// The answer to an edit or an override, or to its dry run.
+/// Returns the answer to an edit or an override, or to its dry run.
 pub(super) fn made(generation: u64, change: &str) -> Answer {
     let after = RuleView {
         instance: OTHER.to_owned(),
@@ -169,7 +169,7 @@ fn exports_are_imported_for_the_rest_of_their_time() {
     assert_eq!(ran.code, 0, "{}", ran.seen());
     let lines = ran.lines();
     let starts = |at: usize, line: &str| assert!(lines[at].starts_with(line), "{}", lines[at]);
-    // 1080 s were left when it was exported, and a call takes some milliseconds.
+    // 1080 s were left at the time of the export, and a call takes some milliseconds.
     let left = |line: &str| -> u64 {
         let span = line.split("for=").nth(1).expect("an end");
         let span = span.split('&').next().expect("an end");
@@ -180,7 +180,7 @@ fn exports_are_imported_for_the_rest_of_their_time() {
         lines[3],
         "POST /v1/buckets/per-user/eve/ban?reason=%28imported%29 HTTP/1.1"
     );
-    // In whole seconds.
+    // The time is in whole seconds.
     starts(5, "POST /v1/buckets/per-user/mallory/ban?for=30s&");
     starts(6, "PUT /v1/rules/per-user?carry=keep&for=");
     assert!(lines[6].ends_with("&reason=launch%20day%20%28imported%29&dry_run=true HTTP/1.1"));
@@ -203,7 +203,7 @@ fn exports_are_imported_for_the_rest_of_their_time() {
 #[test]
 fn items_in_effect_and_ended_items_are_skipped() {
     let banned = |until_ns| ok(&canned::banned(BanBy::Operator, until_ns));
-    // Everything is in effect: the same edit with the same end, and an equal override of alice.
+    // All changes are in effect: an equal edit with an equal end, and an equal override of alice.
     let mut rules = rules();
     rules.rules[0].edit.as_mut().expect("edited").expires_at_ns = Some(NOW + 1081 * S);
     let answers = vec![
@@ -283,7 +283,8 @@ fn failed_items_are_reported_with_their_place() {
     "#);
 }
 
-/// An edit to shadow comes after the ban, which would be refused after it; one to enforce makes the ban possible.
+/// An edit to shadow mode is applied after the ban, because the ban would be refused otherwise. An
+/// edit that enforces the rule is applied first, because the ban needs it.
 #[test]
 fn the_order_of_edits_and_bans_does_not_matter() {
     let document = |mode: &str| {

@@ -1,4 +1,4 @@
-//! `loudou check` on manifests for Istio and Envoy Gateway, and on what is around the rules.
+//! `loudou check` on manifests for Istio and Envoy Gateway, including the parts around the rules.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::*;
 
 const SIDECAR: &str = include_str!("manifests/right/sidecar.yaml");
 const RULES: &str = include_str!("manifests/wrong/rules.yaml");
-/// The rules of [`RULES`] alone, without their mistakes.
+/// The rules of [`RULES`] without their mistakes.
 const VALID_RULES: &str = "\
 version: 1
 rules:
@@ -19,7 +19,7 @@ rules:
     limits: [{ algorithm: funnel, capacity: 15, rate: 30/60s }]
 ";
 
-/// The files of a folder, sorted.
+/// Returns the files of a folder, sorted.
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let entries = std::fs::read_dir(folder).expect("a folder");
@@ -28,7 +28,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The lines about a file, apart from the description of valid rules.
+/// Returns the lines about a file without the description of valid rules.
 fn problems(file: &Path) -> String {
     let text = std::fs::read_to_string(file).expect("a text");
     let seen = check(&text, "").seen();
@@ -55,7 +55,7 @@ fn wrong_manifests_are_reported_with_place_and_suggestion() {
     }
 }
 
-/// The manifests below a folder of this repository.
+/// Collects the manifests below a folder of this repository.
 fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -75,7 +75,7 @@ fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Those of the tests, and those that are shipped.
+/// Checks the valid manifests of the tests, and the shipped manifests.
 #[test]
 fn right_manifests_pass_without_a_word() {
     let mut right = files("src/cli/tests/manifests/right");
@@ -93,7 +93,7 @@ fn right_manifests_pass_without_a_word() {
     }
 }
 
-/// Other objects are skipped, and each configuration is named by its object.
+/// Other objects are skipped, and each configuration is named after its object.
 #[test]
 fn every_configuration_is_found() {
     let found = |text: &str| {
@@ -127,7 +127,7 @@ fn every_configuration_is_found() {
     let gateway = loudou_check::document::read(include_bytes!("manifests/right/gateway.yaml"));
     let list = gateway.expect("readable").value[0].to_string();
     assert_eq!(found(&list).len(), 2);
-    // Empty documents at the ends, comments, and Windows' line ends.
+    // Empty documents at both ends, comments, and Windows line ends.
     let framed = format!("# Source: x\n---\n---\n{SIDECAR}---\n").replace('\n', "\r\n");
     assert_eq!(found(&framed), sidecar);
 }
@@ -161,7 +161,7 @@ fn problems_in_manifests_are_printed_for_programs() {
     assert_snapshot!("manifests_rules_json", check(RULES, "-o json").seen());
 }
 
-/// Manifests of several files can be for one Envoy.
+/// Manifests in several files can belong to one Envoy.
 #[test]
 fn roles_in_several_files_are_compared() {
     let (data, admin) = SIDECAR
@@ -186,7 +186,7 @@ fn roles_in_several_files_are_compared() {
         both.out
             .contains("vm_id: \"loudou\": the data role has another one")
     );
-    // Alone, it could be beside a data role in an EnvoyFilter.
+    // The admin role alone could belong to a data role in an EnvoyFilter.
     let alone = run(&admin);
     assert_eq!(alone.code, 0, "{}", alone.out);
     assert!(
@@ -195,7 +195,7 @@ fn roles_in_several_files_are_compared() {
             .contains("warning: EnvoyFilter shop/loudou-admin: ")
     );
     assert_eq!(run(&data).code, 0);
-    // A file without Loudou is skipped beside one that has it.
+    // A file without Loudou is skipped if another file has it.
     let other = write(
         "other",
         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n",
@@ -208,7 +208,7 @@ fn roles_in_several_files_are_compared() {
     }
 }
 
-/// Its surroundings do not matter to a command that only needs the rules.
+/// The parts around the rules do not matter to a command that only needs the rules.
 #[test]
 fn other_commands_read_rules_from_manifests() {
     let explain = |text: &str| {
@@ -226,9 +226,9 @@ fn other_commands_read_rules_from_manifests() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(!ran.err.contains("SRVER"), "{}", ran.err);
     assert_eq!(ran.out, explain(VALID_RULES).out);
-    // The admin role beside them has none.
+    // The admin role next to them has no rules.
     assert_eq!(explain(SIDECAR).code, 0);
-    // Rules of several objects are not one file.
+    // Rules of several objects are not one rule file.
     let several = explain(include_str!("manifests/right/gateway.yaml"));
     assert_eq!(several.code, 1, "{}", several.out);
     assert!(

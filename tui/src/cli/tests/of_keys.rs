@@ -63,7 +63,7 @@ fn a_ban_is_sent_and_printed() {
         ran.lines(),
         ["POST /v1/buckets/per-user/mallory/ban?for=10m&replace=true HTTP/1.1"]
     );
-    // An earlier ban that ends later stays, and the output says so.
+    // An earlier ban that ends later stays, and the output reports it.
     let kept = BanAnswer {
         changed: false,
         ..answer(Some(BanView::default()), true)
@@ -136,8 +136,8 @@ fn banned_and_other_keys_are_unbanned() {
     assert_eq!(asked(vec![], "no\n", "unban per-user mallory").code, 1);
 }
 
-/// An Envoy with two rules that have the key, and three where a ban of it is not sent: it is off, its key has another
-/// form, or one bucket is for all.
+/// Returns an Envoy with two rules that have the key, and three to which a ban is not sent: one is
+/// off, one has keys of another form, and one has a single bucket for all requests.
 fn three_rules() -> Rules {
     let of = |name: &str, key: serde_json::Value, mode: &str| {
         let mut rule = canned::rule();
@@ -195,7 +195,7 @@ fn a_key_is_banned_in_all_rules() {
     );
     let ran = asked(vec![ok(&three_rules())], "n\n", "ban --all-rules mallory");
     assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
-    // In a rule that is off, a ban of before can be lifted.
+    // In a rule that is off, an earlier ban can be lifted.
     let free = || ok(&answer(Some(BanView::default()), false));
     let answers = vec![ok(&three_rules()), free(), free(), free()];
     let ran = Loudou::answers(answers).run("unban --all-rules mallory");
@@ -249,11 +249,11 @@ fn a_rule_that_fails_does_not_stop_a_ban_in_the_others() {
     assert!(printed[1].get("error").is_none(), "{printed}");
     let ran = Loudou::answers(answers()).run("ban --all-rules mallory -o jsonl");
     assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
-    // Where all fail, the exit code is that of the first, as for one rule.
+    // If the ban fails in all rules, the exit code is that of the first failure.
     let answers = vec![ok(&three_rules()), canned::not_found(), canned::not_found()];
     let ran = Loudou::answers(answers).run("ban --all-rules mallory");
     assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{}", ran.seen());
-    // A ban of which no answer came may be in force.
+    // A ban without an answer may be in effect.
     let answers = vec![
         ok(&three_rules()),
         Answer::Hang(Vec::new()),

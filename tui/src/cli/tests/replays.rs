@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// Rule files, traces, and their expected decisions. After an intended change, run
-/// `loudou replay --config X.rules.json --trace X.trace.jsonl -o jsonl > X.expected.jsonl`.
+/// Folder of the rule files, the traces, and their expected decisions. After an intended change,
+/// run `loudou replay --config X.rules.json --trace X.trace.jsonl -o jsonl > X.expected.jsonl`.
 fn traces() -> PathBuf {
-    // Tests run in the directory of their package, and lines are cut at a maximum length.
+    // Tests run in the directory of their package. The path is relative, because lines are cut at a
+    // maximum length.
     PathBuf::from("../tests/traces")
 }
 
@@ -16,7 +17,7 @@ fn path(name: &str) -> String {
     traces().join(name).display().to_string()
 }
 
-/// A run of the trace `input` under the rules of the trace `rules`.
+/// Replays the trace `input` under the rules of the trace `rules`.
 fn replay(rules: &str, input: &[u8], options: &str) -> Ran {
     let loudou = Loudou {
         bytes: input,
@@ -30,7 +31,7 @@ fn read(name: &str) -> Vec<u8> {
     fs::read(traces().join(name)).expect(name)
 }
 
-/// Whether standard error has nothing but warnings.
+/// Returns true if standard error has nothing but warnings.
 fn only_warnings(ran: &Ran) -> bool {
     ran.err.lines().all(|line| line.starts_with("warning: "))
 }
@@ -102,7 +103,7 @@ fn every_form_of_log() {
     }
 }
 
-/// Lines of an attacker: escapes, invalid text, zeros, and endless lines.
+/// Returns lines of an attacker: escapes, invalid text, zeros, and very long lines.
 fn hostile() -> Vec<u8> {
     let mut input = b"\x1b[2J\x1b]0;x\x07\n".to_vec();
     input.extend_from_slice(b"{\"at_ns\":1,\"headers\":{\"x-user-id\":\"\\u001b[31m\"}}\n");
@@ -193,7 +194,7 @@ fn input_of_unknown_format() {
     ");
     let wrong = replay("funnel", b"no log\n", "--format nginx");
     assert_eq!(wrong.code, 1, "{}", wrong.seen());
-    // An empty trace is no failure: a quiet night.
+    // An empty trace, as after a quiet night, is not a failure.
     assert_snapshot!(replay("funnel", b"\n\n", "").seen(), @r"
     (standard input): 0 requests
 
@@ -235,7 +236,8 @@ fn a_terminal_is_no_trace() {
     assert_eq!(ran.code, 2, "{}", ran.seen());
 }
 
-/// Five minutes: every client sends one request a second, `busy` ten a second for one minute.
+/// Returns a trace of five minutes. Every client sends one request per second, and `busy` sends ten
+/// per second for one minute.
 fn five_minutes() -> Vec<u8> {
     let mut lines = String::new();
     for second in 0..300_u64 {
@@ -346,7 +348,7 @@ fn a_narrow_terminal() {
     assert_snapshot!("replay_narrow", seen);
 }
 
-/// Dates of logs are read in the format in which tables print them.
+/// Logs may contain dates in the format that tables print.
 #[test]
 fn dates_read_and_written() {
     for seconds in (0..10_000_000_000_u64).step_by(86_399 * 7) {
@@ -356,7 +358,8 @@ fn dates_read_and_written() {
     }
 }
 
-/// Traces have no state of upstreams, so a rule with `when` does not apply, and a note reports it.
+/// Traces do not record the state of upstreams, so a rule with `when` does not apply, and a note
+/// reports it.
 #[test]
 fn a_rule_that_waits_for_an_upstream_to_fail() {
     let ran = replay("when", &read("when.trace.jsonl"), "-o json");
@@ -364,7 +367,8 @@ fn a_rule_that_waits_for_an_upstream_to_fail() {
     assert!(ran.out.contains(note), "{}", ran.seen());
 }
 
-/// A trace is of all Envoys together, so the bucket of a fleet is the central one, and a note reports it.
+/// A trace contains the requests of all Envoys, so a fleet's bucket is the central one, and a note
+/// reports it.
 #[test]
 fn a_rule_of_a_fleet_has_one_bucket() {
     let ran = replay("fleet", &read("fleet.trace.jsonl"), "-o json");
@@ -377,7 +381,7 @@ fn a_rule_of_a_fleet_has_one_bucket() {
     assert_eq!(ran.out.matches(note).count(), 1, "{}", ran.out);
 }
 
-/// A decision names its line, so that it can be looked up in the log.
+/// A decision contains its line number, so that it can be looked up in the log.
 #[test]
 fn decisions_name_their_lines() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -415,7 +419,7 @@ fn decisions_name_their_lines() {
         [file, line.into(), method, path]
     };
     let hostile = "/a?\u{1b}[2J\u{202e}";
-    // The shell may have made several names of one pattern.
+    // The shell may have expanded a pattern to several names.
     for traces in ["--trace FIRST --trace SECOND", "--trace SECOND FIRST"] {
         let traces = traces.replace("FIRST", &first).replace("SECOND", &second);
         assert_eq!(

@@ -17,7 +17,7 @@ fn replay(input: &str, options: &str) -> Ran {
     loudou.run(&format!("replay {options}"))
 }
 
-/// Two minutes of some users, one of whom sends a burst; then a line that is no request.
+/// Returns two minutes of some users, one of whom sends a burst, and a line that is not a request.
 fn log() -> String {
     let mut log = String::new();
     for second in 0..120_u64 {
@@ -52,7 +52,8 @@ fn a_page() {
     assert_snapshot!("replay_html_suggest", page(suggest));
 }
 
-/// Keys that would be markup, and others that would reorder or hide the text beside them.
+/// Keys that would be interpreted as markup, and keys that would reorder or hide the text around
+/// them.
 const HOSTILE: [&str; 12] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
@@ -114,7 +115,7 @@ fn a_hostile_log_is_text() {
     assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'"));
 }
 
-/// The elements of a page.
+/// Elements of a page.
 const TAGS: [&str; 44] = [
     "!doctype",
     "html",
@@ -162,7 +163,7 @@ const TAGS: [&str; 44] = [
     "circle",
 ];
 
-/// The names of all elements that begin.
+/// Returns the names of all opened elements.
 fn tags(page: &str) -> Vec<String> {
     let parts = page.split('<').skip(1);
     let parts = parts.filter(|part| !part.starts_with('/'));
@@ -179,7 +180,7 @@ fn only_replay_writes_pages() {
         let words = "--output html is only for replay; write table, json, jsonl or csv";
         assert!(ran.err.contains(words), "{}", ran.err);
     }
-    // Before the command, too.
+    // The option may also come before the command.
     let loudou = Loudou::default();
     let ran = loudou.run(&format!("-o html replay --config {RULES}"));
     assert!(ran.out.starts_with("<!doctype html>"), "{}", ran.seen());
@@ -214,7 +215,7 @@ fn tables_of_csv() {
     );
 }
 
-/// A log of 12 keys, of which the first rule file refuses all and the second none.
+/// The log has 12 keys. The first rule file refuses all of them, and the second none.
 #[test]
 fn the_number_of_keys_in_each_output() {
     let limits = |capacity: u32| {
@@ -237,7 +238,7 @@ fn the_number_of_keys_in_each_output() {
         assert_eq!(ran.code, 0, "{}", ran.seen());
         ran.out
     };
-    // With the names of columns.
+    // The first line has the names of the columns.
     let records = |options: &str| {
         run(&format!("-o csv --table keys {options}"))
             .lines()

@@ -1,4 +1,5 @@
-//! `loudou replay --suggest`: a log with a known answer, and what its limits refuse when they are replayed.
+//! `loudou replay --suggest`: a log with a known answer, and the refusals of the suggested limits
+//! in a replay.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +9,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A user's requests, in milliseconds from the start.
+/// Times of each user's requests, in milliseconds from the start.
 type Users = BTreeMap<String, Vec<u64>>;
 
-/// 1 000 users: 900 send one request, 99 send five a second for four seconds, one sends 500 at once.
+/// Returns 1 000 users: 900 send one request, 99 send five per second for four seconds, one sends
+/// 500 at once.
 fn users() -> Users {
     let mut users = Users::new();
     for user in 0..900 {
@@ -26,7 +28,7 @@ fn users() -> Users {
     users
 }
 
-/// A trace of all, in an order that is not that of time.
+/// Returns a trace of all requests, not sorted by time.
 fn trace(users: &Users) -> String {
     let mut trace = String::new();
     for (user, times) in users {
@@ -38,8 +40,8 @@ fn trace(users: &Users) -> String {
     trace
 }
 
-/// A leak of so many units per second out of a bucket of that capacity: the requests that it refuses. It stands
-/// outside of the code, in whole thousandths of a unit.
+/// Returns the number of requests that a leaky bucket of this capacity and rate refuses. The
+/// implementation is independent of the tested code, in whole thousandths of a unit.
 fn refused(times: &[u64], capacity: u64, per_second: u64) -> u64 {
     let (mut level, mut last, mut refused) = (0_u64, 0, 0);
     for ms in times {
@@ -78,7 +80,7 @@ fn the_answer_is_found() {
         (&rule["requests"], &rule["keys"]),
         (&json!(3_380), &json!(1_000))
     );
-    // Bursts of five a second fill 5, 9, 13, 17 at 1/s.
+    // At 1/s, bursts of five per second fill the bucket to 5, 9, 13 and 17.
     let found: Vec<[&Value; 4]> = rule["rates"]
         .as_array()
         .expect("rates")
@@ -105,7 +107,8 @@ fn the_answer_is_found() {
     );
 }
 
-/// The times are those of requests: lines in any order, edits before and after them.
+/// The times are those of requests. The lines are in any order, and there are edits before and
+/// after them.
 #[test]
 fn the_span_of_the_log_is_told() {
     let span = |trace: &str| {
@@ -126,7 +129,7 @@ fn the_span_of_the_log_is_told() {
     assert_eq!(span(&edit(1).to_string()), [Value::Null, Value::Null]);
 }
 
-/// Every share is what a bucket outside of the code refuses, and what a replay of that limit refuses.
+/// Every share equals the refusals of an independent bucket, and of a replay with that limit.
 #[test]
 fn every_share_is_that_of_a_replay() {
     let users = users();
@@ -173,7 +176,7 @@ fn every_share_is_that_of_a_replay() {
     assert_eq!(seen, 36);
 }
 
-/// The trace under a rule with one funnel.
+/// Replays the trace under a rule with one funnel.
 fn replayed(trace: &str, capacity: u64, rate: &str) -> Value {
     let rules = json!({ "version": 1, "rules": [{ "name": "all", "key": [{ "header": "x-user-id" }], "limits": [
         { "name": "suggested", "algorithm": "funnel", "capacity": capacity, "rate": rate },
@@ -192,7 +195,8 @@ fn replayed(trace: &str, capacity: u64, rate: &str) -> Value {
 
 #[test]
 fn a_bound_on_requests_is_the_least_capacity_that_keeps_it() {
-    // The abuser alone is 480 requests too many under 20, 14.2 %; with 400 it is 100, 3.0 %.
+    // With a capacity of 20, the abuser alone has 480 refused requests (14.2 %). With 400, the
+    // number is 100 (3.0 %).
     let of = |bound: &str| {
         let options = format!("--rates 5/s --capacities 5,20,400 --at-most {bound}");
         suggested(&options)["rates"][0]["capacity"].clone()
@@ -207,7 +211,8 @@ fn a_bound_on_requests_is_the_least_capacity_that_keeps_it() {
     );
 }
 
-/// A rate so low that no number holds the capacity has none, and no limit.
+/// At a very low rate, the capacity exceeds the range of numbers. Then neither a capacity nor a
+/// limit is shown.
 #[test]
 fn a_capacity_beyond_all_numbers_is_not_shown() {
     let line = "{\"at_ns\":0}\n".repeat(80_000);
@@ -228,7 +233,8 @@ fn a_capacity_beyond_all_numbers_is_not_shown() {
     assert!(ran.out.contains("try higher --rates"), "{}", ran.out);
 }
 
-/// Rules stand by themselves but for `stop`, overrides are left out, and each is said.
+/// Each rule is analysed independently, except for `stop`. Keys with overrides are left out. Both
+/// are reported.
 #[test]
 fn rules_of_a_file_are_looked_at_each() {
     let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
@@ -285,7 +291,7 @@ fn mistakes_are_named() {
     assert_snapshot!("suggest_mistakes", seen.join("\n"));
 }
 
-/// Options that belong together are named in the message, and none is ignored.
+/// The message names options that belong together, and no option is ignored.
 #[test]
 fn options_that_belong_together() {
     for (options, expected) in [

@@ -1,4 +1,4 @@
-//! Several Envoys from a file or a command.
+//! Reads the addresses of several Envoys from a file or a command.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::canned::{self, ok};
 use super::configured::Folder;
 use super::*;
 
-/// A folder of this test with one file, and the path of the file.
+/// Returns a folder with one file for this test, and the path of the file.
 fn file(name: &str, text: &str) -> (Folder, String) {
     let folder = Folder::new(&format!("targets-{name}"), &[("envoys", 0o600, text)]);
     let path = path(&folder, "envoys");
@@ -21,7 +21,7 @@ fn rules() -> Fake {
     Fake::new(vec![ok(&canned::rules())])
 }
 
-/// Runs a line that names its Envoys; their addresses are A and B in the result.
+/// Runs a line that names its Envoys. In the result, their addresses are replaced by A and B.
 fn run(line: &str, a: &Fake, b: &Fake) -> Ran {
     let mut ran = Loudou::default().run(line);
     ran.out = ran.out.replace(&a.url, "A").replace(&b.url, "B");
@@ -29,8 +29,8 @@ fn run(line: &str, a: &Fake, b: &Fake) -> Ran {
     ran
 }
 
-/// Comments, empty lines and the ends of lines of Windows do not matter, and an address counts once. The default is
-/// not asked.
+/// Comments, empty lines and Windows line ends do not matter, and duplicate addresses count once.
+/// The default address is not called.
 #[test]
 fn a_file_names_envoys() {
     let (a, b) = (rules(), rules());
@@ -45,7 +45,7 @@ fn a_file_names_envoys() {
     assert_eq!(first, format!("A\n{second}"));
 }
 
-/// The options come before the command or after it, and add to those of `--url`.
+/// The options may come before or after the command, and are added to `--url`.
 #[test]
 fn a_command_prints_envoys_and_runs_once() {
     let (a, b) = (rules(), rules());
@@ -101,7 +101,7 @@ fn a_command_for_one_envoy_refuses_several() {
         ran.err,
         "loudou: this command takes one Envoy, and 2 are named\n"
     );
-    // One is as good as `--url`.
+    // A file with one address is equivalent to `--url`.
     let fake = rules();
     let (_folder, one) = file("one", &fake.url);
     let ran = Loudou::default().run(&format!("rules -o json --targets {one}"));
@@ -130,7 +130,7 @@ fn without_an_envoy_nothing_is_asked() {
     }
 }
 
-/// The command does not run where nothing is asked.
+/// The command does not run if no Envoy is called.
 #[test]
 fn commands_without_envoys_are_unaffected() {
     let (folder, rules) = file("apart", "version: 1\nrules: []\n");
@@ -148,7 +148,7 @@ fn commands_without_envoys_are_unaffected() {
     assert!(!fs::exists(runs).expect("a folder"));
 }
 
-/// Nothing is asked, not even the good ones before it.
+/// No Envoy is called, not even the valid addresses before the invalid one.
 #[test]
 fn a_bad_address_has_its_place() {
     let fake = rules();
@@ -188,7 +188,7 @@ fn a_bad_address_has_its_place() {
     assert!(fake.try_request().is_none());
 }
 
-/// Editors of Windows begin a file with a mark.
+/// Windows editors begin a file with a byte order mark.
 #[test]
 fn a_byte_order_mark_is_no_address() {
     let fake = rules();
@@ -197,7 +197,7 @@ fn a_byte_order_mark_is_no_address() {
     assert_eq!(ran.code, 0, "{}", ran.seen());
 }
 
-/// What a command reports is reported, although it succeeds.
+/// Standard error of a command is passed on, even if it succeeds.
 #[test]
 fn the_errors_of_a_command_are_shown() {
     let fake = rules();

@@ -5,13 +5,13 @@ use loudou_api::{Top, TopEntry};
 use super::canned::{self, HOSTILE, ok};
 use super::*;
 
-/// Runs `top` at two servers; their addresses are A and B in the result.
+/// Runs `top` at two servers. In the result, their addresses are replaced by A and B.
 fn at_two(first: Vec<Answer>, second: Vec<Answer>, line: &str) -> (Ran, [Fake; 2]) {
     let fakes = [Fake::new(first), Fake::new(second)];
     let [a, b] = &fakes;
     let line = format!("--url {},{} --timeout 2s {line}", a.url, b.url);
     let mut ran = Loudou::default().run(&line);
-    // Tables have the ports alone, which are as long as in other runs.
+    // Tables only contain the ports, which have the same length in every run.
     let port = |fake: &Fake| fake.url.trim_start_matches("http://127.0.0.1").to_owned();
     let named = |text: &str| {
         let text = text.replace(&a.url, "http://A").replace(&b.url, "http://B");
@@ -24,7 +24,8 @@ fn at_two(first: Vec<Answer>, second: Vec<Answer>, line: &str) -> (Ran, [Fake; 2
     (ran, fakes)
 }
 
-/// The answer of the second Envoy: another time span, keys that the first has not, and one in shadow mode.
+/// Returns the answer of the second Envoy: another time window, keys that the first does not have,
+/// and one in shadow mode.
 fn second() -> Top {
     let entry = |rule: &str, key: &str, count: u64, shadow: bool| TopEntry {
         rule: rule.to_owned(),
@@ -70,13 +71,14 @@ fn one_list_has_the_sums() {
         assert_snapshot!(name, ran.seen());
         for fake in &fakes {
             let request = fake.request();
-            // The limit is for the sums.
+            // The limit applies to the merged list.
             assert!(request.starts_with("GET /v1/top?limit=256 "), "{request}");
         }
     }
 }
 
-/// The list has the others, and says that one is missing: its column is unknown, not empty.
+/// The list has the other Envoys' counts and reports the missing one. Its column is shown as
+/// unknown, not as empty.
 #[test]
 fn an_envoy_that_is_away_is_named() {
     let (first, _) = answers(0);

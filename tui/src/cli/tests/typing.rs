@@ -1,4 +1,5 @@
-//! Arguments and variables that are typed in another form, or wrong: what is understood, and what the error says.
+//! Arguments and variables in unusual or wrong forms: which ones are accepted, and the text of the
+//! errors.
 
 use loudou_api::BanAnswer;
 
@@ -6,7 +7,7 @@ use super::canned::{self, ok};
 use super::*;
 use crate::cli::{command_line, parsed_by};
 
-/// The error of a wrong argument, and its exit code.
+/// Returns the exit code of a wrong argument, and the error.
 fn wrong(line: &str) -> (u8, String) {
     let ran = Loudou::answers(vec![ok(&canned::rule())]).run(line);
     assert_eq!(ran.out, "", "{line}");
@@ -31,7 +32,7 @@ fn a_time_that_is_none_says_what_was_meant() {
     }
 }
 
-/// The words of Rust's standard library are for programmers.
+/// The messages of Rust's standard library are not meant for users.
 #[test]
 fn a_number_that_is_none_says_what_is_allowed() {
     for (line, says) in [
@@ -88,10 +89,11 @@ fn an_override_that_is_none_is_wrong_usage() {
     }
 }
 
-/// A variable of the environment is no argument that was typed.
+/// The usage line must not list an option that only the environment sets, because the user did not
+/// type it.
 #[test]
 fn usage_shows_no_option_that_only_the_environment_gives() {
-    // This variable is set wherever cargo runs a test.
+    // Cargo sets this variable whenever it runs a test.
     let from_env = |arg: clap::Arg| arg.env("CARGO_MANIFEST_DIR");
     let command = command_line().mut_arg("url", from_env);
     for line in ["ban R", "check", "replay --format squid", "set"] {
@@ -102,7 +104,7 @@ fn usage_shows_no_option_that_only_the_environment_gives() {
     }
 }
 
-/// The filter writes keys in ASCII, and people type them as they are.
+/// The filter escapes keys to ASCII, but users type them unescaped.
 #[test]
 fn a_key_in_another_script_is_sent_as_the_filter_writes_it() {
     let answer = || ok(&BanAnswer::default());
@@ -151,7 +153,7 @@ fn a_key_in_another_script_is_sent_as_the_filter_writes_it() {
     assert!(ran.lines()[1].starts_with(request), "{:?}", ran.lines());
 }
 
-/// Nothing is found where a text is taken for a pattern.
+/// A text is not a pattern, so a pattern finds nothing.
 #[test]
 fn an_empty_list_says_how_keys_are_searched() {
     let none = || {
@@ -217,7 +219,7 @@ fn ascii_where_the_terminal_or_the_locale_has_no_more() {
     }
 }
 
-/// A terminal that cannot move its cursor.
+/// `TERM=dumb` is a terminal that cannot move its cursor.
 #[test]
 fn a_dumb_terminal_gets_the_table() {
     let why = "TERM=dumb: this terminal cannot show the screen; this is a table instead\n";
@@ -238,11 +240,11 @@ fn a_dumb_terminal_gets_the_table() {
         assert_eq!(ran.code, 0, "{line}");
     }
     assert!(at("dumb", "", "top --watch").out.contains("RULE"));
-    // The list of the screen is that of the buckets.
+    // The list printed instead of the screen is the list of buckets.
     assert_eq!(at("dumb", "", "").out, at("dumb", "", "buckets").out);
 }
 
-/// The terminal may have more characters than its name says.
+/// The terminal may have more characters than its name suggests.
 #[test]
 fn the_flag_and_the_config_file_decide_about_ascii() {
     let file = std::env::temp_dir().join(format!("loudou-{}-ascii.toml", std::process::id()));

@@ -1,4 +1,4 @@
-//! Help, wrong usage, tokens, and closed pipes.
+//! Help, usage errors, tokens, and closed pipes.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,8 @@ fn every_help() {
     }
 }
 
-/// A short help fits on a small terminal: a line for each argument, and none for the options of the connection.
+/// A short help fits on a small terminal: a line for each argument, and none for the connection
+/// options.
 #[test]
 fn a_short_help_has_one_line_for_each_option() {
     let mut command = command_line().term_width(80);
@@ -64,7 +65,7 @@ fn a_short_help_has_one_line_for_each_option() {
     ");
 }
 
-/// Only a command that asks an Envoy has options for how.
+/// Only commands that call an Envoy list the connection options.
 #[test]
 fn a_command_without_a_connection_lists_no_options_of_one() {
     for name in ["check", "replay", "schema", "completions", "man", "help"] {
@@ -75,7 +76,7 @@ fn a_command_without_a_connection_lists_no_options_of_one() {
             }
         }
     }
-    // What a shell's variable or alias gives is not refused.
+    // Options from a shell variable or an alias are accepted.
     assert_eq!(
         Loudou::default()
             .run("--url http://x schema --markdown")
@@ -246,7 +247,7 @@ fn an_invalid_address() {
     ");
 }
 
-/// A closed pipe.
+/// An output whose reader closed the pipe.
 struct Gone;
 
 impl Write for Gone {

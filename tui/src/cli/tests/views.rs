@@ -35,7 +35,7 @@ fn rules() {
     "#);
 }
 
-/// Upstreams of rules with `when`.
+/// The state of the upstreams of rules with `when`.
 #[test]
 fn upstreams() {
     let view = |cluster: &str, errors, applies| loudou_api::UpstreamView {
@@ -129,7 +129,7 @@ fn buckets() {
     ");
 }
 
-/// A run of refusals, in words where the server's clock is known.
+/// The start of a run of refusals is printed as an age if the server's clock is known.
 #[test]
 fn a_bucket_shows_since_when_it_refuses() {
     let bucket = canned::buckets().buckets.remove(1);
@@ -212,7 +212,7 @@ fn top_lists_in_every_form() {
     ");
 }
 
-/// The rows say how fast, how much of all, and what happens to the key now.
+/// The rows show the rate, the share, and the current state of the key.
 #[test]
 fn top_shows_rates_and_states() {
     let page = BucketsPage {
@@ -250,7 +250,7 @@ fn top_shows_rates_and_states() {
     ");
 }
 
-/// Options for a list print the list, on a terminal too.
+/// Options for a list print the list, even on a terminal.
 #[test]
 fn top_sends_its_options() {
     for (line, request) in [
@@ -304,7 +304,7 @@ fn a_terminal_has_colours_unless_the_environment_forbids_them() {
     assert!(!run(Env::default(), "buckets --color never").contains('\u{1b}'));
 }
 
-/// Refusals of a rule in shadow mode, which passed, never look like refusals.
+/// Refusals in shadow mode, whose requests passed, never look like real refusals.
 #[test]
 fn refusals_of_a_shadow_rule_are_in_parentheses() {
     let mut page = canned::buckets();
@@ -371,7 +371,7 @@ fn cursors_are_followed_to_the_end() {
     assert!(ran.err.contains("the same cursor twice"), "{}", ran.err);
 }
 
-/// Those that a ban refuses, too; and none of a rule in shadow mode, which refuses nobody.
+/// `refusing` includes banned keys, and excludes rules in shadow mode, which refuse no requests.
 #[test]
 fn refusing_lists_keys_that_are_refused() {
     let page = |buckets: Vec<BucketView>| {

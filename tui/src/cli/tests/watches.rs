@@ -1,11 +1,11 @@
-//! `--watch`: rounds, failures between them, and what a terminal gets.
+//! `--watch`: rounds, failures between them, and the bytes that a terminal receives.
 
 use loudou_api::{ProblemAnswer, Top};
 
 use super::canned::{self, ok};
 use super::*;
 
-/// A refusal for as long as Envoy starts.
+/// Returns the refusal of an Envoy that is still starting.
 fn not_ready() -> Answer {
     let problem: ProblemAnswer = ProblemAnswer {
         status: 503,
@@ -29,7 +29,7 @@ fn without_a_terminal_block_follows_block() {
     for line in ["rules --watch", "rules --watch 500ms", "rules --watch=3m"] {
         let ran = Loudou::answers(vec![rules(), rules()]).run(line);
         assert_eq!(ran.out, format!("{once}\n{once}"), "{line}");
-        // The server has gone, and nobody waits for it.
+        // The server is gone, and the command does not wait for it.
         assert_eq!(ran.code, 3, "{}", ran.err);
     }
     let line = "rules --output jsonl";
@@ -60,10 +60,10 @@ fn a_round_that_fails_is_reported_and_the_next_is_tried() {
     let answers = vec![rules(), not_ready(), not_ready(), rules()];
     let ran = patient(answers).run("rules --watch 1s");
     assert_eq!(ran.out.matches("RULE").count(), 2, "{}", ran.seen());
-    // Once for all rounds that fail alike.
+    // Consecutive equal failures are printed once.
     assert_eq!(ran.err.matches("503 Not ready").count(), 1, "{}", ran.err);
-    // The last time as the reason why it ended. A server that is gone may end the first connection itself, which has
-    // another message; equal ones do not follow each other.
+    // The last message is the reason why the command ended. A server that shuts down may itself end
+    // the first connection, which gives another message. Equal messages are not repeated.
     let told = ran
         .err
         .lines()
@@ -95,7 +95,7 @@ fn a_terminal_is_redrawn_in_place() {
     };
     let ran = loudou.run("rules --watch 2s");
     let pictures: Vec<&str> = ran.out.split("\u{1b}[H").skip(1).collect();
-    // Two rounds, the failure between them, and those until the end.
+    // Two rounds, the failure between them, and the failures until the end.
     assert_eq!(pictures.len(), 6, "{}", ran.out.replace('\u{1b}', "^"));
     let (first, failed) = (pictures[0], pictures[1]);
     assert!(first.contains("\u{1b}[2J") && !failed.contains("\u{1b}[2J"));
@@ -108,7 +108,7 @@ fn a_terminal_is_redrawn_in_place() {
         assert!(picture.lines().count() <= 24);
     }
     assert!(failed.contains("503 Not ready") && !pictures[2].contains("503"));
-    // As after any other command.
+    // The error is printed as after any other command.
     assert!(ran.err.starts_with("loudou: cannot reach"), "{}", ran.err);
 }
 

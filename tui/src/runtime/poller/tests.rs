@@ -1,4 +1,4 @@
-//! The calls of a poll, and the buckets that it reads from a server that has many.
+//! The calls of a poll, and the buckets that it reads from a server with many buckets.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,21 +12,23 @@ use world::World;
 
 const MINE: &str = "0f1e2d3c4b5a6978";
 
-/// One poll, and the change of the world before it.
+/// One poll, and the change of the simulated server before it.
 type Step = (PollRequest, fn(&mut World));
 
-/// Runs polls against a world, which may change in between; returns the snapshot and the calls of each.
+/// Runs polls against a simulated server, which may change in between. Returns the snapshot and the
+/// calls of each poll.
 fn polls(world: World, requests: Vec<Step>) -> Vec<(Result<Snapshot, ClientError>, Vec<String>)> {
     let world = Arc::new(Mutex::new(world));
     let served = Arc::clone(&world);
     let fake = Fake::serving(move |request| served.lock().expect("a world").answer(request));
     let client = fake.client(Duration::from_secs(10));
-    // The bounds of time are not what these test, and a busy machine would meet them.
+    // These tests are not about time limits, which a busy machine would exceed.
     let mut poller = Poller::new(&client, Clock::standing());
     let mut done = Vec::new();
     for (request, change) in requests {
         change(&mut world.lock().expect("a world"));
-        // The clock stands still, but each of these polls is a second after the one before.
+        // The clock stands still, but each of these polls counts as a second after the previous
+        // one.
         poller.searched_at = poller.searched_at.and(None);
         let snapshot = poller.poll(&request);
         let mut calls = Vec::new();
@@ -90,7 +92,7 @@ fn few_buckets_are_all_read_at_once() {
     );
 }
 
-/// The call for the rows is slow, and the status before it is that old.
+/// The call for the rows is slow, so the status that was read before it is old.
 #[test]
 fn a_slow_call_for_rows_makes_the_status_old() {
     const SLOW: Nanos = Nanos::from_millis(40);
@@ -111,7 +113,7 @@ fn a_slow_call_for_rows_makes_the_status_old() {
     assert!(snapshot.status_age >= SLOW, "{}", snapshot.status_age);
 }
 
-/// A store of one page is read whole with every poll, so that no bucket is missing in the list.
+/// A store of one page is read completely in every poll, so that no bucket is missing in the list.
 #[test]
 fn a_small_store_is_read_whole_with_every_poll() {
     let steps: Vec<Step> = vec![
@@ -130,7 +132,7 @@ fn a_small_store_is_read_whole_with_every_poll() {
     );
 }
 
-/// After changes were applied again, the searches of a large store do not wait for their rest to end.
+/// After lost changes were applied, the searches of a large store restart at once.
 #[test]
 fn searches_begin_anew_when_asked() {
     let anew = PollRequest {
@@ -143,11 +145,11 @@ fn searches_begin_anew_when_asked() {
         let calls = calls.iter();
         calls.filter(|call| call.starts_with("GET buckets")).count()
     });
-    // The last one is for any bucket and for banned ones.
+    // The last search is for any bucket and for banned ones.
     assert_eq!(searches.collect::<Vec<_>>(), [1, 0, 3]);
 }
 
-/// However many buckets there are, a poll reads those on screen and some with new requests.
+/// However many buckets there are, a poll reads the buckets on screen and some with new requests.
 #[test]
 fn a_poll_costs_the_same_with_a_million_buckets() {
     for buckets in [1_000, 1_000_000] {
@@ -172,7 +174,7 @@ fn a_poll_costs_the_same_with_a_million_buckets() {
                 "{place}: {calls:?}"
             );
         }
-        // All keys that were refused are read within a few polls.
+        // All refused keys are read within a few polls.
         let read = polled
             .iter()
             .take(3)
@@ -182,7 +184,7 @@ fn a_poll_costs_the_same_with_a_million_buckets() {
     }
 }
 
-/// Nothing is read that is not on screen.
+/// Data that is not on screen is not read.
 #[test]
 fn a_poll_without_a_list_reads_the_status() {
     let mut world = World::new(10);
@@ -221,7 +223,7 @@ fn a_key_that_is_refused_anew_is_read_at_once() {
     assert_eq!([has(0), has(1), has(2)], [false, true, false]);
 }
 
-/// A call may look at fewer names than it has, and buckets that do not exist are reported.
+/// A call may read fewer names than it contains, and buckets that do not exist are reported.
 #[test]
 fn names_are_read_in_as_many_calls_as_it_takes() {
     let mut world = World::new(100);
@@ -237,7 +239,7 @@ fn names_are_read_in_as_many_calls_as_it_takes() {
     assert_eq!(reads.count(), 5);
 }
 
-/// An earlier filter has no call for several buckets.
+/// An older filter has no call for several buckets.
 #[test]
 fn buckets_of_an_earlier_filter_are_read_one_by_one() {
     let mut world = World::new(100);
@@ -258,7 +260,7 @@ fn buckets_of_an_earlier_filter_are_read_one_by_one() {
     assert_eq!(posts.count(), 0, "it is known by then");
 }
 
-/// A search of the filter goes through the store, and shows how far it is.
+/// The filter's search continues through the store, and shows its progress.
 #[test]
 fn a_filter_searches_the_store() {
     let mut world = World::new(10_000);
@@ -289,7 +291,8 @@ fn a_filter_searches_the_store() {
     assert_eq!(read.len(), 111);
 }
 
-/// Numbers and rules of one frame are of one generation, although an edit comes between the calls.
+/// The numbers and rules of one frame have the same generation, even if an edit is made between the
+/// calls.
 #[test]
 fn a_poll_is_of_one_generation() {
     for edits in 0..6 {
@@ -305,7 +308,7 @@ fn a_poll_is_of_one_generation() {
     }
 }
 
-/// The process restarts between two calls: the poll is discarded.
+/// If the process restarts between two calls, the poll is discarded.
 #[test]
 fn a_poll_is_of_one_process() {
     for call in [
@@ -334,7 +337,7 @@ fn a_poll_is_of_one_process() {
     }
 }
 
-/// The same generation of another process is none that was read.
+/// The rules of another process are read even if they have the same generation.
 #[test]
 fn rules_of_another_process_are_read() {
     let request = PollRequest {
@@ -362,7 +365,8 @@ fn names_fit_into_a_header() {
     assert_eq!(fitting(&[BucketName::new("r", &"k".repeat(9_000))]), 1);
 }
 
-/// A server that many search asks for long pauses: the rest of a poll does not wait for them, and none fails.
+/// A server with many searching clients demands long pauses. The rest of a poll does not wait for
+/// them, and no poll fails.
 #[test]
 fn a_poll_does_not_wait_for_searches() {
     for is_busy in [false, true] {
@@ -387,7 +391,8 @@ fn a_poll_does_not_wait_for_searches() {
     }
 }
 
-/// A configuration removes the rule that the filter names. The poll must bring the new rules, and not fail for ever.
+/// A new configuration removes the rule that the filter names. The poll must return the new rules,
+/// and must not fail permanently.
 #[test]
 fn a_filter_by_a_rule_that_is_gone_finds_nothing() {
     let request = PollRequest {

@@ -34,7 +34,7 @@ fn a_ban_of_a_rule_in_shadow_mode_is_shown_as_off() {
     assert!(!bucket.contains("retry after 3m50s"), "{bucket}");
 }
 
-/// The Bucket screen of mallory, with a ban by this operator, and an edit of the override.
+/// Returns the Bucket screen of mallory, with a ban by this operator, and an edit of the override.
 fn by(author: &str, reason: &str) -> String {
     let mut state = banned(SIZE, 20);
     type_keys(&mut state, "/mallory<ret><ret>");
@@ -85,7 +85,7 @@ fn a_ban_and_an_override_have_their_author() {
     assert!(!shown.contains('\u{1b}'), "{shown}");
 }
 
-/// A ban that was lifted since has another origin.
+/// The author of a ban that was lifted since is not shown.
 #[test]
 fn the_author_of_an_earlier_ban_is_not_shown() {
     let mut state = banned(SIZE, 20);
@@ -103,7 +103,7 @@ fn the_author_of_an_earlier_ban_is_not_shown() {
         row.view.ban = Some(BanView::default());
     }
     assert!(!text(&state).contains("made by"), "{}", text(&state));
-    // And the ban of a penalty has no author.
+    // A ban by a penalty has no author.
     let data = state.data.as_mut().expect("data");
     data.events.remove(0);
     assert!(text(&state).contains("ban made by ops"));

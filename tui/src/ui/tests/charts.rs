@@ -1,11 +1,12 @@
-//! Charts over longer times, with the times that nobody watched.
+//! Charts over longer time spans, with gaps for times that were not watched.
 
 use super::*;
 use crate::app::fixture::snapshot;
 use crate::app::history::Scale;
 use crate::app::screen::Screen;
 
-/// Three minutes, of which Envoy was unreachable for one, and after which the screen was frozen for half a minute.
+/// Returns a state after three minutes. Envoy was unreachable for one of them, and then the screen
+/// was frozen for half a minute.
 fn watched(size: (u16, u16), keys: &str) -> State {
     let mut state = state(size, 60);
     type_keys(&mut state, keys);
@@ -31,7 +32,7 @@ fn charts_have_gaps() {
     }
 }
 
-/// The keys change the time from a minute to an hour and back, and say where they end.
+/// The keys change the time span from a minute to an hour and back, and show a message at the ends.
 #[test]
 fn the_keys_for_time() {
     let size = (120, 40);
@@ -50,7 +51,7 @@ fn the_keys_for_time() {
         type_keys(&mut state, key);
         assert!(shown(&state).contains(words), "{key}: {}", shown(&state));
     }
-    // The same on every screen that has charts; elsewhere the keys do nothing.
+    // The keys work on every screen that has charts. Elsewhere they do nothing.
     type_keys(&mut state, "<esc><ret>");
     assert!(shown(&state).contains("in 15m"), "{}", shown(&state));
     type_keys(&mut state, "<esc>-");
@@ -61,7 +62,8 @@ fn the_keys_for_time() {
     );
 }
 
-/// While Envoy is unreachable, charts go on: the time without answers is a gap at their end.
+/// While Envoy is unreachable, charts continue to move. The time without answers is a gap at their
+/// end.
 #[test]
 fn charts_go_on_without_answers() {
     let size = (120, 40);
@@ -79,7 +81,7 @@ fn charts_go_on_without_answers() {
     assert!(gap.contains(&format!("█{}", "·".repeat(17))), "{gap}");
 }
 
-/// The bucket that is open keeps an hour, whatever the table shows; others keep a minute.
+/// The open bucket keeps an hour of history, whatever the table shows. Other buckets keep a minute.
 #[test]
 fn an_open_bucket_is_remembered() {
     let size = (120, 40);

@@ -1,4 +1,4 @@
-//! Frames of a state, drawn into a buffer.
+//! Draws frames of a state into a buffer.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -11,7 +11,7 @@ pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<T
     draw_with_spots(state, theme, size).0
 }
 
-/// A frame, and what a click on it acts on.
+/// Returns a frame, and its clickable places.
 pub(crate) fn draw_with_spots(
     state: &State,
     theme: &Theme,
@@ -25,7 +25,7 @@ pub(crate) fn draw_with_spots(
     (terminal, spots)
 }
 
-/// The screen as text.
+/// Returns the screen as text.
 pub(crate) fn text(state: &State, size: (u16, u16)) -> String {
     let terminal = draw(state, &Theme::new(false, false), size);
     terminal.backend().to_string()

@@ -1,8 +1,8 @@
-//! The Envoy screen: all of it can be reached at every size.
+//! The Envoy screen can be scrolled completely at every size.
 
 use super::*;
 
-/// A store in use that has lost some, and many findings, some of them long.
+/// Returns a state with a store that lost counts, and with many findings, some of them long.
 fn troubled(size: (u16, u16)) -> State {
     let mut state = state(size, 20);
     let data = state.data.as_mut().expect("data");
@@ -28,7 +28,7 @@ fn many_findings() {
     }
 }
 
-/// On the smallest terminal the keys of lists lead to everything and back.
+/// On the smallest terminal, the list keys lead to everything and back.
 #[test]
 fn everything_can_be_reached() {
     let size = (40, 10);
@@ -55,7 +55,7 @@ fn everything_can_be_reached() {
         end.contains("reply-per-user refuses"),
         "the last finding: {end}"
     );
-    // One step back is seen at once.
+    // One step back is visible at once.
     type_keys(&mut state, "k");
     assert_ne!(text(&state, size), end);
     for (keys, is_end) in [
@@ -71,14 +71,15 @@ fn everything_can_be_reached() {
             "{keys}"
         );
     }
-    // Fewer findings leave no empty screen.
+    // If the findings become fewer, the screen is not empty.
     if let Some(data) = &mut state.data {
         data.status.warnings.clear();
     }
     assert!(text(&state, size).contains("reply-per-user refuses"));
 }
 
-/// The estimate is that of `loudou check` for the rules that run, and grows with the buckets in use.
+/// The estimate equals that of `loudou check` for the running rules, and grows with the buckets in
+/// use.
 #[test]
 fn the_memory_is_an_estimate() {
     let size = (120, 40);
@@ -97,7 +98,7 @@ fn the_memory_is_an_estimate() {
         data.status.store.used = 40;
     }
     assert_ne!(line(&state), before);
-    // A rule that this version does not know: there is no estimate.
+    // There is no estimate if this version does not know a rule.
     if let Some(data) = &mut state.data {
         data.rules.rules[0].rule = json!({ "name": "later" });
         data.running = crate::app::running::Running::default();

@@ -1,8 +1,8 @@
-//! The head at every width: what must never be left out is there.
+//! The header contains the essential parts at every width.
 
 use super::*;
 
-/// What rules in shadow mode would refuse is beside what is refused, and so is the number of warnings.
+/// Refusals, refusals in shadow mode, and the number of warnings are always shown.
 #[test]
 fn refusals_and_warnings_are_always_in_the_head() {
     for columns in 40..=130 {
@@ -34,7 +34,7 @@ fn refusals_and_warnings_are_always_in_the_head() {
     }
 }
 
-/// An engineer with several terminals sees on which Envoy a key would act.
+/// An engineer with several terminals must see at which Envoy a key would act.
 #[test]
 fn the_address_is_always_in_the_head() {
     for columns in 66..=130 {
@@ -58,7 +58,8 @@ fn the_address_is_always_in_the_head() {
     }
 }
 
-/// Numbers that are too old are dim like the body. Warnings are not: one says how old the numbers are.
+/// Outdated numbers are dim like the body. Warnings are not, because one of them shows the age of
+/// the numbers.
 #[test]
 fn old_totals_are_dim() {
     let theme = Theme::new(true, false);
@@ -83,7 +84,8 @@ fn old_totals_are_dim() {
     }
 }
 
-/// What a rule would refuse is the share of the requests that came while it was in shadow mode.
+/// A rule's share of refusals in shadow mode covers only requests that arrived while it was in
+/// shadow mode.
 #[test]
 fn an_enforced_rule_is_not_compared_with_the_one_that_it_shadowed() {
     let size = (120, 40);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::fixture::shared;
 
-/// The screen after `keys` were typed.
+/// Compares the screen after `keys` were typed.
 fn shared_screen(name: &str, keys: &str, is_down: bool) {
     let mut state = shared(USUAL, 20, is_down);
     type_keys(&mut state, keys);
@@ -29,7 +29,7 @@ fn events_show_the_fleet() {
     shared_screen("events_down", "5", true);
 }
 
-/// The colours of what is denied and of what is down.
+/// The colours of denied leases and of disconnected workers.
 #[test]
 fn what_is_wrong_has_a_colour() {
     let size = (80, 24);
@@ -70,7 +70,7 @@ fn a_lease_ages() {
     shows(&state, "2s ago");
 }
 
-/// Every event can be selected and seen, also below the lines of the fleet and of warnings.
+/// Every event can be selected and seen, even below the lines of the fleet and of warnings.
 #[test]
 fn the_selected_event_is_in_sight() {
     let size = (40, 10);

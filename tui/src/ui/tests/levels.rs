@@ -1,4 +1,4 @@
-//! Levels between two polls: what a frame of an open bucket shows agrees with itself.
+//! Levels between two polls. The numbers in a frame of an open bucket are consistent.
 
 use loudou_limiter::Nanos;
 
@@ -10,7 +10,7 @@ use crate::app::update::update;
 
 const SIZE: (u16, u16) = (120, 40);
 
-/// The level in percent, and the units left, of the open bucket's first limit.
+/// Returns the level in percent, and the units left, of the open bucket's first limit.
 fn shown(key: &str, later_ms: u64, is_calm: bool) -> (u64, u64) {
     let mut state = state(SIZE, 0);
     for poll in 0..3 {
@@ -29,7 +29,7 @@ fn shown(key: &str, later_ms: u64, is_calm: bool) -> (u64, u64) {
         let found = text.split(label).nth(1).and_then(of);
         found.unwrap_or_else(|| panic!("{label}: {text}"))
     };
-    // The first lines are those of the header.
+    // The first lines belong to the header.
     let level = text.lines().skip(3).find_map(|line| {
         let (before, _) = line.split_once('%')?;
         before.rsplit(' ').next()?.parse().ok()
@@ -40,13 +40,13 @@ fn shown(key: &str, later_ms: u64, is_calm: bool) -> (u64, u64) {
     (level.unwrap_or_else(|| panic!("{text}")), left)
 }
 
-/// Requests fill a bucket as fast as it drains, so its level stays as it was read until the next answer.
+/// Requests fill a bucket as fast as it drains, so its level stays as read until the next answer.
 #[test]
 fn a_busy_bucket_does_not_sink_between_polls() {
     assert_eq!(shown("alice", 900, false), shown("alice", 0, false));
 }
 
-/// Without requests it drains, and what is left of it grows with that.
+/// Without requests, the bucket drains, and the remaining units grow accordingly.
 #[test]
 fn a_calm_bucket_has_as_much_left_as_its_level_says() {
     let (before, after) = (shown("key-29", 0, true), shown("key-29", 1_900, true));
@@ -58,7 +58,8 @@ fn a_calm_bucket_has_as_much_left_as_its_level_says() {
     );
 }
 
-/// The waits that the Bucket screen of mallory names after this time: in its title, and beside its limits.
+/// Returns the waits that mallory's Bucket screen shows after this time, in its title and next to
+/// its limits.
 fn waits(state: &mut State, later_ms: u64) -> Vec<String> {
     type_keys(state, "/mallory<ret>gj<ret>");
     let now = state.now.saturating_add(Nanos::from_millis(later_ms));
@@ -69,7 +70,8 @@ fn waits(state: &mut State, later_ms: u64) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// One wait has one number, wherever it stands; that of a limit is none of a key that a ban refuses for longer.
+/// A wait is shown with the same number everywhere. The wait of a limit is not shown if a ban lasts
+/// longer.
 #[test]
 fn the_title_and_the_limit_name_the_same_wait() {
     for later_ms in [0, 700, 1_400] {

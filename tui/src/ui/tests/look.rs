@@ -1,4 +1,4 @@
-//! Themes.
+//! Themes of the screen.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -11,7 +11,7 @@ use crate::draw::theme::Depth;
 use crate::draw::theme::{Base, Look, Theme};
 use crate::ui::view;
 
-/// The places of a frame that clicks act on.
+/// Returns the clickable places of a frame.
 pub(crate) fn spots(state: &State, theme: &Theme, size: (u16, u16)) -> Spots {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a buffer");
     let mut spots = Spots::default();

@@ -6,7 +6,7 @@ use super::*;
 use crate::app::fixture::shared;
 use loudou_client::change::verb::Answer;
 
-/// Three Envoys, of which those with these numbers are marked.
+/// Adds three Envoys, of which those with these numbers are marked.
 fn several(state: &mut State, marked: &[usize]) {
     let target = |number: usize| TargetSummary {
         url: format!("http://10.0.0.{}:9911", number + 7),
@@ -29,7 +29,8 @@ fn questions_with_several_envoys() {
     compare("ask_fleet", &state, USUAL);
 }
 
-/// The question before the undo of a ban, with the message about the ban beside it where there is room.
+/// The question that the user confirms before the undo of a ban. If there is room, the message
+/// about the ban is shown as well.
 #[test]
 fn the_question_before_an_undo() {
     screen("undo", "", |state| {
@@ -66,7 +67,7 @@ fn what_waits_for_an_answer() {
     screen("asking", "x<ret>", |_| {});
 }
 
-/// The help of other screens than the first one.
+/// The help of screens other than the first one.
 #[test]
 fn help_of_other_screens() {
     for (name, keys) in [

@@ -1,4 +1,4 @@
-//! Overlays that show answers: an explained request, an event as a whole, names in the palette.
+//! Overlays that show answers: an explained request, all fields of an event, names in the palette.
 
 use loudou_limiter::Nanos;
 
@@ -20,7 +20,7 @@ fn explanations() {
     screen("explained", "x<ret>", answer);
 }
 
-/// Rules and Envoys by name, escaped, below the commands that match as well.
+/// Rules and Envoys are found by name and escaped. They are listed below matching commands.
 #[test]
 fn names_in_the_palette() {
     screen("palette_names", ":per", |state| {
@@ -35,7 +35,8 @@ fn names_in_the_palette() {
     });
 }
 
-/// What was typed finds nothing, and a message covers none of the commands; it is shown when the palette closes.
+/// The typed text finds nothing, and a message covers none of the commands. The message is shown
+/// when the palette closes.
 #[test]
 fn the_palette_is_never_empty_nor_covered() {
     for size in [(40, 10), (80, 24), (120, 40)] {

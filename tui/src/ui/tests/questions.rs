@@ -1,4 +1,4 @@
-//! Questions: readable as a whole at every size, and never under a message.
+//! Questions can be read completely at every size, and are never covered by a message.
 
 use super::*;
 use crate::app::asking;
@@ -8,7 +8,7 @@ use crate::app::targets::TargetSummary;
 /// The smallest terminal.
 const SMALL: (u16, u16) = (40, 10);
 
-/// Every question, with the keys that open it.
+/// All questions, with the keys that open them.
 const QUESTIONS: [&str; 6] = [
     "a",
     "R",
@@ -18,7 +18,7 @@ const QUESTIONS: [&str; 6] = [
     "e250<s-tab>launch<ret><ret>",
 ];
 
-/// A question of an Envoy that restarted; one of those that forget nothing otherwise.
+/// Returns a question. The key `a` needs an Envoy that restarted.
 fn asked(size: (u16, u16), keys: &str) -> State {
     let mut state = if keys == "a" {
         crate::app::tests::again::restarted(size)
@@ -30,14 +30,14 @@ fn asked(size: (u16, u16), keys: &str) -> State {
     state
 }
 
-/// The screen without what insta adds, each line without its frame.
+/// Returns the text inside the frame of the screen.
 fn shown(state: &State, size: (u16, u16)) -> String {
     let text = text(state, size);
     let lines = text.lines().filter_map(|line| line.split('│').nth(1));
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// All that can be read by scrolling down.
+/// Returns everything that can be read by scrolling down.
 fn read_through(state: &mut State, size: (u16, u16)) -> String {
     let mut read = shown(state, size);
     for _ in 0..40 {
@@ -76,7 +76,7 @@ fn the_whole_question_can_be_read_on_the_smallest_terminal() {
         for word in words {
             assert!(read.contains(word), "{keys}: {word}: {read}");
         }
-        // The way back up, by other keys, and down by the wheel.
+        // Scrolls up with other keys, and down with the wheel.
         type_keys(&mut state, "g");
         assert_eq!(shown(&state, SMALL), first);
         let wheel = Mouse {
@@ -91,7 +91,7 @@ fn the_whole_question_can_be_read_on_the_smallest_terminal() {
     }
 }
 
-/// The answers are always in sight, also where there are several Envoys of which some are marked.
+/// The answers are always visible, even if there are several Envoys and some are marked.
 #[test]
 fn the_answers_stay_below_the_text() {
     for marked in [false, true] {
@@ -128,7 +128,7 @@ fn motions_are_no_answers() {
     }
 }
 
-/// Wherever there is no room beside a question, a message waits until that is answered.
+/// If there is no room beside a question, a message waits until the question is answered.
 #[test]
 fn a_message_waits_for_the_answer() {
     let mut state = asked(SMALL, "R");
@@ -147,7 +147,7 @@ fn a_message_waits_for_the_answer() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Messages change nothing of a question, and so neither its text nor its answers.
+    /// Messages change neither the text of a question nor its answers.
     #[test]
     fn a_message_never_covers_a_question(
         size in (40_u16..130, 10_u16..50),
@@ -170,7 +170,7 @@ proptest! {
     }
 }
 
-/// The box of the question, by its corners.
+/// Returns the box of the question, found by its corners.
 fn question_place(terminal: &Terminal<TestBackend>) -> ratatui::layout::Rect {
     let buffer = terminal.backend().buffer();
     let find = |corner: &str| {

@@ -1,4 +1,4 @@
-//! A server that has buckets, for tests of polls.
+//! A simulated server with buckets, for tests of polls.
 
 use loudou_api::{
     BucketNames, BucketView, BucketsPage, Events, ProblemAnswer, RuleTotals, Rules, Status,
@@ -9,25 +9,25 @@ use super::MINE;
 use loudou_client::fake::Answer;
 use loudou_words::num::count;
 
-/// A server's buckets: `k0`, `k1` and so on.
+/// A server with the buckets `k0`, `k1` and so on.
 #[derive(Clone, Default)]
 pub(super) struct World {
     pub(super) instance: String,
     pub(super) generation: u64,
-    /// How often the generation moves between two answers.
+    /// Number of generation changes between two answers.
     pub(super) edits: u64,
     pub(super) buckets: usize,
-    /// The buckets on one page of a search.
+    /// Number of buckets on one page of a search.
     pub(super) page: usize,
-    /// How many names one call reads.
+    /// Number of names that one call reads.
     pub(super) reads: Option<usize>,
-    /// How long the server asks to wait between two pages of a search.
+    /// Pause that the server demands between two pages of a search.
     pub(super) wait_ns: u64,
-    /// Whether it refuses searches, for so long.
+    /// True if the server refuses searches for that time.
     pub(super) is_busy: bool,
-    /// Whether there is a call that reads several buckets.
+    /// True if the server has no call that reads several buckets.
     pub(super) is_old: bool,
-    /// The refused keys with their counts.
+    /// Refused keys with their counts.
     pub(super) refused: Vec<(usize, u64)>,
 }
 
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Whether a search is for a rule that there is not.
+    /// Returns true unless a search is for a rule that does not exist.
     fn knows(path: &str) -> bool {
         !path.contains("rule=") || path.contains("rule=r&") || path.ends_with("rule=r")
     }
