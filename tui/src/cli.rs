@@ -193,7 +193,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = complete::answered(command_line) {
         return code;
     }
-    // The streams are not locked, because the screen writes to the terminal from several threads.
+    // The streams are not locked, because the screen also writes to the terminal from other places.
     let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
     let mut io = Io {
         out_terminal: stdout.is_terminal(),

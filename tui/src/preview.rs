@@ -142,7 +142,7 @@ pub(crate) fn preview(
     Some(preview)
 }
 
-/// Returns the bucket of a key before and after the edit, or `None` where no limits apply.
+/// Returns the bucket of a key before and after the edit, with `None` where no limits apply.
 fn buckets(key: &Key<'_>, [before, after]: &[Terms<'_>; 2], carry: Carry) -> [Option<Bucket>; 2] {
     let clock = Clock::at(Nanos::ZERO);
     let live = before.limits().map(|limits| {

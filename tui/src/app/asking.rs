@@ -217,7 +217,7 @@ fn to_all(state: &State) -> Option<String> {
     })
 }
 
-/// Returns a line that says that the fleet forwards the change to its other Envoys, if it does.
+/// Returns a line explaining that the fleet forwards the change to its other Envoys, if it does.
 fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
     let fleet = state.data.as_ref()?.status.fleet.as_ref()?;
     let is_shared = !matches!(change, Change::Reset(_));

@@ -536,14 +536,14 @@ impl Track {
         None
     }
 
-    /// Returns the rates of the last minute in `columns` steps, oldest first, or `None` for times
+    /// Returns the rates of the last minute in `columns` steps, oldest first, with `None` for times
     /// that were not watched.
     pub(crate) fn series(&self, columns: u16) -> Vec<Option<Rates>> {
         let step_ns = WINDOW_NS.checked_div(columns.into()).unwrap_or(1);
         self.resampled(signed(self.at_ns), step_ns, columns)
     }
 
-    /// Returns the rates of the time before `end_ns` in `columns` steps, oldest first, or `None`
+    /// Returns the rates of the time before `end_ns` in `columns` steps, oldest first, with `None`
     /// for times that were not watched. Steps begin at multiples of their length, so that a column
     /// keeps its value while it moves.
     pub(crate) fn chart(&self, span_ns: u64, end_ns: u64, columns: u16) -> Vec<Option<Rates>> {

@@ -147,7 +147,7 @@ fn ended(data: &Data, events: &[Event]) -> Vec<Event> {
     events.iter().filter(ends).cloned().collect()
 }
 
-/// Shows a message about changes that ended, because the user may rely on one of them.
+/// Shows a message about changes that ended, because the user may rely on them.
 fn tell_ends(state: &mut State, ended: Vec<Event>) {
     /// If more changes ended, the message only has their number.
     const MOST: usize = 2;

@@ -33,7 +33,7 @@ pub(crate) struct Keys {
 pub(crate) struct KeyRow {
     /// The bucket at the Envoy where its state is worst, with the summed rates.
     pub(crate) row: Row,
-    /// The key's data at each Envoy, in Envoy order, or `None` if the key has no bucket there.
+    /// The key's data at each Envoy, in Envoy order, with `None` where it has no bucket.
     pub(crate) at: Vec<Option<Part>>,
 }
 

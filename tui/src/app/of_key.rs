@@ -31,7 +31,7 @@ impl KeyForm {
         format!("{} {}", self.start.title(), self.place.key)
     }
 
-    /// Moves by one field forwards or backwards, depending on the sign of `step`, and wraps around.
+    /// Moves the focus by `step` fields, and wraps around.
     pub(crate) fn step(&mut self, step: isize) {
         let last = self.fields.len().saturating_sub(1);
         self.focus = match self.focus.checked_add_signed(step) {

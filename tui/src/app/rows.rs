@@ -99,7 +99,7 @@ impl Row {
         idle.saturating_add(age.get())
     }
 
-    /// Returns the refusals per second, or 0 if unknown, and for a rule in shadow mode.
+    /// Returns the refusals per second. It is 0 if unknown, and for a rule in shadow mode.
     pub(crate) fn refused(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.refused)
     }

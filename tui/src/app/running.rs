@@ -22,8 +22,8 @@ pub(crate) struct Estimate {
 }
 
 impl Running {
-    /// Returns the estimate for these rules, or `None` without rules, or if this version of the app
-    /// cannot read one of them.
+    /// Returns the estimate for these rules. `None` if there are no rules, or if this version of
+    /// the app cannot read a rule.
     pub(crate) fn estimate(&self, rules: &[RuleView], status: &Status) -> Option<Estimate> {
         let file = self.0.get_or_init(|| parsed(rules, status)).as_ref()?;
         Some(Estimate {

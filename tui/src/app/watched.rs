@@ -71,7 +71,7 @@ impl Watched {
         self.states.get(self.at).unwrap_or(&NONE)
     }
 
-    /// Applies a message at the time `now`. `about` is the Envoy that it concerns, or `None` means
+    /// Applies a message at the time `now`. `about` is the Envoy that it concerns, or `None` for
     /// the shown one. Each effect is returned with the number of its Envoy.
     pub(crate) fn update(
         &mut self,

@@ -27,7 +27,7 @@ pub(super) struct Envoys {
     clients: Vec<Client>,
 }
 
-/// Answers of several Envoys, in their order, or `None` for Envoys that did not answer.
+/// Answers of several Envoys in their order, with `None` for Envoys that did not answer.
 pub(super) struct Answers<'a, T> {
     pub(super) of_each: Vec<Option<T>>,
     errors: Vec<(&'a Client, Error)>,

@@ -380,7 +380,7 @@ struct Several<'a> {
     by: TopBy,
     urls: Vec<&'a str>,
     names: Vec<String>,
-    /// Answers in the order of the addresses, or `None` for an Envoy that did not answer.
+    /// Answers in the order of the addresses, with `None` for an Envoy that did not answer.
     tops: Vec<Option<&'a Top>>,
     list: MergedTop,
 }

@@ -60,7 +60,8 @@ fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<
         let name = escape(&algorithm);
         bail!(Usage(format!("this loudou is too old to edit {name}")));
     }
-    // Fields that were derived from other fields are removed, so that they are derived again.
+    // Fields that repeat a default are removed. Some defaults are derived from other fields, and
+    // must follow them when they change.
     *limit = config::spoken_value(limit);
     for (index, (name, value)) in changes.iter().enumerate() {
         let Some(field) = limit_edit::field(&algorithm, name) else {

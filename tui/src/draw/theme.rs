@@ -198,12 +198,12 @@ impl Theme {
             .replace('…', self.pick_text("…", "~"))
     }
 
-    /// Returns one of two glyphs.
+    /// Returns `glyph`, or its substitute `ascii` if the terminal only shows ASCII.
     pub(crate) const fn pick(&self, glyph: char, ascii: char) -> char {
         if self.ascii { ascii } else { glyph }
     }
 
-    /// Returns one of two texts.
+    /// Returns `text`, or its substitute `ascii` if the terminal only shows ASCII.
     pub(crate) const fn pick_text(&self, text: &'static str, ascii: &'static str) -> &'static str {
         if self.ascii { ascii } else { text }
     }

@@ -32,8 +32,7 @@ pub(crate) struct Wish {
     pub(crate) least: u16,
     pub(crate) good: u16,
     pub(crate) most: u16,
-    /// True if the column only takes one of the three widths, because a cut word would mean
-    /// nothing.
+    /// True if the column only takes these three widths, because a cut word would mean nothing.
     pub(crate) in_steps: bool,
 }
 
@@ -345,7 +344,7 @@ pub(crate) fn level(theme: &Theme, width: u16, level: f64, style: Style) -> [Spa
     [Span::styled(full, style), Span::styled(empty, theme.track)]
 }
 
-/// Rates over time, oldest first, or `None` where they are unknown.
+/// Rates over time, oldest first, with `None` where they are unknown.
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
     pub(crate) style: Style,

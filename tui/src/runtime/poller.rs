@@ -3,7 +3,7 @@
 //! A poll costs the proxy about as much with a million buckets as with ten. It reads the status,
 //! the keys with the most recent refusals and admissions, and by name the buckets on screen and
 //! some of these keys. Buckets without recent requests are found by a search that continues from
-//! poll to poll. In each poll it takes a few slices of a worker's time. Data that is not on screen
+//! poll to poll. In each poll it takes a few slices of a worker's time. Data that are not on screen
 //! is not read.
 
 use std::cmp::Reverse;
@@ -39,11 +39,12 @@ const MAX_NAMES: usize = 7 * 1024;
 const SINGLY: usize = 24;
 /// HTTP status of a call that the filter does not support.
 const NO_SUCH_CALL: [u16; 2] = [404, 405];
-/// Maximum number of buckets found by the general search. `MOST_WANTED` is the maximum for each
-/// search of the filter text.
+/// Maximum number of buckets found by the general search. `MOST_WANTED` is the maximum of any other
+/// search.
 const MOST_ANY: usize = 500;
 const MOST_WANTED: usize = 1_000;
-/// Maximum work of a search in one poll while the user waits for it.
+/// Maximum number of calls of a search in one poll while the user waits for it. `BUSY_TIME` is its
+/// maximum time.
 const BUSY_CALLS: usize = 200;
 const BUSY_TIME: Nanos = Nanos::from_millis(300);
 /// Minimum time between two polls that search while the user does not wait.
@@ -217,8 +218,8 @@ impl<'a> Poller<'a> {
     }
 
     /// Returns the buckets to read by name: first the buckets on screen, then keys with new
-    /// requests, then other rows. Keys that were read least recently come first, then keys with the
-    /// most refusals.
+    /// requests, then other rows. Among the keys with new requests, the least recently read ones
+    /// come first, and then the ones with the most refusals.
     fn names(&mut self, request: &PollRequest) -> Vec<BucketName> {
         let most = READS.max(request.shown.len().saturating_add(OTHERS));
         let mut heavy: Vec<(&BucketName, &Heavy)> =

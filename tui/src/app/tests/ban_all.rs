@@ -252,7 +252,7 @@ fn a_ban_without_an_answer_is_in_doubt_in_its_rule_alone() {
     assert_eq!(undo.change.verb().rule(), "search-per-key");
 }
 
-/// Undoing a later ban in one of the rules restores this ban, which can be undone afterwards.
+/// Undoing a later ban in a rule restores this ban, which can be undone afterwards.
 #[test]
 fn a_later_ban_in_one_rule_is_undone_before() {
     let mut state = banned_here();

@@ -156,7 +156,7 @@ fn request(state: &mut State) -> PollRequest {
     request.clone()
 }
 
-/// Data that is not on screen is not read.
+/// Data that are not on screen is not read.
 #[test]
 fn a_poll_reads_what_is_on_screen() {
     let mut state = state(SIZE, 3);

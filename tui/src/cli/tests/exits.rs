@@ -182,7 +182,7 @@ fn for_a_conflict_6() {
         let line = "ban per-user mallory";
         assert_eq!(code_of(vec![refusal(status)], line), 6, "{status}");
     }
-    // Another operator was faster, so the rule differs from the one that was read.
+    // Another operator was faster, so the rule differs from the rule that was read.
     let problem: ProblemAnswer = ProblemAnswer {
         status: 412,
         current: Some(RuleView {
