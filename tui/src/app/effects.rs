@@ -70,7 +70,7 @@ pub(crate) struct PollRequest {
     pub(crate) others: Vec<BucketName>,
     /// True if the screen lists buckets. The poll then searches for buckets to list.
     pub(crate) lists: bool,
-    /// The filter's searches.
+    /// Searches for the filter text.
     pub(crate) wanted: Vec<Wanted>,
     /// True if the other searches restart at once, because a change may have created buckets that
     /// they have not seen.

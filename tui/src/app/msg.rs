@@ -61,8 +61,8 @@ pub(crate) struct Snapshot {
     pub(crate) truncated: bool,
     /// Buckets that were looked up by name and do not exist.
     pub(crate) gone: Vec<BucketName>,
-    /// Part of the store that the filter's searches have seen, in percent, or `None` if they have
-    /// finished.
+    /// Part of the store that the searches for the filter text have seen, in percent, or `None` if
+    /// they have finished.
     pub(crate) searching: Option<u64>,
     /// The rules, if their generation changed.
     pub(crate) rules: Option<Rules>,

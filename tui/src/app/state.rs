@@ -102,8 +102,8 @@ pub(crate) struct Data {
     pub(crate) whole_ns: Option<u64>,
     /// Buckets that the last poll looked up and did not find, with the server's clock at that time.
     pub(crate) gone: BTreeMap<BucketName, u64>,
-    /// Part of the store that the filter's searches have seen, in percent, or `None` when they have
-    /// finished.
+    /// Part of the store that the searches for the filter text have seen, in percent, or `None`
+    /// when they have finished.
     pub(crate) searching: Option<u64>,
     /// Widths of the longest rule name and of the longest key.
     pub(crate) longest: (u16, u16),

@@ -443,7 +443,7 @@ fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> i
     Ok(())
 }
 
-// Reads the list of buckets page by page, as slowly as the filter demands, and shows the progress.
+// Reads the list of buckets page by page, as slowly as the server demands, and shows the progress.
 
 /// Maximum number of buckets that are read to find the first ones.
 const MAX_READ: usize = 200_000;
@@ -525,7 +525,7 @@ fn follow(
 }
 
 /// A line on standard error, if it is a terminal, that shows how much of the store has been read.
-/// Reading a large store takes seconds, because the filter makes its clients read slowly.
+/// Reading a large store takes seconds, because the server makes its clients read slowly.
 struct Progress<'a> {
     err: Option<&'a mut dyn Write>,
     shown: bool,

@@ -34,10 +34,10 @@ const READS: usize = 2 * MAX_READ;
 const OTHERS: usize = 32;
 /// Maximum size of the names in one call, in bytes. The names may have to be sent in a header.
 const MAX_NAMES: usize = 7 * 1024;
-/// Maximum number of buckets that are read one by one, from a filter that cannot read several in
+/// Maximum number of buckets that are read one by one, from a server that cannot read several in
 /// one call.
 const SINGLY: usize = 24;
-/// HTTP status of a call that the filter does not support.
+/// HTTP status of a call that the server does not support.
 const NO_SUCH_CALL: [u16; 2] = [404, 405];
 /// Maximum number of buckets found by the general search. `MOST_WANTED` is the maximum of any other
 /// search.
@@ -82,7 +82,7 @@ struct Poller<'a> {
     banned: Search,
     wanted: Vec<Search>,
     searched_at: Option<Nanos>,
-    /// True if the filter can read several buckets in one call.
+    /// True if the server can read several buckets in one call.
     reads_several: bool,
     /// Server's clock in the last status. `used` is the number of buckets in it.
     now_ns: u64,
@@ -343,7 +343,7 @@ impl<'a> Poller<'a> {
         Ok((found.buckets, is_whole))
     }
 
-    /// Returns the part of the store that the filter's searches have seen, in percent.
+    /// Returns the part of the store that the searches for the filter text have seen, in percent.
     fn searching(&self) -> Option<u64> {
         let going_on = self.wanted.iter().filter(|search| !search.has_ended);
         going_on.map(|search| search.seen).min()

@@ -1,5 +1,5 @@
 //! Searches for buckets that continue from poll to poll. Each poll reads a few pages, at the pace
-//! that the filter demands.
+//! that the server demands.
 
 use loudou_api::{BucketView, BucketsPage, MAX_PAGE};
 use loudou_limiter::Nanos;
@@ -28,7 +28,7 @@ pub(super) struct Bound {
     pub(super) until: Nanos,
 }
 
-/// Makes the calls of all searches, at the pace that the filter demands.
+/// Makes the calls of all searches, at the pace that the server demands.
 pub(super) struct Searcher<'a> {
     pub(super) client: &'a Client,
     pub(super) clock: Clock,
@@ -45,7 +45,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// Reads a page, or `None` if the filter demands a pause that is too long for this poll.
+    /// Reads a page, or `None` if the server demands a pause that is too long for this poll.
     fn page(&mut self, query: &BucketsQuery) -> Result<Option<BucketsPage>, ClientError> {
         let wait = self.not_before.since(self.clock.now());
         if wait > LONGEST_PAUSE {
@@ -143,7 +143,7 @@ impl Search {
             let page = match searcher.page(&self.query) {
                 Ok(Some(page)) => page,
                 Ok(None) => return Ok(false),
-                // The rule was removed, or the filter does not know the state. The search finds
+                // The rule was removed, or the server is older than the state. The search finds
                 // nothing, and the poll continues.
                 Err(error) if error.status().is_some_and(is_no_search) => {
                     self.has_ended = true;
@@ -184,7 +184,7 @@ impl Search {
     }
 }
 
-/// Returns true if the filter does not support this search.
+/// Returns true if the status means that the server does not support this search.
 const fn is_no_search(status: u16) -> bool {
     matches!(status, 400 | 404)
 }

@@ -239,7 +239,7 @@ fn names_are_read_in_as_many_calls_as_it_takes() {
     assert_eq!(reads.count(), 5);
 }
 
-/// An older filter has no call for several buckets.
+/// An older server has no call for several buckets.
 #[test]
 fn buckets_of_an_earlier_filter_are_read_one_by_one() {
     let mut world = World::new(100);
@@ -260,7 +260,7 @@ fn buckets_of_an_earlier_filter_are_read_one_by_one() {
     assert_eq!(posts.count(), 0, "it is known by then");
 }
 
-/// The filter's search continues through the store, and shows its progress.
+/// The search for a filter text continues through the store, and shows its progress.
 #[test]
 fn a_filter_searches_the_store() {
     let mut world = World::new(10_000);
