@@ -207,7 +207,7 @@ impl Sort {
 
 // Selection of the columns that fit. Wide screens show more columns.
 
-/// What the current data needs from the table layout.
+/// What the current data need from the table layout.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
     /// Widths of the longest rule name and of the longest key, in cells.

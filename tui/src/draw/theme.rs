@@ -191,7 +191,7 @@ impl Theme {
         line
     }
 
-    /// Replaces the arrows and ellipses of a message by ASCII, if the terminal has no others.
+    /// Replaces `→`, `×` and `…` in a message by ASCII, if the terminal has no others.
     pub(crate) fn said(&self, text: &str) -> String {
         text.replace('→', self.pick_text("→", "->"))
             .replace('×', self.pick_text("×", "x"))

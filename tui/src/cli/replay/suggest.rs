@@ -323,9 +323,9 @@ pub(crate) struct SuggestArgs {
     /// capacities would refuse
     #[arg(long, conflicts_with = "compare")]
     pub(crate) suggest: bool,
-    /// With --suggest: refuse at most this share
+    /// With --suggest: refused share
     ///
-    /// Share of the keys (0.1%users) or of the requests (1%requests)
+    /// Maximum share of the keys (0.1%users) or of the requests (1%requests)
     #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse, default_value = "0.1%users")]
     pub(crate) at_most: Share,
     /// With --suggest: rates [default: 1/m to 100/s]
