@@ -58,7 +58,7 @@ pub(crate) enum Goal {
 /// The data that the app already has, so that a poll reads no more than necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
-    /// Instance that the data comes from. Empty before the first poll.
+    /// Instance that the data come from. Empty before the first poll.
     pub(crate) instance: String,
     /// Generation of the rules already read.
     pub(crate) generation: Option<u64>,

@@ -163,7 +163,7 @@ impl Line {
         let is_set = url.is_some();
         let mut line = Self {
             words,
-            // If there are several, the first is asked.
+            // If there are several, the first is used.
             url: url
                 .and_then(|urls| urls.split(',').next().map(str::to_owned))
                 .unwrap_or_else(|| URL.to_owned()),

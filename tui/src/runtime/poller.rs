@@ -4,7 +4,7 @@
 //! the keys with the most recent refusals and admissions, and by name the buckets on screen and
 //! some of these keys. Buckets without recent requests are found by a search that continues from
 //! poll to poll. In each poll it takes a few slices of a worker's time. Data that are not on screen
-//! is not read.
+//! are not read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

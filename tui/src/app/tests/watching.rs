@@ -1,5 +1,5 @@
 //! The important rows stay in view, refusals in shadow mode are not counted as refusals, and only
-//! data on screen is read.
+//! data on screen are read.
 
 use loudou_api::{BucketState, BucketView};
 
@@ -156,7 +156,7 @@ fn request(state: &mut State) -> PollRequest {
     request.clone()
 }
 
-/// Data that are not on screen is not read.
+/// Data that are not on screen are not read.
 #[test]
 fn a_poll_reads_what_is_on_screen() {
     let mut state = state(SIZE, 3);

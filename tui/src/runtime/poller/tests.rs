@@ -184,7 +184,7 @@ fn a_poll_costs_the_same_with_a_million_buckets() {
     }
 }
 
-/// Data that are not on screen is not read.
+/// Data that are not on screen are not read.
 #[test]
 fn a_poll_without_a_list_reads_the_status() {
     let mut world = World::new(10);
