@@ -1,4 +1,4 @@
-# Bash cuts words at : and =, which addresses and options contain. Here they are joined again, up to the cursor.
+# Bash cuts words at : and =, which addresses and options contain. This function joins them again, up to the cursor.
 _loudou() {
     local cut=("${COMP_WORDS[@]}") at=$COMP_CWORD rest=$COMP_LINE last=-1 index word bare
     local COMP_WORDS=() COMP_CWORD
@@ -9,7 +9,7 @@ _loudou() {
             last=$((last + 1))
         fi
         rest=${bare#"$word"}
-        # Behind such a character, the word to complete is empty.
+        # After such a character, the word to complete is empty.
         if ((index == at)) && [[ -n $2 || $word != [:=]* ]]; then
             word=$2
         fi
@@ -18,10 +18,10 @@ _loudou() {
     COMP_CWORD=$last
     word=${COMP_WORDS[last]}
     _clap_complete_loudou "$1" "$word" "$3"
-    # Only what is behind the last of these characters is replaced.
+    # Only the text after the last of these characters is replaced.
     COMPREPLY=("${COMPREPLY[@]#"${word%"$2"}"}")
     for word in "${COMPREPLY[@]}"; do
-        # Readline quotes names of files; nothing else needs quotes.
+        # Readline quotes file names. Nothing else needs quotes.
         if [[ $word == *[!a-zA-Z0-9_./:@+,%=-]* && -e $word ]]; then
             compopt -o filenames 2> /dev/null
         fi
@@ -30,5 +30,5 @@ _loudou() {
         compopt -o default 2> /dev/null
     fi
 }
-# It would cut the name of a target into two words.
+# Bash would cut the name of a target into two words.
 COMP_WORDBREAKS=${COMP_WORDBREAKS//@}

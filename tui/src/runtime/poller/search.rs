@@ -143,8 +143,8 @@ impl Search {
             let page = match searcher.page(&self.query) {
                 Ok(Some(page)) => page,
                 Ok(None) => return Ok(false),
-                // The rule was removed, or the server is older than the state. The search finds
-                // nothing, and the poll continues.
+                // The rule was removed, or the server is too old to know the state. The search
+                // finds nothing, and the poll continues.
                 Err(error) if error.status().is_some_and(is_no_search) => {
                     self.has_ended = true;
                     self.begin_after(clock.now().saturating_add(REST));
