@@ -11,6 +11,7 @@ use crate::command::{cargo, run};
 use crate::docs;
 use crate::filter;
 use crate::fuzz;
+use crate::prose;
 use crate::setup::{self, WASM_TARGET};
 use crate::soak;
 use crate::tools::DENY;
@@ -79,6 +80,7 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
         step!("setup, with cargo-deny", setup::all()),
         step!("formatting", formatting()),
         step!("links in the documents", docs::check()),
+        step!("phrases in comments and documents", prose::check()),
         ("manifests for Kubernetes", manifests),
         step!("licences and sources of dependencies", dependencies()),
         ("advisories on dependencies", advisories),

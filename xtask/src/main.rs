@@ -25,6 +25,7 @@ mod manifests;
 mod oci;
 mod pages;
 mod pictures;
+mod prose;
 mod setup;
 mod soak;
 mod tools;
