@@ -1,8 +1,9 @@
-//! The data role: decides on requests as they arrive, and gives back the units they hold when they end.
+//! The data role: decides each request, and returns its reserved tokens when the request ends.
 //!
-//! A configuration becomes active at the first tick or request, not when it is configured: Envoy
-//! configures a canary VM to see whether it accepts a configuration at all, and the canary must not change
-//! the rules in force. Only the first configuration of a process, which changes none, is active at once.
+//! A configuration becomes active at its first tick or request, not when Envoy configures it. Envoy
+//! first configures a canary VM to find out if the filter accepts the configuration, and may then
+//! reject the update for other reasons. So a canary must not change the rules in force. The first
+//! configuration of a process is an exception: it replaces no rules, so it becomes active at once.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -35,28 +36,28 @@ mod again;
 mod changes;
 mod start;
 
-/// The fate of a request.
+/// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It passes; its response gets these headers.
+    /// The request passes, and its response gets these headers.
     Pass(Headers),
-    /// It is held until the timer resumes it, and its response gets these headers.
+    /// The request is held until the timer resumes it, and its response gets these headers.
     Hold(Headers),
-    /// It is refused with this answer.
+    /// The request is refused with this response.
     Refuse(Reply),
 }
 
-/// The resources that a request holds until it ends.
+/// Resources that a request holds until it ends.
 #[derive(Debug, Default)]
 pub struct Stay {
     ticket: Option<Ticket>,
     loans: Option<Loans>,
-    /// Whether it continued to an upstream whose response is counted.
+    /// True if the request went to an upstream whose responses are counted.
     is_watched: bool,
 }
 
-/// Puts headers into the current response. The draft's headers are lists, so values of an upstream stay;
-/// the other headers have a single value, which the filter replaces.
+/// Adds headers to the current response. The headers of the draft are lists, so an upstream's
+/// values are kept. Headers that begin with `x-` have a single value, which the filter replaces.
 pub fn put(host: &dyn Host, headers: Headers) {
     for (name, value) in headers {
         if name.starts_with("x-") {
@@ -67,32 +68,33 @@ pub fn put(host: &dyn Host, headers: Headers) {
     }
 }
 
-/// The time after which a worker that holds requests looks for an edit: those of other workers do not wake it.
+/// Interval at which a worker with held requests checks for edits. An edit by another worker does
+/// not wake this one.
 const LOOK: Nanos = Nanos::from_millis(20);
 
-/// The period at which the data role tries to become active, from its configuration on.
+/// Timer period until the data role is active, in milliseconds.
 pub const START_TICK_MS: u32 = 50;
 
-/// One worker's data role.
+/// The data role on one worker.
 #[derive(Debug)]
 pub struct DataPlane {
     configuration: Configuration,
     active: Option<Active>,
-    /// The leases, if there is a fleet.
+    /// Leases of fleet-wide limits, if a fleet is configured.
     fleet: Option<Fleet>,
-    /// Whether this worker is counted as one that cannot ask the relay.
+    /// True while a gauge counts this worker as unable to reach the relay.
     is_alone: Rc<Cell<bool>>,
-    /// The admin API, if this role answers it, too.
+    /// The embedded admin API, if configured.
     admin: Option<Box<AdminPlane>>,
     waiting: Waiting,
     planning: Planning,
-    /// The requests that wait for no lease any more, in the order in which they are decided anew.
+    /// Requests that no longer wait for a lease, in the order in which they are decided again.
     ready: VecDeque<Ready>,
     timer: Timer,
 }
 
 impl DataPlane {
-    /// A data role that is not active yet, whose timer runs every [`START_TICK_MS`].
+    /// Creates an inactive data role, whose timer runs every [`START_TICK_MS`].
     pub fn new(file: RuleFile, configured_at: Nanos) -> Self {
         Self {
             configuration: Configuration::new(file, configured_at),
@@ -107,14 +109,14 @@ impl DataPlane {
         }
     }
 
-    /// The same, sharing what it reads with the other plugins of the sandbox.
+    /// Shares decoded parts of the record with the other plugins in this VM.
     #[must_use]
     pub fn sharing(mut self, shelves: &mut Shelves) -> Self {
         self.configuration.records.sharing(shelves);
         self
     }
 
-    /// Makes the configuration active, unless it is already. Returns whether it is active now.
+    /// Activates the configuration unless it is active already. Returns true if it is active now.
     pub fn start(&mut self, host: &dyn Host) -> bool {
         self.start_at(host, host.now()).is_some()
     }
@@ -144,7 +146,7 @@ impl DataPlane {
         self.active.as_mut()
     }
 
-    /// The time at which the timer is next needed.
+    /// Returns the time at which the timer is needed next.
     fn next_tick(&self, now: Nanos) -> Option<Nanos> {
         let active = self.active.as_ref().and_then(Active::due);
         let fleet = self.fleet.as_ref().and_then(Fleet::due);
@@ -157,8 +159,9 @@ impl DataPlane {
         sooner(own, sooner(admin, sooner(fleet, ready)))
     }
 
-    /// The timer's work: becomes active, resumes requests that are due, and flushes counts. The timer
-    /// keeps running while there is more to do. Returns the requests to decide anew.
+    /// Does the timer's work: activates the configuration, resumes requests that are due, and
+    /// flushes counts. Returns the requests that the caller must decide again. The timer stays on
+    /// while work remains.
     pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
         let now = host.now();
         if self.start_at(host, now).is_none() {
@@ -205,18 +208,19 @@ impl DataPlane {
         again
     }
 
-    /// The last actions if the sandbox dies.
+    /// Returns the last actions to take if the VM dies.
     pub fn will(&self) -> Will {
         let share = self.configuration.share();
         self.waiting.will(share, &self.is_alone)
     }
 
-    /// Whether a request is still held.
+    /// Returns true if a request is still held.
     pub fn waits(&self, stay: &Stay) -> bool {
         stay.ticket.is_some_and(|ticket| self.waiting.holds(ticket))
     }
 
-    /// Ends a request, whatever its end, even while it is held: gives back its resources.
+    /// Ends a request and releases its resources. The request may have finished, failed, or still
+    /// be held.
     pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
         let Some(active) = &mut self.active else {
             return;
@@ -239,8 +243,8 @@ impl DataPlane {
         }
     }
 
-    /// Decides on the current request, which belongs to `stream`. Whatever its fate, the caller must end
-    /// its stay.
+    /// Decides the current request, which belongs to `stream`. Whatever the verdict, the caller
+    /// must pass the returned hold state to [`Self::end`].
     pub fn decide(&mut self, host: &dyn Host, stream: u32, has_body: bool) -> (Fate, Stay) {
         let now = host.now();
         self.start_at(host, now);
@@ -269,7 +273,7 @@ impl DataPlane {
         };
         let decided = active.decide(host, &configuration.file, &arrival);
         let decision = self.enter(host, stream, decided, (now, Nanos::MAX));
-        // Nothing but counts becomes due through a request that is neither held nor of a fleet's rule.
+        // A request that is neither held nor limited by the fleet makes nothing due except counts.
         let needed = if self.fleet.is_none() && !matches!(decision.0, Fate::Hold(_)) {
             self.active.as_ref().and_then(Active::due)
         } else {
@@ -279,8 +283,8 @@ impl DataPlane {
         decision
     }
 
-    /// Lets a request pass, wait or be refused as decided at `now`. One that waits for a lease does so at most
-    /// until `latest`.
+    /// Carries out the verdict of `now`: passes, holds or refuses the request. A request that needs
+    /// a lease waits at most until `latest`.
     fn enter(
         &mut self,
         host: &dyn Host,
@@ -343,8 +347,8 @@ impl DataPlane {
     }
 }
 
-/// The answer to the current request while shared data cannot be used at all, if one of the rules refuses it: like that
-/// for a bucket that cannot be read.
+/// Returns the refusal of the current request while shared data cannot be used at all, if a rule's
+/// `on_error` refuses. Each rule reacts as if its bucket could not be read.
 fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {
@@ -385,20 +389,22 @@ fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<
 }
 
 impl DataPlane {
-    /// The same, which answers the admin API, too, where there can be no listener for the admin role: below a path of
-    /// the configuration, which no rule sees, and only for connections from loopback to loopback.
+    /// Embeds the admin API, for deployments that cannot have a listener for the admin role. The
+    /// API answers below a configured path, which rules never see, and only on connections from
+    /// loopback to loopback.
     #[must_use]
     pub fn with_admin(mut self, admin: AdminPlane) -> Self {
         self.admin = Some(Box::new(admin));
         self
     }
 
-    /// Whether it answers the admin API.
+    /// Returns true if the admin API is embedded.
     pub const fn has_admin(&self) -> bool {
         self.admin.is_some()
     }
 
-    /// The next step for a request to the admin API, which never waits for a body; `None` for every other request.
+    /// Returns the next step for a request to the admin API, which never waits for a body. Returns
+    /// `None` for every other request.
     #[cold]
     pub fn call(&mut self, host: &dyn Host, has_body: bool) -> Option<Begin> {
         let admin = self.admin.as_mut().filter(|admin| admin.is_asked(host))?;
@@ -417,9 +423,10 @@ impl DataPlane {
 }
 
 impl DataPlane {
-    /// Becomes active right when it is configured, if that changes no rules that are in force. So the first
-    /// configuration of a process is in force before its listeners open, and the admin API answers. A later one
-    /// must wait: Envoy may still reject it, and notifies no filter of that.
+    /// Activates the configuration at once if that changes no rules in force. So a process's first
+    /// configuration is in force before its listeners open, and the admin API can answer. A later
+    /// configuration must wait, because Envoy may still reject it and does not notify filters of a
+    /// rejection.
     pub fn configured(&mut self, host: &dyn Host) {
         let now = host.now();
         if self.configuration.may_start(host, now) {
@@ -427,7 +434,8 @@ impl DataPlane {
         }
     }
 
-    /// Before the first decision: puts in force what waited for this configuration, and asks for the changes.
+    /// Prepares the fleet before the first decision: applies the changes that waited for this
+    /// configuration, and asks the relay for new ones.
     fn start_fleet(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             active.apply_waiting(host, now);
@@ -436,8 +444,9 @@ impl DataPlane {
         }
     }
 
-    /// Holds the current request if the changes of the fleet are not known yet: its key may be banned. A request
-    /// that no rule would refuse passes, and one for which there is no room is decided as if nothing had changed.
+    /// Holds the current request if the fleet's changes are not known yet, because its key may be
+    /// banned. A request that no rule can refuse passes. A request for which there is no room is
+    /// decided as if nothing had changed.
     fn hold_early(
         &mut self,
         host: &dyn Host,

@@ -1,8 +1,9 @@
-//! The only module that knows proxy-wasm: Envoy's callbacks on one side, the roles on the other.
+//! The only module that knows proxy-wasm: it connects Envoy's callbacks to the two roles.
 //!
-//! No decision is made here. [`exports`] are the functions that Envoy calls, [`abi`] those that it
-//! offers; neither can panic, which would take this VM from every request of the worker. Both roles may
-//! share a VM, so a context is found by its number.
+//! No decision is made here. [`exports`] has the functions that Envoy calls, and [`abi`] the host
+//! functions that Envoy offers. Neither can panic, because a panic would kill this VM and with it
+//! every request on the worker. Plugins of both roles may share a VM, so each context is found by
+//! its number.
 
 use std::mem;
 
@@ -20,54 +21,56 @@ use crate::plugin::{self, Plugin};
 mod abi;
 mod exports;
 
-/// Talc is half as much code as the standard library's allocator for this target, which is 7 KiB of the module.
+/// Talc needs half as much code as the standard library's allocator for this target, which takes 7
+/// KiB of the module.
 #[global_allocator]
 static MEMORY: Recycled<talc::wasm::WasmDynamicTalc> =
     Recycled::new(talc::wasm::new_wasm_dynamic_allocator());
 
-/// Envoy's next step after a callback.
+/// Next step of Envoy after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Action {
     /// Continue with the next filter.
     Continue = 0,
-    /// Stop here until the stream is resumed or answered.
+    /// Pause the stream until it is resumed or answered.
     Pause = 1,
 }
 
-/// The state of this sandbox.
+/// State of this VM.
 #[derive(Default)]
 struct Vm {
-    /// The plugins: few, so a list is searched as fast as a map.
+    /// Root contexts by number. There are only a few, so a list is searched as fast as a map.
     roots: Vec<(u32, Root)>,
     streams: ByContext<Stream>,
-    /// What its plugins have read of the shared record.
+    /// Parts of the shared record that the plugins of this VM have already decoded.
     shelves: Shelves,
 }
 
-/// A plugin on this worker.
+/// A root context: one plugin on this worker.
 enum Root {
     Unconfigured,
     Data(Box<DataPlane>),
     Admin(Box<AdminPlane>),
 }
 
-/// One request.
+/// A stream context: one request.
 #[derive(Default)]
 struct Stream {
     root: u32,
-    /// The headers for the response to a request that passes.
+    /// Headers to add to the response if the request passes.
     response_headers: Headers,
-    /// The resources that it holds until it ends, including its place in the queue.
+    /// Resources that the request holds until it ends, including its place in the queue.
     stay: Stay,
-    /// Whether more than its headers will come.
+    /// True if a body or trailers follow the headers.
     has_body: bool,
-    /// The call of the admin API whose body is not complete yet.
+    /// Admin API call whose body is still incomplete.
     call: Option<Box<Call>>,
 }
 
 impl Vm {
-    /// Creates a context: a plugin if it has no root.
+    /// Creates a context. A context without a root is itself a root context, so it becomes a
+    /// plugin.
     fn create(&mut self, context: u32, root: u32) {
         if root == 0 {
             self.put(context, Root::Unconfigured);
@@ -92,7 +95,7 @@ impl Vm {
         found.map(|(_, root)| root)
     }
 
-    /// Configures a plugin; returns whether it accepts the configuration.
+    /// Configures a plugin. Returns true if the plugin accepts the configuration.
     fn configure(&mut self, root: u32) -> bool {
         let host = EnvoyHost;
         let bytes = abi::plugin_configuration().unwrap_or_default();
@@ -130,7 +133,7 @@ impl Vm {
         }
     }
 
-    /// A call that a plugin made has its answer, or ended without one.
+    /// Passes a call's response, or its failure, to the plugin that made the call.
     fn called(&mut self, root: u32, call: u32, size: u32) {
         if let Some(Root::Data(plane)) = self.root(root) {
             let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -150,7 +153,7 @@ impl Vm {
         }
     }
 
-    /// A stream and its plugin.
+    /// Returns a stream with its plugin.
     fn find(&mut self, context: u32) -> Option<(&mut Stream, &mut Root)> {
         let stream = self.streams.get_mut(context)?;
         let mut roots = self.roots.iter_mut();
@@ -181,7 +184,7 @@ impl Vm {
     }
 
     fn request_body(&mut self, context: u32, size: u32, end_of_stream: bool) -> Action {
-        // A body that is too large is answered at once.
+        // A body that is too large is answered at once, without its remainder.
         let too_large = usize::try_from(size).is_ok_and(|size| size > MAX_BODY);
         self.rest(context, end_of_stream || too_large)
     }
@@ -190,7 +193,8 @@ impl Vm {
         self.rest(context, true)
     }
 
-    /// The body and trailers of a request: they wait while it is held, and complete the body of a call.
+    /// Handles the body and trailers of a request. They wait while the request is held, and they
+    /// complete the body of an admin API call.
     fn rest(&mut self, context: u32, is_whole: bool) -> Action {
         match self.find(context) {
             Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
@@ -213,7 +217,7 @@ impl Vm {
         Action::Continue
     }
 
-    /// Ends a context: a request, whatever its end, or a plugin that was replaced.
+    /// Ends a context: a request that finished or failed, or a plugin that was replaced.
     fn done(&mut self, context: u32) {
         if let Some(stream) = self.streams.remove(context) {
             if let Some(Root::Data(plane)) = self.root(stream.root) {
@@ -270,7 +274,7 @@ impl Stream {
         self.meet(fate, stay)
     }
 
-    /// Decides anew on a paused request, which is the current one.
+    /// Decides a paused request again. It must be the current request.
     fn limit_again(&mut self, again: Again, plane: &mut DataPlane) {
         let (fate, stay) = plane.decide_again(&EnvoyHost, again, self.has_body);
         if self.meet(fate, stay) == Action::Continue {
@@ -278,7 +282,7 @@ impl Stream {
         }
     }
 
-    /// Does to the request as decided.
+    /// Applies the verdict to the current request.
     fn meet(&mut self, fate: Fate, stay: Stay) -> Action {
         self.stay = stay;
         match fate {
@@ -298,7 +302,8 @@ impl Stream {
     }
 }
 
-/// Panics for a test, or damages the shared rules: no other request can make the filter do so.
+/// Panics, or damages the shared rules, at the request of a test. Builds without this feature
+/// ignore the header.
 #[cfg(feature = "trap-for-tests")]
 fn trap_on_request() {
     match EnvoyHost.request_header("x-loudou-trap").as_deref() {
@@ -307,7 +312,7 @@ fn trap_on_request() {
     }
 }
 
-/// Writes rules that only another version could read, and announces the change.
+/// Writes rules in a newer, unreadable format and announces the change.
 #[cfg(feature = "trap-for-tests")]
 fn damage() {
     let host = EnvoyHost;

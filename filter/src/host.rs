@@ -1,7 +1,7 @@
 //! The interface to Envoy: everything that the filter needs from its host.
 //!
-//! Code above this trait does not know that it runs in wasm. No method can panic, whatever the host
-//! returns: an unexpected status becomes `None` or [`StoreFailed`].
+//! Code above this trait does not know that it runs in wasm. No method panics, whatever the host
+//! returns. An unexpected status becomes `None` or [`StoreFailed`].
 
 use std::borrow::Cow;
 
@@ -17,29 +17,29 @@ use crate::header_lines::HeaderLines;
 )]
 pub(crate) mod fake;
 
-/// An Envoy metric, by the number that its definition returned.
+/// An Envoy metric, by the number that the host assigned to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricId(pub u32);
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only rises.
+    /// A value that only rises.
     Counter,
-    /// Rises and falls.
+    /// A value that rises and falls.
     Gauge,
-    /// Single values, whose distribution Envoy keeps.
+    /// Individual values. Envoy keeps their distribution.
     Histogram,
 }
 
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// For information.
+    /// Information.
     Info,
-    /// Something that needs attention.
+    /// A condition that needs attention.
     Warn,
-    /// Something that has failed.
+    /// A failure.
     Error,
 }
 
@@ -48,18 +48,18 @@ pub type Header = (Cow<'static, str>, String);
 /// Headers that the filter adds.
 pub type Headers = Vec<Header>;
 
-/// An answer sent instead of the upstream's.
+/// A response that the filter sends instead of the upstream's response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
     /// Envoy's response code details, without spaces.
     pub details: String,
-    /// The headers.
+    /// Headers.
     pub headers: Headers,
-    /// The body.
+    /// Body.
     pub body: Vec<u8>,
-    /// The status for a gRPC call: Envoy turns the reply into a gRPC answer, and its body into the
+    /// gRPC status. If set, Envoy turns the reply into a gRPC response, and the body into its
     /// message.
     pub grpc_status: Option<u8>,
 }
@@ -67,85 +67,90 @@ pub struct Reply {
 /// A request to an HTTP service, which Envoy sends for the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
-    /// Envoy's cluster of the service.
+    /// Envoy cluster of the service.
     pub cluster: &'a str,
-    /// The path.
+    /// Path.
     pub path: &'a str,
-    /// The headers, besides the method, the path and the authority.
+    /// Headers, without method, path and authority.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The body.
+    /// Body.
     pub body: &'a [u8],
-    /// The time after which Envoy gives up, in milliseconds; at least 1.
+    /// Timeout in milliseconds, at least 1.
     pub timeout_ms: u32,
 }
 
-/// The host. Methods take `&self`, because a request and the store are the same host.
+/// The host. Methods take `&self` because the current request and the store borrow the host at the
+/// same time.
 pub trait Host {
-    /// The process-wide monotonic clock.
+    /// Returns the monotonic time, which all workers of the process share.
     fn now(&self) -> Nanos;
-    /// The instant `now` on both clocks. Each callback reads each clock at most once.
+    /// Returns the instant `now` on both clocks. Each callback reads each clock at most once.
     fn clock_at(&self, now: Nanos) -> Clock {
         Clock {
             now,
             wall: Nanos::from_millis(self.unix_ms()),
         }
     }
-    /// The wall clock, since the Unix epoch: for display, and for the age of a request.
+    /// Returns the wall-clock time since the Unix epoch. It is used for display and for the age of
+    /// a request.
     fn unix(&self) -> Nanos;
-    /// The same in milliseconds.
+    /// Returns the wall-clock time since the Unix epoch, in milliseconds.
     fn unix_ms(&self) -> u64 {
         self.unix().as_millis()
     }
-    /// Random bytes that outsiders cannot guess.
+    /// Returns random bytes that outsiders cannot guess.
     fn random(&self) -> [u8; 16];
 
-    /// The first line of a header of the current request, which may be empty. Envoy has joined the lines
-    /// of some headers before.
+    /// Returns the first line of a header of the current request. The line may be empty. For some
+    /// headers Envoy has already joined all lines.
     fn request_header(&self, name: &str) -> Option<Vec<u8>>;
-    /// All headers of the current request.
+    /// Returns all headers of the current request.
     fn request_headers(&self) -> Option<HeaderLines>;
-    /// The size of the names and values of all headers of the current request, in bytes.
+    /// Returns the total size of all header names and values of the current request, in bytes.
     fn request_headers_size(&self) -> u64;
-    /// A property of the current stream, by its path with NUL between the steps.
+    /// Returns a property of the current stream. `path` separates the steps by NUL.
     fn property(&self, path: &str) -> Option<Vec<u8>>;
-    /// The buffered body of the current request, at most `most` bytes.
+    /// Returns the first `most` bytes of the current request's buffered body.
     fn request_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Adds a header to the current response.
     fn add_response_header(&self, name: &str, value: &str);
-    /// Sets a header of the current request, in place of what it has under this name.
+    /// Sets a header of the current request and replaces an existing value.
     fn set_request_header(&self, name: &str, value: &str);
-    /// Sets a property of the current stream, for access logs: Envoy puts `wasm.` before its name.
+    /// Sets a property of the current stream for access logs. Envoy puts `wasm.` before its name.
     fn set_property(&self, name: &str, value: &str);
-    /// Sets a header of the current response, in place of what it has under this name.
+    /// Sets a header of the current response and replaces an existing value.
     fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.
     fn reply(&self, reply: &Reply);
-    /// Answers the paused request of a stream; only as the last action of the sandbox.
+    /// Answers the paused request of a stream. Only allowed as the last action before the VM dies.
     fn reply_to(&self, stream: u32, reply: &Reply);
-    /// Resumes the paused request of a stream; only from the timer.
+    /// Resumes the paused request of a stream. Only allowed in the timer callback.
     fn resume(&self, stream: u32);
-    /// Makes a paused stream the current one, until the callback ends. Returns whether it still exists.
+    /// Makes a paused stream the current stream until the callback ends. Returns true if the stream
+    /// still exists.
     fn focus(&self, stream: u32) -> bool;
-    /// Sends a request to a service; returns its number, which the answer has, too. `None` if nothing was
-    /// sent: the cluster is unknown, or has no room or no endpoint.
+    /// Sends a request to a service. Returns its number, with which the response callback
+    /// identifies it. Returns `None` if nothing was sent because the cluster is unknown, overloaded
+    /// or without an endpoint.
     fn call(&self, request: &Outgoing<'_>) -> Option<u32>;
-    /// A header of the answer to a call; only in its callback.
+    /// Returns a header of a call's response. Only allowed in the callback for that response.
     fn called_header(&self, name: &str) -> Option<Vec<u8>>;
-    /// The body of the answer to a call, at most `most` bytes; only in its callback.
+    /// Returns the first `most` bytes of a call's response body. Only allowed in the callback for
+    /// that response.
     fn called_body(&self, most: usize) -> Option<Vec<u8>>;
-    /// Sets the period of the timer; 0 stops it.
+    /// Sets the period of the timer, in milliseconds. 0 stops the timer.
     fn set_timer_ms(&self, period: u32);
 
-    /// Reads shared data; see [`SharedData::get`].
+    /// Reads a shared data value. See [`SharedData::get`].
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
-    /// Writes shared data; see [`SharedData::set`].
+    /// Writes a shared data value. See [`SharedData::set`].
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
 
-    /// Defines a metric, or finds the one of that name.
+    /// Defines a metric, or returns the existing metric with this name.
     fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId>;
-    /// Adds to a metric; only gauges take a negative offset.
+    /// Adds to a metric. Only gauges accept a negative offset.
     fn add_to_metric(&self, id: MetricId, offset: i64);
-    /// Records one value of a histogram.
+    /// Records one histogram value.
     fn record(&self, id: MetricId, value: u64);
     /// Reads a metric.
     fn read_metric(&self, id: MetricId) -> Option<u64>;
@@ -154,7 +159,7 @@ pub trait Host {
     fn log(&self, level: LogLevel, line: &str);
 }
 
-/// The host's shared data, as the store needs it.
+/// The host's shared data as the interface that the store expects.
 pub(crate) struct HostStore<'a>(pub(crate) &'a dyn Host);
 
 impl SharedData for HostStore<'_> {

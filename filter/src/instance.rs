@@ -1,22 +1,23 @@
-//! The identity of the process: a unique name, and its start time.
+//! Identity of an Envoy process: a unique name and the start time.
 //!
-//! It is part of the shared record, which is created once and lives exactly as long as shared data
-//! does. Generations and event numbers start at 1 in every process, so on their own they mean nothing
-//! to a client that has seen an earlier process.
+//! The identity is part of the shared record, which is created once and lives exactly as long as
+//! Envoy's shared data. Generations and event numbers start at 1 in every process. A client that
+//! has seen an earlier process needs the name to distinguish them.
 
 use loudou_limiter::{Clock, Nanos};
 
 use crate::host::Host;
 
-/// The number of hexadecimal digits in a name.
+/// Number of hexadecimal digits in a name.
 pub(crate) const DIGITS: usize = 16;
 
-/// A process with its shared data.
+/// An Envoy process, as its shared data identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
-    /// 64 random bits, drawn only for this name: the seed of the store is a secret.
+    /// 64 random bits in hexadecimal. They are drawn only for this name, because the store's random
+    /// seed must stay secret.
     pub(crate) id: String,
-    /// When shared data was created, in milliseconds since the Unix epoch.
+    /// Creation time of the shared data, in milliseconds since the Unix epoch.
     pub(crate) started_unix_ms: u64,
 }
 
@@ -30,7 +31,7 @@ impl Default for Instance {
 }
 
 impl Instance {
-    /// A new instance that starts now.
+    /// Creates a new instance that starts now.
     pub(crate) fn start(host: &dyn Host) -> Self {
         let random = host.random();
         let id = random.first_chunk().copied().map_or(0, u64::from_le_bytes);
@@ -40,7 +41,7 @@ impl Instance {
         }
     }
 
-    /// The instance in a record, unless its name is damaged.
+    /// Returns the instance that a record names, or `None` if the name is damaged.
     pub(crate) fn of(id: &[u8], started_unix_ms: u64) -> Option<Self> {
         let id = str::from_utf8(id).ok().filter(|id| is_id(id))?;
         Some(Self {
@@ -49,26 +50,26 @@ impl Instance {
         })
     }
 
-    /// The `ETag` of rules at `generation`.
+    /// Returns the `ETag` of the rules at `generation`.
     pub(crate) fn etag(&self, generation: u64) -> String {
         format!("\"{}-{generation}\"", self.id)
     }
 
-    /// Whether a stale `If-Match` comes from another process.
+    /// Returns true if a stale `If-Match` comes from another process.
     pub(crate) fn is_other(&self, if_match: &str) -> bool {
         let tag = if_match.trim_matches('"');
         tag.split_once('-')
             .is_some_and(|(id, _)| is_id(id) && id != self.id)
     }
 
-    /// How long ago it started, by the wall clock.
+    /// Returns the time since the start, by the wall clock.
     pub(crate) const fn age(&self, at: Clock) -> Nanos {
         let age_ms = at.wall.as_millis().saturating_sub(self.started_unix_ms);
         Nanos::from_secs(age_ms / 1_000)
     }
 }
 
-/// Parses a position in the events: `INSTANCE-SEQ`, or the number alone.
+/// Parses an event position: `INSTANCE-SEQ`, or the number alone.
 pub(crate) fn parse_place(text: &str) -> Option<(Option<String>, u64)> {
     let Some((id, seq)) = text.split_once('-') else {
         return Some((None, text.parse().ok()?));

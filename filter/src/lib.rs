@@ -1,7 +1,14 @@
-//! Loudou's filter: limits requests inside Envoy, and answers the admin API.
+//! Loudou's Envoy filter: limits requests and answers the admin API.
 //!
-//! One `.wasm` has two roles, chosen by the plugin configuration. The logic uses the [`host::Host`]
-//! trait and runs natively in tests; only `glue` knows proxy-wasm.
+//! Envoy runs the filter as WebAssembly. Each of Envoy's worker threads, and its main thread, loads
+//! the `.wasm` into a sandbox (a VM) with memory that no other thread sees. Within a VM, proxy-wasm
+//! numbers *contexts*. A root context is one plugin configuration, and a stream context is one
+//! request. Workers share state only through Envoy's *shared data*, a key-value store in Envoy's
+//! process with compare-and-swap.
+//!
+//! A plugin has one of two roles, which its configuration selects: the data role limits requests,
+//! and the admin role answers `/v1`. The logic uses the [`host::Host`] trait, so tests run it
+//! natively. Only `glue` knows proxy-wasm.
 
 #![cfg_attr(
     not(feature = "admin"),
@@ -58,9 +65,9 @@ pub mod waiting;
 
 pub use record::Shelves;
 
-/// The version of this filter.
+/// Version of this filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit it was built from, set by `cargo xtask build`.
+/// Git commit of this build, set by `cargo xtask build`.
 pub const GIT: &str = match option_env!("LOUDOU_GIT") {
     Some(git) => git,
     None => "unknown",

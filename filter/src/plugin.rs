@@ -1,7 +1,7 @@
-//! The plugin configuration: the role of this plugin, and its settings.
+//! The plugin configuration: role and settings of a plugin.
 //!
-//! The data role's configuration is a rule file, which may have an `admin` API of its own; the admin role's is `admin`
-//! with its tokens, and the same `store.namespace`.
+//! The data role's configuration is a rule file, which may embed an `admin` API. The admin role's
+//! configuration has `admin` with its tokens, and the `store.namespace` of the data role.
 
 use loudou_rules::config::{self, JsonError, Parsed, Problem, Severity};
 use loudou_rules::rule::RuleFile;
@@ -14,13 +14,13 @@ mod structure;
 /// A valid plugin configuration.
 #[derive(Clone, Debug)]
 pub enum Plugin {
-    /// Limits requests, and answers the admin API if it should.
+    /// Limits requests, and answers the admin API if one is embedded.
     Data(RuleFile, Option<admin::Embedded>),
     /// Answers the admin API.
     Admin(admin::Settings),
 }
 
-/// Reads a plugin configuration. Warnings and problems are log lines.
+/// Reads a plugin configuration. Warnings and problems are returned as log lines.
 pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     if bytes.len() > config::MAX_FILE_BYTES {
         let most = config::MAX_FILE_BYTES;
@@ -48,7 +48,8 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     Ok((Plugin::Data(file, admin), lines(&problems)))
 }
 
-/// Reads JSON text, as a `StringValue` carries it, or a `Struct`, which Envoy makes of YAML.
+/// Reads a plugin configuration as JSON text (Envoy's `StringValue`) or as a protobuf `Struct`,
+/// into which Envoy converts YAML.
 fn document(bytes: &[u8]) -> Result<Value, Vec<String>> {
     config::parse_json(bytes).or_else(|error| match error {
         JsonError::Duplicates(problems) => Err(lines(&problems)),
@@ -60,7 +61,7 @@ fn document(bytes: &[u8]) -> Result<Value, Vec<String>> {
     })
 }
 
-/// Problems as log lines.
+/// Formats problems as log lines.
 fn lines(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }

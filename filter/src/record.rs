@@ -1,14 +1,15 @@
-//! The rules that all workers share: those of the plugin configuration, with edits on top.
+//! The rules that all workers share: the rules of the plugin configuration, with edits on top.
 //!
-//! They are one record in shared data, changed by compare-and-swap. For each rule it contains the base from
-//! the configuration, the edit if there is one, the overrides that were edited one by one, and the changes
-//! that live buckets may still have to follow. It decides for every bucket of a rule that it knows,
-//! whatever the configuration of the worker: see [`Record::of_buckets`].
+//! They are one record in shared data, changed by compare-and-swap. For each rule it contains the
+//! base from the configuration, the edit if there is one, the overrides that were edited
+//! individually, and the changes that live buckets may still have to follow. The record decides
+//! about every bucket of a rule that it knows, whatever the worker's configuration is: see
+//! [`Record::of_buckets`].
 //!
-//! Each of these is a part with a text of its own ([`part`]). A worker keeps the parts that it has read
-//! ([`Records`]), so a change costs it what was changed, and the copy of the bytes. A later build
-//! extends the format by optional parts ([`Later`]); a worker that finds another format ([`crate::formats`])
-//! leaves it alone and limits by its own configuration, in separate buckets.
+//! Each of these is a part with its own text ([`part`]). A worker keeps the parts that it has read
+//! ([`Records`]), so a change costs it only the changed parts and a copy of the bytes. A later
+//! build extends the format by optional parts ([`Later`]). A worker that finds another format
+//! ([`crate::formats`]) does not touch it, and limits by its own configuration in separate buckets.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -49,35 +50,36 @@ mod trial;
 #[cfg(test)]
 pub(crate) mod work;
 
-/// The largest record that an edit may make, in bytes. Every worker copies all of it after each edit.
+/// Maximum size of a record after an edit, in bytes. Every worker copies the whole record after
+/// each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 
 /// The record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// The process of the record. It never changes.
+    /// Process that created the record. It never changes.
     pub(crate) instance: Instance,
-    /// Raised by every change.
+    /// Generation, which every change increments.
     pub(crate) generation: u64,
-    /// When the configuration that is in force was loaded: a newer one wins.
+    /// Load time of the configuration in force. A configuration with a later time replaces it.
     since_ns: u64,
-    /// When it was adopted.
+    /// Time at which the configuration was adopted.
     taken_ns: u64,
-    /// The number of rollbacks that were not forgotten when the last configuration was adopted.
+    /// Number of rollbacks still remembered when the last configuration was adopted.
     rollbacks: u32,
-    /// The rules in order of evaluation.
+    /// Rules in order of evaluation.
     pub(crate) rules: Vec<Rc<RuleRecord>>,
-    /// Removed rules, the latest last: connections of an earlier configuration may still be limited by them,
-    /// and they may come back while their buckets live.
+    /// Removed rules, latest last. Connections of an earlier configuration may still be limited by
+    /// them, and they may come back while their buckets live.
     gone: Vec<Rc<RuleRecord>>,
-    /// What only a later build can read.
+    /// Parts that only a later build can read.
     pub(crate) later: Later,
-    /// The rules at work.
+    /// The rules in force, ready to decide.
     set: OnceCell<RuleSet>,
 }
 
 impl Record {
-    /// The record of a configuration without edits.
+    /// Creates the record of a configuration without edits.
     pub(crate) fn new(bases: &Bases, since: Nanos) -> Self {
         let rules = bases.rules.iter().cloned();
         Self {
@@ -91,12 +93,12 @@ impl Record {
         }
     }
 
-    /// The same as the record of a process.
+    /// Sets the process of the record.
     pub(crate) fn of(self, instance: Instance) -> Self {
         Self { instance, ..self }
     }
 
-    /// A copy to change, which shares all rules with this one.
+    /// Returns a copy to change. It shares all rules with this record.
     fn to_change(&self) -> Self {
         Self {
             set: OnceCell::new(),
@@ -104,36 +106,36 @@ impl Record {
         }
     }
 
-    /// The record of a rule.
+    /// Returns the record of a rule.
     pub(crate) fn rule(&self, name: &str) -> Option<&RuleRecord> {
         let found = self.rules.iter().find(|rule| rule.base.name == name);
         found.map(|rule| &**rule)
     }
 
-    /// The number of rules that are edited.
+    /// Returns the number of edited rules.
     pub(crate) fn edited(&self) -> u64 {
         self.rules.iter().fold(0, |count, rule| {
             count.saturating_add(rule.is_edited().into())
         })
     }
 
-    /// The record of a rule, to change it.
+    /// Returns the record of a rule for changing it.
     pub(crate) fn rule_mut(&mut self, name: &str) -> Option<&mut RuleRecord> {
         let found = self.rules.iter_mut().find(|rule| rule.base.name == name);
         found.map(Rc::make_mut)
     }
 
-    /// The rules, and those that were removed.
+    /// Iterates over the current and the removed rules.
     fn all(&self) -> impl Iterator<Item = &Rc<RuleRecord>> {
         self.rules.iter().chain(&self.gone)
     }
 
-    /// The same, to change them.
+    /// Iterates over the current and the removed rules for changing them.
     fn every_mut(&mut self) -> impl Iterator<Item = &mut Rc<RuleRecord>> {
         self.rules.iter_mut().chain(&mut self.gone)
     }
 
-    /// Some of these, to change them. The others stay shared.
+    /// Iterates over selected rules for changing them. The other rules stay shared.
     fn all_mut(
         &mut self,
         which: impl Fn(&RuleRecord) -> bool,
@@ -143,27 +145,28 @@ impl Record {
             .map(Rc::make_mut)
     }
 
-    /// The rules at work.
+    /// Returns the rules in force, ready to decide.
     pub(crate) fn rule_set(&self) -> &RuleSet {
         let active = || self.rules.iter().map(|rule| rule.activate()).collect();
         self.set.get_or_init(active)
     }
 
-    /// The record that decides for the buckets of a rule at this place of a configuration, whichever that
-    /// is: the newest rule of the same name with the same key. Without one, the rule has separate buckets.
+    /// Returns the record that decides about the buckets of a rule, which is at `place` in its
+    /// configuration: the newest rule with this name and key. Without such a record, the rule has
+    /// separate buckets.
     pub(crate) fn of_buckets(&self, place: usize, base: &Base) -> Option<&Rc<RuleRecord>> {
-        // No two rules have one name, so the first guess is right if it fits.
+        // Rule names are unique, so if the rule at `place` fits, it is the right one.
         let near = self.rules.get(place).into_iter();
         let mut all = near.chain(&self.rules).chain(self.gone.iter().rev());
         all.find(|rule| rule.base.shares_buckets_with(base))
     }
 
-    /// The version of the next change.
+    /// Returns the version of the next change.
     pub(crate) fn next_version(&self) -> u32 {
         u32::try_from(self.generation.saturating_add(1)).unwrap_or(u32::MAX)
     }
 
-    /// When the next edit expires.
+    /// Returns the time at which the next edit expires.
     pub(crate) fn next_expiry(&self) -> Nanos {
         let expiries = self.all().map(|rule| rule.next_expiry());
         expiries.min().unwrap_or(Nanos::MAX)
@@ -179,7 +182,8 @@ impl Record {
         ended
     }
 
-    /// Whether it is the record of exactly these rules. Another build may have written them in other words.
+    /// Returns true if this is the record of exactly these rules. Another build may have serialized
+    /// them differently.
     pub(crate) fn is_of(&self, bases: &Bases) -> bool {
         let mut configured = self.rules.iter().filter(|rule| !rule.is_trial());
         let mut new = bases.rules.iter();
@@ -188,7 +192,7 @@ impl Record {
             && configured.next().is_none()
     }
 
-    /// Whether both have the same head and the same parts, without looking at their values.
+    /// Returns true if both have equal heads and identical parts, without a look at the values.
     fn is_same(&self, other: &Self) -> bool {
         let head = |record: &Self| {
             let numbers = [record.generation, record.since_ns, record.taken_ns];
@@ -210,20 +214,20 @@ impl PartialEq for Record {
     }
 }
 
-/// The reason why the record could not be read or changed.
+/// Reason why the record could not be read or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordError {
-    /// No data role has written it yet.
+    /// No data role has written the record yet.
     Missing,
-    /// It has another format, or is damaged.
+    /// The record has another format, or is damaged.
     Unreadable,
-    /// A later build keeps the rules elsewhere.
+    /// A later build keeps the rules under another key.
     Moved,
-    /// Other workers were faster too often.
+    /// Other workers changed the record first, too many times.
     Contended,
-    /// A rule was changed faster than its buckets can be brought forward.
+    /// A rule was changed faster than its buckets can be converted.
     TooOften,
-    /// It would have grown too large.
+    /// The record would have grown too large.
     TooLarge,
     /// The host failed.
     Failed,
@@ -235,29 +239,31 @@ impl From<StoreFailed> for RecordError {
     }
 }
 
-// The parts of the record that only a later build of Loudou can read, while both run in one Envoy.
+// Record parts that only a later build of Loudou can read.
 //
-// During an upgrade, and after one that is taken back, builds share the record. A later build may use a field
-// of rules or edits that this one does not know. This build then leaves out the rule, keeps its texts as they
-// are, and goes by the rest of the record; its own rule of that name decides alone.
+// Both builds share the record during an upgrade, and after an upgrade that was rolled back. A
+// later build may use rule or edit fields that this build does not know. This build then leaves the
+// rule out, preserves its texts, and uses the remaining record. For the unreadable rule it applies
+// the rule of its own configuration.
 
-/// In the first byte that a later build appended: it keeps the rules under another key now, and has left this
-/// record for the builds before it. Edits of it would not be in force.
+/// Flag in the first byte that a later build appended. It means that the later build now keeps the
+/// rules under another key, and has left this record to earlier builds. Edits to this record would
+/// have no effect.
 const MOVED: u8 = 1;
 
-/// What only a later build can read.
+/// Record parts that only a later build can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Later {
-    /// The rules, in their order.
+    /// Rules in their order.
     rules: Vec<Rc<LaterRule>>,
-    /// State that is appended to the record. The first byte has flags.
+    /// State appended to the record. Its first byte holds flags.
     appended: Rc<[u8]>,
 }
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LaterRule {
-    /// Its place among the rules, or among the removed ones.
+    /// Position among the current rules, or among the removed rules.
     place: usize,
     is_gone: bool,
     name: String,
@@ -265,7 +271,7 @@ struct LaterRule {
 }
 
 impl Later {
-    /// Keeps a rule that cannot be read; returns false if it is damaged.
+    /// Keeps a rule that cannot be read. Returns false if the rule is damaged.
     fn keep(&mut self, (place, is_gone): (usize, bool), stored: &StoredRule<'_>) -> bool {
         if stored.iter().any(|part| Id::of(part.text) != part.id) {
             return false;
@@ -282,7 +288,7 @@ impl Later {
         true
     }
 
-    /// The stored rules: the known ones, with these in between.
+    /// Returns the stored rules: the known rules, with the unreadable rules in their places.
     fn beside<'a>(&'a self, known: &'a [Texts<'_>], is_gone: bool) -> Vec<StoredRule<'a>> {
         let known = known.iter();
         let mut all: Vec<StoredRule<'a>> = known
@@ -296,20 +302,20 @@ impl Later {
         all
     }
 
-    /// The names of the rules in force.
+    /// Returns the names of unreadable rules in force.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let rules = self.rules.iter().filter(|rule| !rule.is_gone);
         rules.map(|rule| rule.name.as_str())
     }
 
-    /// Drops all of it, since a configuration of this build takes over; returns the names of the rules.
+    /// Drops everything, because a configuration of this build takes over. Returns the rule names.
     fn end(&mut self) -> Vec<String> {
         let names = self.names().map(ToOwned::to_owned).collect();
         *self = Self::default();
         names
     }
 
-    /// Whether a later build keeps the rules elsewhere.
+    /// Returns true if a later build keeps the rules under another key.
     pub(crate) fn has_moved(&self) -> bool {
         let flags = self.appended.first();
         flags.is_some_and(|flags| flags & MOVED != 0)

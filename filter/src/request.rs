@@ -1,4 +1,5 @@
-//! The current request as rules read it: each value comes from the host at first use, and only once.
+//! The current request as the rules see it. Each value is read from the host at first use, and only
+//! once.
 
 use std::borrow::Cow;
 
@@ -13,26 +14,26 @@ use crate::host::Host;
 use crate::upstream;
 use crate::waiting::Room;
 
-/// A request that is read lazily: every value costs a call into Envoy.
+/// A lazily read request, because every value costs a call into Envoy.
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
-    /// Where it can be held, and whether it has a body.
+    /// Room for holding the request, and true if it has a body.
     room: Option<(Room, bool)>,
     held_bytes: u64,
     fleet: Option<FleetView>,
-    /// For how long it has waited.
+    /// Time that the request has already waited.
     waited: Nanos,
-    /// All headers, once they are read.
+    /// All headers, if they were read.
     lines: Option<HeaderLines>,
     known: Vec<Known>,
 }
 
 /// A value that was read.
 struct Known {
-    /// The name of a header, or a name that no header has.
+    /// Name of a header, or a name that no header can have.
     name: SmallVec<[u8; 32]>,
     value: Option<Vec<u8>>,
-    /// Whether the header certainly has no other line.
+    /// True if the header certainly has no further line.
     is_whole: bool,
 }
 
@@ -50,35 +51,36 @@ impl<'a> HostRequest<'a> {
             fleet: None,
             waited: Nanos::ZERO,
             lines: None,
-            // Most rules need one or two values; without this there would be room for four.
+            // Most rules need one or two values. Without this, the list would start with space for
+            // four.
             known: Vec::with_capacity(2),
         }
     }
 
-    /// The same request; without room for it, it is refused instead of held.
+    /// Sets the room for holding the request. Without room, the request is refused instead of held.
     pub(crate) const fn held_in(mut self, room: Room, has_body: bool) -> Self {
         self.room = Some((room, has_body));
         self
     }
 
-    /// The same request, which has waited for this time.
+    /// Sets the time that the request has already waited.
     pub(crate) const fn after(mut self, waited: Nanos) -> Self {
         self.waited = waited;
         self
     }
 
-    /// The same request, decided by leases where many Envoys share a limit.
+    /// Sets the fleet state, by whose leases fleet-wide limits are decided.
     pub(crate) const fn leased(mut self, fleet: Option<FleetView>) -> Self {
         self.fleet = fleet;
         self
     }
 
-    /// The memory that it takes while it is held; 0 if no rule would hold it.
+    /// Returns the memory that the request takes while held, in bytes. 0 if no rule would hold it.
     pub(crate) const fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// The length that it gives for its body.
+    /// Returns the content length that the request declares.
     fn content_length(&mut self) -> Option<u64> {
         let text = self.header("content-length")?;
         std::str::from_utf8(&text).ok()?.parse().ok()
@@ -108,15 +110,15 @@ impl<'a> HostRequest<'a> {
         self.known.len().saturating_sub(1)
     }
 
-    /// All headers, read at first use.
+    /// Returns all headers, which are read at first use.
     fn lines(&mut self) -> &HeaderLines {
         let host = self.host;
         self.lines
             .get_or_insert_with(|| host.request_headers().unwrap_or_default())
     }
 
-    /// The line of a header that counts: almost always the first one. If that is empty, all headers are
-    /// read.
+    /// Reads the header line that counts, which is almost always the first line. If that is empty,
+    /// all headers are read.
     fn read_header(&mut self, name: &str) -> Option<Vec<u8>> {
         if self.lines.is_none() {
             let first = self.host.request_header(name);
@@ -146,8 +148,9 @@ impl Request for HostRequest<'_> {
         self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
     }
 
-    /// Almost always a header has one line and is read here first: Envoy joins lines with commas, so a
-    /// value without one is the only line. Otherwise all headers are read.
+    /// Calls `see` with each line of a header. Almost always the header has one line, which is read
+    /// here first. Envoy joins lines with commas, so a value without a comma is the only line.
+    /// Otherwise all headers are read.
     fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
         if self.lines.is_none() && self.index_of(name).is_none() {
             let joined = self.host.property(&format!("request\0headers\0{name}"));

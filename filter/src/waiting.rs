@@ -1,7 +1,7 @@
-//! Held requests: paused streams of one worker, released from its timer.
+//! Held requests: paused streams of one worker, which the worker's timer releases.
 //!
-//! A stream can only be resumed by its own worker, so each worker has its own queue; the workers share
-//! the bucket that assigned the times. The timer runs only while the queue is not empty.
+//! Only its own worker can resume a stream, so each worker has a separate queue. The workers share
+//! the bucket that assigned the due times. The timer runs only while the queue is not empty.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,20 +14,20 @@ use crate::host::{Host, Reply};
 use crate::loan::Loans;
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 
-/// The most streams that one run of the timer releases. Envoy resumes them afterwards, one by one; but
-/// an immediate answer enters the sandbox again, and on the way out Envoy resumes the next stream,
-/// nested in the first. A few hundred nested streams exhaust the sandbox's stack.
+/// Maximum number of streams that one timer run releases. Envoy resumes them afterwards, one by
+/// one. But if a stream is answered at once, Envoy enters the VM again and resumes the next stream
+/// on the way out, nested in the first. A few hundred nested streams exhaust the VM's stack.
 pub(crate) const MAX_RELEASED: usize = 32;
 
-/// The assumed memory of a held request in Envoy and in the sandbox, without its headers and body, but with
-/// a connection of its own, in bytes. `tests/tests/waiting.rs` compares it with Envoy's count: 27 255 bytes
-/// over HTTP/1.1.
+/// Assumed memory of a held request in Envoy and in the VM, in bytes, without its headers and body,
+/// but with its own connection. `tests/tests/waiting.rs` compares it with Envoy's count: 27 255
+/// bytes over HTTP/1.1.
 pub(crate) const HELD_BYTES: u64 = 32 << 10;
-/// How often the memory of a request's headers contains their bytes: Envoy keeps what it parses until the
-/// request has passed.
+/// Number of copies of the headers that a held request keeps. Envoy keeps the parsed input until
+/// the request has passed.
 const HEADER_COPIES: u64 = 2;
 
-/// A place in the queue.
+/// A position in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     pub(crate) due: Nanos,
@@ -37,31 +37,31 @@ pub(crate) struct Ticket {
 /// A held request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
-    /// The ticket that it got.
+    /// Ticket that the request was given when it entered the queue.
     pub(crate) ticket: Ticket,
-    /// The memory that it takes, in bytes.
+    /// Memory of the request, in bytes.
     pub(crate) bytes: u64,
-    /// The units that it took.
+    /// Tokens that the request took.
     pub(crate) loans: Option<Loans>,
-    /// Whether it waits for a lease, and is decided anew.
+    /// True if the request waits for a lease, after which it is decided again.
     pub(crate) is_undecided: bool,
-    /// When it arrived, or was decided anew.
+    /// Time at which it arrived, or was decided again.
     pub(crate) since: Nanos,
-    /// The latest instant until which it may be held: then its client waits no longer.
+    /// Latest time until which it may be held, because its client waits no longer.
     pub(crate) latest: Nanos,
 }
 
-/// The held requests, with the memory of them all.
+/// The held requests and their total memory.
 #[derive(Debug, Default)]
 struct Queue {
     held: BTreeMap<Ticket, Held>,
-    /// The instants of those that were planned anew, by the tickets that they got.
+    /// New due times of requests that were planned again, by their original tickets.
     moved: BTreeMap<Ticket, Nanos>,
     bytes: u64,
 }
 
 impl Queue {
-    /// The place of a ticket.
+    /// Returns the current queue position of a ticket.
     fn place(&self, ticket: Ticket) -> Ticket {
         let due = self.moved.get(&ticket).copied().unwrap_or(ticket.due);
         Ticket { due, ..ticket }
@@ -77,8 +77,8 @@ impl Queue {
 
 type Line = RefCell<Queue>;
 
-/// The room for one more held request: the most memory that it may take, in bytes; none where there are
-/// too many requests already.
+/// Room for one more held request: the free memory in bytes, or none if the maximum number of
+/// requests is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     free: Option<u64>,
@@ -86,9 +86,9 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The memory of a body, whose length may be known. Envoy's buffers are larger than their content, by a
-    /// fifth as measured. A body that is not read to its end fills two of them: of the filters, and of the
-    /// connection.
+    /// Returns the memory of a body, whose length may be known. Envoy's buffers are larger than
+    /// their content, by a fifth as measured. A body that is not read to its end fills two buffers:
+    /// the filters' buffer and the connection's.
     pub(crate) fn body(self, length: Option<u64>) -> u64 {
         match length.filter(|length| *length < self.body) {
             Some(length) => length.saturating_add(length >> 2),
@@ -96,8 +96,8 @@ impl Room {
         }
     }
 
-    /// The memory that a request takes with this many bytes of headers and this memory of a body;
-    /// `None` if there is no room for it.
+    /// Returns the memory that a request with this memory for headers and body takes. `None` if
+    /// there is no room.
     pub(crate) fn takes(self, headers: u64, body: u64) -> Option<u64> {
         let bytes = headers
             .saturating_mul(HEADER_COPIES)
@@ -107,12 +107,13 @@ impl Room {
     }
 }
 
-/// The held streams, the earliest due first. Shared with the sandbox's [`Will`].
+/// The held streams, ordered by due time. The VM's [`Will`] shares the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Rc<Line>);
 
 impl Waiting {
-    /// The queue is never borrowed already: no method calls other code.
+    /// Runs `use_line` with the queue. The queue is never borrowed already, because no method calls
+    /// other code.
     fn line<T: Default>(&self, use_line: impl FnOnce(&mut Queue) -> T) -> T {
         match self.0.try_borrow_mut() {
             Ok(mut line) => use_line(&mut line),
@@ -120,7 +121,7 @@ impl Waiting {
         }
     }
 
-    /// The room for one more request.
+    /// Returns the room for one more request.
     pub(crate) fn room(&self, bounds: &WaitingSettings) -> Room {
         let most = usize::try_from(bounds.requests).unwrap_or(usize::MAX);
         let memory = u64::from(bounds.memory_mib) << 20;
@@ -143,27 +144,27 @@ impl Waiting {
         ticket
     }
 
-    /// The stream that is due first.
+    /// Returns the stream that is due first.
     fn first(&self) -> Option<Ticket> {
         self.line(|line| line.held.first_key_value().map(|(ticket, _)| *ticket))
     }
 
-    /// When the next stream is due.
+    /// Returns the due time of the next stream.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.first().map(|next| next.due)
     }
 
-    /// Whether a stream is still held.
+    /// Returns true if a stream is still held.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
         self.line(|line| line.held.contains_key(&line.place(ticket)))
     }
 
-    /// Removes a stream from the queue, if it is still there.
+    /// Removes a stream from the queue if it is still there.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Held> {
         self.line(|line| line.remove(ticket))
     }
 
-    /// The first held request from `place` on, with its place.
+    /// Returns the first held request at or after `place`, with its position.
     pub(crate) fn next_from(&self, place: Ticket) -> Option<(Ticket, Held)> {
         self.line(|line| {
             let (place, held) = line.held.range(place..).next()?;
@@ -171,12 +172,12 @@ impl Waiting {
         })
     }
 
-    /// The loans of a held request, if it has any.
+    /// Returns the reservations of a held request, if it has any.
     pub(crate) fn loans(&self, ticket: Ticket) -> Option<Loans> {
         self.line(|line| line.held.get(&line.place(ticket))?.loans.clone())
     }
 
-    /// Moves a held request to another instant.
+    /// Moves a held request to another due time.
     pub(crate) fn plan(&self, ticket: Ticket, due: Nanos) {
         self.line(|line| {
             if let Some(held) = line.held.remove(&line.place(ticket)) {
@@ -186,12 +187,12 @@ impl Waiting {
         });
     }
 
-    /// Removes a stream from the queue; returns whether it was still held.
+    /// Removes a stream from the queue. Returns true if it was still held.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
         self.take(ticket).is_some()
     }
 
-    /// Removes the next stream that is due, if it is before `end`; with its place.
+    /// Removes the next stream that is due, if it comes before `end`. Returns it with its position.
     pub(crate) fn next_due(&self, now: Nanos, end: Option<Ticket>) -> Option<(Ticket, Held)> {
         let next = self.first().filter(|next| next.due <= now)?;
         if end.is_some_and(|end| next >= end) {
@@ -203,8 +204,8 @@ impl Waiting {
         })
     }
 
-    /// Answers the streams in this queue if the sandbox dies, and takes its worker back from those that are
-    /// counted as alone.
+    /// Creates the will, which answers the streams in this queue if the VM dies and removes its
+    /// worker from the count of workers without a relay.
     pub(crate) fn will(&self, share: &str, is_alone: &Rc<Cell<bool>>) -> Will {
         Will {
             share: share.to_owned(),
@@ -214,23 +215,24 @@ impl Waiting {
     }
 }
 
-/// The last actions when the sandbox dies. Envoy would neither resume nor answer the held requests, and
-/// the gauges that count them, and workers without the relay, outlive the sandbox.
+/// The last actions when the VM dies. Envoy would neither resume nor answer the held requests. The
+/// gauges that count held requests and workers without a relay outlive the VM, so they must be
+/// corrected.
 #[derive(Debug)]
 pub struct Will {
     share: String,
     line: Weak<Line>,
-    /// Whether the worker is counted as one that cannot ask the relay.
+    /// True while the worker is counted as unable to reach the relay.
     is_alone: Rc<Cell<bool>>,
 }
 
 impl Will {
-    /// Whether its queue no longer exists.
+    /// Returns true if its queue no longer exists.
     pub fn is_void(&self) -> bool {
         self.line.strong_count() == 0
     }
 
-    /// Answers the held requests, and subtracts what is counted from the gauges.
+    /// Answers the held requests, and subtracts this VM's share from the gauges.
     pub fn execute(&self, host: &dyn Host) {
         let Some(line) = self.line.upgrade() else {
             return;
@@ -243,7 +245,7 @@ impl Will {
         if self.is_alone.take() {
             FleetMetrics::define(host, &mut registry, &self.share).opened(host, false);
         }
-        // Envoy gives the same answer to all other requests in the sandbox.
+        // Envoy sends this response to all other requests in the VM.
         let reply = Reply {
             status: 503,
             ..Reply::default()
@@ -254,11 +256,12 @@ impl Will {
     }
 }
 
-// The timer of one worker, set to the time at which it is next needed.
+// The timer of one worker (Envoy's *tick*), set to the time at which it is needed next.
 //
-// Setting it costs a call of the host, so requests do not set it again if it fires soon enough anyway.
+// Setting the timer costs a call into the host, so requests leave it alone if it fires soon enough
+// anyway.
 
-/// The first of two instants at which the timer may be needed.
+/// Returns the earlier of two optional times.
 pub(crate) fn sooner(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -270,7 +273,7 @@ pub(crate) fn sooner(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> 
 /// The timer, as it was last set.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    /// In milliseconds; 0 when it is stopped, and `None` when other code has set it.
+    /// Period in milliseconds. 0 if stopped, `None` if other code has set it.
     period: Option<u32>,
     fires_at: Nanos,
 }
@@ -285,14 +288,14 @@ impl Default for Timer {
 }
 
 impl Timer {
-    /// Makes it fire at `needed` or sooner.
+    /// Makes the timer fire at `needed` or earlier.
     pub(crate) fn fire_by(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         if needed.is_some_and(|needed| needed < self.fires_at) {
             self.set(host, needed, now);
         }
     }
 
-    /// It has fired: sets it to the time at which it is next needed.
+    /// Sets the timer, which has just fired, to the time at which it is needed next.
     pub(crate) fn fired(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         self.set(host, needed, now);
     }
@@ -422,7 +425,7 @@ mod timer_tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    /// The period, if it was set since the last call.
+    /// Returns the period if it was set since the last call.
     fn set(host: &FakeHost) -> Option<u32> {
         Some(host.timer_ms.replace(UNSET)).filter(|ms| *ms != UNSET)
     }

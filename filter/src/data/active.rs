@@ -1,4 +1,4 @@
-//! A configuration in force: the current rules, the table of buckets, and the decision on one request.
+//! A configuration in force: the current rules, the bucket table, and the decision on one request.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ use crate::{behind, current, events};
 
 pub(super) use plan::Planning;
 
-/// The time until rules that could not be read are read again.
+/// Delay before rules that could not be read are read again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
 mod plan;
 
-/// How the record is read.
+/// Function that reads the record.
 type Read = fn(&dyn Host, &Records, &StoreMetrics, Nanos) -> Result<Rc<Record>, RecordError>;
 
 /// A configuration in force, compiled.
@@ -42,38 +42,39 @@ pub(crate) struct Active {
     pub(super) table: Table,
     records: Records,
     rules: RuleSet,
-    /// The records of these rules and trials, in the same order; `None` for a rule that the record does not know.
+    /// Record of each rule. `None` for a rule that the record does not contain.
     sources: Vec<Option<Rc<RuleRecord>>>,
-    /// Whether any rule needs the wall clock, which costs a call of the host.
+    /// True if any rule needs the wall clock. Reading it costs a call into the host.
     reads_wall: bool,
-    /// The most that any rule tells of a request that it admits.
+    /// Maximum detail that any rule reports about an admitted request.
     tells: Tells,
-    /// Counts upstream responses.
+    /// Counter of upstream responses.
     watch: Watch,
     counts: Counts,
     pub(super) store_metrics: StoreMetrics,
-    /// The change count at which the rules were read; with any other count they are old.
+    /// Change count at which the rules were read. The rules are outdated if the gauge has another
+    /// value.
     changes_seen: u64,
     next_expiry: Nanos,
     connections: Connections,
     sweep: Sweep,
-    /// The time of this worker's configuration, which tells it from the others.
+    /// Time at which this worker configured the plugin. It distinguishes configurations.
     configured_at: Nanos,
-    /// Whether it cannot read the shared rules, and limits by its own configuration.
+    /// True if the shared rules cannot be read, so the worker limits by its own configuration.
     is_alone: bool,
-    /// The name of the process, if the record could be read.
+    /// Name of the process. Empty if the record could not be read.
     pub(super) instance: String,
-    /// The generation of the rules.
+    /// Generation of the rules.
     pub(super) generation: u64,
 }
 
-/// What a rule tells of a request that it admits.
+/// Detail that a rule reports about an admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tells {
     Nothing,
-    /// Its headers, to the client.
+    /// Rate-limit headers to the client.
     Headers,
-    /// Its decision, to the upstream and access logs, too.
+    /// Headers, and the decision to the upstream and access logs.
     Decision,
 }
 
@@ -91,7 +92,7 @@ impl Tells {
 }
 
 impl Active {
-    /// A table without rules yet; the counts belong to the rules that follow.
+    /// Creates a table without rules. `counts` belongs to the rules that are put in force next.
     pub(super) fn new(
         table: Table,
         records: Records,
@@ -120,34 +121,34 @@ impl Active {
         }
     }
 
-    /// The namespace of what the workers share.
+    /// Returns the namespace of the data that workers share.
     pub(super) fn share(&self) -> &str {
         self.records.share()
     }
 
-    /// The rules in force.
+    /// Returns the rules in force.
     #[cfg(test)]
     pub(super) const fn rules(&self) -> &RuleSet {
         &self.rules
     }
 
-    /// Returns true if a rule matches the request that is enforced.
+    /// Returns true if an enforced rule matches the request.
     pub(super) fn may_refuse(&self, request: &mut HostRequest<'_>) -> bool {
         let mut rules = self.rules.iter().map(|active| active.rule());
         rules.any(|rule| rule.mode == Mode::Enforce && rule.reach(request) != Reach::No)
     }
 
-    /// The shared record of the rules.
+    /// Returns the shared record of the rules.
     pub(super) const fn records(&self) -> &Records {
         &self.records
     }
 
-    /// The time of the next work for the timer here.
+    /// Returns the time at which the timer is needed next.
     pub(super) fn due(&self) -> Option<Nanos> {
         sooner(self.counts.due(), self.sweep.due())
     }
 
-    /// The timer's work here: flushes counts, and brings old buckets forward.
+    /// Does the timer's work: flushes counts and converts old buckets to the current limits.
     pub(super) fn tick(&mut self, host: &dyn Host, now: Nanos) {
         self.counts.flush(host, now);
         let clock = self.clock(host, now);
@@ -159,12 +160,14 @@ impl Active {
         }
     }
 
-    /// Whether the connection of the current request shows that this configuration is in force again.
+    /// Returns true if the current request's connection shows that this configuration is in force
+    /// again.
     pub(super) fn is_back(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
         self.connections.sees_rollback(host, share, now)
     }
 
-    /// Publishes the connection of the current request, which showed that this configuration is back.
+    /// Publishes the current request's connection, which showed that this configuration is in force
+    /// again.
     pub(super) fn is_back_for(&mut self, host: &dyn Host, share: &str, now: Nanos) {
         self.connections.read_at_once();
         self.connections.sees_rollback(host, share, now);
@@ -186,7 +189,8 @@ impl Active {
                 &format!("the rules could not be read again: {error:?}"),
             );
             self.report_behind(host, file, now);
-            // The rules stay unchanged, and the next requests do not all retry at once.
+            // Reading failed, so the rules stay in effect. The new time prevents an immediate retry
+            // by each following request.
             self.changes_seen = self.store_metrics.changes(host);
             self.next_expiry = now.saturating_add(RETRY_AFTER);
         }
@@ -197,7 +201,7 @@ impl Active {
         self.store_metrics.is_behind(host);
     }
 
-    /// Reads the rules again.
+    /// Reads the rules and puts them in force.
     pub(super) fn refresh(
         &mut self,
         host: &dyn Host,
@@ -217,12 +221,13 @@ impl Active {
         // The count is read before the record, so the record is at least as new as the count.
         let changes = self.store_metrics.changes(host);
         let record = match read(host, &self.records, &self.store_metrics, now) {
-            // Another version wrote it: it stays, and this configuration applies alone.
+            // Another version of the filter wrote the record. The record is kept, and this worker
+            // applies its own configuration.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),
         };
-        // The record decides even if this configuration is older and its listener drains: each bucket has
-        // one set of numbers in the whole process.
+        // The record takes precedence even if this configuration is older and its listener drains,
+        // because each bucket must have the same limits in the whole process.
         let bases = self.records.bases().rules.iter().enumerate();
         let mut sources = Vec::with_capacity(bases.len());
         for (place, base) in bases {
@@ -248,13 +253,13 @@ impl Active {
             self.store_metrics.edited(host, record.edited());
             self.store_metrics.adopted(host);
         }
-        // A worker that is alone reports it with its next request, and again from time to time.
+        // A worker without the record reports it at its next request, and again from time to time.
         self.next_expiry = record.map_or(now, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
     }
 
-    /// Puts rules in force, by their records. Those that did not change stay.
+    /// Puts rules in force, by their records. Unchanged rules are kept.
     fn put(&mut self, host: &dyn Host, file: &RuleFile, sources: Vec<Option<Rc<RuleRecord>>>) {
         type Source = Option<Rc<RuleRecord>>;
         let is_trial = |source: &Source| source.as_ref().is_some_and(|rule| rule.is_trial());
@@ -289,7 +294,8 @@ impl Active {
         self.sources = sources;
     }
 
-    /// The clocks at `now`; the wall clock costs a call of the host.
+    /// Returns the clocks at `now`. The wall clock is only read if a rule needs it, because it
+    /// costs a call into the host.
     pub(super) fn clock(&self, host: &dyn Host, now: Nanos) -> Clock {
         if self.reads_wall {
             host.clock_at(now)
@@ -298,8 +304,9 @@ impl Active {
         }
     }
 
-    /// Gives back the units of a request that has ended, or whose client left while it was held. A rule
-    /// that was removed has no bucket to return them to; a rule in shadow mode would not have held it.
+    /// Returns the reserved tokens of a request that has ended, or whose client left while the
+    /// request was held. A removed rule has no bucket for them. A rule in shadow mode would not
+    /// have held the request.
     pub(super) fn give_back(&self, host: &dyn Host, loans: &Loans, left: bool, now: Nanos) {
         self.give(host, loans, now, |loan, mode| {
             if left && mode == Mode::Enforce {
@@ -310,7 +317,8 @@ impl Active {
         });
     }
 
-    /// Returns true if a ban refuses a held request that is due. This reads each bucket from which it took.
+    /// Returns true if a ban refuses a held request that is due. Reads each bucket from which the
+    /// request took tokens.
     pub(super) fn is_banned(&self, host: &dyn Host, loans: &Loans, now: Nanos) -> bool {
         let mut is_banned = false;
         loans.each(|loan| {
@@ -334,12 +342,12 @@ impl Active {
         }
     }
 
-    /// Gives back all units of a request that is decided again.
+    /// Returns all tokens of a request that is decided again.
     pub(super) fn put_off(&self, host: &dyn Host, loans: &Loans, now: Nanos) {
         self.give(host, loans, now, |_, _| Some(Why::Refused));
     }
 
-    /// Gives units back where there is a reason.
+    /// Returns the tokens for which `why` gives a reason.
     fn give(
         &self,
         host: &dyn Host,
@@ -354,15 +362,15 @@ impl Active {
                 && let Some(why) = why(loan, active.rule().mode)
             {
                 let give = active.give(&loan.key, &loan.receipt, why, clock);
-                // Lost returns are counted; they expire with the lease, lost notices when nothing is left of
-                // what was taken.
+                // Lost returns are counted. They expire with the lease, and lost notices expire
+                // once the bucket has recovered the taken tokens.
                 let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
             }
         });
         self.store_metrics.add(host, &stats);
     }
 
-    /// The rule of a loan, unless it was removed.
+    /// Returns the rule of a reservation, unless the rule was removed.
     fn lender(&self, loan: &Loan) -> Option<&ActiveRule> {
         self.lender_of(&loan.receipt)
     }
@@ -376,13 +384,13 @@ impl Active {
         found.map(|rule| &**rule)
     }
 
-    /// Whether upstream responses are counted.
+    /// Returns true if upstream responses are counted.
     pub(super) const fn watches(&self) -> bool {
         self.watch.is_on()
     }
 
-    /// Counts the response of the current request, which has ended. It went to an upstream unless another
-    /// filter answered it.
+    /// Counts the current request's response. An upstream sent it unless another filter answered
+    /// the request.
     pub(super) fn see_response(&self, host: &dyn Host, share: &str, now: Nanos) {
         let mut stats = StoreStats::default();
         for event in self.watch.see(host, &self.table, now, &mut stats) {
@@ -392,11 +400,12 @@ impl Active {
     }
 }
 
-/// The most repeated decisions on a request whose rules change while it is decided.
+/// Maximum number of repeated decisions on a request while its rules keep changing.
 const MAX_OUTDATED: usize = 4;
 
 impl Active {
-    /// Decides on the current request. Without room for it, it is refused instead of held.
+    /// Decides the current request. A request for which there is no room is refused instead of
+    /// held.
     pub(super) fn decide(
         &mut self,
         host: &dyn Host,
@@ -406,7 +415,7 @@ impl Active {
         let now = arrival.now;
         let since = now.since(arrival.waited);
         let mut again = MAX_OUTDATED;
-        // Nothing of what follows concerns most requests.
+        // Most requests are plain, and need none of the steps below.
         let mut is_plain;
         let (outcome, bytes) = loop {
             let clock = self.clock(host, now);
@@ -459,7 +468,7 @@ impl Active {
         }
     }
 
-    /// The outcome, and the memory that the request takes if it is held.
+    /// Returns the outcome, and the memory that the request takes if it is held.
     fn evaluate(&self, host: &dyn Host, clock: Clock, arrival: &Arrival) -> (Outcome, u64) {
         let mut stats = StoreStats::default();
         let request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
@@ -476,7 +485,7 @@ impl Active {
         (outcome, request.held_bytes())
     }
 
-    /// Gives back the units taken by an outcome that is discarded.
+    /// Returns the tokens that a discarded outcome took.
     fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
         let mut stats = StoreStats::default();
         for one in &outcome.rules {
@@ -490,60 +499,60 @@ impl Active {
     }
 }
 
-/// The longest time for which a request may be held.
+/// Returns the maximum time for which a request may be held.
 fn patience(outcome: &Outcome) -> Nanos {
     let all = outcome.rules.iter().map(|one| one.patience);
     all.min().unwrap_or(Nanos::MAX)
 }
 
-/// Whether a rule could not be evaluated because a newer version of it is in force.
+/// Returns true if a rule could not be evaluated because a newer version of the rule is in force.
 const fn is_outdated(outcome: &RuleOutcome) -> bool {
     matches!(outcome.answer, Answer::GaveUp(GaveUp::Outdated))
 }
 
-// The arrival of a request, and the decision on it.
+// A request and the decision on it.
 
-/// A request as it arrives.
+/// A request to be decided.
 pub(super) struct Arrival {
     pub(super) now: Nanos,
-    /// The room for holding it.
+    /// Room for holding the request.
     pub(super) room: Room,
-    /// Whether more than its headers will come.
+    /// True if a body or trailers follow the headers.
     pub(super) has_body: bool,
-    /// For how long it has waited already.
+    /// Time that the request has already waited.
     pub(super) waited: Nanos,
-    /// The state of the fleet, if there is one.
+    /// Fleet state, if a fleet is configured.
     pub(super) fleet: Option<FleetView>,
 }
 
 /// The verdict on a request.
 pub(super) enum Verdict {
-    /// It may pass at this instant, and its response gets these headers.
+    /// The request may pass at this instant, and its response gets these headers.
     Pass(Nanos, Headers),
-    /// It is refused with this answer.
+    /// The request is refused with this response.
     Refuse(Reply),
-    /// It waits for a lease.
+    /// The request waits for a lease.
     Wait(Wanted),
 }
 
 /// A decision on a request.
 pub(super) struct Decided {
     pub(super) verdict: Verdict,
-    /// The keys whose leases run low.
+    /// Keys whose leases run low.
     pub(super) refills: Vec<(BucketId, String)>,
-    /// Whether a rule of the fleet was decided without the engine.
+    /// True if a fleet-wide limit was decided without the engine.
     pub(super) is_local: bool,
     pub(super) loans: Vec<Loan>,
-    /// When the request came.
+    /// Time at which the request came.
     pub(super) since: Nanos,
-    /// The longest time for which it may be held.
+    /// Maximum time for which the request may be held.
     pub(super) patience: Nanos,
-    /// The memory that it takes if it is held.
+    /// Memory that the request takes if it is held, in bytes.
     pub(super) bytes: u64,
 }
 
 impl Decided {
-    /// A request that passes at once, and for which nothing else is to be done.
+    /// Creates the decision for a request that passes at once and needs nothing else.
     pub(super) const fn passes(now: Nanos) -> Self {
         Self {
             verdict: Verdict::Pass(now, Vec::new()),
@@ -557,7 +566,7 @@ impl Decided {
     }
 }
 
-/// The key that a request waits for.
+/// Returns the key for whose lease a request waits.
 fn wanted(outcome: &Outcome) -> Option<Wanted> {
     let last = outcome.rules.last().filter(|_| outcome.is_pending)?;
     let LeaseVerdict::Wait { until } = last.leased?.verdict else {
@@ -571,7 +580,7 @@ fn wanted(outcome: &Outcome) -> Option<Wanted> {
     })
 }
 
-/// The keys of a request whose leases run low.
+/// Returns the keys of a request whose leases run low.
 pub(super) fn refills(outcome: &Outcome) -> Vec<(BucketId, String)> {
     let low = outcome
         .rules
@@ -581,15 +590,15 @@ pub(super) fn refills(outcome: &Outcome) -> Vec<(BucketId, String)> {
         .collect()
 }
 
-/// Whether a rule of the fleet was decided without the engine.
+/// Returns true if a fleet-wide limit was decided without the engine.
 pub(super) fn is_local(outcome: &Outcome) -> bool {
     let mut leased = outcome.rules.iter().filter_map(|one| one.leased);
     leased.any(Leased::is_local)
 }
 
-// The counts of decisions: in Envoy's metrics by rule, and in the tally of frequent keys.
+// Counts of decisions: Envoy's metrics for each rule, and the tally of frequent keys.
 
-/// The counters of decisions.
+/// Counters of decisions.
 #[derive(Debug)]
 pub(super) struct Counts {
     /// The metrics of the rules, in the order of the rules.
@@ -641,19 +650,19 @@ impl Counts {
         }
     }
 
-    /// The time of the next flush.
+    /// Returns the time of the next flush.
     pub(super) const fn due(&self) -> Option<Nanos> {
         self.tally.due()
     }
 
-    /// Shares the tally of frequent keys with all workers, if that is due.
+    /// Adds this worker's tally of frequent keys to the shared one, if that is due.
     pub(super) fn flush(&mut self, host: &dyn Host, now: Nanos) {
         self.tally.flush(&mut HostStore(host), now);
     }
 }
 
-/// The counter of an outcome; none if another rule overruled it, since this rule neither admitted nor
-/// refused the request.
+/// Returns the counter for a rule's outcome. Returns `None` if another rule overruled it, because
+/// this rule then neither admitted nor refused the request.
 fn counted(outcome: &RuleOutcome, refused: bool) -> Option<Counted> {
     Some(
         match (&outcome.answer, refused, outcome.active.rule().mode) {
@@ -671,38 +680,44 @@ fn counted(outcome: &RuleOutcome, refused: bool) -> Option<Counted> {
     )
 }
 
-// Detects rollbacks: the configuration for which new connections are accepted is in force.
+// Detects rollbacks to an earlier configuration.
 //
-// Envoy does not announce a rollback to a configuration whose sandboxes still live: it uses them again
-// unchanged. But a draining listener accepts no connections, and Envoy numbers the connections of the whole
-// process in order of arrival. So the configuration in force is the one that has accepted the newest
-// connection. Shared data has the number of the newest connection that it has served; a sandbox of another
-// configuration that serves a newer one is in force again.
+// Envoy does not announce a rollback to a configuration whose VMs still live. It uses these VMs
+// again, unchanged. But a draining listener accepts no connections, and Envoy numbers the
+// connections of the process in the order of acceptance. So the configuration in force is the one
+// that accepted the newest connection. Shared data stores the number of the newest connection that
+// was served. If a VM of another configuration serves a newer connection, then its configuration is
+// in force again.
 
-/// The interval at which a sandbox of the configuration in force reads the number of a connection, a call of the host
-/// that takes more than any other of a request, while it finds no newer one: new connections come in bursts. It matters
-/// for a connection whose requests before an update are all within so long after another read, if it is used more than
-/// a second after the update, when the new listener has still served none.
+/// Interval at which a VM of the configuration in force reads the connection number while it finds
+/// no newer one. Reading it is the most expensive host call of a request, and new connections come
+/// in bursts.
+///
+/// A connection can be missed only if all its requests before an update fall within this interval
+/// after another read. That matters only if the connection is used more than a second after the
+/// update, while the new listener has still served none.
 const EVERY: Nanos = Nanos::from_millis(1);
-/// The interval at which a sandbox of another configuration looks again after it saw a rollback, which may not be
-/// one yet ([`Record::roll_back`](crate::record::Record::roll_back)): each such look copies the whole record.
+/// Interval at which a VM of another configuration checks again after it saw a rollback. Each check
+/// copies the whole record, and the rollback may not be one yet (see
+/// [`Record::roll_back`](crate::record::Record::roll_back)).
 const AGAIN_IN: Nanos = Nanos::from_millis(100);
 
-/// A sandbox's knowledge of connections.
+/// Knowledge of one VM about connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Connections {
-    /// Whether its configuration is the one in force.
+    /// True if this VM's configuration is in force.
     pub(super) is_in_force: bool,
-    /// The newest connection that was served while it was in force.
+    /// Number of the newest connection served while the configuration was in force.
     newest: u64,
-    /// The time of the next read, for the configuration in force.
+    /// Time of the next read, if the configuration is in force.
     read_at: Nanos,
-    /// The time of the next look, for another configuration.
+    /// Time of the next check, if another configuration is in force.
     look_at: Nanos,
 }
 
 impl Connections {
-    /// Whether the connection of the current request shows that this configuration is in force again.
+    /// Returns true if the current request's connection shows that this configuration is in force
+    /// again.
     pub(super) fn sees_rollback(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
         let next = if self.is_in_force {
             self.read_at
@@ -735,18 +750,19 @@ impl Connections {
         is_newer
     }
 
-    /// The configuration is in force again: the next call reads the number at once.
+    /// Makes the next call read the connection number at once, because the configuration is in
+    /// force again.
     pub(super) const fn read_at_once(&mut self) {
         self.read_at = Nanos::ZERO;
     }
 }
 
-/// The number of the newest connection that was served, from its stored form.
+/// Parses the stored number of the newest connection.
 fn number(bytes: &[u8]) -> u64 {
     bytes.first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
-/// Writes a number, unless a newer one is stored; returns the newest.
+/// Writes a connection number unless a newer one is stored. Returns the newest number.
 fn publish(host: &dyn Host, key: &[u8], id: u64) -> u64 {
     let mut newest = id;
     // If this write fails, the next connection writes its number.

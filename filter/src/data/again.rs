@@ -1,5 +1,5 @@
-//! Requests that waited for a lease, or for an instant at which they cannot pass any more: they are decided anew, as if
-//! they had just arrived.
+//! Decides requests again, as if they had just arrived: requests that waited for a lease, and held
+//! requests that can no longer pass as planned.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::Phase;
@@ -10,20 +10,20 @@ use crate::fleet::Ready;
 use crate::host::Host;
 use crate::waiting::{Held, MAX_RELEASED, Ticket};
 
-/// A paused request that is to be decided anew.
+/// A paused request that must be decided again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// Its stream.
+    /// Stream context.
     pub stream: u32,
-    /// Until when it may wait for leases in all.
+    /// End of the total time for which it may wait for leases.
     until: Nanos,
     phase: Phase,
-    /// When it came, if it waited for its instant.
+    /// Arrival time, if the request was held until its due time.
     late: Option<Nanos>,
 }
 
 impl Again {
-    /// A request that has waited for as long as it may.
+    /// Creates the entry for a request whose maximum wait is over.
     pub(super) const fn expired(ticket: Ticket) -> Self {
         Self {
             stream: ticket.stream,
@@ -53,7 +53,7 @@ impl Again {
 }
 
 impl DataPlane {
-    /// Adds requests to those that wait for no lease any more, in the order of their arrival.
+    /// Adds requests that no longer wait for a lease, in order of arrival.
     pub(super) fn put_ready(&mut self, requests: Vec<Ready>) {
         for ready in requests {
             let place = self
@@ -63,13 +63,13 @@ impl DataPlane {
         }
     }
 
-    /// Removes at most `most` requests from those that wait for no lease any more.
+    /// Removes at most `most` requests that no longer wait for a lease.
     pub(super) fn take_ready(&mut self, host: &dyn Host, most: usize) -> Vec<Again> {
         let mut again = Vec::new();
         while again.len() < most
             && let Some(ready) = self.ready.pop_front()
         {
-            // A client may have left meanwhile.
+            // The client may have left in the meantime.
             if self.waiting.leave(ready.ticket) {
                 again.push(Again::ready(ready));
             }
@@ -80,8 +80,9 @@ impl DataPlane {
         again
     }
 
-    /// Removes at most `most` requests that cannot pass as planned since an edit. They are decided anew, so that they
-    /// take what the new limits want, or are refused with the reason and the numbers of now.
+    /// Removes at most `most` requests that cannot pass as planned since an edit. They are decided
+    /// again, so they take what the new limits require, or are refused with the current reason and
+    /// numbers.
     pub(super) fn take_late(&mut self, host: &dyn Host, most: usize, now: Nanos) -> Vec<Again> {
         let Some(active) = &self.active else {
             return Vec::new();
@@ -92,7 +93,7 @@ impl DataPlane {
         late.iter().map(Again::late).collect()
     }
 
-    /// Decides anew on a request, which is the current one.
+    /// Decides a request again. It must be the current request.
     pub fn decide_again(&mut self, host: &dyn Host, again: Again, has_body: bool) -> (Fate, Stay) {
         let now = host.now();
         let configuration = &self.configuration;
@@ -119,7 +120,8 @@ impl DataPlane {
         decision
     }
 
-    /// The answer to a call of the relay, or its end without one. Returns the requests to decide anew.
+    /// Handles the relay's response to a call, or the call's failure. Returns the requests that the
+    /// caller must decide again.
     pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Again> {
         let now = host.now();
         if let (Some(active), Some(fleet)) = (&mut self.active, &mut self.fleet) {
@@ -133,14 +135,14 @@ impl DataPlane {
         again
     }
 
-    /// The plugin is replaced.
+    /// Ends the fleet's work, because the plugin is replaced.
     pub fn close(&mut self, host: &dyn Host) {
         if let Some(fleet) = &mut self.fleet {
             fleet.close(host);
         }
     }
 
-    /// The timer's work for the fleet.
+    /// Does the timer's work for the fleet.
     pub(super) fn tick_fleet(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.tick(host, active, now);
@@ -148,7 +150,7 @@ impl DataPlane {
         }
     }
 
-    /// Asks for what is wanted, unless a call is on its way.
+    /// Asks the relay for the leases that are wanted, unless a call is in flight.
     pub(super) fn ask(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.send(host, active, now);

@@ -1,5 +1,5 @@
-//! The effect of an answer of the relay on the rules in force: it changes leases, and puts the changes that travel in
-//! force.
+//! Applies a relay response to the rules in force: updates leases, and applies the changes that
+//! other Envoys made.
 
 use std::rc::Rc;
 
@@ -22,24 +22,24 @@ use crate::{ban_ends, current, events};
 /// Time limit of one call that puts changes in force.
 const MOST_TIME: Nanos = Nanos::from_millis(4);
 
-/// The changes to look at.
+/// Selects the changes to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Those that are to be put in force.
+    /// Changes that must be applied.
     Due,
-    /// Also those that wait for another configuration.
+    /// Also changes that wait for another configuration.
     Waiting,
-    /// All of them.
+    /// All changes.
     All,
 }
 
-/// The result of a look at a change.
+/// Result for one change.
 #[derive(Debug)]
 struct Settled {
     name: String,
     version: u64,
     here: Here,
-    /// Only if the look changed anything.
+    /// Set only if something changed.
     event: Option<Box<Event>>,
 }
 
@@ -158,7 +158,7 @@ impl RulesInForce for Active {
             };
             self.apply_changes(host, look, now);
         } else if head.seen != announced && head.count > 0 {
-            // An edit that is being made now is not noted yet.
+            // An edit that is being made at this moment is not noted yet.
             travel::change(host, self.share(), now, &mut |changes| {
                 changes.head.seen = announced;
                 true
@@ -168,7 +168,7 @@ impl RulesInForce for Active {
 }
 
 impl Active {
-    /// Puts in force what waited for this configuration, before its first request is decided.
+    /// Applies the changes that waited for this configuration, before its first request is decided.
     pub(super) fn apply_waiting(&self, host: &dyn Host, now: Nanos) {
         if travel::head(host, self.share()).count == 0 {
             return;
@@ -176,7 +176,7 @@ impl Active {
         while self.apply_changes(host, Look::Waiting, now) && host.now().since(now) < MOST_TIME {}
     }
 
-    /// Puts changes in force. Returns true if some of them are left for the next time.
+    /// Applies changes. Returns true if some are left for the next run.
     fn apply_changes(&self, host: &dyn Host, look: Look, now: Nanos) -> bool {
         let mut settled = self.apply_edits(host, look, now);
         let (bans, is_more) = self.apply_bans(host, look, now);
@@ -202,7 +202,8 @@ impl Active {
         let announced = self.store_metrics.changes(host);
         let share = self.share();
         let edited = self.records().edit(host, &mut |record| {
-            // Read after the record: what other workers put in force meanwhile is among them.
+            // Read after the record, so it includes all changes that other workers applied in the
+            // meantime.
             let changes = travel::find(host, share);
             let with_bases = changes.with_bases();
             let all = (&changes, with_bases.as_slice());
@@ -231,7 +232,8 @@ impl Active {
                 }
             }
             Err(error) => {
-                // A change that does not fit waits; the next look tries again if it only failed.
+                // A change for which there is no space waits. After any other failure, the next run
+                // tries again.
                 let is_full = error == RecordError::TooLarge;
                 settled.retain_mut(|one| {
                     one.event = None;
@@ -248,8 +250,8 @@ impl Active {
         current::announce(host, self.records(), metrics, (record, announced), now);
     }
 
-    /// Changes the rule of an edit or an override in the record. `None` for another kind, and for what can only
-    /// be done later.
+    /// Applies an edit or an override to its rule in the record. Returns `None` for another kind of
+    /// change, and for a change that can only be applied later.
     fn apply_edit(
         &self,
         host: &dyn Host,
@@ -299,7 +301,7 @@ impl Active {
         })
     }
 
-    /// The event of a change that was put in force here: what it did, and its author and reason.
+    /// Creates the event for a change that was applied here, with its effect, author and reason.
     fn event_of_change(
         &self,
         host: &dyn Host,
@@ -323,13 +325,13 @@ impl Active {
     }
 }
 
-/// The effect of a change on a rule.
+/// Effect of a change on a rule.
 enum Set {
     Same,
     Changed(EventKind),
 }
 
-/// Whether a change of a rule is to be looked at.
+/// Returns true if a rule's change must be examined.
 fn is_to_check(change: &Change, look: Look) -> bool {
     match change.here {
         Here::ToApply => true,
@@ -338,8 +340,8 @@ fn is_to_check(change: &Change, look: Look) -> bool {
     }
 }
 
-/// Sets the edit or the override of a rule; `None` if the rule is another than the one that it was made for. One
-/// that a rollback has kept is in force all the same.
+/// Sets the edit or override of a rule. Returns `None` if it was made for another version of the
+/// rule. A change that a rollback kept is in force even so.
 fn set(
     rule: &mut RuleRecord,
     about: &ChangeName,
@@ -411,7 +413,7 @@ fn event_of(
     }
 }
 
-/// The instance at which a change was made, as an answer gave it.
+/// Returns the instance that made a change, as the response names it.
 fn shown_maker(change: &Change) -> &str {
     let is_instance = change.by.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_instance { &change.by } else { "?" }
@@ -419,11 +421,11 @@ fn shown_maker(change: &Change) -> &str {
 
 // Bans that were made at another Envoy.
 
-/// The most bans that are set in one go.
+/// Maximum number of bans to set in one run.
 const MAX_BANS: usize = 64;
 
 impl Active {
-    /// The results for bans, and whether some are left for the next time.
+    /// Returns the results for bans. The flag is true if some are left for the next run.
     fn apply_bans(&self, host: &dyn Host, look: Look, now: Nanos) -> (Vec<Settled>, bool) {
         let changes = travel::find(host, self.share());
         let (mut settled, mut set, mut record) = (Vec::new(), 0_usize, None);
@@ -440,7 +442,7 @@ impl Active {
                 return (settled, true);
             }
             if record.is_none() {
-                // The rules of this worker may be those of a listener that drains.
+                // This worker's rules may belong to a draining listener, so the record is read.
                 let (records, metrics) = (self.records(), &self.store_metrics);
                 record = current::recent(host, records, metrics, now).ok();
             }
@@ -448,7 +450,7 @@ impl Active {
                 return (settled, true);
             };
             if let Some(one) = self.apply_ban(host, record, change, now) {
-                // One that waits takes no place from those behind it.
+                // A waiting ban does not count against the limit of a run.
                 set = set.saturating_add((one.here == Here::InForce).into());
                 settled.push(one);
             }
@@ -456,7 +458,8 @@ impl Active {
         (settled, false)
     }
 
-    /// Sets or lifts a ban. `None` for another kind, and for what can only be done later.
+    /// Sets or lifts a ban. Returns `None` for another kind of change, and for a ban that can only
+    /// be applied later.
     fn apply_ban(
         &self,
         host: &dyn Host,
@@ -515,7 +518,7 @@ impl Active {
         })
     }
 
-    /// Notes the end of a ban, so that it leaves its event.
+    /// Notes a ban's end, so that an event is added when it comes.
     fn note_end(
         &self,
         host: &dyn Host,

@@ -1,5 +1,5 @@
-//! Puts a configuration in force: opens the table, defines the metrics, and lets the shared record adopt
-//! the configuration.
+//! Puts a configuration in force: opens the bucket table, defines the metrics, and makes the shared
+//! record adopt the configuration.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::instance::Instance;
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 use crate::record::{Adopted, Bases, Record, RecordError, Records};
 
-/// The most removed rules that get an event each.
+/// Maximum number of removed rules that get an event each.
 const MAX_REMOVED: usize = 64;
 
 /// A configuration that may not be in force yet.
@@ -42,12 +42,12 @@ impl Configuration {
         }
     }
 
-    /// The namespace of what the workers share.
+    /// Returns the namespace of the data that workers share.
     pub(super) fn share(&self) -> &str {
         &self.file.store.namespace
     }
 
-    /// The leases of this worker, if there is a fleet.
+    /// Returns this worker's leases, if a fleet is configured.
     pub(super) fn fleet(&mut self, host: &dyn Host, is_alone: &Rc<Cell<bool>>) -> Option<Fleet> {
         let settings = self.file.fleet.clone()?;
         let share = &self.file.store.namespace;
@@ -55,9 +55,9 @@ impl Configuration {
         Some(Fleet::new(settings, share, metrics, Rc::clone(is_alone)))
     }
 
-    /// Returns true if it may be put in force before Envoy has accepted it, because that changes no rules that
-    /// are in force: there are none yet, or they are its own. The latter only matters where the changes of a
-    /// fleet are not known yet.
+    /// Returns true if the configuration may be put in force before Envoy has accepted it, because
+    /// that changes no rules in force. Either there are none yet, or they are its own rules. The
+    /// second case only matters while the fleet's changes are not known yet.
     pub(super) fn may_start(&self, host: &dyn Host, now: Nanos) -> bool {
         match self.records.read(host) {
             Err(RecordError::Missing) => true,
@@ -70,7 +70,7 @@ impl Configuration {
         }
     }
 
-    /// Puts it in force.
+    /// Puts the configuration in force.
     pub(super) fn activate(&mut self, host: &dyn Host, now: Nanos) -> Result<Active, RecordError> {
         let share = self.file.store.namespace.clone();
         if !shared_data_is_sound(host, &share)? {
@@ -99,7 +99,7 @@ impl Configuration {
         Ok(active)
     }
 
-    /// Writes this configuration into the record, if it is newer than the one there.
+    /// Writes this configuration into the record if it is newer than the record's configuration.
     fn adopt(
         &self,
         host: &dyn Host,
@@ -139,23 +139,24 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether the current request is older than this sandbox. Such a sandbox was loaded again, for this
-    /// request, in place of one that died. Its configuration need not be the newest, since its listener
-    /// may be draining; a new configuration is loaded before any request reaches it, and is adopted by
-    /// the timer of the main thread at the latest.
+    /// Returns true if the current request is older than this VM. Then Envoy loaded the VM for this
+    /// request, in place of a VM that died. Its configuration need not be the newest, because its
+    /// listener may be draining. A new configuration, in contrast, is loaded before any request
+    /// reaches it. The timer of the main thread adopts it if nothing else does.
     fn is_reloaded(&self, host: &dyn Host) -> bool {
         let time = host.property("request\0time");
         let Some(time) = time.and_then(|time| time.try_into().ok()) else {
             return false;
         };
         let begun = Nanos::new(u64::from_le_bytes(time));
-        // Read one after the other, in this order: a request that came right after the start is never the older one,
-        // and one that the sandbox was loaded for is older by as long as that took.
+        // The clocks are read in this order on purpose. A request that came right after the start
+        // never seems older than the VM. A request for which the VM was loaded is older by the
+        // loading time.
         let age = host.unix().since(begun);
         age > host.now().since(self.configured_at)
     }
 
-    /// Adopts this configuration again, since new connections are accepted for it.
+    /// Adopts this configuration again, because Envoy accepts new connections for it.
     pub(super) fn roll_back(&self, host: &dyn Host, active: &mut Active, now: Nanos) {
         let roll_back = |record: &mut Record| record.roll_back(self.records.bases(), now);
         let Ok((record, Some(adopted))) = self.records.change(host, roll_back) else {
@@ -235,8 +236,9 @@ fn configured(adopted: &Adopted, generation: u64, at: Clock) -> loudou_api::Even
     event
 }
 
-/// Whether creating an existing key fails and a stale version is refused, on which exactness depends. Envoy's host does
-/// so, but only its source documents that. Every VM checks it once; unit tests run the same check on the fake.
+/// Returns true if the host refuses to create an existing key and refuses a stale version. Exact
+/// limits depend on both. Envoy's host behaves so, but only its source documents it. Every VM
+/// checks this once, and unit tests run the check on the fake host.
 pub(crate) fn shared_data_is_sound(host: &dyn Host, share: &str) -> Result<bool, StoreFailed> {
     let key = [share.as_bytes(), b":probe"].concat();
     let mut value = Vec::new();
@@ -245,7 +247,7 @@ pub(crate) fn shared_data_is_sound(host: &dyn Host, share: &str) -> Result<bool,
         return Ok(false);
     };
     let created_again = host.shared_set(&key, b"again", CAS_ABSENT)? == Written::Done;
-    // Another worker may write in between, so only the stale write is certain to fail.
+    // Another worker may write between these calls, so only the stale write is certain to fail.
     host.shared_set(&key, b"probe", cas)?;
     let stale = host.shared_set(&key, b"stale", cas)? == Written::Done;
     host.shared_get(&key, &mut value)?;

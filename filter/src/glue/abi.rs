@@ -1,7 +1,8 @@
 //! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
 //!
-//! Statuses are read as plain numbers: an unknown number is a failure, not a trap. A buffer that the
-//! host returns was allocated by `proxy_on_memory_allocate` with exactly its length, and is owned here.
+//! The proxy-wasm SDK panics on an unexpected status. Here statuses are plain numbers, so an
+//! unknown number is a failure and not a trap. Buffers that the host returns were allocated by
+//! `proxy_on_memory_allocate` with exactly their length, and this module owns them.
 
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
@@ -111,15 +112,15 @@ unsafe extern "C" {
     fn random_get(bytes: *mut u8, len: usize) -> u32;
 }
 
-/// Calls a host function that returns bytes; the status unless it is OK.
+/// Calls a host function that returns bytes. Returns the status if it is not OK.
 fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, u32> {
     let mut data = null_mut();
     let mut len = 0;
     match call(&raw mut data, &raw mut len) {
         OK if data.is_null() => Ok(Vec::new()),
         OK => {
-            // SAFETY: the host filled a buffer of `len` bytes that this module's allocator gave for
-            // this call, as a boxed slice of that length, and keeps no pointer to it.
+            // SAFETY: the host filled a buffer of `len` bytes. This module's allocator returned it
+            // for this call as a boxed slice of that length, and the host keeps no pointer to it.
             let owned = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(data, len)) };
             Ok(owned.into_vec())
         }
@@ -127,53 +128,53 @@ fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, 
     }
 }
 
-/// The configuration of the plugin that is being configured.
+/// Returns the configuration of the plugin that Envoy is configuring.
 pub(super) fn plugin_configuration() -> Option<Vec<u8>> {
-    // SAFETY: the pointers are those of live locals of `bytes`.
+    // SAFETY: the pointers refer to live locals in `bytes`.
     bytes(|data, len| unsafe {
         proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, usize::MAX, data, len)
     })
     .ok()
 }
 
-/// Sets this plugin's timer; 0 stops it.
+/// Sets the period of this plugin's timer, in milliseconds. 0 stops the timer.
 pub(super) fn set_tick_period_ms(period: u32) {
     // SAFETY: no pointers.
     let _status = unsafe { proxy_set_tick_period_milliseconds(period) };
 }
 
-/// Logs why the sandbox is about to die.
+/// Logs why the VM is about to die.
 pub(super) fn log_panic(what: &str) {
     log(CRITICAL, what);
 }
 
 fn log(level: u32, line: &str) {
-    // SAFETY: pointer and length are those of a live str.
+    // SAFETY: pointer and length describe a live str.
     let _status = unsafe { proxy_log(level, line.as_ptr(), line.len()) };
 }
 
-/// The host functions as [`Host`].
+/// Implementation of [`Host`] by Envoy's host functions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EnvoyHost;
 
 impl Host for EnvoyHost {
     fn now(&self) -> Nanos {
         let mut time = 0;
-        // SAFETY: the pointer is that of a live local.
+        // SAFETY: the pointer refers to a live local.
         let _errno = unsafe { clock_time_get(MONOTONIC, 1, &raw mut time) };
         Nanos::new(time)
     }
 
     fn unix(&self) -> Nanos {
         let mut time = 0;
-        // SAFETY: the pointer is that of a live local.
+        // SAFETY: the pointer refers to a live local.
         let _status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
         Nanos::new(time)
     }
 
     fn random(&self) -> [u8; 16] {
         let mut random = [0; 16];
-        // SAFETY: pointer and length are those of a live array.
+        // SAFETY: pointer and length describe a live array.
         let errno = unsafe { random_get(random.as_mut_ptr(), random.len()) };
         if errno != 0 {
             self.log(
@@ -185,7 +186,7 @@ impl Host for EnvoyHost {
     }
 
     fn request_header(&self, name: &str) -> Option<Vec<u8>> {
-        // SAFETY: pointers and lengths are those of a live str and of live locals of `bytes`.
+        // SAFETY: the pointers and lengths describe a live str and live locals in `bytes`.
         bytes(|data, len| unsafe {
             proxy_get_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len(), data, len)
         })
@@ -193,7 +194,7 @@ impl Host for EnvoyHost {
     }
 
     fn request_headers(&self) -> Option<HeaderLines> {
-        // SAFETY: the pointers are those of live locals of `bytes`.
+        // SAFETY: the pointers refer to live locals in `bytes`.
         bytes(|data, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, len) })
             .ok()
             .map(HeaderLines::new)
@@ -201,7 +202,7 @@ impl Host for EnvoyHost {
 
     fn request_headers_size(&self) -> u64 {
         let mut size = 0;
-        // SAFETY: the pointer is that of a live local.
+        // SAFETY: the pointer refers to a live local.
         match unsafe { proxy_get_header_map_size(REQUEST_HEADERS, &raw mut size) } {
             OK => u64::try_from(size).unwrap_or(u64::MAX),
             _ => 0,
@@ -214,12 +215,12 @@ impl Host for EnvoyHost {
     }
 
     fn request_body(&self, most: usize) -> Option<Vec<u8>> {
-        // SAFETY: the pointers are those of live locals of `bytes`.
+        // SAFETY: the pointers refer to live locals in `bytes`.
         bytes(|data, len| unsafe { proxy_get_buffer_bytes(REQUEST_BODY, 0, most, data, len) }).ok()
     }
 
     fn add_response_header(&self, name: &str, value: &str) {
-        // SAFETY: pointers and lengths are those of live strs.
+        // SAFETY: pointers and lengths describe live strs.
         let _status = unsafe {
             proxy_add_header_map_value(
                 RESPONSE_HEADERS,
@@ -236,7 +237,7 @@ impl Host for EnvoyHost {
     }
 
     fn set_property(&self, name: &str, value: &str) {
-        // SAFETY: pointers and lengths are those of live strs.
+        // SAFETY: pointers and lengths describe live strs.
         let _status =
             unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
@@ -249,7 +250,7 @@ impl Host for EnvoyHost {
         let headers = reply.headers.iter();
         let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let headers = header_lines::serialized(headers);
-        // SAFETY: pointers and lengths are those of live buffers; -1 is "no gRPC status".
+        // SAFETY: pointers and lengths describe live buffers. -1 means "no gRPC status".
         let status = unsafe {
             proxy_send_local_response(
                 reply.status.into(),
@@ -271,14 +272,14 @@ impl Host for EnvoyHost {
     }
 
     fn reply_to(&self, stream: u32, reply: &Reply) {
-        // SAFETY: no pointers. A stream that is gone is refused.
+        // SAFETY: no pointers. The host refuses a stream that no longer exists.
         if unsafe { proxy_set_effective_context(stream) } == OK {
             self.reply(reply);
         }
     }
 
     fn resume(&self, stream: u32) {
-        // SAFETY: no pointers. A stream that is gone is refused by the first call.
+        // SAFETY: no pointers. The first call refuses a stream that no longer exists.
         let _status = unsafe {
             match proxy_set_effective_context(stream) {
                 OK => proxy_continue_stream(REQUEST),
@@ -288,7 +289,7 @@ impl Host for EnvoyHost {
     }
 
     fn focus(&self, stream: u32) -> bool {
-        // SAFETY: no pointers. A stream that is gone is refused.
+        // SAFETY: no pointers. The host refuses a stream that no longer exists.
         unsafe { proxy_set_effective_context(stream) == OK }
     }
 
@@ -310,7 +311,7 @@ impl Host for EnvoyHost {
 
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
         let mut cas = 0;
-        // SAFETY: pointers and lengths are those of a live slice and of live locals.
+        // SAFETY: pointers and lengths describe a live slice and live locals.
         let read = bytes(|data, len| unsafe {
             proxy_get_shared_data(key.as_ptr(), key.len(), data, len, &raw mut cas)
         });
@@ -328,7 +329,7 @@ impl Host for EnvoyHost {
     }
 
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
-        // SAFETY: pointers and lengths are those of live slices.
+        // SAFETY: pointers and lengths describe live slices.
         let status = unsafe {
             proxy_set_shared_data(
                 key.as_ptr(),
@@ -352,7 +353,7 @@ impl Host for EnvoyHost {
             MetricKind::Histogram => 2,
         };
         let mut id = 0;
-        // SAFETY: pointer and length are those of a live str and a live local.
+        // SAFETY: pointer and length describe a live str and a live local.
         let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut id) };
         (status == OK).then_some(MetricId(id))
     }
@@ -369,7 +370,7 @@ impl Host for EnvoyHost {
 
     fn read_metric(&self, id: MetricId) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: the pointer is that of a live local.
+        // SAFETY: the pointer refers to a live local.
         let status = unsafe { proxy_get_metric(id.0, &raw mut value) };
         (status == OK).then_some(value)
     }
@@ -385,17 +386,17 @@ impl Host for EnvoyHost {
 }
 
 fn set_header(map: u32, name: &str, value: &str) {
-    // SAFETY: pointers and lengths are those of live strs.
+    // SAFETY: pointers and lengths describe live strs.
     let _status = unsafe {
         proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
     };
 }
 
-// Requests to other services: the call, and its answer in the callback.
+// Requests to other services. The response arrives in a callback.
 
 const CALLED_HEADERS: u32 = 6;
 const CALLED_BODY: u32 = 4;
-/// A header map with no entry.
+/// An empty header map.
 const NO_TRAILERS: [u8; 4] = [0; 4];
 
 #[link(wasm_import_module = "env")]
@@ -414,7 +415,7 @@ unsafe extern "C" {
     ) -> u32;
 }
 
-/// Sends a request; its number, unless the host refuses it at once.
+/// Sends a request. Returns its number, or `None` if the host refuses it at once.
 fn send(request: &Outgoing<'_>) -> Option<u32> {
     let own = [
         (":method", "POST"),
@@ -426,7 +427,7 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
     let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let headers = header_lines::serialized(headers);
     let mut call = 0;
-    // SAFETY: pointers and lengths are those of live buffers and of a live local.
+    // SAFETY: pointers and lengths describe live buffers and a live local.
     let status = unsafe {
         proxy_http_call(
             request.cluster.as_ptr(),
@@ -437,7 +438,7 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
             request.body.len(),
             NO_TRAILERS.as_ptr(),
             NO_TRAILERS.len(),
-            // Envoy reads 0 as no timeout at all.
+            // Envoy takes 0 as "no timeout".
             request.timeout_ms.max(1),
             &raw mut call,
         )
@@ -445,17 +446,17 @@ fn send(request: &Outgoing<'_>) -> Option<u32> {
     (status == OK).then_some(call)
 }
 
-/// A header of the answer.
+/// Returns a header of the response.
 fn header(name: &str) -> Option<Vec<u8>> {
-    // SAFETY: pointers and lengths are those of a live str and of live locals of `bytes`.
+    // SAFETY: pointers and lengths describe a live str and live locals in `bytes`.
     bytes(|data, len| unsafe {
         proxy_get_header_map_value(CALLED_HEADERS, name.as_ptr(), name.len(), data, len)
     })
     .ok()
 }
 
-/// The body of the answer, at most `most` bytes.
+/// Returns the first `most` bytes of the response body.
 fn body(most: usize) -> Option<Vec<u8>> {
-    // SAFETY: the pointers are those of live locals of `bytes`.
+    // SAFETY: the pointers refer to live locals in `bytes`.
     bytes(|data, len| unsafe { proxy_get_buffer_bytes(CALLED_BODY, 0, most, data, len) }).ok()
 }

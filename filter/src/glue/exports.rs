@@ -1,7 +1,8 @@
-//! The functions that Envoy calls: the callbacks of the proxy-wasm ABI 0.2.1 that the filter needs.
+//! The functions that Envoy calls: only those callbacks of the proxy-wasm ABI 0.2.1 that the filter
+//! needs.
 //!
-//! Envoy skips callbacks that are not exported. Every entry into the sandbox costs more than the work
-//! inside, so there are no others.
+//! Envoy skips a callback that the module does not export. Entering the VM costs more than most
+//! callbacks do, so every further export would slow down each request.
 #![expect(unsafe_code, reason = "the ABI is C functions by name")]
 
 use std::cell::RefCell;
@@ -11,13 +12,13 @@ use super::{Action, Vm};
 use crate::waiting::Will;
 
 thread_local! {
-    /// A sandbox has one thread.
+    /// A VM has one thread, so this is its only state.
     static VM: RefCell<Vm> = RefCell::default();
-    /// Separate from the state, which a callback that panics still borrows.
+    /// Separate from the state, because a panicking callback still borrows the state.
     static WILLS: RefCell<Vec<Will>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Registers a will, which is executed if the sandbox dies.
+/// Registers a will, which runs if the VM dies.
 pub(super) fn deposit(will: Will) {
     WILLS.with(|wills| {
         if let Ok(mut wills) = wills.try_borrow_mut() {
@@ -29,7 +30,7 @@ pub(super) fn deposit(will: Will) {
     });
 }
 
-/// The last action of the sandbox: logs the panic and executes the wills.
+/// Panic hook: logs the panic and runs the wills.
 fn die(panic: &str) {
     super::abi::log_panic(panic);
     WILLS.with(|wills| {
@@ -39,8 +40,8 @@ fn die(panic: &str) {
     });
 }
 
-/// Calls into the state. It is never borrowed already: a host function that is called from inside a
-/// callback calls back at most for memory.
+/// Runs `call` with the state. The state is never borrowed already, because a host function that
+/// runs inside a callback only calls back to allocate memory.
 fn with<T>(otherwise: T, call: impl FnOnce(&mut Vm) -> T) -> T {
     VM.with(|vm| match vm.try_borrow_mut() {
         Ok(mut vm) => call(&mut vm),
@@ -52,19 +53,20 @@ unsafe extern "C" {
     fn __wasm_call_ctors();
 }
 
-/// The version of the ABI, which the name declares.
+/// Declares the ABI version by its name.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_abi_version_0_2_1() {}
 
-/// The very first call, made once.
+/// First call into the module. Envoy makes it once.
 #[unsafe(no_mangle)]
 extern "C" fn _initialize() {
-    // SAFETY: the linker creates this function; it must be called once, before everything else.
+    // SAFETY: the linker creates this function. It must be called once, before everything else.
     unsafe { __wasm_call_ctors() };
     std::panic::set_hook(Box::new(|panic| die(&panic.to_string())));
 }
 
-/// Memory for the host to write an answer into; [`super::abi`] takes it back as a boxed slice.
+/// Allocates memory that the host fills with a result. [`super::abi`] takes it back as a boxed
+/// slice.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
     Box::into_raw(Box::<[u8]>::new_uninit_slice(size)).cast()
@@ -120,7 +122,7 @@ extern "C" fn proxy_on_http_call_response(
     with((), |vm| vm.called(root, call, size));
 }
 
-/// The context is over; it may be deleted at once.
+/// Ends a context. Returning 1 allows Envoy to delete it at once.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_done(context: u32) -> u32 {
     with((), |vm| vm.done(context));

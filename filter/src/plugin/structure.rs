@@ -1,20 +1,21 @@
 //! Reads a `google.protobuf.Struct` as JSON.
 //!
-//! Envoy unwraps a `StringValue` for us, but passes a Struct (made of YAML written in place) in the
-//! protobuf encoding. The encoding is small: objects are maps of values, lists repeat values, and
-//! every number is a double.
+//! Envoy unwraps a `StringValue`, but it passes a `Struct` (inline YAML) in the protobuf encoding.
+//! That encoding is small: objects are maps of values, lists repeat values, and every number is a
+//! double.
 
 use serde_json::{Map, Number, Value};
 
-/// Deeper than any rule file, shallower than the stack.
+/// Nesting limit: deeper than any rule file, and shallow enough for the stack.
 const MAX_DEPTH: u32 = 32;
 
-/// The object; `None` if the bytes are no Struct.
+/// Parses an object. Returns `None` if the bytes are not a valid `Struct`.
 pub(crate) fn read_struct(bytes: &[u8]) -> Option<Value> {
     object(bytes, MAX_DEPTH)
 }
 
-/// `map<string, Value> fields = 1`: entries with the key in field 1 and the value in field 2.
+/// Parses `map<string, Value> fields = 1`: each entry has the key in field 1 and the value in field
+/// 2.
 fn object(bytes: &[u8], depth: u32) -> Option<Value> {
     let mut map = Map::new();
     let mut fields = Fields(bytes);
@@ -36,7 +37,7 @@ fn object(bytes: &[u8], depth: u32) -> Option<Value> {
     Some(Value::Object(map))
 }
 
-/// One of: null 1, number 2, string 3, bool 4, object 5, list 6.
+/// Parses a value, by its field number: null 1, number 2, string 3, bool 4, object 5, list 6.
 fn value(bytes: &[u8], depth: u32) -> Option<Value> {
     let deeper = depth.checked_sub(1)?;
     let mut value = Value::Null;
@@ -55,7 +56,7 @@ fn value(bytes: &[u8], depth: u32) -> Option<Value> {
     Some(value)
 }
 
-/// `repeated Value values = 1`.
+/// Parses `repeated Value values = 1`.
 fn list(bytes: &[u8], depth: u32) -> Option<Value> {
     let mut values = Vec::new();
     let mut fields = Fields(bytes);
@@ -68,7 +69,7 @@ fn list(bytes: &[u8], depth: u32) -> Option<Value> {
     Some(Value::Array(values))
 }
 
-/// A whole number becomes an integer, as it was in the YAML.
+/// Converts a double. A whole number becomes an integer again, as it was in the YAML.
 fn number(double: f64) -> Option<Value> {
     match whole(double) {
         Some(magnitude) if double < 0.0 => Some(Value::from(magnitude.checked_neg()?)),
@@ -77,8 +78,8 @@ fn number(double: f64) -> Option<Value> {
     }
 }
 
-/// The magnitude of a whole number up to 2^53, from its bits: formatting a double as text would
-/// bring tens of KiB of code.
+/// Returns the magnitude of a whole number up to 2^53, read from its bits. Formatting the double as
+/// text instead would add tens of KiB of code.
 fn whole(double: f64) -> Option<i64> {
     if double == 0.0 {
         return Some(0);
@@ -86,7 +87,7 @@ fn whole(double: f64) -> Option<i64> {
     let bits = double.to_bits();
     let exponent = u32::try_from(bits >> 52 & 0x7ff).ok()?;
     let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
-    // The mantissa counts in units of 2^(exponent - 1075).
+    // The mantissa counts units of 2^(exponent - 1075).
     let fraction_bits = 1075_u32.checked_sub(exponent).filter(|bits| *bits <= 52)?;
     let is_whole = mantissa.trailing_zeros() >= fraction_bits;
     is_whole.then(|| i64::try_from(mantissa >> fraction_bits).ok())?
@@ -96,18 +97,18 @@ fn text_of(bytes: &[u8]) -> Option<String> {
     core::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// The content of a field, by its wire type.
+/// A field's content, by its wire type.
 enum Content<'a> {
     Number(u64),
     Double(f64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, one after the other.
+/// Iterator over the fields of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next field; the outer `None` means broken bytes, the inner one the end.
+    /// Returns the next field. The outer `None` means malformed bytes, the inner `None` the end.
     #[expect(clippy::option_option, reason = "broken and ended are different")]
     fn next(&mut self) -> Option<Option<(u64, Content<'a>)>> {
         if self.0.is_empty() {

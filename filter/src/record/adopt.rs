@@ -1,4 +1,5 @@
-//! Moves the record to another configuration: a newly loaded one, or one that was rolled back to.
+//! Moves the record to another configuration: a newly loaded one, or one to which Envoy rolled
+//! back.
 
 use std::rc::Rc;
 
@@ -11,38 +12,40 @@ use super::part::Part;
 use super::rule::Parts;
 use super::{Ended, Record, RuleRecord};
 
-/// The time in which workers switch to a new configuration.
+/// Time in which all workers switch to a new configuration.
 const SETTLES_IN: Nanos = Nanos::from_secs(1);
-/// The most rollbacks that count at a time: further ones are noticed as earlier ones are forgotten.
+/// Maximum number of rollbacks that count at a time. Further rollbacks are noticed only as earlier
+/// ones are forgotten.
 const MAX_ROLLBACKS: u32 = 16;
-/// The time after which one rollback is forgotten.
+/// Time after which a rollback is forgotten.
 const FORGETS_IN: Nanos = Nanos::from_secs(10);
-/// The most removed rules that are remembered.
+/// Maximum number of removed rules to remember.
 const MAX_GONE: usize = 64;
 
-/// The fate of edits under another configuration.
+/// Treatment of edits under another configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edits {
     Retire,
     Keep,
 }
 
-/// The changes that a configuration made when it was adopted.
+/// Changes that the adoption of a configuration made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Adopted {
     pub(crate) added: Vec<String>,
     pub(crate) removed: Vec<String>,
     pub(crate) changed: Vec<String>,
-    /// The edits that were retired.
+    /// Retired edits.
     pub(crate) retired: Vec<Ended>,
-    /// The rules that only a later build can read, which are dropped.
+    /// Dropped rules, which only a later build can read.
     pub(crate) unreadable: Vec<String>,
-    /// Those that were retired since a fleet cannot share their limits, which the rule's base asks for.
+    /// Edits that were retired because a fleet cannot share their limits, although the rule's base
+    /// is fleet-wide.
     pub(crate) unshared: Vec<Ended>,
 }
 
 impl RuleRecord {
-    /// Replaces the base, unless it is the same.
+    /// Replaces the base unless it is equal.
     fn rebase(&mut self, base: &Part<Base>, note: (Carry, Nanos, u32), edits: Edits) {
         self.change(note, |parts| {
             parts.base = base.clone();
@@ -54,7 +57,8 @@ impl RuleRecord {
 }
 
 impl Parts {
-    /// Whether a fleet can share the rule with its edits on another base, if that base asks for it.
+    /// Returns true if a fleet can share the rule with its edits on another base, or if that base
+    /// is not fleet-wide.
     fn can_share_on(&self, base: &Part<Base>) -> bool {
         let mut parts = self.clone();
         parts.base = base.clone();
@@ -68,8 +72,8 @@ impl Parts {
 }
 
 impl Record {
-    /// Adopts a configuration loaded at `since`. `None` if it is already in force, or if it is an older
-    /// one of a draining listener.
+    /// Adopts a configuration loaded at `since`. Returns `None` if it is already in force, or
+    /// belongs to an earlier, draining listener.
     pub(crate) fn adopt(&mut self, bases: &Bases, since: Nanos, now: Nanos) -> Option<Adopted> {
         let is_in_force = self.is_of(bases) && !self.later.has_moved();
         if is_in_force || since.get() < self.since_ns {
@@ -79,8 +83,8 @@ impl Record {
         Some(self.put_on(bases, since, now, Edits::Retire))
     }
 
-    /// Adopts a configuration again whose rules were in force before. It was in use for some time before
-    /// that was noticed, so edits made meanwhile stay in force.
+    /// Adopts an earlier configuration again. The configuration was in use for some time before the
+    /// rollback was noticed, so edits made in the meantime stay in force.
     pub(crate) fn roll_back(&mut self, bases: &Bases, now: Nanos) -> Option<Adopted> {
         if self.is_of(bases) || !self.may_roll_back(now) {
             return None;
@@ -89,16 +93,18 @@ impl Record {
         Some(self.put_on(bases, now, now, Edits::Keep))
     }
 
-    /// Whether a newer connection of another configuration means a rollback. It does not while the workers
-    /// switch to this configuration. After many rollbacks it has to wait until one of them is forgotten: two
-    /// listeners with different rules that both accept connections roll each other back for ever, and each
-    /// rollback costs a change of the record and an event.
+    /// Returns true if a newer connection of another configuration means a rollback. It does not
+    /// while workers still switch to this configuration. After many rollbacks, it does not until
+    /// one of them is forgotten. Otherwise two listeners with different rules that both accept
+    /// connections would roll each other back forever, and each rollback costs a record change and
+    /// an event.
     fn may_roll_back(&self, now: Nanos) -> bool {
         let settled = Nanos::new(self.taken_ns).saturating_add(SETTLES_IN);
         now >= settled && self.rollbacks(now) < MAX_ROLLBACKS
     }
 
-    /// The number of rollbacks since a new configuration was adopted that are not forgotten yet.
+    /// Returns the number of rollbacks that are not forgotten, since a new configuration was
+    /// adopted.
     pub(crate) fn rollbacks(&self, now: Nanos) -> u32 {
         let quiet = now.since(Nanos::new(self.taken_ns));
         let forgotten = quiet.get() / FORGETS_IN.get();
@@ -141,7 +147,7 @@ impl Record {
             };
             if rule.base != *base {
                 let mut edits = edits;
-                // Such a rule would limit each Envoy alone, unnoticed.
+                // Such a rule would silently limit each Envoy separately.
                 if edits == Edits::Keep && !rule.can_share_on(base) {
                     adopted.unshared.extend(rule.all_ended());
                     edits = Edits::Retire;
@@ -162,7 +168,7 @@ impl Record {
         if edits == Edits::Retire {
             adopted.retired.extend(self.retire_gone(note));
         }
-        // After a rollback, removed rules have their edits still.
+        // After a rollback, removed rules still have their edits.
         let surplus = self.gone.len().saturating_sub(MAX_GONE);
         let dropped = self.gone.drain(..surplus);
         let dropped = dropped.filter_map(|rule| rule.all_ended());
@@ -183,7 +189,7 @@ impl Record {
         edited.filter_map(retire).collect()
     }
 
-    /// Takes a removed rule back, with the history of its buckets.
+    /// Restores a removed rule, with its bucket history.
     fn come_back(&mut self, base: &Base) -> Option<Rc<RuleRecord>> {
         let mut gone = self.gone.iter();
         let place = gone.position(|rule| rule.base.shares_buckets_with(base))?;

@@ -1,4 +1,4 @@
-//! The rules of a configuration, as the record knows them.
+//! The rules of a configuration, as the record stores them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ impl Base {
         }
     }
 
-    /// The rule, to keep it.
+    /// Returns the rule for keeping it.
     pub(super) const fn rule(&self) -> &Arc<Rule> {
         &self.rule
     }
 
-    /// The rule's tag, computed once.
+    /// Returns the rule's tag, which is computed once.
     pub(crate) const fn tag(&self) -> u32 {
         self.tag
     }
 
-    /// Whether it has the same buckets as another rule.
+    /// Returns true if both rules use the same buckets.
     pub(super) fn shares_buckets_with(&self, other: &Self) -> bool {
         self.tag == other.tag && self.rule.name == other.rule.name
     }

@@ -1,4 +1,4 @@
-//! The difference between two versions of a rule, in one line.
+//! Describes the difference between two versions of a rule in one line.
 
 use loudou_limiter::{Limit, Penalty};
 use loudou_rules::config::{limit_fields, short_with_algorithm, short_with_name, spoken, written};
@@ -6,13 +6,14 @@ use loudou_rules::joined::joined;
 use loudou_rules::rule::{Override, Overrides, Rule};
 use serde_json::{Map, Value};
 
-/// A part of a rule, by field.
+/// Fields of a rule part.
 type Fields = Map<String, Value>;
 
-/// The most overrides that are listed.
+/// Maximum number of overrides to list.
 const LISTED: usize = 8;
 
-/// The differences; empty if there are none: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
+/// Returns the differences, for example `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce →
+/// shadow`. Empty if there are none.
 pub(crate) fn describe(before: &Rule, after: &Rule) -> String {
     let mut parts = Vec::new();
     for limit in &after.limits {
@@ -50,7 +51,7 @@ pub(crate) fn describe(before: &Rule, after: &Rule) -> String {
     joined(&parts, "; ")
 }
 
-/// `penalty: after 20 → 10, ban 5m → 10m`.
+/// Returns for example `penalty: after 20 → 10, ban 5m → 10m`.
 fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option<String> {
     const FIELDS: [&str; 5] = ["after", "within", "ban", "factor", "max"];
     match (before, after) {
@@ -71,7 +72,8 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
     }
 }
 
-/// `override of alice: scale 10 → banned`, for each that differs; a new one has no value before it.
+/// Returns for example `override of alice: scale 10 → banned` for each override that differs. A new
+/// override shows no earlier value.
 fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
     let line = |pattern: &str| {
         let of = |overrides: &Overrides| overrides.of_pattern(pattern).map(gives);
@@ -114,7 +116,7 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
     let (was, is) = (written(old), written(new));
     let mut changed = Vec::new();
     for field in limit_fields(algorithm) {
-        // Values that follow from other fields are not listed.
+        // Values derived from other fields are not listed.
         if before.get(field.name) != after.get(field.name) {
             let default = field.default.unwrap_or_default();
             changed.push(change(field.name, &was, &is, default));
@@ -123,18 +125,18 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
     Some(format!("{name}: {}", joined(&changed, ", ")))
 }
 
-/// `capacity 15 → 30`; `default` is the value of a field that is not written at all.
+/// Returns for example `capacity 15 → 30`. `default` stands for a field that is absent.
 fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
     let value = |fields: &Fields| fields.get(name).map_or_else(|| default.to_owned(), text);
     format!("{name} {} → {}", value(was), value(is))
 }
 
-/// `funnel 15 at 30/m`.
+/// Returns for example `funnel 15 at 30/m`.
 fn in_words(limit: &Limit) -> String {
     short_with_algorithm(&written(limit))
 }
 
-/// `capacity 15, rate 30/m`: the fields that are present.
+/// Returns the fields that are present, for example `capacity 15, rate 30/m`.
 fn listed(names: &[&str], fields: &Fields) -> String {
     let mut listed = Vec::new();
     for name in names {
@@ -162,7 +164,7 @@ mod tests {
         parse_rule(&rule).expect("valid")
     }
 
-    /// The line for a rule whose only limit changes.
+    /// Returns the description for a rule whose only limit changes.
     fn described(before: Value, after: Value) -> String {
         let enforced = |limit: Value| rule(&json!([limit]), "enforce");
         describe(&enforced(before), &enforced(after))
@@ -177,7 +179,7 @@ mod tests {
         );
         assert_eq!(described(funnel(15, "30/m"), funnel(15, "30/60s")), "");
         let window = |window: &str, slots: u32| json!({ "name": "n", "algorithm": "sliding_window", "capacity": 60, "window": window, "slots": slots });
-        // The slot's capacity follows.
+        // The slot's capacity is derived from this.
         assert_eq!(
             described(window("1m", 10), window("2m", 6)),
             "n: window 1m → 2m, slots 10 → 6"

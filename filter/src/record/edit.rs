@@ -1,18 +1,19 @@
-//! What is kept of an edit: of the parts of a rule, or on top of that of the override of a single key.
+//! The stored form of edits: an edit of a rule's parts, and on top of it the edited override of a
+//! single key.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::Override;
 use serde::Serialize;
 
-/// The most edited overrides of one rule. More belong into the configuration.
+/// Maximum number of edited overrides per rule. More belong into the configuration.
 pub(crate) const MAX_EDITED: usize = 256;
 
 /// An edit that is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Edit {
     pub(crate) change: RuleEdit,
-    /// How levels are carried over when it starts and when it expires.
+    /// Carry-over of bucket levels when the edit starts and when it expires.
     pub(super) carry: Carry,
     pub(crate) who: Origin,
 }
@@ -24,7 +25,7 @@ pub(crate) struct OverrideEdit {
     pub(crate) who: Origin,
 }
 
-/// The new edit of a rule, or the new edited override of a pattern; `None` for none.
+/// New edit of a rule, or new edited override of a pattern. `None` removes it.
 #[derive(Debug)]
 pub(crate) enum EditTo<'a> {
     Rule(Option<Edit>),
@@ -32,18 +33,18 @@ pub(crate) enum EditTo<'a> {
 }
 
 impl EditTo<'_> {
-    /// Whether there is to be none.
+    /// Returns true if this removes the edit or override.
     pub(crate) const fn is_end(&self) -> bool {
         matches!(self, Self::Rule(None) | Self::Override(_, None))
     }
 }
 
-/// The author of an edit, its reason, time and end.
+/// Author of an edit, with reason, time and end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Origin {
-    /// The name of the token.
+    /// Name of the token.
     pub(crate) by: String,
-    /// The reason that was given.
+    /// Reason that the author gave.
     pub(crate) reason: String,
     pub(crate) at_ns: u64,
     pub(crate) at_unix_ms: u64,
@@ -51,7 +52,7 @@ pub(crate) struct Origin {
     pub(crate) expires_at_ns: Option<u64>,
 }
 
-/// The author of a new edit, with its reason, time and lifetime.
+/// Author of a new edit, with reason, time and lifetime.
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
     pub(crate) by: String,
@@ -62,44 +63,44 @@ pub(crate) struct Author {
     pub(crate) expires_after: Option<Nanos>,
 }
 
-/// Edits of a rule that are over.
+/// Edits of a rule that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) rule: String,
-    /// Whether the edit of the rule is over.
+    /// True if the edit of the rule has ended.
     pub(crate) edit: bool,
-    /// The keys whose edited override is over.
+    /// Keys whose edited overrides have ended.
     pub(crate) keys: Vec<String>,
 }
 
 impl Edit {
-    /// The same edit, with these times here: when it came, and when it expires; [`Nanos::MAX`] for never.
+    /// Sets the local times of the edit: arrival and expiry. [`Nanos::MAX`] means never.
     pub(crate) fn at(mut self, times: (Nanos, Nanos)) -> Self {
         self.who.set_times(times);
         self
     }
 
-    /// Whether it is the same edit, whenever it came here.
+    /// Returns true if both are the same edit, whatever their local arrival times.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.change == other.change && self.carry == other.carry && self.who.is_same(&other.who)
     }
 }
 
 impl OverrideEdit {
-    /// The same edit, with these times here: when it came, and when it expires; [`Nanos::MAX`] for never.
+    /// Sets the local times of the edit: arrival and expiry. [`Nanos::MAX`] means never.
     pub(crate) fn at(mut self, times: (Nanos, Nanos)) -> Self {
         self.who.set_times(times);
         self
     }
 
-    /// Whether it is the same edit, whenever it came here.
+    /// Returns true if both are the same edit, whatever their local arrival times.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.gives == other.gives && self.who.is_same(&other.who)
     }
 }
 
 impl Author {
-    /// When the edit expires.
+    /// Returns the time at which the edit expires.
     pub(crate) fn until(&self) -> Option<Nanos> {
         self.expires_after.map(|span| self.at.saturating_add(span))
     }
@@ -116,7 +117,7 @@ impl Author {
 }
 
 impl Origin {
-    /// When it expires; [`Nanos::MAX`] for never.
+    /// Returns the time at which the edit expires. [`Nanos::MAX`] means never.
     pub(crate) fn until(&self) -> Nanos {
         self.expires_at_ns.map_or(Nanos::MAX, Nanos::new)
     }
@@ -126,7 +127,8 @@ impl Origin {
         self.expires_at_ns = (until < Nanos::MAX).then_some(until.get());
     }
 
-    /// Whether both are of the same edit. Its times here depend on when it came here.
+    /// Returns true if both belong to the same edit. The local times are ignored, because they
+    /// depend on the arrival here.
     fn is_same(&self, other: &Self) -> bool {
         let of = |who: &Self| (who.at_unix_ms, who.expires_at_ns.is_some());
         self.by == other.by && self.reason == other.reason && of(self) == of(other)
@@ -139,7 +141,7 @@ impl Origin {
 }
 
 impl Ended {
-    /// Whether no edit is over.
+    /// Returns true if no edit has ended.
     pub(super) const fn is_empty(&self) -> bool {
         !self.edit && self.keys.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Edits of one rule: made, dropped, and ended.
+//! Makes, drops and ends edits of one rule.
 
 use std::borrow::Cow;
 
@@ -10,17 +10,17 @@ use super::edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit}
 use super::part::Part;
 use super::rule::RuleRecord;
 
-/// Why an edit is refused, although each of its fields is valid.
+/// Reason why an edit with valid fields is refused.
 #[derive(Debug)]
 pub(crate) enum NotAllowed {
     Wrong(Vec<Problem>),
-    /// More than [`MAX_EDITED`] that are edited, or [`MAX_OVERRIDES`] in all.
+    /// More than [`MAX_EDITED`] edited overrides, or more than [`MAX_OVERRIDES`] in total.
     TooManyOverrides,
 }
 
 impl RuleRecord {
-    /// Checks the rule after an edit: whether its overrides fit its limits, whether a fleet can share
-    /// both, and the number of overrides.
+    /// Checks an edited rule: the number of its overrides, that they fit its limits, and that a
+    /// fleet can share both.
     pub(crate) fn check(&self) -> Result<(), NotAllowed> {
         let effective = self.effective();
         if !self.activate().scales_fit() {
@@ -38,7 +38,7 @@ impl RuleRecord {
         }
     }
 
-    /// The rule with the edits and overrides that do not end.
+    /// Returns the rule with only those edits and overrides that do not expire.
     pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
         let ends = |who: &Origin| who.expires_at_ns.is_some();
         let mut own = self.own.iter();
@@ -58,8 +58,8 @@ impl RuleRecord {
         Cow::Owned(rule)
     }
 
-    /// Applies `change` on top of an earlier edit. Parts that equal the base are no edit, and replacing the
-    /// overrides as a whole drops those that were edited one by one.
+    /// Applies `change` on top of an earlier edit. Parts equal to the base are not stored as an
+    /// edit. Replacing all overrides drops the overrides that were edited individually.
     pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {
         self.change((author.carry, author.at, version), |parts| {
             if change.overrides.is_some() {
@@ -82,13 +82,13 @@ impl RuleRecord {
         });
     }
 
-    /// Goes back to the base.
+    /// Drops the edit, so that the base applies again.
     pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos, version: u32) {
         self.change((carry, at, version), |parts| parts.edit = Part::new(None));
     }
 
-    /// Edits the override of a pattern; a value that the configuration gives is no edit. One that an edit of
-    /// the rule gives is, because that edit may end.
+    /// Edits the override of a pattern. A value that the configuration already gives is not stored.
+    /// A value that the rule's edit gives is stored, because that edit may end.
     pub(crate) fn set_override(
         &mut self,
         pattern: &str,
@@ -107,14 +107,14 @@ impl RuleRecord {
         self.replace_override(pattern, own, author.at, version);
     }
 
-    /// Drops the edited override of a pattern; returns whether there was one.
+    /// Drops the edited override of a pattern. Returns true if there was one.
     pub(crate) fn drop_override(&mut self, pattern: &str, at: Nanos, version: u32) -> bool {
         let was = self.own.of_pattern(pattern).is_some();
         self.replace_override(pattern, None, at, version);
         was
     }
 
-    /// The override of a pattern, its edited override aside.
+    /// Returns the override of a pattern without its edited override.
     fn without_edit(&self, pattern: &str) -> Option<&Override> {
         let edit = self.edit.as_ref();
         let edited = edit.and_then(|edit| edit.change.overrides.as_ref());
@@ -141,14 +141,15 @@ impl RuleRecord {
         }
     }
 
-    /// The identity of the rule of the configuration: the same text has the same one at every Envoy.
+    /// Returns the identity of the configuration's rule. It is a hash of the rule's text, so it is
+    /// equal at every Envoy.
     pub(crate) fn base_id(&self) -> String {
         let hash = self.base.id().unwrap_or_default().hash;
         let [high, low] = [hash >> 64, hash].map(|half| u64::try_from(half & u128::from(u64::MAX)));
         format!("{:016x}{:016x}", high.unwrap_or(0), low.unwrap_or(0))
     }
 
-    /// Whether its edits are so already.
+    /// Returns true if the rule already has this edit.
     pub(crate) fn has(&self, to: &EditTo<'_>) -> bool {
         match to {
             EditTo::Rule(None) => self.edit.is_none(),
@@ -161,7 +162,7 @@ impl RuleRecord {
         }
     }
 
-    /// Takes over an edit that was made at another Envoy, or its end.
+    /// Adopts an edit that was made at another Envoy, or its end.
     pub(crate) fn put(&mut self, to: EditTo<'_>, at: Nanos, version: u32) {
         match to {
             EditTo::Override(pattern, own) => self.replace_override(pattern, own, at, version),
@@ -173,18 +174,19 @@ impl RuleRecord {
         }
     }
 
-    /// Whether any part of it differs from the base.
+    /// Returns true if any part differs from the base.
     pub(crate) fn is_edited(&self) -> bool {
         self.edit.is_some() || !self.own.is_empty()
     }
 
-    /// The origins of the edits in force.
+    /// Returns the origins of the edits in force.
     pub(super) fn authors(&self) -> impl Iterator<Item = &Origin> {
         let edit = self.edit.iter().map(|edit| &edit.who);
         edit.chain(self.own.values().map(|own| &own.who))
     }
 
-    /// Its edits with their ends: the patterns of edited overrides, and none for the edit of the rule.
+    /// Returns the edits with their end times. An edited override has its pattern, the edit of the
+    /// rule has `None`.
     pub(crate) fn ends(&self) -> Vec<(Option<String>, Option<u64>)> {
         let edit = self.edit.iter().map(|edit| (None, edit.who.expires_at_ns));
         let own = self.own.iter();
@@ -192,7 +194,7 @@ impl RuleRecord {
         edit.chain(own).collect()
     }
 
-    /// Drops edits that expired by `now`, each at its instant.
+    /// Drops edits that expired by `now`, each at its own expiry time.
     pub(super) fn expire(&mut self, now: Nanos, version: u32) -> Ended {
         let mut ended = Ended {
             rule: self.base.name.clone(),
@@ -214,7 +216,8 @@ impl RuleRecord {
         ended
     }
 
-    /// The end of the edit that expired first by `now`, and the pattern if it is an override.
+    /// Returns the time of the first edit that expired by `now`, and its pattern if it is an
+    /// override.
     fn first_to_expire(&self, now: Nanos) -> Option<(Nanos, Option<String>)> {
         let own = self.own.iter();
         let own = own.filter_map(|(pattern, own)| Some((own.who.expired(now)?, Some(pattern))));
@@ -223,7 +226,7 @@ impl RuleRecord {
         edit.chain(own).min_by_key(|(at, _)| *at)
     }
 
-    /// All its edits, which a configuration that changes the rule retires.
+    /// Returns all edits, which end if a configuration changes the rule.
     pub(super) fn all_ended(&self) -> Option<Ended> {
         let ended = Ended {
             rule: self.base.name.clone(),

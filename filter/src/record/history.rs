@@ -1,4 +1,4 @@
-//! The changes that buckets may still have to follow: the record writes and reads them, and bounds their
+//! The changes that buckets may still have to follow: writes and reads them, and bounds their
 //! number.
 
 use loudou_limiter::{Carry, Limits, Nanos};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::part::Text;
 use crate::json::{carry, list, number, optional};
 
-/// The most changes of a rule that are remembered; further edits have to wait.
+/// Maximum number of changes to remember per rule. Further edits must wait.
 pub(super) const MAX_CHANGES: usize = 1_024;
 
 #[derive(Serialize)]
@@ -28,8 +28,8 @@ struct ChangeRecord<'a> {
     version: u32,
     at_ns: u64,
     carry: Carry,
-    /// With `proportional`: the share is exact. Without it, it is the one of the versions that did not write this
-    /// field, which they still take it for.
+    /// Only with `proportional`. True if the share is exact. If absent, the change comes from a
+    /// version that did not write this field, and it keeps that version's meaning.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ struct ChangeRecord<'a> {
 struct Replaced<'a>(&'a [(String, Option<Override>)]);
 
 impl Serialize for Replaced<'_> {
-    /// An object of patterns; null where there was no override.
+    /// Serializes an object from patterns to overrides, with null for "no override".
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut fields = to.serialize_map(Some(self.0.len()))?;
         for (pattern, gives) in self.0 {
@@ -126,7 +126,8 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
     Some(all)
 }
 
-/// Forgets changes above the bound even before a sweep: buckets that have not followed them start anew.
+/// Forgets changes above the bound, even before a sweep. Buckets that have not followed them start
+/// full.
 pub(super) fn bound(history: &mut History) {
     let changes = &history.changes;
     let surplus = changes.len().checked_sub(MAX_CHANGES);
@@ -140,8 +141,9 @@ pub(super) fn bound(history: &mut History) {
 mod tests {
     use super::*;
 
-    /// What earlier versions recorded keeps its meaning, also when it is written again; newer changes in shares name
-    /// theirs, where those versions see `proportional`.
+    /// Changes that earlier versions recorded keep their meaning, even when they are written again.
+    /// Newer proportional changes are marked as exact, and earlier versions read them as
+    /// `proportional`.
     #[test]
     fn each_change_keeps_the_meaning_that_it_was_made_with() {
         for (carry, exact, is) in [
@@ -157,7 +159,7 @@ mod tests {
             assert_eq!(carries, [is]);
             assert_eq!(String::from_utf8_lossy(&history.write()), text);
         }
-        // A request never means the earlier one.
+        // A request never means the earlier variant.
         assert_eq!(Carry::parse("proportional"), Some(Carry::Proportional));
     }
 }

@@ -1,11 +1,12 @@
-//! The decisions as upstreams and access logs see them.
+//! Reports decisions to upstreams and access logs.
 //!
 //! ```text
 //! x-loudou-decision: <rule>;<limit>;<verdict>[, …]
 //! wasm.loudou:       <rule>;<limit>;<verdict>;<wait>;<key>[, …]
 //! ```
-//! The wait, in milliseconds, is that of a held request, or the time until a refused one may be
-//! repeated; the key is its fingerprint. Absent parts are `-`.
+//!
+//! The wait, in milliseconds, is the wait of a held request, or the time until a refused request
+//! may be retried. The key is given as its fingerprint. Absent parts are `-`.
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -15,15 +16,15 @@ use super::headers::reported;
 use super::text::{Digits, after_others, push};
 use crate::host::{Header, Host};
 
-/// The request header with the decisions.
+/// Request header with the decisions.
 const DECISION: &str = "x-loudou-decision";
-/// The response header with the wait of a held request.
+/// Response header with the wait of a held request.
 const WAIT_MS: &str = "x-loudou-wait-ms";
-/// The property with the decisions, in access logs `%FILTER_STATE(wasm.loudou:PLAIN)%`.
+/// Property with the decisions. Access logs show it with `%FILTER_STATE(wasm.loudou:PLAIN)%`.
 const PROPERTY: &str = "loudou";
 
-/// Shows the decisions of rules with `explain_header` to the upstream and to access logs, and the wait to
-/// the client. The request header replaces any that the client sent.
+/// Reports the decisions of rules with `explain_header` to the upstream and to access logs, and the
+/// wait to the client. The request header replaces any header of this name that the client sent.
 pub(crate) fn explain(
     host: &dyn Host,
     outcome: &Outcome,
@@ -46,12 +47,12 @@ pub(crate) fn explain(
     Some((WAIT_MS.into(), wait.millis_ceil().to_string()))
 }
 
-/// Shows the upstream that no rule with `explain_header` has decided.
+/// Reports to the upstream that no rule with `explain_header` has decided.
 pub(crate) fn no_decision(host: &dyn Host) {
     host.set_request_header(DECISION, "none");
 }
 
-/// Shows these decisions to access logs.
+/// Reports these decisions to access logs.
 pub(crate) fn log<'a>(
     host: &dyn Host,
     outcomes: impl IntoIterator<Item = &'a RuleOutcome>,
@@ -64,7 +65,7 @@ pub(crate) fn log<'a>(
     host.set_property(PROPERTY, &lines);
 }
 
-/// Adds `<rule>;<limit>;<verdict>`.
+/// Appends `<rule>;<limit>;<verdict>`.
 fn push_decision(out: &mut String, outcome: &RuleOutcome) {
     let rule = outcome.active.rule();
     let decided = decided(outcome);
@@ -85,7 +86,7 @@ fn push_decision(out: &mut String, outcome: &RuleOutcome) {
     push(out, &[&rule.name, ";", limit, ";", shadow, verdict]);
 }
 
-/// Adds the same, and `;<wait>;<key>`.
+/// Appends `<rule>;<limit>;<verdict>;<wait>;<key>`.
 fn push_for_log(out: &mut String, outcome: &RuleOutcome, now: Nanos) {
     let wait = match &outcome.answer {
         Answer::Decided(decision) if decision.is_refused() => retry_after(decision),
@@ -109,7 +110,7 @@ fn push_for_log(out: &mut String, outcome: &RuleOutcome, now: Nanos) {
     }
 }
 
-/// Adds sixteen digits.
+/// Appends 16 hexadecimal digits.
 fn push_hexadecimal(out: &mut String, number: u64) {
     let mut digits = [0; 16];
     let mut rest = number;
@@ -129,7 +130,8 @@ const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {
     }
 }
 
-/// The time until the slowest of the limits that refused would admit, if ever.
+/// Returns the time until the slowest of the refusing limits would admit, or `None` if it never
+/// will.
 fn retry_after(decision: &BucketDecision) -> Option<Nanos> {
     let refusing = decision.decisions().filter(|one| one.is_refused());
     refusing

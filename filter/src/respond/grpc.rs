@@ -1,19 +1,19 @@
-//! The answer to a refused gRPC call.
+//! The response to a refused gRPC call.
 //!
-//! Envoy makes a trailers-only response of a local reply to a gRPC request: HTTP 200 with
-//! `grpc-status` and `grpc-message` among the headers. The filter adds the time to wait, as
+//! Envoy turns a local reply to a gRPC request into a trailers-only response: HTTP 200 with
+//! `grpc-status` and `grpc-message` among the headers. The filter adds the retry delay twice: as
 //! `google.rpc.RetryInfo` in `grpc-status-details-bin`, and as `grpc-retry-pushback-ms` for clients
 //! with a retry policy (gRFC A6), where a negative number means never.
 
 use super::wait::Wait;
 use crate::host::Host;
 
-/// The type of the one detail.
+/// Type of the only detail.
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Whether Envoy treats the current request as a gRPC call, by its content type. A gRPC-Web request is
-/// none.
+/// Returns true if Envoy treats the current request as a gRPC call, judging by its content type.
+/// gRPC-Web requests are not gRPC calls.
 pub(crate) fn is_call(host: &dyn Host) -> bool {
     let content_type = host.request_header("content-type");
     let rest = content_type
@@ -22,7 +22,7 @@ pub(crate) fn is_call(host: &dyn Host) -> bool {
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+')))
 }
 
-/// The value of `grpc-retry-pushback-ms`.
+/// Returns the value of `grpc-retry-pushback-ms`.
 pub(super) fn pushback(wait: Wait) -> Option<String> {
     let most = i32::MAX.unsigned_abs().into();
     match wait {
@@ -32,7 +32,8 @@ pub(super) fn pushback(wait: Wait) -> Option<String> {
     }
 }
 
-/// The value of `grpc-status-details-bin`: a `google.rpc.Status` with the time to wait, in base64.
+/// Returns the value of `grpc-status-details-bin`: a base64 `google.rpc.Status` with the retry
+/// delay.
 pub(super) fn details(code: u8, message: &str, wait: Wait) -> String {
     let mut status = Vec::new();
     varint_field(1, code.into(), &mut status);
@@ -63,7 +64,7 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a number; 0 is left out, since an absent field means 0.
+/// Writes a number field. 0 is omitted, because an absent field means 0.
 fn varint_field(field: u8, number: u64, out: &mut Vec<u8>) {
     if number > 0 {
         out.push(field << 3);
@@ -71,14 +72,14 @@ fn varint_field(field: u8, number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a text or a message.
+/// Writes a string or message field.
 fn bytes_field(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push((field << 3) | 2);
     varint(u64::try_from(bytes.len()).unwrap_or(0), out);
     out.extend(bytes);
 }
 
-/// Base64 without padding, as gRPC requires of senders.
+/// Encodes as base64 without padding, as gRPC requires of senders.
 fn base64(bytes: &[u8]) -> String {
     let mut out = String::new();
     for three in bytes.chunks(3) {

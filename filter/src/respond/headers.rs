@@ -1,13 +1,14 @@
 //! The rate-limit headers of responses.
 //!
 //! They follow draft-ietf-httpapi-ratelimit-headers-11. A limit is the policy `<rule>.<limit>` with
-//! its capacity as the quota `q`; the window `w` is the time in which its rate gives that many units.
-//! `t` is the time until more of the quota is there than is left now, for admitted and refused requests alike; it is
-//! absent where that depends on the end of other requests. The legacy headers are `X-RateLimit-*` of the tightest
-//! limit, with the same time as reset, in seconds from now.
+//! its capacity as the quota `q`. The window `w` is the time in which its rate yields that quota.
+//! `t` is the time until more of the quota is available than now, for admitted and refused requests
+//! alike. It is absent if it depends on the end of other requests. The legacy headers are
+//! `X-RateLimit-*` for the tightest limit, with `t` as their reset, in seconds from now.
 //!
-//! Parsers of draft 7 look into any `RateLimit` header for `limit=`, `remaining=` and `reset=` before they look for the
-//! legacy headers. With `both`, the item of the tightest limit has these, too: to others they are comments.
+//! Parsers of draft 7 first look for `limit=`, `remaining=` and `reset=` in any `RateLimit` header,
+//! and then for the legacy headers. With `both`, the tightest limit's item has these too. Other
+//! parsers ignore them.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -20,10 +21,10 @@ pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
     text(&[&rule.name, ".", limit.name()])
 }
 
-/// The length of the prefix of the legacy headers.
+/// Length of the legacy headers' prefix.
 const PREFIX: usize = "x-ratelimit-".len();
 
-/// Adds the `RateLimit-Policy` of a rule: every limit.
+/// Appends a rule's `RateLimit-Policy` items, an item for each limit.
 fn push_policies(list: &mut String, rule: &Rule, limits: &Limits) {
     for limit in limits {
         let algorithm = limit.algorithm();
@@ -40,7 +41,7 @@ fn push_policies(list: &mut String, rule: &Rule, limits: &Limits) {
     }
 }
 
-/// Adds the `RateLimit` of a decision: the reported limit.
+/// Appends the `RateLimit` item of a decision, for the reported limit.
 fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDecision) {
     let Some((limit, decision)) = reported(limits, answer) else {
         return;
@@ -64,7 +65,7 @@ fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDe
     }
 }
 
-/// The time until more is there. Of a limit that a fleet shares, only refusals know it.
+/// Returns the time until more tokens are available. For a fleet-wide limit, only refusals know it.
 fn until(answer: &BucketDecision, decision: &Decision) -> Option<Nanos> {
     answer.more_after().or(decision.retry_after)
 }
@@ -79,7 +80,7 @@ pub(super) fn reported<'a>(
     ))
 }
 
-/// The headers of the response to an admitted request.
+/// Returns the response headers of an admitted request.
 pub(crate) fn of_admitted(outcome: &Outcome) -> Headers {
     let mut headers = RateLimitHeaders::default();
     for one in &outcome.rules {
@@ -90,7 +91,8 @@ pub(crate) fn of_admitted(outcome: &Outcome) -> Headers {
     headers.finish()
 }
 
-/// Collects the headers of a response: from all rules that admitted it, or from the one that refused it.
+/// Collects the headers of a response, either from all rules that admitted the request or from the
+/// rule that refused it.
 #[derive(Debug, Default)]
 pub(super) struct RateLimitHeaders<'a> {
     policies: String,
@@ -98,17 +100,17 @@ pub(super) struct RateLimitHeaders<'a> {
     tightest: Option<Tightest<'a>>,
 }
 
-/// The limit of the legacy headers.
+/// The limit that the legacy headers describe.
 #[derive(Debug)]
 struct Tightest<'a> {
     decision: &'a Decision,
     until: Option<Nanos>,
-    /// The end of its item in the states; 0 if it has none.
+    /// End of its item in the states. 0 if it has none.
     end: usize,
 }
 
 impl<'a> RateLimitHeaders<'a> {
-    /// Adds the decision of a rule, if the rule is configured to show it.
+    /// Adds a rule's decision, if the rule is configured to show it.
     pub(super) fn add(&mut self, outcome: &RuleOutcome, answer: &'a BucketDecision) {
         let rule = outcome.active.rule();
         let wanted = rule.respond.ratelimit_headers;

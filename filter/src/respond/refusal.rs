@@ -1,4 +1,4 @@
-//! The answer to a refused request.
+//! The response to a refused request.
 
 use std::borrow::Cow;
 use std::mem;
@@ -15,10 +15,10 @@ use super::text::{Digits, push, push_json, text};
 use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
-/// The size of most problems, in bytes.
+/// Size of most problem documents, in bytes.
 const PROBLEM_ROOM: usize = 320;
-/// The beginnings of problems, up to the status: their types and titles. Those of the draft are registered with IANA;
-/// a request without a usable key is over no quota, and has types of its own.
+/// Beginnings of problem documents up to the status: type and title. The draft's types are
+/// registered with IANA. A request without a usable key exceeds no quota, so it has other types.
 const QUOTA_EXCEEDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Quota exceeded","status":"#
@@ -45,12 +45,12 @@ const VALUE_TOO_LONG: &str = concat!(
     r#""title":"Value too long","status":"#
 );
 
-/// A refusal of a request: its cause and the parts of its answer.
+/// A refusal: its cause, and the parts of the response.
 pub(crate) struct Refusal<'a> {
     rule: &'a Rule,
-    /// The type and the title of the problem.
+    /// Type and title of the problem document.
     problem: &'static str,
-    /// The cause, for Envoy's response code details.
+    /// Cause, for Envoy's response code details.
     cause: &'static str,
     violated: Vec<String>,
     detail: String,
@@ -60,7 +60,7 @@ pub(crate) struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    /// The refusal by a rule at `now`.
+    /// Creates the refusal by a rule at `now`.
     pub(crate) fn new(outcome: &'a RuleOutcome, now: Nanos) -> Self {
         let rule = outcome.active.rule();
         match &outcome.answer {
@@ -112,7 +112,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// The key is banned.
+    /// Creates the refusal of a banned key.
     pub(crate) fn banned(rule: &'a Rule, ban: Ban, now: Nanos) -> Self {
         let wait = ban.lasts(now).map_or(Wait::Never, Wait::For);
         let wait = wait.longer_by(rule.respond.retry_after_jitter, now);
@@ -129,7 +129,7 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// The request lacks a key, and the rule refuses such requests.
+    /// Creates the refusal of a request without a key, by a rule that refuses such requests.
     pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has no key for rule ", name]);
@@ -141,7 +141,8 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// A value is longer than the rule's match tests, and the rule refuses such requests.
+    /// Creates the refusal of a request with a value that is too long for the rule's match, by a
+    /// rule that refuses such requests.
     pub(crate) fn value_too_long(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has a value that is too long for rule ", name]);
@@ -149,7 +150,8 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
-    /// The request has several values of a key part, and the rule refuses such requests.
+    /// Creates the refusal of a request with several values for a key part, by a rule that refuses
+    /// such requests.
     pub(crate) fn key_ambiguous(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&["the request has several values of the key of rule ", name]);
@@ -157,7 +159,7 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Never)
     }
 
-    /// The store gave up, and the rule's `on_error` refuses.
+    /// Creates the refusal after the store gave up, by a rule whose `on_error` refuses.
     pub(crate) fn store_gave_up(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&[
@@ -169,7 +171,7 @@ impl<'a> Refusal<'a> {
         Self::without_bucket(rule, kind, detail, Wait::Unknown)
     }
 
-    /// The engine of the fleet cannot be asked, and the fleet's `on_outage` refuses.
+    /// Creates the refusal during an engine outage, if the fleet's `on_outage` refuses.
     pub(crate) fn outage(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = text(&[
@@ -199,7 +201,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// The answer to the current request.
+    /// Returns the response to the current request.
     pub(crate) fn reply(mut self, host: &dyn Host) -> Reply {
         let refuse = &self.rule.refuse;
         let first = self.violated.first().map_or("", String::as_str);
@@ -225,7 +227,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// The body and its content type.
+    /// Returns the body and its content type.
     fn body(self) -> (Vec<u8>, Option<String>) {
         match &self.rule.refuse.body {
             RefuseBody::Problem => (self.problem(), Some("application/problem+json".to_owned())),
@@ -236,7 +238,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// The JSON of a [`ProblemAnswer`](loudou_api::ProblemAnswer).
+    /// Returns the JSON of a [`ProblemAnswer`](loudou_api::ProblemAnswer).
     fn problem(self) -> Vec<u8> {
         let status = Digits::of(self.status.into());
         let mut body = String::with_capacity(PROBLEM_ROOM);
@@ -259,7 +261,7 @@ impl<'a> Refusal<'a> {
         body.into()
     }
 
-    /// The message for a gRPC client; empty if the rule sends no body.
+    /// Returns the message for a gRPC client. Empty if the rule sends no body.
     fn message(&self) -> &str {
         match self.rule.refuse.body {
             RefuseBody::None => "",

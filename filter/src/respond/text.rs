@@ -1,9 +1,9 @@
-//! Texts of answers, put together without the standard library's formatting, which costs more than all the rest
-//! of a refusal.
+//! Builds the texts of responses without the standard library's formatting, which would cost more
+//! than the rest of a refusal.
 
-/// The most digits of a number.
+/// Maximum number of digits in a number.
 const MOST: usize = 20;
-/// The numbers below 100, with two digits each: most numbers of an answer are among them.
+/// The numbers below 100, with two digits each. Most numbers in a response are among them.
 const PAIRS: &str = concat!(
     "00010203040506070809101112131415161718192021222324",
     "25262728293031323334353637383940414243444546474849",
@@ -16,7 +16,7 @@ pub(super) enum Digits {
     Few(&'static str),
     Many {
         bytes: [u8; MOST],
-        /// Where they begin.
+        /// Start of the digits.
         from: usize,
     },
 }
@@ -54,24 +54,24 @@ impl Digits {
     }
 }
 
-/// Room for most texts, so that they do not move while they grow.
+/// Initial capacity that suffices for most texts, so they need not be moved while they grow.
 const USUAL: usize = 96;
 
-/// These texts as one, and room for more.
+/// Joins texts, with spare capacity for more.
 pub(super) fn text(parts: &[&str]) -> String {
     let mut out = String::with_capacity(USUAL);
     push(&mut out, parts);
     out
 }
 
-/// Adds texts.
+/// Appends texts.
 pub(super) fn push(out: &mut String, parts: &[&str]) {
     for part in parts {
         out.push_str(part);
     }
 }
 
-/// Adds what comes between two entries of a list, unless there is none yet; returns the list.
+/// Appends a separator to a list unless the list is empty. Returns the list.
 pub(super) fn after_others<'a>(list: &'a mut String, between: &str) -> &'a mut String {
     if list.is_empty() {
         list.reserve(USUAL);
@@ -81,7 +81,7 @@ pub(super) fn after_others<'a>(list: &'a mut String, between: &str) -> &'a mut S
     list
 }
 
-/// Adds a text as a JSON string.
+/// Appends a text as a JSON string.
 pub(super) fn push_json(out: &mut String, text: &str) {
     if is_plain(text.as_bytes()) {
         out.push('"');
@@ -92,7 +92,8 @@ pub(super) fn push_json(out: &mut String, text: &str) {
     }
 }
 
-/// Whether no byte has to be escaped in JSON. Eight at a time: texts of refusals are some hundred bytes.
+/// Returns true if no byte must be escaped in JSON. Eight bytes are checked at a time, because a
+/// refusal's texts have some hundred bytes.
 fn is_plain(text: &[u8]) -> bool {
     let (eights, rest) = text.as_chunks();
     let mut last = *b"........";
@@ -108,12 +109,12 @@ fn is_plain(text: &[u8]) -> bool {
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 
-/// The highest bit of a byte is set if any of the eight is below `least`, which is at most 128.
+/// Sets the highest bit of a byte if any of the eight bytes is below `least`, which is at most 128.
 const fn below(eight: u64, least: u8) -> u64 {
     eight.wrapping_sub(u64::from_le_bytes([least; 8])) & !eight
 }
 
-/// The same if any is `byte`.
+/// Sets the highest bit of a byte if any of the eight bytes equals `byte`.
 const fn equal(eight: u64, byte: u8) -> u64 {
     below(eight ^ u64::from_le_bytes([byte; 8]), 1)
 }

@@ -1,23 +1,23 @@
-//! The time after which a refused request may be repeated.
+//! The time after which a refused request may be retried.
 
 use loudou_limiter::{Decimal, Decision, Limit, Nanos, mix};
 
 use crate::host::Header;
 use crate::respond::text::Digits;
 
-/// The time until a repeated request may be admitted.
+/// Time until a retry may be admitted.
 #[derive(Clone, Copy)]
 pub(super) enum Wait {
     /// After this time.
     For(Nanos),
     /// After other requests have ended, or after the store has recovered.
     Unknown,
-    /// Never: the same request is never admitted.
+    /// Never, because this request exceeds the limit even when the bucket is full.
     Never,
 }
 
 impl Wait {
-    /// The time until the slowest of the limits that refused would admit.
+    /// Returns the time until the slowest of the refusing limits would admit.
     pub(super) fn of<'a>(refusing: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> Self {
         refusing.fold(Self::For(Nanos::ZERO), |longest, (limit, decision)| match (
             longest,
@@ -31,7 +31,7 @@ impl Wait {
         })
     }
 
-    /// The header `retry-after`.
+    /// Returns the `retry-after` header.
     pub(super) fn header(self) -> Option<Header> {
         match self {
             Self::For(wait) => Some((
@@ -42,7 +42,7 @@ impl Wait {
         }
     }
 
-    /// The same, made longer at random.
+    /// Adds random jitter to the wait.
     pub(super) fn longer_by(self, jitter: Decimal, now: Nanos) -> Self {
         match self {
             Self::For(wait) => Self::For(jittered(wait, jitter, now)),
@@ -51,10 +51,10 @@ impl Wait {
     }
 }
 
-/// `wait` plus a random part of `jitter` times `wait`; never less than `wait`. The randomness comes
-/// from the instant: nanoseconds that no two requests share, mixed well.
+/// Returns `wait` plus a random part of `jitter` times `wait`. The nanoseconds of the instant,
+/// mixed well, serve as randomness, because no two requests share them.
 pub(crate) fn jittered(wait: Nanos, jitter: Decimal, at: Nanos) -> Nanos {
-    // Most rules have none, and a division of 128 bits takes hundreds of instructions.
+    // Most rules have no jitter, and a 128-bit division takes hundreds of instructions.
     if jitter == Decimal::default() {
         return wait;
     }

@@ -1,4 +1,4 @@
-//! Planning the held requests of this worker anew after a change of the rules.
+//! Plans this worker's held requests again after a change of the rules.
 
 use std::collections::BTreeSet;
 
@@ -8,33 +8,35 @@ use super::Active;
 use crate::host::Host;
 use crate::waiting::{Held, Ticket, Waiting};
 
-/// The time after which planning pauses: 65 536 requests may be held.
+/// Time limit of one planning run. Up to 65 536 requests may be held, so planning pauses after this
+/// time.
 const MOST_TIME: Nanos = Nanos::from_millis(1);
-/// The requests that are planned at least, before the time is read.
+/// Minimum number of requests that are planned between two looks at the clock.
 const STEP: usize = 16;
 
-/// The progress of planning.
+/// Progress of planning.
 #[derive(Debug, Default)]
 pub(in super::super) struct Planning {
-    /// The generation of the rules by which the held requests were planned, or are being planned.
+    /// Generation of the rules by which the held requests were planned, or are being planned.
     generation: u64,
-    /// The place of the next one that is not planned yet. None of those from there on may pass.
+    /// Queue position of the next request to plan. No request from there on may pass yet.
     pub(in super::super) next: Option<Ticket>,
-    /// Those that are to be decided again, in their order.
+    /// Requests that must be decided again, in queue order.
     late: Vec<Ticket>,
-    /// Those of them that have given back what they took, in the order of the instants that they first had.
+    /// Requests among them whose tokens are already returned, ordered by their original due times.
     put_off: BTreeSet<Ticket>,
 }
 
 impl Planning {
-    /// Whether there is more to do.
+    /// Returns true if there is more to plan.
     pub(in super::super) fn is_due(&self) -> bool {
         self.next.is_some() || !self.late.is_empty() || !self.put_off.is_empty()
     }
 }
 
 impl Active {
-    /// Plans held requests anew, for a bounded time, if the rules have changed since they were planned.
+    /// Plans the held requests again, for a bounded time, if the rules have changed since they were
+    /// planned.
     pub(in super::super) fn plan(
         &self,
         host: &dyn Host,
@@ -78,8 +80,8 @@ impl Active {
         }
     }
 
-    /// The plan for a held request: the latest of the instants of all buckets that make it wait. `None` for
-    /// a request that waits for a lease, or to be decided again.
+    /// Returns the plan for a held request: the latest due time among the buckets that make it
+    /// wait. Returns `None` for a request that waits for a lease, or to be decided again.
     fn plan_of(&self, place: Ticket, held: &Held, clock: Clock) -> Option<Plan> {
         let loans = held.loans.as_ref().filter(|_| !held.is_undecided)?;
         let (mut latest, mut is_put_off) = (None, false);
@@ -105,9 +107,9 @@ impl Active {
         Some(Plan::At(latest))
     }
 
-    /// Takes at most `most` of those that are to be decided again out of the queue, in their order. Before the first
-    /// of them all give back what they took, for a bounded time: the last one first, because only that one leaves no
-    /// gap in front of others.
+    /// Removes at most `most` requests that must be decided again, in queue order. Before the first
+    /// is removed, all of them return their tokens, for a bounded time. They do so last to first,
+    /// because only the last request leaves no gap in front of others.
     pub(in super::super) fn put_off_late(
         &self,
         host: &dyn Host,
