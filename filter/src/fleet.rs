@@ -1,9 +1,14 @@
-//! The leases of one worker: what it asks of the relay, and which requests wait for the answer.
+//! The leases of one worker: the tokens that it requests from the relay, and the requests that wait
+//! for them.
 //!
-//! A call carries all keys that ask, and the next one leaves from its callback; only where a relay is slow,
-//! some are on their way at once. A worker asks for its own held requests itself, so no worker ever has to
-//! wake another. Whether a request waits is decided by the core ([`loudou_limiter::lease`]); here is only what
-//! a worker needs for it.
+//! A fleet is a group of Envoys that share limits. The relay is their service in front of the
+//! *engine*, a Redis or Valkey that holds the balance of each limit. It leases tokens to each
+//! Envoy, which then decides without a call.
+//!
+//! A call carries all keys that need tokens, and its callback sends the next call. Only with a slow
+//! relay are several calls in flight. A worker calls for its own held requests, so no worker ever
+//! has to wake another. The core decides if a request waits ([`loudou_limiter::lease`]). This
+//! module only has the worker's part.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,29 +42,32 @@ mod wire;
 #[cfg(test)]
 pub(crate) use pulse::know_changes;
 
-/// The most calls of one worker that are on their way.
+/// Maximum number of calls in flight per worker.
 const MAX_FLIGHTS: usize = 4;
-/// While a call is younger than this part of the time-out, the next one waits for its answer: it then carries
-/// more keys.
+/// While the last call is younger than 1/YOUNG of the time-out, the next call waits for its
+/// response, so that it carries more keys.
 const YOUNG: u64 = 4;
-/// A refill waits for this part of a lease, so that one call carries those of many keys: what a key has on hand
-/// lasts for about a fourth of a lease.
+/// A refill is delayed by 1/PATIENCE of a lease so that one call can batch many keys. The tokens
+/// that a key has left last for about a fourth of a lease.
 const PATIENCE: u64 = 16;
-/// It waits no longer than this with long leases.
+/// Maximum delay of a refill, for long leases.
 const MAX_PATIENCE: Nanos = Nanos::from_millis(20);
-/// The most keys in a call. A relay takes more, but a fourth of its usual deadline is gone with so many.
+/// Maximum number of keys in a call. A relay accepts more, but with this number a fourth of its
+/// usual deadline is already spent.
 const KEYS_PER_CALL: usize = 128;
 
-/// What the engine's answers act on: the rules in force at this worker, and their buckets. The data role has it.
+/// The rules in force at this worker and their buckets, on which the engine's responses act. The
+/// data role implements it.
 pub(crate) trait RulesInForce {
-    /// The name of the process: 16 hexadecimal digits.
+    /// Returns the name of the process: 16 hexadecimal digits.
     fn instance(&self) -> &str;
 
     /// Adds an event of the fleet.
     fn report(&self, host: &dyn Host, what: (EventKind, &str), now: Nanos);
 
-    /// Changes the lease of a key; the result of the change, the name of the rule and the terms. `None` if
-    /// the rule or the bucket is gone, the store failed, or the change had no result.
+    /// Changes the lease of a key. Returns the result with the rule's name and the terms. Returns
+    /// `None` if the rule or the bucket no longer exists, the store failed, or the change had no
+    /// result.
     fn change_lease<T>(
         &self,
         host: &dyn Host,
@@ -69,7 +77,8 @@ pub(crate) trait RulesInForce {
         change: &mut LeaseChange<'_, T>,
     ) -> Option<(T, &str, Terms)>;
 
-    /// Reads an answer to a call that sent the changes `told` (name and version of each), and puts new changes in force.
+    /// Reads the response to a call that reported the changes `told` (name and version of each),
+    /// and applies new changes.
     fn hear_changes(
         &self,
         host: &dyn Host,
@@ -78,61 +87,63 @@ pub(crate) trait RulesInForce {
         now: Nanos,
     ) -> News;
 
-    /// Puts received changes in force, for a bounded time. Returns true if all of them are in force now.
+    /// Applies received changes for a bounded time. Returns true if all of them are now in force.
     fn apply_due(&self, host: &dyn Host, now: Nanos) -> bool;
 
-    /// Looks whether the rules here still agree with the changes: another configuration may have come.
+    /// Checks that the rules here still agree with the changes, because the configuration may be
+    /// another one now.
     fn recheck_changes(&self, host: &dyn Host, now: Nanos);
 }
 
-/// A change of a lease; `None` for no result.
+/// A function that changes a lease. `None` means no result.
 pub(crate) type LeaseChange<'a, T> = dyn FnMut(&mut Lease, &Terms) -> Option<T> + 'a;
 
-/// The news in an answer of the engine.
+/// News about changes in the engine's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// The engine gave none: the answer has no changes.
+    /// No changes in the response.
     Nothing,
-    /// Some changes are still to be sent or received.
+    /// More changes must still be sent or received.
     More,
-    /// All changes of the engine are known here; `is_current` if they are in force, too.
+    /// All the engine's changes are known here. `is_current` is true if they are also in force.
     All { is_current: bool },
 }
 
-/// A key whose lease is asked for.
+/// A key for which the worker requests a lease.
 pub(crate) struct Wanted {
     pub(crate) id: BucketId,
     pub(crate) key: String,
-    /// The cost of the request that waits for it; 0 for a refill.
+    /// Cost of the waiting request. 0 for a refill.
     pub(crate) cost: u64,
-    /// Until when the request waits.
+    /// End of the request's wait.
     pub(crate) until: Nanos,
 }
 
-/// The leases of one worker.
+/// Leases of one worker.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     settings: FleetSettings,
     namespace: String,
     breaker: Breaker,
-    /// The answers in a row in which the engine answered nothing.
+    /// Number of consecutive responses without an answer from the engine.
     empty: u32,
     dues: Dues,
     early: Early,
-    /// In the order of sending.
+    /// Calls in flight, in the order of sending.
     flights: Vec<Flight>,
     metrics: FleetMetrics,
-    /// Whether this worker counts as one that the engine does not answer; shared with the sandbox's will.
+    /// True while this worker counts as having no answer from the engine. Shared with the VM's
+    /// will.
     is_alone: Rc<Cell<bool>>,
-    /// The Envoys that the engine last knew of, or that the settings assume; at least 1.
+    /// Number of Envoys that the engine last reported, or that the settings assume. At least 1.
     envoys: u32,
-    /// When the engine last answered this worker; zero for never.
+    /// Time of the engine's last answer to this worker. Zero for never.
     heard_at: Nanos,
-    /// When this worker last told the others of an answer.
+    /// Time at which this worker last reported an answer to the other workers.
     told_at: Nanos,
-    /// Whether the engine answers no worker of this Envoy.
+    /// True if the engine answers no worker of this Envoy.
     is_silent: bool,
-    /// When the timer looks whether it is this worker's turn to call.
+    /// Time at which the timer next checks if it is this worker's turn to call.
     next_look: Nanos,
 }
 
@@ -161,7 +172,7 @@ impl Fleet {
         }
     }
 
-    /// The state of the fleet for a request.
+    /// Returns the fleet state for a request.
     pub(crate) fn view(&self, phase: Phase) -> FleetView {
         FleetView {
             lease: LeaseSettings {
@@ -176,19 +187,19 @@ impl Fleet {
         }
     }
 
-    /// Whether a call is on its way.
+    /// Returns true if a call is in flight.
     #[cfg(test)]
     pub(crate) fn is_calling(&self) -> bool {
         !self.flights.is_empty()
     }
 
-    /// A request waits for the lease of a key.
+    /// Notes a request that waits for the lease of a key.
     pub(crate) fn hold(&mut self, host: &dyn Host, wanted: &Wanted, request: Ticket) {
         self.dues.hold(wanted.id, &wanted.key, wanted.cost, request);
         self.metrics.held(host);
     }
 
-    /// A request was decided: without the engine, or with leases that should be asked for more.
+    /// Notes a decision: made without the engine, or with leases that need a refill.
     pub(crate) fn decided(
         &mut self,
         host: &dyn Host,
@@ -204,7 +215,7 @@ impl Fleet {
         }
     }
 
-    /// When the timer is needed.
+    /// Returns the time at which the timer is needed.
     pub(crate) fn due(&self) -> Option<Nanos> {
         let may_call = match self.breaker.state() {
             State::Closed => None,
@@ -216,8 +227,9 @@ impl Fleet {
         sooner(sooner(may_call, waited), Some(self.next_look))
     }
 
-    /// The timer's work: some times a second one worker of this Envoy calls, so that it is counted and changes
-    /// travel; and a worker that had no answers looks whether there are some again.
+    /// Does the timer's work. A few times per second, one worker of this Envoy calls the relay, so
+    /// that the Envoy is counted and changes propagate. A worker that had no answers checks if the
+    /// engine answers again.
     pub(crate) fn tick(
         &mut self,
         host: &dyn Host,
@@ -244,7 +256,8 @@ impl Fleet {
         ready
     }
 
-    /// Makes a call that counts this Envoy, tells its changes and asks for those of the others.
+    /// Makes a heartbeat call, which counts this Envoy, reports its changes and fetches the changes
+    /// of other Envoys.
     fn beat(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) -> Vec<Ready> {
         let mut changes = Changes {
             head: travel::head(host, &self.namespace),
@@ -263,7 +276,7 @@ impl Fleet {
         self.launch(host, active, (&body, told), now)
     }
 
-    /// The earliest time of the next call, if a key asks.
+    /// Returns the earliest time of the next call, if a key needs one.
     fn next_flight(&self) -> Nanos {
         let young = Nanos::new(self.settings.timeout.get().div_euclid(YOUNG));
         let last = self.flights.last();
@@ -272,8 +285,8 @@ impl Fleet {
         free.max(self.dues.due(patience.min(MAX_PATIENCE), KEYS_PER_CALL))
     }
 
-    /// Sends the next call, unless that is too early or nothing asks. Returns the requests to decide anew:
-    /// those that waited for what could not be sent.
+    /// Sends the next call, unless it is too early or no key needs one. Returns requests that must
+    /// be decided again, because their keys could not be sent.
     pub(crate) fn send(
         &mut self,
         host: &dyn Host,
@@ -347,7 +360,8 @@ impl Fleet {
         })
     }
 
-    /// The call has its answer, or ended without one. Returns the requests to decide anew.
+    /// Handles the response to a call, or its failure. Returns the requests that must be decided
+    /// again.
     pub(crate) fn called(
         &mut self,
         host: &dyn Host,
@@ -373,7 +387,7 @@ impl Fleet {
         }
     }
 
-    /// The answer to a call that is not about keys.
+    /// Handles the response to a heartbeat, which is not about keys.
     fn heard(
         &mut self,
         host: &dyn Host,
@@ -382,7 +396,8 @@ impl Fleet {
         answer: &Answer,
         now: Nanos,
     ) -> Vec<Ready> {
-        // The relay is there; without this number, the part of its engine that counts Envoys is not.
+        // The relay answered. If this number is missing, then the engine's node that counts Envoys
+        // did not answer.
         if answer.envoys == 0 {
             self.note_empty(host, active, now);
             return Vec::new();
@@ -397,7 +412,7 @@ impl Fleet {
         }
     }
 
-    /// Tells the other workers of an answer; returns whether an event says that there are none.
+    /// Reports an answer to the other workers. Returns true if an event reports an outage.
     fn note_answer(&mut self, host: &dyn Host, envoys: Option<u64>, now: Nanos) -> bool {
         let tells = envoys.is_some() || now.since(self.told_at) >= pulse::EVERY;
         if tells {
@@ -406,7 +421,7 @@ impl Fleet {
         tells && pulse::answered(host, &self.namespace, envoys, now)
     }
 
-    /// The answer to a call for keys.
+    /// Handles the response to a call for keys.
     fn granted(
         &mut self,
         host: &dyn Host,
@@ -432,7 +447,8 @@ impl Fleet {
                     }
                     None => lease.failed(now, jitter),
                 }
-                // A denial stays in force in spite of an error, and requests that cost less would ask at once.
+                // A denial stays in effect despite an error, and cheaper requests would cause a
+                // call at once.
                 let would_ask = grant.is_none() && !lease.is_alone(now);
                 Some((lease.is_due(terms, now), would_ask))
             });
@@ -460,7 +476,7 @@ impl Fleet {
         ready
     }
 
-    /// The call did not succeed.
+    /// Handles a failed call.
     fn failed(
         &mut self,
         host: &dyn Host,
@@ -486,19 +502,19 @@ impl Fleet {
     }
 }
 
-// Calls that are on their way, and the requests that their ends set free.
+// Calls in flight, and the requests that they release when they end.
 
-/// A key that asks, in the call that is on its way.
+/// A key in a call in flight.
 #[derive(Debug)]
 struct Asked {
     id: BucketId,
     key: String,
     ask: LeaseAsk,
-    /// The requests that wait for it.
+    /// Requests that wait for the key.
     requests: Vec<Ticket>,
 }
 
-/// A request that no longer waits for the relay, and is to be decided again.
+/// A request that no longer waits for the relay and must be decided again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) ticket: Ticket,
@@ -513,7 +529,8 @@ impl Ready {
         }
     }
 
-    /// A request that was never decided, because it waited for the changes of the fleet.
+    /// Creates the entry for a request that was never decided, because it waited for the fleet's
+    /// changes.
     const fn early(ticket: Ticket) -> Self {
         Self {
             ticket,
@@ -521,7 +538,8 @@ impl Ready {
         }
     }
 
-    /// A request that is decided without the engine, because asking again would give the same error at once.
+    /// Creates the entry for a request that must be decided without the engine, because another
+    /// call would fail at once.
     const fn failed(ticket: Ticket) -> Self {
         Self {
             ticket,
@@ -530,7 +548,7 @@ impl Ready {
     }
 }
 
-/// A call that is on its way.
+/// A call in flight.
 #[derive(Debug)]
 struct Flight {
     call: u32,
@@ -538,11 +556,11 @@ struct Flight {
     carries: Carried,
 }
 
-/// The content of a call.
+/// Content of a call.
 #[derive(Debug)]
 enum Carried {
-    /// Keys that ask.
+    /// Keys that need tokens.
     Keys(Vec<Asked>),
-    /// The changes that it tells, by name and version. It also counts this Envoy.
+    /// A heartbeat, with the reported changes by name and version. It also counts this Envoy.
     Changes(Vec<(String, u64)>),
 }

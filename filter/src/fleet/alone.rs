@@ -1,4 +1,4 @@
-//! A worker that the engine does not answer: when it decides alone, and by which number of Envoys.
+//! A worker without answers from the engine: when it decides alone, and for which number of Envoys.
 
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
@@ -7,20 +7,21 @@ use loudou_rules::rule::OnOutage;
 use super::{Fleet, Pulse, Ready, RulesInForce, pulse, wire};
 use crate::host::Host;
 
-/// The answers in a row without the engine after which it counts as gone.
+/// Number of consecutive responses without the engine after which the engine counts as down.
 const EMPTY: u32 = 3;
-/// For this long a worker has had no answer of its own when it takes an answer to another one as its own. A worker
-/// whose keys are on a node that is lost makes calls, and stays counted.
+/// Minimum time without an answer after which a worker relies on answers to other workers. A worker
+/// that makes calls because its keys are on a lost node keeps its own state.
 const IDLE: Nanos = Nanos::from_secs(1);
 
 impl Fleet {
-    /// This worker is gone: whether it asks is nobody's concern any more.
+    /// Ends the count of this worker, because its plugin is gone.
     pub(crate) fn close(&mut self, host: &dyn Host) {
         self.breaker.succeeded();
         self.count(host, false);
     }
 
-    /// Counts this worker as one that the engine does not answer, or no longer; whether that is new.
+    /// Counts this worker as having no answers from the engine, or ends that. Returns true if that
+    /// changed.
     fn count(&self, host: &dyn Host, is_alone: bool) -> bool {
         let is_new = self.is_alone.replace(is_alone) != is_alone;
         if is_new {
@@ -29,23 +30,23 @@ impl Fleet {
         is_new
     }
 
-    /// Takes over how many Envoys another worker knows of.
+    /// Adopts the number of Envoys that another worker knows.
     pub(super) fn learn(&mut self, pulse: Pulse) {
         if pulse.envoys > 0 {
             self.envoys = pulse.known_envoys();
         }
     }
 
-    /// Requests are about to be decided without the engine, by the number of Envoys.
+    /// Prepares for decisions without the engine, which divide limits by the number of Envoys.
     pub(crate) fn expect_local(&mut self, host: &dyn Host) {
-        // A worker that makes no calls would know it up to a second late.
+        // A worker that makes no calls would otherwise learn the number up to a second late.
         if let Some(pulse) = Pulse::find(host, &self.namespace) {
             self.learn(pulse);
         }
     }
 
-    /// Notes a call that the engine answered. `was_down` is an event that says that it does not answer: of this
-    /// worker, or of one that died since or was replaced.
+    /// Notes a call that the engine answered. `was_down` is true if an event reports an outage,
+    /// from this worker or from one that has died or was replaced.
     pub(super) fn note_success(
         &mut self,
         host: &dyn Host,
@@ -64,7 +65,7 @@ impl Fleet {
         }
     }
 
-    /// A worker that has made no call for a while takes the others' word that the engine answers again: without
+    /// Relies on answers to other workers, if this worker has made no call for a while. Without
     /// requests it may never have a turn to call.
     pub(super) fn note_answers_to_others(
         &mut self,
@@ -78,7 +79,7 @@ impl Fleet {
         }
     }
 
-    /// Notes a call that failed. If that opens the breaker, nobody waits any more.
+    /// Notes a failed call. If that opens the circuit breaker, no request waits any longer.
     pub(super) fn note_failure(
         &mut self,
         host: &dyn Host,
@@ -96,9 +97,9 @@ impl Fleet {
         held.chain(self.early.end()).collect()
     }
 
-    /// Notes an answer of the relay in which the engine answered nothing. Other keys may be on nodes that are
-    /// well, so that calls go on and each key has its own back-off; only the event and the gauge say that the
-    /// engine is gone.
+    /// Notes a relay response in which the engine answered nothing. Other keys may be on healthy
+    /// nodes, so calls continue and each key has its own back-off. Only the event and the gauge
+    /// report the engine as down.
     pub(super) fn note_empty(&mut self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         self.metrics.failed(host);
         self.breaker.succeeded();
@@ -113,7 +114,8 @@ impl Fleet {
         }
     }
 
-    /// Counts this worker as one that the engine does not answer, and reports the first one of an outage.
+    /// Counts this worker as having no answers from the engine, and reports the outage if it is the
+    /// first worker.
     fn report_down(&self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         if self.count(host, true) && pulse::turns(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {

@@ -1,4 +1,4 @@
-//! The keys that ask in the next call.
+//! The keys in the next call.
 
 use std::collections::VecDeque;
 
@@ -8,34 +8,34 @@ use loudou_store::BucketId;
 
 use crate::waiting::Ticket;
 
-/// The most keys that can ask. Keys of held requests are bounded with these; a refill beyond is asked for by a
-/// later request.
+/// Maximum number of keys that can wait for a call. This also bounds the keys of held requests. A
+/// refill beyond it is left to a later request.
 const MAX_DUES: usize = 4_096;
 
-/// A key that asks.
+/// A key that needs tokens.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) id: BucketId,
     pub(super) key: String,
-    /// The costs of the requests that are held for it.
+    /// Costs of the requests that are held for the key.
     pub(super) held: Held,
-    /// These requests, in the order of their arrival. Some may have left since.
+    /// These requests in order of arrival. Some may have left in the meantime.
     pub(super) requests: Vec<Ticket>,
 }
 
-/// The keys that ask, each once. Whoever came first is asked for first, so that made-up keys cannot hold up
-/// those of others by their addresses.
+/// The keys that need tokens, each once, in order of arrival. So made-up keys cannot delay other
+/// keys by sorting before them.
 #[derive(Debug, Default)]
 pub(super) struct Dues {
-    /// In the order in which they came.
+    /// Keys in the order of arrival.
     all: VecDeque<Due>,
-    /// The number of the first of them, counted from the start of the worker.
+    /// Number of the first key, counted from the start of the worker.
     first: u64,
-    /// Their numbers, in the order of their addresses: a map would take 5 KiB of the module.
+    /// Numbers of the keys, sorted by their addresses. A map would add 5 KiB to the module.
     numbers: Vec<(BucketId, u64)>,
-    /// Those of them that have held requests.
+    /// Number of keys with held requests.
     urgent: usize,
-    /// Since when the first of the others waits.
+    /// Time since which the first of the other keys waits.
     since: Nanos,
 }
 
@@ -44,8 +44,8 @@ impl Dues {
         self.all.is_empty()
     }
 
-    /// When a call is due: at once for a held request or for `most` keys, else when the first refill has waited
-    /// for `patience`.
+    /// Returns the time at which a call is due: at once for a held request or for `most` keys, and
+    /// otherwise when the first refill has waited for `patience`.
     pub(super) fn due(&self, patience: Nanos, most: usize) -> Nanos {
         if self.urgent > 0 || self.all.len() >= most {
             return Nanos::ZERO;
@@ -53,7 +53,7 @@ impl Dues {
         self.since.saturating_add(patience)
     }
 
-    /// A key asks for a held request of this cost.
+    /// Notes that a key needs tokens for a held request with this cost.
     pub(super) fn hold(&mut self, id: BucketId, key: &str, cost: u64, request: Ticket) {
         let Some(due) = self.of(id, key) else { return };
         let held = &mut due.held;
@@ -67,7 +67,7 @@ impl Dues {
         self.urgent = self.urgent.saturating_add(is_first.into());
     }
 
-    /// A key asks for a refill.
+    /// Notes that a key needs a refill.
     pub(super) fn refill(&mut self, id: BucketId, key: &str, now: Nanos) {
         if self.all.is_empty() {
             self.since = now;
@@ -100,7 +100,7 @@ impl Dues {
         self.all.get_mut(place)
     }
 
-    /// Removes at most `most` of them, those that came first.
+    /// Removes the first `most` keys.
     pub(super) fn take(&mut self, most: usize) -> Vec<Due> {
         let most = most.min(self.all.len());
         let mut dues = Vec::with_capacity(most);
@@ -117,7 +117,7 @@ impl Dues {
         dues
     }
 
-    /// Removes all of them.
+    /// Removes all keys.
     pub(super) fn clear(&mut self) -> Vec<Due> {
         self.take(usize::MAX)
     }
@@ -159,7 +159,8 @@ mod tests {
         assert!(dues.is_empty());
     }
 
-    /// Made-up keys of one rule do not keep those of another from being asked for, whatever their addresses.
+    /// Made-up keys of one rule do not delay the calls for another rule's keys, whatever their
+    /// addresses.
     #[test]
     fn who_came_first_is_asked_for_first() {
         for rule in [0, 9] {

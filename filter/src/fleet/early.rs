@@ -1,5 +1,6 @@
-//! Requests that arrive before this Envoy knows the changes of its fleet: they wait for the first answer about
-//! them. Otherwise a key that was banned at another Envoy would pass until that answer, at each start.
+//! Requests that arrive before this Envoy knows its fleet's changes. They wait for the first
+//! response about changes. Otherwise a key that was banned at another Envoy would pass until then,
+//! at every start.
 
 use loudou_limiter::Nanos;
 
@@ -7,37 +8,37 @@ use super::{Carried, Fleet, MAX_FLIGHTS, Pulse, Ready, RulesInForce, YOUNG};
 use crate::host::Host;
 use crate::waiting::Ticket;
 
-/// The requests of one worker that wait for the changes. It waits once: until the changes are known and in
-/// force, or until the time-out of the first request is over.
+/// Requests of one worker that wait for the changes. The worker waits once, until the changes are
+/// known and in force or the time-out of the first request has passed.
 #[derive(Debug, Default)]
 pub(super) struct Early {
-    /// True once requests are decided at once.
+    /// True once requests are decided without this wait.
     is_over: bool,
-    /// True once all changes were received; some may not be in force yet.
+    /// True once all changes were received. Some may not be in force yet.
     has_heard: bool,
-    /// The end of the wait; zero before the first request.
+    /// End of the wait. Zero before the first request.
     until: Nanos,
-    /// The earliest time of the next call.
+    /// Earliest time of the next call.
     next_call: Nanos,
     requests: Vec<Ticket>,
 }
 
 impl Early {
-    /// Ends the wait. Returns the requests to decide anew.
+    /// Ends the wait. Returns the requests that must be decided.
     pub(super) fn end(&mut self) -> Vec<Ready> {
         self.is_over = true;
         let requests = std::mem::take(&mut self.requests);
         requests.into_iter().map(Ready::early).collect()
     }
 
-    /// Notes a call that asks for the changes.
+    /// Notes a call that fetches the changes.
     pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
-        // As for keys: where one of two relays hangs, the other one may answer.
+        // As for keys: if one of two relays hangs, the other may answer.
         let young = Nanos::new(timeout.get().div_euclid(YOUNG));
         self.next_call = now.saturating_add(young);
     }
 
-    /// The time of the next work for the timer.
+    /// Returns the time at which the timer is needed.
     pub(super) fn due(&self) -> Option<Nanos> {
         if self.requests.is_empty() {
             return None;
@@ -50,7 +51,7 @@ impl Early {
 }
 
 impl Fleet {
-    /// Asks for the changes, unless this Envoy knows them already. Called before the first decision.
+    /// Fetches the changes, unless this Envoy knows them already. Called before the first decision.
     pub(crate) fn start(
         &mut self,
         host: &dyn Host,
@@ -63,7 +64,7 @@ impl Fleet {
         self.beat(host, active, now)
     }
 
-    /// Until when a request waits for the changes before it is decided. `None` if it does not.
+    /// Returns the time until which a request waits for the changes. `None` if it does not wait.
     pub(crate) fn awaits_changes(&mut self, host: &dyn Host, now: Nanos) -> Option<Nanos> {
         if self.early.is_over {
             return None;
@@ -73,14 +74,14 @@ impl Fleet {
         }
         let is_over = now >= self.early.until || self.breaker.is_open();
         if is_over || self.knows_changes(host, now) {
-            // The timer decides on the requests that have waited.
+            // The timer decides the requests that have waited.
             self.early.is_over = true;
             return None;
         }
         Some(self.early.until)
     }
 
-    /// A request waits for the changes.
+    /// Notes a request that waits for the changes.
     pub(crate) fn hold_early(
         &mut self,
         host: &dyn Host,
@@ -97,7 +98,7 @@ impl Fleet {
         self.ask_early(host, active, now)
     }
 
-    /// The timer's work for requests that wait for the changes.
+    /// Does the timer's work for requests that wait for the changes.
     pub(super) fn tick_early(
         &mut self,
         host: &dyn Host,
@@ -118,7 +119,8 @@ impl Fleet {
         self.ask_early(host, active, now)
     }
 
-    /// All changes were received; `is_current` if they are in force, too. Returns the requests to decide anew.
+    /// Notes that all changes were received. `is_current` is true if they are also in force.
+    /// Returns the requests that must be decided.
     pub(super) fn heard_all(
         &mut self,
         host: &dyn Host,
@@ -141,7 +143,7 @@ impl Fleet {
         self.beat(host, active, now)
     }
 
-    /// Returns true if a worker of this Envoy has received all changes lately, and put them in force.
+    /// Returns true if a worker of this Envoy has recently received all changes and applied them.
     fn knows_changes(&self, host: &dyn Host, now: Nanos) -> bool {
         let pulse = Pulse::find(host, &self.namespace);
         pulse.is_some_and(|pulse| pulse.is_current(now))

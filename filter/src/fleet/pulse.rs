@@ -1,5 +1,5 @@
-//! The knowledge of an Envoy's workers about their fleet: when one of them last called only to be counted, and
-//! what the engine answered.
+//! Heartbeat state that an Envoy's workers share: the last heartbeat call by any of them, and the
+//! engine's answer.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{LeaseSettings, Phase};
@@ -10,40 +10,42 @@ use loudou_store::swap::{Swapped, swap};
 use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
-/// The shortest time between two calls that count this Envoy and carry changes. A change takes one of them to
-/// leave, and one to arrive elsewhere: together with [`LOOK`] less than a second.
+/// Minimum interval between two heartbeats of this Envoy. A change needs one heartbeat to leave and
+/// one to arrive elsewhere. With [`LOOK`] this takes less than a second.
 pub(crate) const EVERY: Nanos = Nanos::from_millis(350);
-/// How often each worker looks whether such a call is due.
+/// Interval at which each worker checks if a heartbeat is due.
 pub(super) const LOOK: Nanos = Nanos::from_millis(200);
 
-/// For how long calls go without an answer until all workers take the engine for dead: also those that do not
-/// call, because it denied everything they had asked for.
+/// Time without any answer after which all workers consider the engine down. This includes workers
+/// that do not call because the engine denied all their keys.
 const SILENCE: Nanos = Nanos::from_secs(3);
 
-/// The time without a call after which no worker has a fleet any more.
+/// Time without a call after which no worker has a fleet any more.
 const GONE: Nanos = Nanos::from_secs(60);
 
-/// For how long changes that were received are known: a change holds within this time at all Envoys of a fleet.
+/// Time for which received changes count as known. A change takes effect within this time at all
+/// Envoys of a fleet.
 const CURRENT: Nanos = Nanos::from_secs(1);
 
-/// The shared state.
+/// The shared heartbeat state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pulse {
-    /// When a worker last called.
+    /// Time of the last call by any worker.
     called_at: Nanos,
-    /// When the engine last answered; zero for never.
+    /// Time of the engine's last answer. Zero for never.
     pub(crate) answered_at: Nanos,
-    /// The Envoys that it knew of.
+    /// Number of Envoys that the engine reported.
     pub(crate) envoys: u64,
-    /// 1 while an event says that it does not answer.
+    /// 1 while an event reports an outage.
     is_down: u64,
-    /// Who decides then.
+    /// Behaviour during an outage.
     on_outage: OnOutage,
-    /// When a relay last answered, also that its engine does not; zero for never.
+    /// Time of the last relay response, even if it reported that the engine is down. Zero for
+    /// never.
     reached_at: Nanos,
-    /// When all changes of the engine were last known, and in force here; zero for never.
+    /// Last time at which all the engine's changes were known and in force here. Zero for never.
     current_at: Nanos,
-    /// The number of Envoys that the settings assume until the engine reports one.
+    /// Number of Envoys that the settings assume until the engine reports one.
     assumed: u64,
 }
 
@@ -88,20 +90,21 @@ impl Pulse {
         bytes
     }
 
-    /// Whether a relay has been called for a while without an answer; `heard_at` is the last one to the
-    /// worker that asks. An answer without the engine counts: which keys the engine does not answer is known of
-    /// each key.
+    /// Returns true if relay calls have had no response for a while. `heard_at` is the last
+    /// response to the calling worker. A response without the engine counts as well, because each
+    /// key notes separately that the engine does not answer for it.
     pub(super) fn is_silent(self, heard_at: Nanos) -> bool {
         let answered_at = self.answered_at.max(self.reached_at).max(heard_at);
         !answered_at.is_zero() && self.called_at.since(answered_at) >= SILENCE
     }
 
-    /// Whether an event says that the engine does not answer.
+    /// Returns true if an event reports an outage.
     pub(super) const fn is_down(self) -> bool {
         self.is_down > 0
     }
 
-    /// The state of the fleet for a request that is not made: it never waits, and asks for nothing.
+    /// Returns the fleet state for a hypothetical request, which never waits and requests no
+    /// tokens.
     pub(crate) fn view(self) -> FleetView {
         FleetView {
             lease: LeaseSettings {
@@ -116,7 +119,8 @@ impl Pulse {
         }
     }
 
-    /// The Envoys that the engine last knew of, or that the settings assume; at least 1.
+    /// Returns the number of Envoys that the engine last reported, or that the settings assume. At
+    /// least 1.
     pub(super) fn known_envoys(self) -> u32 {
         let envoys = match self.envoys {
             0 => self.assumed,
@@ -125,17 +129,18 @@ impl Pulse {
         u32::try_from(envoys).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Returns true if the changes of the engine are known, and in force here.
+    /// Returns true if the engine's changes are known and in force here.
     pub(crate) fn is_current(self, now: Nanos) -> bool {
         !self.current_at.is_zero() && now.since(self.current_at) < CURRENT
     }
 
-    /// Whether a worker has called lately, or tried to: without one, the configuration has no fleet any more.
+    /// Returns true if a worker has recently called or tried to. Otherwise the configuration no
+    /// longer has a fleet.
     pub(crate) fn is_alive(self, now: Nanos) -> bool {
         now.since(self.called_at) < GONE
     }
 
-    /// The shared state now; `None` where no worker has a fleet.
+    /// Returns the shared state. `None` if no worker has a fleet.
     pub(crate) fn find(host: &dyn Host, share: &str) -> Option<Self> {
         let mut bytes = Vec::new();
         let found = host.shared_get(&key(share), &mut bytes).ok()?;
@@ -143,7 +148,7 @@ impl Pulse {
     }
 }
 
-/// The shared state, and whether it is this worker's turn to call.
+/// Returns the shared state, and true if it is this worker's turn to call.
 pub(super) fn look(
     host: &dyn Host,
     share: &str,
@@ -165,7 +170,8 @@ pub(super) fn look(
     (pulse, swapped == Ok(Swapped::Done))
 }
 
-/// Whether an event is due, because the engine does not answer, or does again: for one of the workers.
+/// Returns true to exactly one worker if an event is due, because the engine has become unavailable
+/// or available.
 pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let pulse = Pulse::read(found.unwrap_or_default());
@@ -178,9 +184,9 @@ pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
     swapped == Ok(Swapped::Done)
 }
 
-/// A relay has answered that its engine does not.
+/// Notes that a relay reported its engine as down.
 pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
-    // If this fails, the next answer follows.
+    // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let pulse = Pulse {
             reached_at: now,
@@ -190,9 +196,9 @@ pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// All changes of the engine are known, and in force here.
+/// Notes that all the engine's changes are known and in force here.
 pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
-    // If this fails, the next answer follows.
+    // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let pulse = Pulse {
             current_at: now,
@@ -202,11 +208,11 @@ pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// The engine has answered; to a call of keys only, it does not say how many Envoys there are. Returns whether
-/// an event says that it does not answer.
+/// Notes an answer of the engine. The answer to a call for keys lacks the number of Envoys. Returns
+/// true if an event reports an outage.
 pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: Nanos) -> bool {
     let mut was_down = false;
-    // If this fails, the next answer follows.
+    // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let before = Pulse::read(found.unwrap_or_default());
         was_down = before.is_down > 0;
@@ -220,7 +226,7 @@ pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: N
     was_down
 }
 
-/// The changes are known for as long as a test takes.
+/// Marks the changes as known for the duration of a test.
 #[cfg(test)]
 pub(crate) fn know_changes(host: &dyn Host, share: &str) {
     is_current_at(host, share, Nanos::MAX);
@@ -267,7 +273,7 @@ mod tests {
         assert_eq!((pulse.envoys, pulse.answered_at), (3, at(1_006)));
         assert_eq!(Pulse::find(&host, "s"), Some(pulse));
         assert!(calls(2_005));
-        // The calls of three seconds had no answer, unless another worker knows better.
+        // Calls had no response for three seconds, unless another worker has heard later.
         let pulse = || looks(0).0;
         assert!(calls(3_005) && !pulse().is_silent(Nanos::ZERO));
         assert!(calls(4_010) && pulse().is_silent(Nanos::ZERO));

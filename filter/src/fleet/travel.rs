@@ -1,12 +1,13 @@
-//! Edits, overrides and bans that travel: what operators change at one Envoy holds at all of its fleet.
+//! Edits, overrides and bans that travel: a change that an operator makes at one Envoy takes effect
+//! at its whole fleet.
 //!
-//! One value of shared data has the changes ([`Changes`]): those that were made here and that the engine does
-//! not have yet, and those that it has and that last. The worker that calls for its Envoy sends the first, and
-//! learns of the second ([`heard`](Changes::heard)). A change from another Envoy is put in force by the same
-//! operations as a change that was made here, if the rule here is the same; otherwise the change waits.
+//! One value in shared data holds the changes ([`Changes`]): local changes that the engine does not
+//! have yet, and lasting changes that it has. The worker that makes the heartbeat sends the former
+//! and receives the latter ([`heard`](Changes::heard)). A change from another Envoy is applied with
+//! the same operations as a local change if the rule is the same here. Otherwise the change waits.
 //!
-//! Which of two changes of one name holds is the engine's decision; see [`loudou_api::Change`]. Versions of a rule
-//! have names of their own where they need them ([`base_of`]).
+//! The engine decides which of two changes with one name takes effect. See [`loudou_api::Change`].
+//! If needed, versions of a rule get separate names ([`base_of`]).
 
 use loudou_api::{ChangeName, MAX_ALL_CHANGES_BYTES, MAX_CHANGES, SHOWN_CHANGE_NAME, Spread};
 use loudou_limiter::Nanos;
@@ -29,37 +30,37 @@ pub(crate) use changes::Sent;
 
 mod changes;
 
-// An answer of the engine, as far as it is about changes.
+// The part of an engine response that is about changes.
 
-/// The part of an answer that is about changes.
+/// The part of a response that is about changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
-    /// Empty if the engine said nothing about changes.
+    /// Engine epoch. Empty if the response is not about changes.
     pub(crate) epoch: String,
     pub(crate) generation: u64,
     pub(crate) told: Vec<Told>,
-    /// The changes of the call that the engine refused: names that may be cut, and the reasons.
+    /// Changes of the call that the engine refused: names, possibly cut, and reasons.
     pub(crate) refused: Vec<(String, String)>,
-    /// Whether there is more to hear.
+    /// True if more changes follow.
     pub(crate) more: bool,
 }
 
-/// A change in an answer.
+/// A change in a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) name: String,
-    /// Its JSON; empty if it is an end.
+    /// JSON of the change. Empty if it is an end.
     pub(crate) value: Vec<u8>,
-    /// The time since it was made.
+    /// Time since it was made.
     pub(crate) age: Nanos,
-    /// The time until it ends by itself; `None` for never.
+    /// Time until it expires. `None` for never.
     pub(crate) ends_in: Option<Nanos>,
     pub(crate) by: String,
     pub(crate) generation: u64,
 }
 
 impl Heard {
-    /// The reason for which the engine refused a change of this name.
+    /// Returns the engine's reason for refusing a change with this name.
     pub(crate) fn refusal(&self, name: &str) -> Option<&str> {
         let mut refused = self.refused.iter();
         let is_cut = |cut: &str| cut.chars().count() >= SHOWN_CHANGE_NAME;
@@ -70,14 +71,15 @@ impl Heard {
 }
 
 impl Changes {
-    /// Takes over an answer to a call that told these changes: names and versions. False if it says nothing.
+    /// Adopts the response to a call that reported these changes, by name and version. Returns
+    /// false if the response is not about changes.
     pub(crate) fn heard(&mut self, told: &[(String, u64)], heard: &Heard, now: Nanos) -> bool {
         if heard.epoch.is_empty() {
             return false;
         }
         let is_other = self.head.epoch != heard.epoch;
         if is_other {
-            // The engine has lost what it knew, or is new: it is told all again.
+            // The engine is new or has lost its state, so all changes are reported again.
             for change in &mut self.all {
                 change.generation = 0;
                 if change.sent == Sent::Known {
@@ -107,7 +109,8 @@ impl Changes {
         true
     }
 
-    /// Whether there are no more than an engine keeps beside as many of this Envoy that it does not have yet.
+    /// Returns true if there is space for another change. The limit is twice the engine's own
+    /// limit, because this Envoy may have as many changes that the engine does not have yet.
     fn has_room(&self) -> bool {
         let (most, most_bytes) = (MAX_CHANGES * 2, MAX_ALL_CHANGES_BYTES * 2);
         self.all.len() < most && self.bytes_of_all() < most_bytes
@@ -117,15 +120,15 @@ impl Changes {
         let made_at = Nanos::new(now.get().saturating_sub(told.age.get()));
         let mut here = Here::ToApply;
         match self.find(&told.name) {
-            // An answer that was overtaken.
+            // A later response has overtaken this one.
             Some(before) if told.generation <= before.generation => return,
             Some(before) if before.value == told.value => {
                 (before.sent, before.generation) = (Sent::Known, told.generation);
                 return;
             }
-            // The engine is told of this one, and it decides.
+            // This change will be reported to the engine, which decides.
             Some(before) if before.sent != Sent::Known && before.made_at >= made_at => return,
-            // Bans of penalties that came after it stay.
+            // Penalty bans that came after the end stay in effect.
             None if told.value.is_empty() && first_time => here = Here::InForce,
             _ => {}
         }
@@ -148,10 +151,10 @@ impl Changes {
 
 // The JSON of a change that travels.
 
-/// The value of a ban.
+/// JSON value of a ban.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct BanValue {
-    /// The rule's tag: a rule with other keys has no such bucket.
+    /// Rule tag. A rule with other keys has no such bucket.
     pub(crate) tag: u32,
     pub(crate) by: String,
     pub(crate) reason: String,
@@ -163,7 +166,7 @@ impl BanValue {
         as_read(&serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// The ban of a value, unless it is damaged.
+    /// Parses a ban. Returns `None` if it is damaged.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         let ban: Value = serde_json::from_slice(value).ok()?;
         Some(Self {
@@ -175,14 +178,16 @@ impl BanValue {
     }
 }
 
-/// The value of an edit or of an override: what it gives, and the identity of the rule that it is made for.
+/// Returns the JSON value of an edit or override: its content, and the identity of the rule for
+/// which it was made.
 fn of_edit(base: &str, gives: &impl Serialize) -> Vec<u8> {
     let gives = serde_json::to_vec(gives).unwrap_or_default();
     let head = ["{\"base\":\"", base, "\",\"gives\":"].concat();
     as_read(&[head.as_bytes(), &gives, b"}"].concat())
 }
 
-/// The same JSON as it is written after it was read: so it comes back from the engine, and can be recognised.
+/// Returns the JSON as it looks after reading and writing it again. The engine returns it in this
+/// form, so it can be compared.
 fn as_read(json: &[u8]) -> Vec<u8> {
     let value: Option<Value> = serde_json::from_slice(json).ok();
     value.map_or_else(Vec::new, |value| {
@@ -190,24 +195,25 @@ fn as_read(json: &[u8]) -> Vec<u8> {
     })
 }
 
-/// The identity of the rule for which an edit or an override was made.
+/// Returns the identity of the rule for which an edit or override was made.
 pub(crate) fn base_of(value: &Value) -> Option<&str> {
     value.get("base")?.as_str()
 }
 
-// Versions of one rule, as the Envoys of a fleet have them during a deployment. Each version has edits and overrides
-// of its own.
+// Versions of one rule, which the Envoys of a fleet have during a deployment. Each version has its
+// own edits and overrides.
 //
-// The plain name of an edit has that of one version, as peers of all builds understand it. Only while another version
-// has that place, a version takes a name with its base. An Envoy whose change in force loses the plain name to another
-// version tells it again under such a name: so none is lost, whoever was first, and older builds need not know of it.
+// Envoys of all builds use the plain name of an edit for one version. A change of another version
+// gets a name that includes its base, but only while the plain name is taken. If an Envoy's change
+// loses the plain name to another version, the Envoy reports the change again under the longer
+// name. So no change is lost, whichever came first, and older builds need not know about this.
 
-/// The most versions of a rule that have a change of one kind. Configurations of the past count, because they may come
-/// back; where there are more, the change that was made first ends.
+/// Maximum number of rule versions with a change of one kind. Past configurations count, because
+/// they may come back. If there are more, the oldest change ends.
 const MAX_BASES: usize = 8;
 
 impl Changes {
-    /// The changes to note of one that was made here.
+    /// Returns the changes to note for a change that was made here.
     fn to_note(&self, made: &Made, now: Nanos) -> Vec<Change> {
         let change = |name: &ChangeName, value: &[u8], until: Nanos| Change {
             name: name.to_string(),
@@ -233,8 +239,8 @@ impl Changes {
         all
     }
 
-    /// Keeps a change that is in force here under a name of its own, if the plain name is to have that of another
-    /// version of the rule.
+    /// Keeps a change that is in force here under a name with its base, if the plain name now goes
+    /// to another version of the rule.
     fn keep_of_base(&mut self, name: &str, value: &[u8], now: Nanos) {
         let Some(before) = self.of(name).filter(|change| change.here != Here::Waiting) else {
             return;
@@ -262,7 +268,7 @@ impl Changes {
         }
     }
 
-    /// Ends the changes that were made first, if too many versions of a rule have one.
+    /// Ends the oldest changes if too many versions of a rule have one.
     fn end_too_many(&mut self, about: &ChangeName, now: Nanos) {
         let about = about.with_base(None);
         let is_one = |change: &&Change| {
@@ -284,15 +290,16 @@ impl Changes {
         }
     }
 
-    /// The changes whose names have a base.
+    /// Returns the changes whose names include a base.
     pub(crate) fn with_bases(&self) -> Vec<&Change> {
         let all = self.all.iter();
-        // In all other places of a name, it is escaped.
+        // In all other positions of a name, this character is escaped.
         all.filter(|change| change.name.contains('@')).collect()
     }
 
-    /// What becomes of a change of a rule that has this base here, because it is for another one, or another change
-    /// counts; `None` for the one to compare with the rule.
+    /// Returns the state of a change that does not apply to the rule version here, because it is
+    /// for another version or another change takes precedence. Returns `None` if the change must be
+    /// compared with the rule.
     pub(crate) fn passed_over(
         &self,
         with_bases: &[&Change],
@@ -310,7 +317,7 @@ impl Changes {
             None => {
                 let name = about.with_base(Some(base)).to_string();
                 let mut named = with_bases.iter().filter(|named| !named.is_end());
-                // An end of the plain name may be that of another version.
+                // An end under the plain name may belong to another version.
                 named.any(|named| named.name == name && (is_end || named.made_at > change.made_at))
             }
         };
@@ -321,19 +328,19 @@ impl Changes {
         self.all.iter().find(|change| change.name == name)
     }
 
-    /// The base of the change of this name, unless it is an end.
+    /// Returns the base of the change with this name, unless it is an end.
     fn base_of(&self, name: &str) -> Option<String> {
         self.of(name)?.base()
     }
 }
 
 impl Change {
-    /// Whether it ends what had its name before.
+    /// Returns true if this ends an earlier change of its name.
     pub(crate) const fn is_end(&self) -> bool {
         self.value.is_empty()
     }
 
-    /// The base of the rule that it was made for, as its value says.
+    /// Returns the base of the rule for which it was made, as its value states.
     fn base(&self) -> Option<String> {
         base_in(&self.value)
     }
@@ -347,20 +354,20 @@ fn base_in(value: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests;
 
-/// A change that an operator has made here.
+/// A change that an operator made here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) name: ChangeName,
-    /// The version of the rule, of which an edit or an override is; none for a ban.
+    /// Version of the rule to which an edit or override belongs. `None` for a ban.
     base: Option<String>,
-    /// The JSON that travels; empty if it is an end.
+    /// JSON that travels. Empty for an end.
     pub(crate) value: Vec<u8>,
-    /// When it ends by itself; [`Nanos::MAX`] for never.
+    /// Expiry time. [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
 }
 
 impl Made {
-    /// The end of what had this name.
+    /// Creates the end of the change with this name.
     fn end(name: ChangeName, base: Option<&str>) -> Self {
         Self {
             name,
@@ -370,7 +377,7 @@ impl Made {
         }
     }
 
-    /// The ban of a key.
+    /// Creates the ban of a key.
     pub(crate) fn ban(rule: &str, key: &str, ban: &BanValue, until: Option<Nanos>) -> Self {
         Self {
             name: ban_of(rule, key),
@@ -380,12 +387,12 @@ impl Made {
         }
     }
 
-    /// The end of a ban.
+    /// Creates the end of a ban.
     pub(crate) fn unban(rule: &str, key: &str) -> Self {
         Self::end(ban_of(rule, key), None)
     }
 
-    /// The differences between a rule's edits and what they were.
+    /// Returns the differences between a rule's edits before and after.
     pub(crate) fn of_rule(before: &RuleRecord, after: &RuleRecord) -> Vec<Self> {
         let rule = &after.base.name;
         let base = after.base_id();
@@ -435,8 +442,8 @@ fn ban_of(rule: &str, key: &str) -> ChangeName {
     }
 }
 
-/// Notes changes that were just made here, for the next call of the engine. `None` where no worker has a
-/// fleet, or nothing was made.
+/// Notes changes that were just made here, for the next heartbeat. Returns `None` if no worker has
+/// a fleet, or if there are no changes.
 pub(crate) fn note(host: &dyn Host, share: &str, made: &[Made], now: Nanos) -> Option<Spread> {
     if made.is_empty() {
         return None;
@@ -458,7 +465,7 @@ fn key(share: &str) -> Vec<u8> {
     [share.as_bytes(), b":changes"].concat()
 }
 
-/// The changes now; none where there is no fleet.
+/// Returns the current changes. Empty without a fleet.
 pub(crate) fn find(host: &dyn Host, share: &str) -> Changes {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);
@@ -466,7 +473,7 @@ pub(crate) fn find(host: &dyn Host, share: &str) -> Changes {
     found.unwrap_or_default()
 }
 
-/// Their head, which is enough for most looks.
+/// Returns only the head of the changes, which suffices for most checks.
 pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);
@@ -474,7 +481,7 @@ pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
     found.unwrap_or_default()
 }
 
-/// Changes the shared value, unless `change` returns false; returns whether it was written.
+/// Changes the shared value, unless `change` returns false. Returns true if it was written.
 pub(crate) fn change(
     host: &dyn Host,
     share: &str,

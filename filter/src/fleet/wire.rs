@@ -1,5 +1,6 @@
-//! Between the core's words and those of the relay. The types of [`loudou_api`] are the contract; what is
-//! derived for them would take 50 KiB of the module, so here their JSON is written and read as a tree.
+//! Converts between the core's types and the relay's JSON. The types of [`loudou_api`] are the
+//! contract, but their derived code would add 50 KiB to the module. So the JSON is written and read
+//! as a tree here.
 
 use loudou_api::RELAY_HEADER;
 use loudou_limiter::Nanos;
@@ -10,19 +11,20 @@ use super::travel::{self, Changes, Heard, Told};
 use crate::host::Host;
 use crate::json::{list, number, optional, text};
 
-/// The longest answer that is read, in bytes: more than 512 keys or the changes of one call take.
+/// Maximum size of a response, in bytes. Responses with 512 keys, or with the changes of one call,
+/// are smaller.
 const MAX_ANSWER: usize = 512 << 10;
 
 fn object(fields: &mut [(&str, Value)]) -> Value {
     let mut object = Map::new();
-    // To collect them would sort them, which takes 5 KiB of the module.
+    // Collecting the fields would sort them, which would add 5 KiB to the module.
     for (name, value) in fields {
         object.insert((*name).to_owned(), value.take());
     }
     Value::Object(object)
 }
 
-/// A call for keys.
+/// Returns a call for keys.
 pub(super) fn call(namespace: &str, keys: Vec<Value>) -> Vec<u8> {
     let call = object(&mut [
         ("namespace", namespace.into()),
@@ -32,8 +34,8 @@ pub(super) fn call(namespace: &str, keys: Vec<Value>) -> Vec<u8> {
     serde_json::to_vec(&call).unwrap_or_default()
 }
 
-/// A call that says that this Envoy lives, tells the changes that the engine does not have, and asks for those
-/// that are not known here.
+/// Returns a heartbeat call. It shows that this Envoy is alive, reports the changes that the engine
+/// does not have, and fetches the changes that are unknown here.
 pub(super) fn beat(namespace: &str, instance: &str, changes: &Changes, now: Nanos) -> Vec<u8> {
     let mut unsent = Vec::new();
     for change in changes.unsent() {
@@ -66,7 +68,7 @@ fn unsent(change: &travel::Change, now: Nanos) -> Value {
     ])
 }
 
-/// The demand of a key.
+/// Returns the JSON of a key's demand.
 pub(super) fn asked(rule: &str, key: &str, terms: &Terms, demand: Demand) -> Value {
     let limits = terms.limits().iter().copied().map(limit);
     object(&mut [
@@ -98,18 +100,18 @@ fn limit(limit: Shared) -> Value {
     }
 }
 
-/// The answer of a relay.
+/// A relay response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// The grant of each key; `None` for one that the engine did not answer.
+    /// Grant of each key. `None` for a key for which the engine did not answer.
     pub(super) grants: Vec<Option<Grant>>,
-    /// The Envoys that the engine knows; 0 if it was not asked or did not answer.
+    /// Number of Envoys that the engine knows. 0 if it was not asked or did not answer.
     pub(super) envoys: u64,
     pub(super) heard: Heard,
 }
 
-/// The answer of a relay to a call with this many keys. Anything else is none: an answer of Envoy itself, of
-/// something in between, or one that is cut.
+/// Returns the relay's response to a call with this many keys. Returns `None` for any other
+/// response, from Envoy or from a proxy in between, and for a truncated one.
 pub(super) fn received(host: &dyn Host, size: usize, keys: usize) -> Option<Answer> {
     let is_ok = host.called_header(":status")? == b"200";
     host.called_header(RELAY_HEADER).filter(|_| is_ok)?;
@@ -119,7 +121,7 @@ pub(super) fn received(host: &dyn Host, size: usize, keys: usize) -> Option<Answ
     answer(&host.called_body(MAX_ANSWER)?, keys)
 }
 
-/// Reads an answer; `None` for one that is not to a call with this many keys.
+/// Parses a response. Returns `None` if it does not answer a call with this many keys.
 fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let answers = answer.get("keys")?.as_array()?;
@@ -132,7 +134,7 @@ fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
 }
 
 fn heard(answer: &Value) -> Option<Heard> {
-    // Loops, because each `collect` into an option takes half a KiB of the module.
+    // Loops are used because each `collect` into an option adds half a KiB to the module.
     let each = |name| match answer.get(name).and_then(Value::as_array) {
         Some(list) => list.as_slice(),
         None => &[],
@@ -187,7 +189,7 @@ const fn micros(micros: u64) -> Nanos {
     Nanos::new(micros.saturating_mul(1_000))
 }
 
-/// Random bits that spread what many Envoys would do at once.
+/// Returns random bits, which spread actions that many Envoys would otherwise take at once.
 pub(super) fn jitter(host: &dyn Host) -> u64 {
     let random = host.random();
     random.first_chunk().copied().map_or(0, u64::from_le_bytes)
@@ -243,7 +245,7 @@ mod tests {
         );
     }
 
-    /// A ban as it is kept, and as the contract has it, half a second later.
+    /// Returns a ban as it is stored, and as the contract shows it half a second later.
     fn ban() -> (travel::Change, Change) {
         let kept = travel::Change {
             name: "ban/r/k%2F".to_owned(),
@@ -265,7 +267,8 @@ mod tests {
         (kept, travels)
     }
 
-    /// The same for the end of an edit.
+    /// Returns the end of an edit as it is stored, and as the contract shows it half a second
+    /// later.
     fn end() -> (travel::Change, Change) {
         let kept = travel::Change {
             name: "edit/r".to_owned(),

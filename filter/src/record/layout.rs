@@ -1,7 +1,9 @@
-//! The bytes of the record: a head of fixed size, for each rule the identities of its parts, and then their
-//! texts in the same order. So a reader finds out what has changed without reading any text.
+//! Byte layout of the record: a fixed-size head, the identities of each rule's parts, and then the
+//! parts' texts in the same order. So a reader finds out which parts have changed without reading
+//! any text.
 //!
-//! A later build may append its own state after the texts ([`super::Later`]): this build keeps it as it is.
+//! A later build may append its own state after the texts ([`super::Later`]). This build preserves
+//! that state.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -12,38 +14,38 @@ use super::{Later, Record, RuleRecord};
 use crate::formats::{RECORD, RECORD_NAME};
 use crate::instance::{DIGITS, Instance};
 
-/// The first bytes: a name, and the format. An earlier format began with a brace.
+/// First bytes: a name and the format. An earlier format began with a brace.
 const MAGIC: [u8; 8] = {
     let [a, b, c, d, e, f, g] = RECORD_NAME;
     [a, b, c, d, e, f, g, RECORD]
 };
-/// The bytes of an identity.
+/// Size of an identity, in bytes.
 const ID: usize = size_of::<u128>() + size_of::<u32>();
-/// The bytes of the head.
+/// Size of the head, in bytes.
 const HEAD: usize = MAGIC.len() + DIGITS + 4 * size_of::<u64>() + 3 * size_of::<u32>();
-/// A part as it is stored.
+/// A stored part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'a> {
     pub(super) id: Id,
     pub(super) text: &'a [u8],
 }
 
-/// A rule as it is stored: base, edit, edited overrides, and history.
+/// A stored rule: base, edit, edited overrides, and history.
 pub(super) type StoredRule<'a> = [Stored<'a>; PARTS];
 
-/// The texts of the parts of a rule, with their identities.
+/// Texts of a rule's parts, with their identities.
 pub(super) type Texts<'a> = [(Id, Cow<'a, [u8]>); PARTS];
 
-/// The record as it is stored.
+/// The stored record.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
-    /// The record without its rules.
+    /// Record without its rules.
     pub(super) head: Record,
     pub(super) rules: Vec<StoredRule<'a>>,
     pub(super) gone: Vec<StoredRule<'a>>,
 }
 
-/// Bytes that are read from the front.
+/// Reader that consumes bytes from the front.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -61,7 +63,7 @@ impl<'a> Rest<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The number of rules in a list, each of which takes some bytes.
+    /// Reads the number of rules in a list. Fails if the remaining bytes cannot hold that many.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.u32()?).ok()?;
         (count.checked_mul(PARTS * ID)? <= self.0.len()).then_some(count)
@@ -73,7 +75,7 @@ impl<'a> Rest<'a> {
         Some(text)
     }
 
-    /// The state that a later build appended.
+    /// Reads the state that a later build appended.
     fn later(&mut self) -> Option<Later> {
         if self.0.is_empty() {
             return Some(Later::default());
@@ -112,7 +114,7 @@ impl<'a> Rest<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout, unless it is damaged or of another format.
+    /// Parses the layout. Returns `None` if it is damaged or has another format.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
         if rest.array()? != MAGIC {
@@ -138,7 +140,8 @@ impl<'a> Layout<'a> {
         rest.0.is_empty().then_some(Self { head, rules, gone })
     }
 
-    /// The text of a part, if it is stored; probably at `place`.
+    /// Returns the text of a part if it is stored. The rule at `place` is tried first, because it
+    /// probably has it.
     fn text(&self, place: usize, part: usize, id: Id) -> Option<&'a [u8]> {
         let all = || self.rules.iter().chain(&self.gone);
         let near = all().nth(place).into_iter();
@@ -149,12 +152,13 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The bytes of a record. Texts that `found`, the record before, has already are copied from there.
+/// Returns the bytes of a record. Texts that the previous record, `found`, already contains are
+/// copied from there.
 pub(super) fn write(record: &Record, found: Option<&Layout<'_>>) -> Vec<u8> {
     assemble(record, &texts(record, found))
 }
 
-/// The same, and the record's parts know their texts from then on.
+/// Returns the bytes of a record, and notes the identities of the written texts in its parts.
 pub(super) fn write_and_identify(record: &mut Record, found: Option<&Layout<'_>>) -> Vec<u8> {
     let texts = texts(record, found);
     let bytes = assemble(record, &texts);
@@ -168,7 +172,7 @@ pub(super) fn write_and_identify(record: &mut Record, found: Option<&Layout<'_>>
     bytes
 }
 
-/// The texts of all parts, rule by rule.
+/// Returns the texts of all parts, rule by rule.
 fn texts<'a>(record: &Record, found: Option<&Layout<'a>>) -> Vec<(Id, Cow<'a, [u8]>)> {
     let rules = record.all().enumerate();
     rules
@@ -176,7 +180,7 @@ fn texts<'a>(record: &Record, found: Option<&Layout<'a>>) -> Vec<(Id, Cow<'a, [u
         .collect()
 }
 
-/// The bytes of a record with the texts of its parts.
+/// Joins a record's head and its parts' texts to bytes.
 pub(super) fn assemble(record: &Record, parts: &[(Id, Cow<'_, [u8]>)]) -> Vec<u8> {
     let (known, _) = parts.as_chunks::<PARTS>();
     let (known, gone_known) = known.split_at(record.rules.len().min(known.len()));
@@ -214,7 +218,7 @@ pub(super) fn assemble(record: &Record, parts: &[(Id, Cow<'_, [u8]>)]) -> Vec<u8
     bytes
 }
 
-/// The texts of the parts of the rule at a place.
+/// Returns the part texts of the rule at `place`.
 fn parts<'a>(place: usize, rule: &RuleRecord, found: Option<&Layout<'a>>) -> Texts<'a> {
     let parts: &Parts = rule;
     let write = [

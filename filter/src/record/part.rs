@@ -1,7 +1,7 @@
-//! A part of the record: its value, and the hash of its text.
+//! A part of the record: a value and the hash of its text.
 //!
-//! Parts of the same hash have the same text, so a worker reads the text of each part once, whatever else
-//! changes in the record, and a writer copies the texts of parts that it did not change. A changed part has
+//! Parts with equal hashes have equal texts. So a worker reads each part's text only once, whatever
+//! else changes in the record, and a writer copies the texts of unchanged parts. A changed part has
 //! no hash until it is written.
 
 use std::ops::{Deref, DerefMut};
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use loudou_limiter::hash::StableHasher;
 
-/// The parts of a rule.
+/// Number of parts of a rule.
 pub(super) const PARTS: usize = 4;
 
-/// The identity of a text.
+/// Identity of a text: its hash and its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Id {
     pub(super) hash: u128,
@@ -20,7 +20,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// The identity of a text. An empty text has the default one.
+    /// Returns the identity of a text. An empty text has the default identity.
     pub(super) fn of(text: &[u8]) -> Self {
         if text.is_empty() {
             return Self::default();
@@ -34,15 +34,15 @@ impl Id {
     }
 }
 
-/// A value with a text.
+/// A value that is stored as text.
 pub(crate) trait Text: Sized {
-    /// The text; empty for the value that most rules have.
+    /// Returns the text. Empty for the value that most rules have.
     fn write(&self) -> Vec<u8>;
-    /// The value of a text, unless it is damaged.
+    /// Parses a text. Returns `None` if it is damaged.
     fn read(text: &[u8]) -> Option<Self>;
 }
 
-/// A part of the record. Clones share the value until one of them changes.
+/// A record part. Clones share the value until one of them changes.
 #[derive(Debug)]
 pub(crate) struct Part<T> {
     value: Arc<T>,
@@ -57,7 +57,7 @@ impl<T> Part<T> {
         }
     }
 
-    /// The identity of its text, if it is known.
+    /// Returns the identity of its text, if known.
     pub(super) const fn id(&self) -> Option<Id> {
         self.id
     }
@@ -67,19 +67,19 @@ impl<T> Part<T> {
         self.id = Some(id);
     }
 
-    /// Whether both have the same value, without looking at it.
+    /// Returns true if both have the same value, without comparing the values.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.value, &other.value) || (self.id.is_some() && self.id == other.id)
     }
 
-    /// The value, to keep it.
+    /// Returns the value for keeping it.
     pub(super) const fn shared(&self) -> &Arc<T> {
         &self.value
     }
 }
 
 impl<T: Text> Part<T> {
-    /// A value that other workers are likely to have written.
+    /// Creates a part with its identity, for a value that other workers have probably written too.
     pub(super) fn identified(value: T) -> Self {
         let id = Id::of(&value.write());
         Self {
@@ -88,7 +88,7 @@ impl<T: Text> Part<T> {
         }
     }
 
-    /// The part of this text, unless it is damaged.
+    /// Parses a part's text. Returns `None` if it is damaged.
     pub(super) fn read(id: Id, text: &[u8]) -> Option<Self> {
         if Id::of(text) != id {
             return None;

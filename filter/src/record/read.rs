@@ -1,6 +1,6 @@
-//! Reads the record back: the parts that are not known yet. The code is written by hand, not derived: code
-//! that can report a problem with any field is several times as large, and there is no reader of such
-//! reports.
+//! Reads the record: only parts that are not known yet. The code is written by hand, because
+//! derived code, which can report a problem with any field, is several times as large, and nothing
+//! reads such reports.
 
 use std::rc::Rc;
 
@@ -15,8 +15,8 @@ use super::{Base, Bases, Edit, Origin, OverrideEdit, Record, RuleRecord};
 use crate::json::{carry, number, optional, text};
 
 impl Record {
-    /// The record of a layout, unless a part is damaged. Parts that `last` or `bases` have are taken from
-    /// there, unread. Rules that only a later build can read are kept as they are.
+    /// Returns the record of a layout, or `None` if a part is damaged. Parts that `last` or `bases`
+    /// contain are reused without reading. Rules that only a later build can read are preserved.
     pub(super) fn read(layout: Layout<'_>, last: Option<&Self>, bases: &Bases) -> Option<Self> {
         let known = Known { last, bases };
         let mut later = layout.head.later.clone();
@@ -41,14 +41,14 @@ impl Record {
     }
 }
 
-/// The parts that a worker knows.
+/// Parts that a worker has already read.
 struct Known<'a> {
     last: Option<&'a Record>,
     bases: &'a Bases,
 }
 
 impl Known<'_> {
-    /// A rule; `near` was at its place.
+    /// Reads a rule. `near` is the known rule at its place.
     fn rule(
         &self,
         stored: &StoredRule<'_>,
@@ -83,7 +83,7 @@ impl Known<'_> {
     }
 }
 
-/// The part of this text; the known one if that is the same.
+/// Returns the known part if its text is the same, and otherwise parses the text.
 fn part<T: Text>(id: Id, text: &[u8], known: Option<&Part<T>>) -> Option<Part<T>> {
     match known.filter(|known| known.id() == Some(id)) {
         Some(known) => Some(known.clone()),
@@ -130,7 +130,7 @@ impl Text for KeyMap<OverrideEdit> {
 }
 
 impl Edit {
-    /// The edit of this JSON, unless it is damaged.
+    /// Parses an edit. Returns `None` if it is damaged.
     pub(crate) fn read(edit: &Value) -> Option<Self> {
         Some(Self {
             change: parse_edit(edit.get("change")?).ok()?,
@@ -141,8 +141,8 @@ impl Edit {
 }
 
 impl OverrideEdit {
-    /// The edited override of a pattern, unless it is damaged. Whether its scale fits the rule is another
-    /// question.
+    /// Parses the edited override of a pattern. Returns `None` if it is damaged. It does not check
+    /// that the override's scale fits the rule.
     pub(crate) fn read(pattern: &str, edit: &Value) -> Option<Self> {
         Some(Self {
             gives: parse_override(pattern, edit.get("gives")?, None).ok()?,

@@ -1,7 +1,8 @@
-//! The record as a worker knows it: reads and changes it in shared data, and keeps what it has read.
+//! A worker's access to the record: reads and changes it in shared data, and caches the decoded
+//! record.
 //!
-//! The plugins of a sandbox share what they keep, since most of it is the same for the data and the admin
-//! role.
+//! The plugins of a VM share this cache, because most of its content is the same for the data and
+//! the admin role.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -14,40 +15,40 @@ use super::layout::{self, Layout};
 use super::{Bases, MAX_RECORD, Record, RecordError};
 use crate::host::{Host, HostStore};
 
-/// The longest time for which a record is used unread although nothing was announced. A sandbox that dies
-/// between a change and its announcement leaves a record that nobody knows of.
+/// Maximum time for which a cached record is used although no change was announced. A VM that dies
+/// between a change and its announcement leaves a change of which no other VM is notified.
 const READ_EVERY: Nanos = Nanos::from_secs(1);
 
 /// The shared record of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     share: String,
-    /// The rules of this plugin's configuration, which are probably those of the record.
+    /// Rules of this plugin's configuration, which are probably those in the record.
     bases: Rc<Bases>,
     shelf: Rc<Shelf>,
 }
 
-/// The record that was read last.
+/// Cache for the record that was read last.
 #[derive(Debug, Default)]
 struct Shelf(RefCell<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
     record: Option<Rc<Record>>,
-    /// The rules of the plugin that was configured last, for plugins without any.
+    /// Rules of the plugin that was configured last, for plugins without rules.
     bases: Weak<Bases>,
-    /// The number of announced changes before it was read, and the time of that.
+    /// Number of announced changes before it was read, and the time of reading.
     seen: Option<(u64, Nanos)>,
-    /// The generation of the last record of which this sandbox knows that it is announced.
+    /// Generation of the last record that this VM knows to be announced.
     announced: u64,
 }
 
-/// What the plugins of a sandbox keep, by namespace.
+/// Caches that the plugins of a VM share, by namespace.
 #[derive(Debug, Default)]
 pub struct Shelves(Vec<(String, Weak<Shelf>)>);
 
 impl Records {
-    /// The record of a namespace, for a plugin with these rules.
+    /// Creates access to the record of a namespace, for a plugin with these rules.
     pub(crate) fn new(share: &str, bases: Bases) -> Self {
         Self {
             share: share.to_owned(),
@@ -56,7 +57,7 @@ impl Records {
         }
     }
 
-    /// Shares what is kept with the other plugins of the sandbox.
+    /// Shares the cache with the other plugins of the VM.
     pub(crate) fn sharing(&mut self, shelves: &mut Shelves) {
         shelves.0.retain(|(_, shelf)| shelf.strong_count() > 0);
         let found = shelves.0.iter().find(|(share, _)| *share == self.share);
@@ -71,12 +72,12 @@ impl Records {
         }
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     pub(crate) fn share(&self) -> &str {
         &self.share
     }
 
-    /// The rules of this plugin's configuration.
+    /// Returns the rules of this plugin's configuration.
     pub(crate) fn bases(&self) -> &Bases {
         &self.bases
     }
@@ -85,13 +86,13 @@ impl Records {
         [self.share.as_bytes(), b":rules"].concat()
     }
 
-    /// Writes the record unless there is one; returns whether this call wrote it.
+    /// Writes the record unless there is one. Returns true if this call wrote it.
     pub(crate) fn create(&self, host: &dyn Host, record: &Record) -> Result<bool, RecordError> {
         let bytes = layout::write(record, None);
         Ok(host.shared_set(&self.key(), &bytes, CAS_ABSENT)? == Written::Done)
     }
 
-    /// The record now.
+    /// Reads the record from shared data.
     pub(crate) fn read(&self, host: &dyn Host) -> Result<Rc<Record>, RecordError> {
         let mut bytes = Vec::new();
         let found = host.shared_get(&self.key(), &mut bytes)?;
@@ -99,12 +100,12 @@ impl Records {
         self.read_layout(Layout::read(&bytes))
     }
 
-    /// The record that was read last, if it is at most `changes` announced changes old, and not too old to
-    /// rely on that.
+    /// Returns the cached record if no change was announced since (`changes` is the current count),
+    /// and if it is recent enough to rely on that.
     pub(crate) fn kept(&self, changes: u64, now: Nanos) -> Option<Rc<Record>> {
         let kept = self.shelf.0.borrow();
         let (seen, at) = kept.seen?;
-        // Without a gauge there is no count, and nothing is known about changes.
+        // Without the gauge there is no count, so nothing is known about changes.
         let is_fresh = changes > 0 && seen == changes && now < at.saturating_add(READ_EVERY);
         let record = kept.record.as_ref().filter(|_| is_fresh)?;
         (now < record.next_expiry()).then(|| Rc::clone(record))
@@ -119,7 +120,8 @@ impl Records {
         }
     }
 
-    /// The generation of the record that was read last, if it was read after `changes` announced changes.
+    /// Returns the generation of the cached record, if it was read after `changes` announced
+    /// changes.
     pub(crate) fn generation_after(&self, changes: u64) -> Option<u64> {
         let kept = self.shelf.0.borrow();
         let (seen, _) = kept.seen?;
@@ -127,7 +129,7 @@ impl Records {
         Some(record.generation)
     }
 
-    /// Notes that the record that was read last is announced. Returns false if that was known.
+    /// Notes that the cached record is announced. Returns false if that was known.
     pub(crate) fn mark_announced(&self) -> bool {
         let mut kept = self.shelf.0.borrow_mut();
         let generation = kept.record.as_ref().map_or(0, |record| record.generation);
@@ -135,11 +137,11 @@ impl Records {
         before != generation
     }
 
-    /// Reads what is not kept of a layout, and keeps it.
+    /// Reads the parts of a layout that are not cached, and caches the record.
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
         let kept = self.shelf.0.borrow();
-        // A plugin without rules may be the first to read: it then shares those of the other one.
+        // A plugin without rules may be the first to read. It then shares the other plugin's rules.
         let others = kept.bases.upgrade().filter(|_| self.bases.rules.is_empty());
         let bases = others.as_ref().unwrap_or(&self.bases);
         let read = Record::read(layout, kept.record.as_deref(), bases);
@@ -153,14 +155,15 @@ impl Records {
         Ok(record)
     }
 
-    /// Keeps a record. It is used unread only after [`Self::keep`].
+    /// Caches a record. It is used without reading only after [`Self::keep`].
     fn put(&self, record: Rc<Record>) {
         let mut kept = self.shelf.0.borrow_mut();
         (kept.record, kept.seen) = (Some(record), None);
     }
 
-    /// Changes the record. `change` returns whether it changed anything, and is called again on a fresh
-    /// record when another worker was faster. Each change raises the generation.
+    /// Changes the record. `change` returns a value if it changed anything. It runs again on a
+    /// fresh record if another worker changed the record first. Each change increments the
+    /// generation.
     pub(crate) fn change<T>(
         &self,
         host: &dyn Host,
@@ -175,7 +178,7 @@ impl Records {
         Ok((record, outcome))
     }
 
-    /// Changes internal parts of the record: the generation stays the same.
+    /// Changes internal parts of the record. The generation stays the same.
     pub(crate) fn tidy(
         &self,
         host: &dyn Host,
@@ -187,7 +190,7 @@ impl Records {
         })
     }
 
-    /// The same as [`change`](Self::change) for an edit, which must not make the record too large.
+    /// Like [`change`](Self::change), but for an edit, which must not make the record too large.
     pub(crate) fn edit(
         &self,
         host: &dyn Host,
@@ -230,7 +233,7 @@ impl Records {
         outcome
     }
 
-    /// The record in these bytes after a change, and its new bytes if they differ.
+    /// Returns the record in these bytes after a change, with its new bytes if they differ.
     fn changed(
         &self,
         found: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! One rule of the record: its parts, and the rule in force that follows from them.
+//! One rule of the record: its parts, and the effective rule derived from them.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Deref;
@@ -17,17 +17,17 @@ use super::{Edit, OverrideEdit};
 /// The parts of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// The rule of the plugin configuration.
+    /// Rule of the plugin configuration.
     pub(crate) base: Part<Base>,
-    /// The edit that replaces parts of the base.
+    /// Edit that replaces parts of the base.
     pub(crate) edit: Part<Option<Edit>>,
-    /// The edited overrides of single keys, on top of that.
+    /// Edited overrides of single keys, on top of base and edit.
     pub(crate) own: Part<KeyMap<OverrideEdit>>,
-    /// The changes that its buckets may still have to follow.
+    /// Changes that the rule's buckets may still have to follow.
     pub(crate) history: Part<History>,
 }
 
-/// One rule. What follows from its parts is worked out when it is first needed, and kept until a part
+/// One rule. Values derived from its parts are computed at first use, and kept until a part
 /// changes.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleRecord {
@@ -40,12 +40,13 @@ struct Derived {
     rule: OnceCell<Arc<Rule>>,
     active: OnceCell<Arc<ActiveRule>>,
     next_expiry: OnceCell<Nanos>,
-    /// The parts and the rule in force before the last change, until the new one is made of it.
+    /// Parts and effective rule before the last change, until the new effective rule is built from
+    /// them.
     before: RefCell<Option<(Parts, Arc<ActiveRule>)>>,
 }
 
 impl Parts {
-    /// The rule in force.
+    /// Returns the effective rule.
     pub(super) fn effective(&self, before: Option<&(Self, Arc<ActiveRule>)>) -> Arc<Rule> {
         if self.edit.is_none() && self.own.is_empty() {
             return Arc::clone(self.base.rule());
@@ -62,7 +63,7 @@ impl Parts {
         Arc::new(rule)
     }
 
-    /// The rule without the edited overrides.
+    /// Returns the rule with its edit, but without the edited overrides.
     pub(super) fn edited(&self) -> Rule {
         let mut rule = Rule::clone(self.base.rule());
         if let Some(edit) = self.edit.as_ref() {
@@ -71,7 +72,7 @@ impl Parts {
         rule
     }
 
-    /// About the bytes of the rule as JSON; more if parts of it are edited.
+    /// Returns the approximate JSON size of the rule in bytes. It is more if parts are edited.
     pub(crate) fn bytes(&self) -> usize {
         let ids = [self.base.id(), self.edit.id(), self.own.id()];
         let bytes = ids.iter().flatten().map(|id| id.bytes);
@@ -79,7 +80,7 @@ impl Parts {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Whether the identities of all texts are known.
+    /// Returns true if the identities of all texts are known.
     pub(super) fn is_identified(&self) -> bool {
         let ids = [
             self.base.id(),
@@ -90,7 +91,7 @@ impl Parts {
         ids.iter().all(Option::is_some)
     }
 
-    /// Whether all parts are the same, without looking at their values.
+    /// Returns true if all parts are the same, without comparing their values.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.base.is_same(&other.base)
             && self.edit.is_same(&other.edit)
@@ -98,7 +99,7 @@ impl Parts {
             && self.history.is_same(&other.history)
     }
 
-    /// Whether the overrides in force are certainly the same.
+    /// Returns true if the effective overrides are certainly the same.
     fn has_overrides_of(&self, other: &Self) -> bool {
         let of_edit = |parts: &Self| {
             let edit = parts.edit.as_ref();
@@ -111,7 +112,7 @@ impl Parts {
 }
 
 impl RuleRecord {
-    /// A rule that is added at `version`.
+    /// Creates a rule that was added at `version`.
     pub(super) fn new(base: Part<Base>, version: u32) -> Self {
         Self::of(Parts {
             base,
@@ -128,14 +129,14 @@ impl RuleRecord {
         }
     }
 
-    /// The same rule with changed parts.
+    /// Returns the rule with these parts.
     pub(super) fn replaced_by(&self, parts: Parts) -> Self {
         let mut new = self.clone();
         *new.parts_mut() = parts;
         new
     }
 
-    /// Sets the identities of the texts, which were just written. What follows from the parts stays.
+    /// Sets the identities of the texts, which were just written. Derived values stay valid.
     pub(super) const fn identify(&mut self, [base, edit, own, history]: [Id; PARTS]) {
         self.parts.base.identify(base);
         self.parts.edit.identify(edit);
@@ -143,7 +144,7 @@ impl RuleRecord {
         self.parts.history.identify(history);
     }
 
-    /// The parts, to change them.
+    /// Returns the parts for changing them.
     pub(super) fn parts_mut(&mut self) -> &mut Parts {
         let active = self.derived.active.take();
         if let Some(active) = active {
@@ -154,7 +155,7 @@ impl RuleRecord {
         &mut self.parts
     }
 
-    /// The rule in force.
+    /// Returns the effective rule.
     pub(crate) fn effective(&self) -> &Rule {
         self.rule_in_force()
     }
@@ -164,7 +165,7 @@ impl RuleRecord {
         self.derived.rule.get_or_init(effective)
     }
 
-    /// The rule in force, ready to decide.
+    /// Returns the effective rule, ready to decide requests.
     pub(crate) fn activate(&self) -> Arc<ActiveRule> {
         Arc::clone(self.derived.active.get_or_init(|| {
             #[cfg(test)]
@@ -181,7 +182,7 @@ impl RuleRecord {
 
     /// Changes the rule, and notes the effect on its buckets.
     pub(super) fn change(&mut self, note: (Carry, Nanos, u32), change: impl FnOnce(&mut Parts)) {
-        // What stays the same is shared with the rule in force.
+        // Unchanged parts stay shared with the rule in force.
         self.activate();
         let before = Arc::clone(self.rule_in_force());
         change(self.parts_mut());
@@ -191,7 +192,7 @@ impl RuleRecord {
         });
     }
 
-    /// Changes the history: the rule in force stays, apart from the conversions of its buckets.
+    /// Changes the history. The rule in force stays the same except for its bucket conversions.
     pub(super) fn note(&mut self, note: impl FnOnce(&mut History)) {
         let rule = self.derived.rule.take();
         let history = &mut *self.parts_mut().history;
@@ -200,7 +201,7 @@ impl RuleRecord {
         self.derived.rule = rule.map_or_else(OnceCell::new, OnceCell::from);
     }
 
-    /// When the next edit of it expires.
+    /// Returns the time at which the rule's next edit expires.
     pub(super) fn next_expiry(&self) -> Nanos {
         *self.derived.next_expiry.get_or_init(|| {
             let expiries = self.authors().filter_map(|who| who.expires_at_ns);
@@ -212,7 +213,7 @@ impl RuleRecord {
 impl Deref for RuleRecord {
     type Target = Parts;
 
-    /// The parts, to read them only.
+    /// Returns the parts for reading.
     fn deref(&self) -> &Parts {
         &self.parts
     }

@@ -1,15 +1,15 @@
-//! Counts the work on records in tests: what was read, and what was made ready to decide.
+//! Counts the work on records in tests: parts read, and rules made ready to decide.
 
 use std::cell::Cell;
 
-/// The work so far.
+/// Work so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Parts that were read from their text.
+    /// Number of parts read from their text.
     pub(crate) parts: usize,
-    /// The bytes of these texts.
+    /// Total size of these texts, in bytes.
     pub(crate) bytes: usize,
-    /// Rules that were made ready to decide.
+    /// Number of rules made ready to decide.
     pub(crate) activated: usize,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn activated() {
     add(|work| work.activated += 1);
 }
 
-/// The work since the last call.
+/// Returns the work since the last call.
 pub(crate) fn take() -> Work {
     WORK.take()
 }

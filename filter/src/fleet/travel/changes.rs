@@ -10,74 +10,74 @@ use super::Made;
 use crate::bytes::{put, put_number, take, take_number, take_text};
 use crate::formats::CHANGES;
 
-/// For how long the end of a change is told to an engine that has lost it.
+/// Time for which the end of a change is kept, to report it to an engine that has lost it.
 const ENDS_KEPT: Nanos = Nanos::from_secs(TOMBSTONE_S);
 
-/// Whether the engine has a change.
+/// Delivery state of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It has it.
+    /// The engine has it.
     #[default]
     Known,
-    /// It is to be told.
+    /// It must be reported.
     Unsent,
-    /// It refused it: the change holds at this Envoy only.
+    /// The engine refused it, so it applies at this Envoy only.
     Refused,
 }
 
-/// Whether a change holds here.
+/// Local state of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Here {
-    /// It does.
+    /// In force.
     #[default]
     InForce,
-    /// It is to be put in force.
+    /// To be applied.
     ToApply,
-    /// The rule here is another than the one that it was made for, or has no room for it.
+    /// Waiting, because the rule here is another version or has no space for it.
     Waiting,
 }
 
 /// One change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Its name, as a [`ChangeName`] writes it.
+    /// Name, as [`ChangeName`] writes it.
     pub(crate) name: String,
-    /// Its JSON; empty if it is an end.
+    /// JSON of the change. Empty for an end.
     pub(crate) value: Vec<u8>,
     pub(crate) made_at: Nanos,
-    /// When it ends by itself; [`Nanos::MAX`] for never.
+    /// Expiry time. [`Nanos::MAX`] for never.
     pub(crate) until: Nanos,
-    /// Until when an earlier one of its name lasts, where this one has not arrived.
+    /// Expiry of an earlier change of this name, at Envoys that have not received this one.
     pub(crate) earlier_until: Nanos,
-    /// The instance at which it was made; empty for this one.
+    /// Instance at which it was made. Empty for this instance.
     pub(crate) by: String,
-    /// The engine's number of it; 0 for none yet.
+    /// Number that the engine assigned. 0 for none yet.
     pub(crate) generation: u64,
     pub(crate) sent: Sent,
     pub(crate) here: Here,
-    /// Tells it from earlier and later ones of its name in this Envoy.
+    /// Version that distinguishes it from earlier and later changes of its name in this Envoy.
     pub(crate) version: u64,
 }
 
-/// A summary of the changes, so that a look need not read thousands of them.
+/// Summary of the changes, so that a check need not read thousands of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The engine's epoch; empty before its first answer.
+    /// Engine epoch. Empty before its first answer.
     pub(crate) epoch: String,
-    /// The engine's generation that is known here.
+    /// Last known generation of the engine.
     pub(crate) generation: u64,
-    /// The number of announced changes of the record at the last look.
+    /// Number of announced record changes at the last check.
     pub(crate) seen: u64,
-    /// The same when the record was last found to agree with all of these.
+    /// Number of announced record changes when the record last agreed with all of these changes.
     pub(crate) checked: u64,
     version: u64,
-    /// How many changes there are, as it was written.
+    /// Number of changes at the time of writing.
     pub(crate) count: u64,
-    /// How many of them are to be put in force.
+    /// Number of changes to apply.
     pub(crate) due: u64,
-    /// How many of them are to be told.
+    /// Number of changes to report.
     pub(crate) unsent: u64,
-    /// When the first of them ends by itself.
+    /// Time at which the first change expires.
     pub(crate) over_ns: u64,
 }
 
@@ -192,16 +192,16 @@ impl Changes {
         bytes
     }
 
-    /// Forgets what is over: bans and edits at their ends, and ends of which every Envoy has heard. Where an
-    /// earlier change may last longer, whoever did not hear of the later one is told that it is over, too.
+    /// Forgets expired changes: bans and edits at their ends, and ends that every Envoy has
+    /// received. If an earlier change may outlast this one elsewhere, its end is reported as well.
     pub(super) fn drop_over(&mut self, now: Nanos) {
         for change in &mut self.all {
-            // Of one that is unsent, nobody knows what there is elsewhere.
+            // For an unsent change, the state at other Envoys is unknown.
             let may_outlast = change.earlier_until > now || change.sent == Sent::Unsent;
             if change.until > now || change.value.is_empty() || !may_outlast {
                 continue;
             }
-            // A call on its way tells the change, not its end.
+            // A call in flight reports the change, not its end.
             self.head.version = self.head.version.saturating_add(1);
             change.version = self.head.version;
             change.value = Vec::new();
@@ -224,7 +224,7 @@ impl Changes {
         self.all.iter_mut().find(|change| change.name == name)
     }
 
-    /// Puts a change in the place of the one of its name.
+    /// Inserts a change in place of an earlier one of its name.
     pub(super) fn put(&mut self, mut change: Change) {
         self.head.version = self.head.version.saturating_add(1);
         change.version = self.head.version;
@@ -240,8 +240,8 @@ impl Changes {
         }
     }
 
-    /// Notes changes that were made here; false if there is no room. Then none is noted, and what was known of
-    /// the same names does not hold here any more.
+    /// Notes changes that were made here. Returns false if there is no space. Then none is noted,
+    /// and known changes of these names no longer count as in force here.
     pub(super) fn make(&mut self, made: &[Made], now: Nanos) -> bool {
         let noted = made.iter().flat_map(|made| self.to_note(made, now));
         let noted: Vec<Change> = noted.collect();
@@ -250,7 +250,7 @@ impl Changes {
         for change in &noted {
             let is_new = self.find(&change.name).is_none();
             count = count.saturating_add(is_new.into());
-            // A call that is longer than a relay reads would fail, with all that it carries.
+            // A relay refuses a call that is too long, with everything in it.
             fits &= change.value.len() <= MAX_CHANGE_BYTES;
             bytes = bytes.saturating_add(change.value.len());
         }
@@ -269,13 +269,14 @@ impl Changes {
         fits
     }
 
-    /// The bytes of all names, values and makers.
+    /// Returns the total size of all names, values and makers, in bytes.
     pub(super) fn bytes_of_all(&self) -> usize {
         let bytes = self.all.iter().map(Change::bytes);
         bytes.fold(0, usize::saturating_add)
     }
 
-    /// The changes that the next call tells the engine; a later one tells the others.
+    /// Returns the changes to report in the next heartbeat. A later heartbeat reports the remaining
+    /// ones.
     pub(crate) fn unsent(&self) -> Vec<&Change> {
         let (mut unsent, mut bytes) = (Vec::new(), 0_usize);
         for change in &self.all {
@@ -292,18 +293,18 @@ impl Changes {
         unsent
     }
 
-    /// How many changes there are that satisfy a condition.
+    /// Returns the number of changes that satisfy a condition.
     pub(crate) fn count(&self, which: fn(&Change) -> bool) -> u64 {
         let counts = self.all.iter().map(|change| u64::from(which(change)));
         counts.fold(0, u64::saturating_add)
     }
 
-    /// Whether one is to be put in force.
+    /// Returns true if a change must be applied.
     pub(crate) fn is_due(&self) -> bool {
         self.all.iter().any(|change| change.here == Here::ToApply)
     }
 
-    /// Notes whether a change holds, unless another has taken its place.
+    /// Sets the local state of a change, unless another change has replaced it.
     pub(crate) fn settle(&mut self, name: &str, version: u64, here: Here) {
         let mut all = self.all.iter_mut();
         let found = all.find(|change| change.version == version && change.name == name);
@@ -314,7 +315,7 @@ impl Changes {
 }
 
 impl Change {
-    /// Its subject; `None` for a kind that is not known here.
+    /// Returns the subject of the change. `None` for an unknown kind.
     pub(crate) fn about(&self) -> Option<ChangeName> {
         ChangeName::parse(&self.name)
     }
