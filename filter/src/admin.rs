@@ -1,8 +1,9 @@
-//! The admin role: the HTTP API that the terminal uses. A data role can answer it, too, below a path of its own.
+//! The admin role: the HTTP API that the terminal uses. A data role can answer it too, below a
+//! separate path.
 //!
-//! Requests arrive at any worker, and no answer occupies it for long: lists are cut by work done.
-//! All answers come from shared data and metrics, so they are the same on every worker. The calls are in
-//! one table ([`routes`]).
+//! Requests arrive at any worker, and no response occupies a worker for long, because lists are cut
+//! by the work done. All responses come from shared data and metrics, so they are the same on every
+//! worker. The table of calls is in [`routes`].
 
 use std::rc::Rc;
 
@@ -46,12 +47,13 @@ use pace::Pace;
 use refused::Refused;
 pub use routes::ROUTES;
 
-/// The period at which the admin role looks for bans that have ended, until it knows the next end.
+/// Timer period at which the admin role checks for bans that have ended, until it knows the next
+/// end, in milliseconds.
 pub const START_TICK_MS: u32 = 1_000;
-/// The largest body of a request, in bytes.
+/// Maximum size of a request body, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
-/// One worker's admin role.
+/// The admin role on one worker.
 #[derive(Debug)]
 pub struct AdminPlane {
     settings: Settings,
@@ -59,35 +61,35 @@ pub struct AdminPlane {
     records: Records,
     pace: Pace,
     refused: Refused,
-    /// When bans are looked through next.
+    /// Time of the next check for ended bans.
     due: Option<Nanos>,
-    /// The worker's timer, unless that is the data role's.
+    /// Timer of the worker. `None` if the data role owns the timer.
     timer: Option<Timer>,
-    /// The path below which a data role answers it; empty for the admin role.
+    /// Path below which a data role answers the API. Empty for the admin role.
     at: String,
 }
 
 /// The next step for a request after its headers.
 #[derive(Debug)]
 pub enum Begin {
-    /// Answer it now.
+    /// Send this response now.
     Answer(Reply),
-    /// Wait for its body, then call [`AdminPlane::finish`] with this.
+    /// Wait for the body, then call [`AdminPlane::finish`] with this call.
     AwaitBody(Box<Call>),
 }
 
-/// The settings of the admin role in its configuration.
+/// Parses the settings of the admin role.
 pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
     config::parse_admin(document)
 }
 
-/// The settings of the API that a data role answers, if it does.
+/// Returns the settings of the embedded API, if configured.
 pub fn embedded(admin: Option<Embedded>) -> Result<Option<Embedded>, Vec<Problem>> {
     Ok(admin)
 }
 
 impl AdminPlane {
-    /// An admin role with these settings.
+    /// Creates an admin role with these settings.
     pub fn new(settings: Settings) -> Self {
         Self {
             records: Records::new(&settings.store.namespace, Bases::default()),
@@ -101,7 +103,8 @@ impl AdminPlane {
         }
     }
 
-    /// The part of a data role that answers the API, from `now` on. Its timer is the data role's.
+    /// Creates the API that a data role embeds, active from `now` on. It uses the data role's
+    /// timer.
     pub fn embedded(admin: Embedded, now: Nanos) -> Self {
         let look = Nanos::from_millis(START_TICK_MS.into());
         Self {
@@ -112,15 +115,16 @@ impl AdminPlane {
         }
     }
 
-    /// Whether the current request is for the API at a path of the data role's.
+    /// Returns true if the current request is for the embedded API's path.
     pub fn is_asked(&self, host: &dyn Host) -> bool {
         let path = host.request_header(":path").unwrap_or_default();
         let below = path.strip_prefix(self.at.as_bytes());
         below.is_some_and(|below| matches!(below.first(), None | Some(b'/' | b'?')))
     }
 
-    /// The step for such a request. A connection to another address than loopback finds nothing here, nor does one
-    /// from another: where connections come through a tunnel (HBONE), its client names the address that they are to.
+    /// Returns the next step for a request to the embedded API. Only connections from loopback to
+    /// loopback find it. Both ends are checked, because a client of a tunnel (HBONE) names the
+    /// destination address itself.
     pub fn begin_if_local(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         let reached = auth::address_of(host, auth::DESTINATION);
         let is_local = reached.is_some_and(|address| address.is_loopback());
@@ -134,7 +138,7 @@ impl AdminPlane {
         })
     }
 
-    /// What it is, for the log.
+    /// Describes the role for the log.
     pub fn about(&self) -> String {
         if self.at.is_empty() {
             format!("admin role, {} tokens", self.settings.tokens.len())
@@ -143,19 +147,19 @@ impl AdminPlane {
         }
     }
 
-    /// When its timer is needed next.
+    /// Returns the time at which the timer is needed next.
     pub const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// The same, sharing what it reads with the other plugins of the sandbox.
+    /// Shares decoded parts of the record with the other plugins in this VM.
     #[must_use]
     pub fn sharing(mut self, shelves: &mut Shelves) -> Self {
         self.records.sharing(shelves);
         self
     }
 
-    /// The timer's work: reports bans that have ended.
+    /// Does the timer's work: reports bans that have ended.
     pub fn tick(&mut self, host: &dyn Host) {
         let now = host.now();
         self.due = self.report_bans(host, None, now);
@@ -164,7 +168,8 @@ impl AdminPlane {
         }
     }
 
-    /// Notes the change of a ban's end and reports bans that have ended, now and when the next one ends.
+    /// Notes the changed end of a ban. Reports bans that have ended, now and when the next ban
+    /// ends.
     fn note_ban(&mut self, host: &dyn Host, change: Option<Change<'_>>, now: Nanos) {
         self.due = self.report_bans(host, change, now);
         if let Some(timer) = &mut self.timer {
@@ -185,7 +190,8 @@ impl AdminPlane {
             let record = current::load(host, &self.records, &metrics, now);
             let generation = record.map_or(0, |record| record.generation);
             for event in ended {
-                // One without a rule is about bans that are not remembered one by one.
+                // An event without a rule is about bans that are only counted, not remembered
+                // individually.
                 metrics.unbanned(host, event.rule.is_some().into());
                 events::add(
                     host,
@@ -200,7 +206,7 @@ impl AdminPlane {
         next
     }
 
-    /// Reads the headers. A request that is not allowed is answered without its body.
+    /// Reads the headers. A request without the necessary access is answered without its body.
     pub fn begin(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         match self.read(host, has_body) {
             Err(refused) => {
@@ -213,15 +219,15 @@ impl AdminPlane {
         }
     }
 
-    /// The answer, which says how calls may bring their JSON.
+    /// Adds a header to the response that lists how calls may send their JSON.
     fn with_ways(&self, mut reply: Reply) -> Reply {
         let name = self.ways().name().to_owned();
         reply.headers.push((BODY_HEADER.into(), name));
         reply
     }
 
-    /// The ways in which calls may bring their JSON. For a data role's listener, `allow_on_headers_stop_iteration` is
-    /// rarely set, without which a body never arrives.
+    /// Returns the ways in which calls may send their JSON. A data role's listener rarely sets
+    /// `allow_on_headers_stop_iteration`, and without it a body never arrives.
     const fn ways(&self) -> BodyWays {
         if self.at.is_empty() {
             BodyWays::Any
@@ -240,7 +246,7 @@ impl AdminPlane {
         self.answer(host, &mut call)
     }
 
-    /// The call of the current request, if its caller may make it.
+    /// Returns the call of the current request, if the caller may make it.
     fn read(&self, host: &dyn Host, has_body: bool) -> Result<Call, Failure> {
         let caller = auth::authorize(host, &self.settings)?;
         let target = Target::read(host, &self.at)?;
@@ -274,7 +280,8 @@ impl AdminPlane {
             let detail = "this call takes no body: send its parameters in the query";
             Err(Failure::bad(detail))
         };
-        // What an answer shows is in force on every worker, even if who changed it has not announced it yet.
+        // A state that a response shows must be in force on every worker, even if the worker that
+        // made the change has not announced it yet.
         if self.records.mark_announced() {
             let share = &self.settings.store.namespace;
             StoreMetrics::define(host, &mut self.registry, share).announce_change(host);
@@ -282,7 +289,7 @@ impl AdminPlane {
         self.with_ways(answer.unwrap_or_else(Failure::reply))
     }
 
-    /// The rules at the time of a call.
+    /// Returns the record at the time of a call.
     fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Rc<Record>, RecordError> {
         let share = &self.settings.store.namespace;
         let metrics = StoreMetrics::define(host, &mut self.registry, share);

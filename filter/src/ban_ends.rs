@@ -1,9 +1,10 @@
-//! The ends of operators' bans, so that a ban that expires leaves its event.
+//! Keeps the ends of operators' bans, so that an expiring ban leaves an event.
 //!
-//! A ban is in its bucket's page, where nothing happens when it ends. So its end is also in one shared value,
-//! which the admin role looks through: when the timer of the worker that banned fires, and before events are
-//! read. Whoever takes an end out of the value adds its event, so there is one event, and a sandbox that dies
-//! leaves the ends to the others. The value is bounded: what does not fit is counted, not forgotten.
+//! A ban is stored in its bucket's page, where nothing happens when it ends. So its end is also
+//! stored in one shared value. The admin role checks that value when the timer of the banning
+//! worker fires, and before events are read. The worker that removes an end from the value adds its
+//! event, so there is exactly one event. If a VM dies, the other VMs still find its ends. The value
+//! is bounded. Bans beyond the bound are counted, not forgotten.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::Nanos;
@@ -16,36 +17,36 @@ use crate::events;
 use crate::formats;
 use crate::host::Host;
 
-/// The most tries of a change.
+/// Maximum number of tries for a change.
 const MAX_TRIES: usize = 64;
-/// The time after which a failed look is repeated.
+/// Time after which a failed check is repeated.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// The end of a ban.
+/// End of a ban.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BanEnd {
     pub(crate) rule: String,
     pub(crate) key: String,
-    /// Who banned the key.
+    /// Author of the ban.
     pub(crate) by: String,
     pub(crate) until: Nanos,
 }
 
-/// The ends that are kept.
+/// Stored ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ends {
     bans: Vec<BanEnd>,
-    /// The number of further bans, and when the last of them ends.
+    /// Number of further bans, and the last end among them.
     others: u64,
     others_until: Nanos,
 }
 
-/// The change of a key's end.
+/// Change of a key's end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
-    /// A ban, which replaces an earlier one of the key.
+    /// A ban, which replaces an earlier ban of the key.
     Banned(&'a BanEnd),
-    /// No ban with an end any more.
+    /// The key no longer has a ban with an end.
     Gone(&'a str, &'a str),
 }
 
@@ -85,14 +86,14 @@ impl Ends {
         bytes
     }
 
-    /// The next end.
+    /// Returns the next end.
     fn next(&self) -> Option<Nanos> {
         let others = (self.others > 0).then_some(self.others_until);
         let ends = self.bans.iter().map(|end| end.until);
         ends.chain(others).min()
     }
 
-    /// Takes out the bans that have ended, in the order of their ends, and the number of others.
+    /// Removes the bans that have ended, in the order of their ends, and the number of others.
     fn expire(&mut self, now: Nanos) -> (Vec<BanEnd>, u64) {
         let mut ended: Vec<BanEnd> = Vec::new();
         self.bans.retain(|end| {
@@ -126,8 +127,8 @@ impl Ends {
     }
 }
 
-/// Notes the change of a key's ban, and takes out bans that have ended: returns their events, whose
-/// generation is still missing, and when the next one ends.
+/// Notes the change of a key's ban, and removes bans that have ended. Returns their events, still
+/// without a generation, and the time of the next end.
 pub(crate) fn note(
     host: &dyn Host,
     share: &str,
@@ -169,7 +170,8 @@ pub(crate) fn note(
 
 type Swapped = (Vec<BanEnd>, u64, Option<Nanos>);
 
-/// Changes the ends in shared data; `None` if other workers were faster too often, or another version wrote them.
+/// Changes the ends in shared data. Returns `None` if other workers changed them first too many
+/// times, or if another version wrote them.
 fn swap(
     host: &dyn Host,
     share: &str,
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(ended[0].detail, "the ban by ops ended 21s ago");
         assert_eq!(ended[0].until_ns, Some(SECOND(10).get()));
         assert_eq!(note(&host, "s", None, SECOND(31)).0, []);
-        // A ban of a key whose last one has ended unnoticed.
+        // A ban of a key whose last ban ended unnoticed.
         host.now.set(SECOND(91).get());
         assert_eq!(banned(&host, "longer", 99).0.len(), 1);
     }

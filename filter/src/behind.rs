@@ -1,9 +1,10 @@
-//! Workers that do not limit by the shared rules, for a warning in the status.
+//! Counts workers that do not limit by the shared rules, for a warning in the status.
 //!
-//! A worker reads the rules before it decides, so workers of different generations are no sign of trouble:
-//! one without requests is behind until the next one. A worker that *cannot* read them is: because another
-//! version of Loudou wrote them, or because shared data failed. It reports that while it serves requests, and
-//! the reports expire, so a worker that is gone is soon forgotten.
+//! Workers of different generations are normal, because a worker reads the rules before its next
+//! decision, and a worker without requests stays behind until then. A worker that *cannot* read the
+//! rules is a problem. Either another version of Loudou wrote them, or shared data failed. Such a
+//! worker reports that while it serves requests. Reports expire, so a dead worker is soon
+//! forgotten.
 
 use loudou_limiter::Nanos;
 use loudou_store::swap::swap;
@@ -11,14 +12,14 @@ use loudou_store::swap::swap;
 use crate::bytes::{put_number, take_number};
 use crate::host::{Host, HostStore};
 
-/// The interval of a worker's reports.
+/// Interval of a worker's reports.
 pub(crate) const EVERY: Nanos = Nanos::from_secs(5);
-/// The time for which a report counts.
+/// Time for which a report counts.
 const LASTS: Nanos = Nanos::from_secs(15);
-/// The most workers that are remembered.
+/// Maximum number of workers to remember.
 const MAX_WORKERS: usize = 64;
 
-/// A worker, by the time of its configuration, and the time of its report.
+/// Report of a worker, identified by the time of its configuration, with the report's time.
 type Report = (u64, Nanos);
 
 fn key(share: &str) -> Vec<u8> {
@@ -35,7 +36,7 @@ fn read(mut bytes: &[u8], now: Nanos) -> Vec<Report> {
 
 /// Reports that `worker` does not limit by the shared rules.
 pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
-    // If this fails, the next report follows.
+    // If this fails, the next report repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
         let mut reports = read(found.unwrap_or_default(), now);
         reports.retain(|(other, _)| *other != worker.get());
@@ -50,7 +51,7 @@ pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
     });
 }
 
-/// The number of workers that do not limit by the shared rules.
+/// Returns the number of workers that do not limit by the shared rules.
 pub(crate) fn count(host: &dyn Host, share: &str, now: Nanos) -> usize {
     let mut bytes = Vec::new();
     let found = host.shared_get(&key(share), &mut bytes);

@@ -1,11 +1,11 @@
-//! Values by the number of their context, found without a hash: Envoy counts contexts up, so that the
-//! lowest bits of their numbers spread them evenly.
+//! A map by context number, without a hash function. Envoy counts contexts up, so the lowest bits
+//! of their numbers distribute them evenly.
 
-/// A table with open addressing. It grows with the contexts that live at once, whose number Envoy bounds.
+/// A table with open addressing. It grows with the number of live contexts, which Envoy bounds.
 #[derive(Debug)]
 pub(crate) struct ByContext<T> {
-    /// None, or a power of two of them, of which at least a quarter is free. A value stands in the first
-    /// free slot from its own on.
+    /// Slots: none, or a power of two with at least a quarter free. A value is in the first free
+    /// slot from its home slot on.
     slots: Vec<Option<(u32, T)>>,
     live: usize,
 }
@@ -26,7 +26,7 @@ impl<T> ByContext<T> {
         Some(value)
     }
 
-    /// Puts a value in place of the one that the context may have.
+    /// Inserts a value, replacing an earlier one of the context.
     pub(crate) fn insert(&mut self, context: u32, value: T) {
         if let Some(place) = self.get_mut(context) {
             *place = value;
@@ -43,7 +43,8 @@ impl<T> ByContext<T> {
         let mut hole = self.find(context)?;
         let (_, removed) = self.slots.get_mut(hole)?.take()?;
         self.live = self.live.saturating_sub(1);
-        // What follows without a gap is found over this slot, so it moves up if it may stand here.
+        // A search for the values after this slot passes over it, so the next value that may be
+        // here moves up.
         let mut at = self.after(hole);
         while let Some(Some((moved, _))) = self.slots.get(at) {
             let own = self.own(*moved);
@@ -67,7 +68,7 @@ impl<T> ByContext<T> {
         }
     }
 
-    /// Puts a value that is not there yet into a free slot.
+    /// Inserts a new value into a free slot.
     fn place(&mut self, context: u32, value: T) {
         let mut at = self.own(context);
         while let Some(Some(_)) = self.slots.get(at) {
@@ -88,7 +89,7 @@ impl<T> ByContext<T> {
         }
     }
 
-    /// The slot where the search for a context begins.
+    /// Returns the home slot of a context, at which a search begins.
     fn own(&self, context: u32) -> usize {
         usize::try_from(context).unwrap_or_default() & self.mask()
     }
@@ -97,7 +98,7 @@ impl<T> ByContext<T> {
         at.wrapping_add(1) & self.mask()
     }
 
-    /// How many steps it is from one slot to another.
+    /// Returns the number of steps from one slot to another.
     fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & self.mask()
     }
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers from 0 to `below`, the same in every run.
+    /// Returns reproducible pseudo-random numbers below `below`.
     fn numbers(seed: u64, below: u64) -> impl Iterator<Item = u32> {
         let mut state = seed;
         std::iter::repeat_with(move || {

@@ -1,24 +1,24 @@
-//! Numbers and texts in values of shared data that only this filter reads.
+//! Encodes numbers and texts in shared data values that only this filter reads.
 
 /// Appends a number.
 pub(crate) fn put_number(to: &mut Vec<u8>, number: u64) {
     to.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends bytes after their number.
+/// Appends bytes, prefixed with their length.
 pub(crate) fn put(to: &mut Vec<u8>, bytes: &[u8]) {
     put_number(to, u64::try_from(bytes.len()).unwrap_or(0));
     to.extend_from_slice(bytes);
 }
 
-/// Takes a number off the front.
+/// Reads a number from the front.
 pub(crate) fn take_number(from: &mut &[u8]) -> Option<u64> {
     let (number, rest) = from.split_first_chunk()?;
     *from = rest;
     Some(u64::from_le_bytes(*number))
 }
 
-/// Takes bytes off the front, as [`put`] wrote them.
+/// Reads bytes from the front, as [`put`] wrote them.
 pub(crate) fn take<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take_number(from)?).ok()?;
     let (bytes, rest) = from.split_at_checked(length)?;
@@ -26,7 +26,7 @@ pub(crate) fn take<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Takes text off the front.
+/// Reads text from the front.
 pub(crate) fn take_text(from: &mut &[u8]) -> Option<String> {
     let bytes = take(from)?;
     Some(str::from_utf8(bytes).ok()?.to_owned())

@@ -1,4 +1,4 @@
-//! The current shared record: the first reader drops expired edits.
+//! Reads the current shared record. The first reader drops expired edits.
 
 use std::rc::Rc;
 
@@ -10,8 +10,9 @@ use crate::host::Host;
 use crate::metrics::StoreMetrics;
 use crate::record::{Record, RecordError, Records};
 
-/// The record as it was read last, unless a change was announced since; else as it is now. Who announced a
-/// change before the call, and so each caller whose edit was acknowledged, finds it in the answer.
+/// Returns the cached record, or reads it again if a change was announced since. So a response
+/// always includes changes that were announced before the call, among them every edit that was
+/// already acknowledged.
 pub(crate) fn recent(
     host: &dyn Host,
     records: &Records,
@@ -25,8 +26,8 @@ pub(crate) fn recent(
     load(host, records, metrics, now)
 }
 
-/// Announces a change that this worker has written, after `before` announced changes. If it is the only one
-/// announced since, the record that it has written is the one to use.
+/// Announces a change that this worker has written, after `before` announced changes. If no other
+/// change was announced in between, the written record stays cached.
 pub(crate) fn announce(
     host: &dyn Host,
     records: &Records,
@@ -43,7 +44,7 @@ pub(crate) fn announce(
     }
 }
 
-/// Reads the record; drops expired edits, announces the change and adds their events.
+/// Reads the record. Drops expired edits, announces that change and adds their events.
 pub(crate) fn load(
     host: &dyn Host,
     records: &Records,
@@ -56,7 +57,7 @@ pub(crate) fn load(
     let record = records.read(host)?;
     records.keep(&record, changes, now);
     if known.is_some_and(|known| known != record.generation) {
-        // Who made this change has not announced it yet, or died before that.
+        // The worker that made this change has not announced it yet, or died before that.
         metrics.announce_change(host);
     }
     if now < record.next_expiry() {

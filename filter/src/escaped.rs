@@ -1,11 +1,12 @@
-//! Text from clients for logs and one-line answers: printable ASCII.
+//! Escapes text from clients to printable ASCII, for logs and one-line responses.
 
-/// The whole text, escaped.
+/// Escapes the whole text.
 pub(crate) fn escaped(text: &str) -> String {
     text.chars().flat_map(char::escape_default).collect()
 }
 
-/// The beginning of a key. A key from a path may be any text; keys of buckets are printable.
+/// Returns the escaped beginning of a key. A key from a path may be any text, whereas keys of
+/// buckets are printable.
 pub(crate) fn shown(key: &str) -> String {
     let end = key
         .char_indices()

@@ -1,7 +1,7 @@
-//! The events in shared data and in Envoy's log: changes and their authors.
+//! Events in shared data and in Envoy's log: changes and their authors.
 //!
-//! Operators' actions are kept apart from the events that the filter makes by itself, which clients and
-//! upstreams can cause in any number ([`kept`]).
+//! Operators' actions are stored separately from the filter's automatic events, because clients and
+//! upstreams can cause any number of the latter ([`kept`]).
 
 use loudou_api::{Event, EventKind, EventSource};
 use loudou_limiter::Clock;
@@ -19,12 +19,12 @@ use crate::record::Ended;
 mod kept;
 mod page;
 
-/// The most keys that one event names.
+/// Maximum number of keys that one event names.
 const NAMED: usize = 8;
-/// The author of automatic events.
+/// Author of automatic events.
 pub(crate) const BY_ITSELF: &str = "loudou";
 
-/// An event of `kind`.
+/// Creates an event of `kind`.
 pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Event {
     Event {
         at_ns: at.now.get(),
@@ -36,15 +36,15 @@ pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Ev
     }
 }
 
-/// Adds an event, to the ring of its source and to Envoy's log. One that cannot be kept is in the log: the
-/// change itself has happened.
+/// Adds an event to its source's ring and to Envoy's log. If it cannot be stored, it is only in the
+/// log, because the change itself has already happened.
 pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     let source = event.kind.source();
     let level = match source {
         EventSource::Operators => LogLevel::Warn,
         EventSource::Filter => LogLevel::Info,
     };
-    // Who sees the line finds the event in the list.
+    // The event is stored first, so that it is in the list when the line appears.
     let is_kept = kept::add(host, share, source, &|seq| json(event, seq)) == Ok(true);
     host.log(level, &line(event));
     if !is_kept {
@@ -53,7 +53,8 @@ pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     }
 }
 
-/// An event as it is kept, of at most [`EVENT`] bytes: a long text is cut here, and whole in the log.
+/// Returns the stored form of an event, at most [`EVENT`] bytes. A long text is cut here, but is
+/// complete in the log.
 fn json(event: &Event, seq: u64) -> Vec<u8> {
     let mut event = Event {
         seq,
@@ -71,7 +72,7 @@ fn json(event: &Event, seq: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// Cuts at least this many bytes off the end, as far as there are so many.
+/// Cuts at least this many bytes off the end, if there are enough.
 fn shorten(text: &mut String, bytes: usize) {
     const MARK: char = '…';
     let end = text
@@ -81,7 +82,7 @@ fn shorten(text: &mut String, bytes: usize) {
     text.push(MARK);
 }
 
-/// Adds the events of edits that are over: that of the rule, and those of overrides of its keys.
+/// Adds the events for ended edits: the edit of the rule, and the overrides of its keys.
 pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &Ended) {
     let event = |detail: String| Event {
         rule: Some(ended.rule.clone()),
@@ -113,19 +114,19 @@ pub(crate) struct Over<'a> {
     pub(crate) at: Clock,
     pub(crate) kind: EventKind,
     pub(crate) generation: u64,
-    /// The text for the edit of a rule.
+    /// Text for the edit of a rule.
     pub(crate) edit: &'a str,
-    /// The text for overrides, after `the override of alice`.
+    /// Text for overrides, after `the override of alice`.
     pub(crate) keys: &'a str,
 }
 
-/// The line of an event in Envoy's log.
+/// Returns the log line of an event.
 fn line(event: &Event) -> String {
     let key = event
         .key
         .as_deref()
         .map(|key| format!("\"{}\"", escaped(key)));
-    // The arrow of changes is the only character beyond ASCII that this filter writes.
+    // The arrow in changes is the only non-ASCII character that this filter writes.
     let detail = escaped(&event.detail.replace('→', "->"));
     format!(
         "{}: rule {}, key {}: {detail} (by {}; reason: \"{}\"; generation {})",
@@ -138,7 +139,7 @@ fn line(event: &Event) -> String {
     )
 }
 
-/// The fields of [`loudou_api::Events`] besides the events.
+/// Fields of [`loudou_api::Events`] other than the events.
 #[derive(Debug, Default, Serialize)]
 struct Head<'a> {
     instance: &'a str,
@@ -155,15 +156,15 @@ struct Head<'a> {
 /// The events that a caller wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// The number after which they begin.
+    /// Number after which they begin.
     pub(crate) after: u64,
-    /// Whether that number is of another process: then it counts as 0.
+    /// True if that number belongs to another process. It then counts as 0.
     pub(crate) is_other: bool,
-    /// Where they come from; anywhere without.
+    /// Source of the events. `None` for all sources.
     pub(crate) of: Option<EventSource>,
 }
 
-/// The body of an answer with the events after a number, oldest first: a [`loudou_api::Events`].
+/// Returns a response body with the events after a number, oldest first: a [`loudou_api::Events`].
 pub(crate) fn body(
     host: &dyn Host,
     share: &str,
@@ -188,10 +189,10 @@ pub(crate) fn body(
     };
     let head = serde_json::to_vec(&head).unwrap_or_default();
     let rest = head.get(1..).unwrap_or_default();
-    // The events are JSON already, unless another program has damaged them.
+    // The events are already JSON, unless another program has damaged them.
     let with = |events: &[u8]| [b"{\"events\":[", events, b"],", rest].concat();
     let body = with(&page.events);
-    // Ignored strings are not checked to be text.
+    // The JSON parser does not check ignored strings for UTF-8.
     let is_text = str::from_utf8(&body).is_ok();
     let is_json = is_text && serde_json::from_slice::<IgnoredAny>(&body).is_ok();
     Ok(if is_json { body } else { with(b"") })

@@ -16,18 +16,19 @@
 use crate::bytes::take_number;
 use crate::host::Host;
 
-/// The version of the record.
+/// Version of the record.
 pub(crate) const RECORD: u8 = 4;
-/// The bytes with which a record begins, before its version.
+/// First bytes of a record, before its version.
 pub(crate) const RECORD_NAME: [u8; 7] = *b"loudou:";
-/// The version of the list of events.
+/// Version of the event list.
 pub(crate) const EVENTS: u64 = 1;
-/// The version of the ends of bans.
+/// Version of the ban ends.
 pub(crate) const BAN_ENDS: u64 = 1;
-/// The version of the changes that travel in a fleet.
+/// Version of the changes that travel in a fleet.
 pub(crate) const CHANGES: u64 = 1;
 
-/// Values that begin with their version: the key, what they are, the version, and what is missing without them.
+/// Values that begin with their version: key, description, version, and what is missing without the
+/// value.
 const NUMBERED: [(&str, &str, u64, &str); 3] = [
     ("tail", "events", EVENTS, "events are in Envoy's log only"),
     (
@@ -44,12 +45,12 @@ const NUMBERED: [(&str, &str, u64, &str); 3] = [
     ),
 ];
 
-/// Whether a value begins with another version than `version`.
+/// Returns true if a value begins with a version other than `version`.
 pub(crate) fn is_other(mut value: &[u8], version: u64) -> bool {
     take_number(&mut value).is_some_and(|found| found != version)
 }
 
-/// The warnings about values that another build wrote in a version that this one does not read.
+/// Returns the warnings about values that another build wrote in an unreadable version.
 pub(crate) fn warnings(host: &dyn Host, share: &str) -> Vec<String> {
     let value = |name: &str| {
         let mut bytes = Vec::new();

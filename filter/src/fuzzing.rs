@@ -13,7 +13,7 @@ use crate::data::{self, DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::host::{Host as _, MetricKind, Reply};
 
-/// Shared data, and the time at which it was left.
+/// Shared data, and the time at which a worker left it.
 #[derive(Clone, Debug)]
 pub struct Left {
     store: MemoryStore,
@@ -21,7 +21,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// Nothing yet.
+    /// Creates empty shared data.
     pub const fn nothing() -> Self {
         Self {
             store: MemoryStore::new(),
@@ -40,11 +40,12 @@ pub struct World {
 }
 
 impl World {
-    /// A worker with these rules, which are in force, over the shared data that an earlier one left.
+    /// Creates a worker with these rules in force, over the shared data that an earlier worker
+    /// left.
     pub fn new(file: RuleFile, admin: AdminSettings, left: &Left) -> Self {
         let host = FakeHost::default();
         host.now.set(left.now.get());
-        // Work that is bounded by its time ends.
+        // The clock advances, so that work with a time limit ends.
         host.runs_by.set(1_000);
         *host.store.borrow_mut() = left.store.clone();
         let share = admin.store.namespace.clone();
@@ -58,7 +59,7 @@ impl World {
         }
     }
 
-    /// The shared data, for a worker that starts with it.
+    /// Returns the shared data, for a worker that starts with it.
     pub fn leave(&self) -> Left {
         Left {
             store: self.host.store.borrow().clone(),
@@ -79,14 +80,14 @@ impl World {
         self.host.response_headers.borrow_mut().clear();
     }
 
-    /// Lets time pass, and runs the timer.
+    /// Lets time pass, then runs the timer.
     pub fn pass(&mut self, time: Nanos) {
         let now = Nanos::new(self.host.now.get()).saturating_add(time);
         self.host.now.set(now.get());
         self.data.tick(&self.host);
     }
 
-    /// Decides on the request and ends it. The result is the answer of a refused request.
+    /// Decides the request and ends it. Returns the response if the request was refused.
     pub fn decide(&mut self, stream: u32) -> Option<Reply> {
         let (fate, stay) = self.data.decide(&self.host, stream, false);
         let reply = match fate {
@@ -108,14 +109,14 @@ impl World {
         }
     }
 
-    /// The values in shared data, in a fixed order.
+    /// Returns the values in shared data, in a fixed order.
     pub fn shared(&self) -> Vec<Vec<u8>> {
         let store = self.host.store.borrow();
         store.iter().map(|(_, value)| value.to_vec()).collect()
     }
 
-    /// Replaces the value at `index` of [`Self::shared`], modulo their number, and reports a change of the
-    /// rules, so that every value is read anew.
+    /// Replaces the value at `index` of [`Self::shared`], modulo their number, and announces a rule
+    /// change, so that every value is read again.
     pub fn damage(&mut self, index: usize, value: &[u8]) {
         let store = self.host.store.borrow();
         let keys: Vec<Vec<u8>> = store.iter().map(|(key, _)| key.to_vec()).collect();
@@ -131,7 +132,7 @@ impl World {
         }
     }
 
-    /// The headers of the response, and the lines of the log.
+    /// Returns the response headers and the log lines.
     pub fn texts(&self) -> Vec<String> {
         let headers = self.host.response_headers.borrow();
         let logs = self.host.logs.borrow();

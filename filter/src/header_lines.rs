@@ -1,25 +1,25 @@
-//! All headers of a request at once, line by line, in the form of the ABI: the count, the lengths of all
-//! names and values, then all texts with a NUL after each.
+//! All headers of a request, line by line, in the encoding of the ABI: the count, the lengths of
+//! all names and values, then all texts with a NUL after each.
 
-/// The headers of a request, in the order of the request. Pseudo-headers are among them.
+/// Headers of a request, in the request's order, including pseudo-headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderLines(Vec<u8>);
 
 impl HeaderLines {
-    /// Headers in the form of the ABI.
+    /// Wraps headers in the encoding of the ABI.
     pub const fn new(serialized: Vec<u8>) -> Self {
         Self(serialized)
     }
 
-    /// The lines of the header `name` (lower case).
+    /// Iterates over the lines of the header `name` (lower case).
     pub fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        // Envoy keeps both under one name.
+        // Envoy stores both under one name.
         let name = if name == "host" { ":authority" } else { name };
         let lines = self.all().filter(move |(own, _)| *own == name.as_bytes());
         lines.map(|(_, line)| line)
     }
 
-    /// All names and lines, up to the first one that is cut.
+    /// Iterates over all names and lines, up to the first truncated one.
     fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (count, rest) = number(&self.0).unwrap_or_default();
         let lengths = count.saturating_mul(8);
@@ -43,7 +43,7 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((number, rest))
 }
 
-/// Names and values in the form of the ABI.
+/// Encodes names and values as the ABI requires.
 pub fn serialized<'a>(
     pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Vec<u8> {

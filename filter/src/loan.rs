@@ -1,4 +1,4 @@
-//! Units that a request took from a bucket, and that are given back, or resolved, later.
+//! Reservations: tokens that a request took from a bucket, and that are returned or resolved later.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,24 +7,26 @@ use loudou_limiter::Nanos;
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_store::Receipt;
 
-/// The loans of one request: its stream has them, and while it is held also the queue, which plans it anew.
+/// Reservations of one request. Its stream has them, and while the request is held the queue has
+/// them too, to plan it again.
 #[derive(Clone, Debug)]
 pub(crate) struct Loans(Rc<RefCell<Vec<Loan>>>);
 
 impl Loans {
-    /// These loans; `None` if there are none.
+    /// Wraps reservations. `None` if there are none.
     pub(crate) fn of(loans: Vec<Loan>) -> Option<Self> {
         (!loans.is_empty()).then(|| Self(Rc::new(RefCell::new(loans))))
     }
 
-    /// Calls `f` with each loan. They are never borrowed already: `f` does not reach them another way.
+    /// Calls `f` with each reservation. The list is never borrowed already, because `f` has no
+    /// other access to it.
     pub(crate) fn each(&self, f: impl FnMut(&mut Loan)) {
         if let Ok(mut loans) = self.0.try_borrow_mut() {
             loans.iter_mut().for_each(f);
         }
     }
 
-    /// They have been given back.
+    /// Removes all reservations, after they were returned.
     pub(crate) fn clear(&self) {
         if let Ok(mut loans) = self.0.try_borrow_mut() {
             loans.clear();
@@ -32,22 +34,23 @@ impl Loans {
     }
 }
 
-/// Units that a request took from a bucket, and that may have to be given back: when the request ends, or
-/// if it never passes.
+/// Tokens that a request took from a bucket, and that may have to be returned: when the request
+/// ends, or if it never passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loan {
     pub(crate) key: String,
     pub(crate) receipt: Receipt,
-    /// Whether the bucket made the request wait: it counts on being notified when the request passes.
+    /// True if the bucket made the request wait. The bucket must then be notified when the request
+    /// passes.
     pub(crate) waits: bool,
-    /// When the request may pass by this bucket, if that made it wait.
+    /// Time at which this bucket lets the request pass, if it made the request wait.
     pub(crate) due: Nanos,
-    /// Whether some of the units are only taken until the request ends.
+    /// True if some of the tokens are only taken until the request ends.
     pub(crate) until_end: bool,
 }
 
-/// The units that the request may have to give back. For a held request these are all that it took, since
-/// its client may leave. Most requests have none.
+/// Returns the tokens that the request may have to return. For a held request these are all tokens
+/// that it took, because its client may leave. Most requests have none.
 pub(crate) fn loans(outcome: Outcome) -> Vec<Loan> {
     let is_held = outcome.wait() > Nanos::ZERO;
     if !is_held && !outcome.rules.iter().any(is_until_end) {

@@ -1,43 +1,46 @@
-//! The sandbox's allocator: small blocks that were freed are handed out again as they are, before the allocator
-//! below is asked to divide and join its memory. A request frees what it allocates, so nearly all of its blocks
-//! are those of the request before, which are still in the processor's caches.
+//! The VM's allocator. It reuses small freed blocks as they are, and does not ask the allocator
+//! below to split and merge its memory. A request frees all that it allocates, so nearly all its
+//! blocks were last used by the previous request, and are still in the processor's caches.
 //!
-//! Blocks come in classes, in steps of [`STEP`] bytes, up to [`LARGEST`]; at most [`KEPT`] of a class are kept.
+//! Blocks come in size classes with a step of [`STEP`] bytes, up to [`LARGEST`]. At most [`KEPT`]
+//! free blocks per class are cached.
 #![expect(unsafe_code, reason = "an allocator hands out memory")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 
-/// The step between two classes: the allocator below divides its memory in units of so many bytes.
+/// Step between two classes, in bytes. The allocator below divides its memory in units of this
+/// size.
 const STEP: usize = 16;
-/// The bytes that the allocator below adds to each block. A block of a class fills its units, so that it takes no more
-/// memory than one of the exact size would.
+/// Bytes that the allocator below adds to each block. With them, a block fills whole units, so it
+/// takes no more memory than a block of the exact size.
 const TAIL: usize = 4;
-/// The number of classes.
+/// Number of classes.
 const CLASSES: usize = 64;
-/// The largest block that is kept, in bytes. A page of small buckets is smaller.
+/// Maximum size of a cached block, in bytes. A page of small buckets is smaller.
 const LARGEST: usize = CLASSES * STEP - TAIL;
-/// The alignment of blocks that are kept, in bytes; no type of the filter needs more.
+/// Alignment of cached blocks, in bytes. No type in the filter needs more.
 const ALIGN: usize = 8;
-/// The most blocks of one class that are kept: all classes together keep 260 KiB at most.
+/// Maximum number of cached blocks per class. All classes together hold at most 260 KiB.
 const KEPT: u32 = 8;
 
-/// Before a block of so many bytes, the kept ones go back: between them, no large hole can form. No decision on a
-/// request needs a block that large, unless its page has very large buckets.
+/// Allocations of this size or more, in bytes, first release all cached blocks, which would
+/// otherwise fragment the heap. No decision needs such a block, unless its page has very large
+/// buckets.
 const LARGE: usize = 16 << 10;
 
-/// An allocator that keeps the blocks of `A` that were freed. It is for one thread.
+/// A single-threaded allocator that caches freed blocks of `A`.
 pub(crate) struct Recycled<A> {
     below: A,
     free: UnsafeCell<[Free; CLASSES]>,
 }
 
-// SAFETY: the sandbox has one thread.
+// SAFETY: a VM has one thread.
 #[cfg(target_arch = "wasm32")]
 unsafe impl<A> Sync for Recycled<A> {}
 
-/// The free blocks of a class. Each begins with a pointer to the next.
+/// Free list of a class. Each free block begins with a pointer to the next.
 #[derive(Clone, Copy)]
 struct Free {
     first: *mut u8,
@@ -56,7 +59,7 @@ impl<A> Recycled<A> {
         }
     }
 
-    /// The free blocks of the class of this size.
+    /// Returns the free list for this size.
     #[expect(
         clippy::mut_from_ref,
         reason = "the callers are the methods below, of which none calls another while it has this"
@@ -70,7 +73,7 @@ impl<A> Recycled<A> {
         classes.get_mut(class(layout.size()))
     }
 
-    /// A free block of the class of this size.
+    /// Takes a free block from the list for this size.
     fn take(&self, layout: Layout) -> Option<*mut u8> {
         let free = self.free(layout).filter(|free| !free.first.is_null())?;
         let block = free.first;
@@ -82,7 +85,7 @@ impl<A> Recycled<A> {
 }
 
 impl<A: GlobalAlloc> Recycled<A> {
-    /// Gives the free blocks back.
+    /// Returns all cached blocks to the allocator below.
     #[cold]
     fn give_back(&self) {
         for class in 0..CLASSES {
@@ -91,24 +94,25 @@ impl<A: GlobalAlloc> Recycled<A> {
                 continue;
             };
             while let Some(block) = self.take(layout) {
-                // SAFETY: the block came from there with this layout, and nobody has it.
+                // SAFETY: the block came from there with this layout, and has no other owner.
                 unsafe { self.below.dealloc(block, layout) };
             }
         }
     }
 }
 
-/// The place of the pointer to the next free block, in a free block.
+/// Returns the location of the next-pointer in a free block.
 const fn next(block: *mut u8) -> *mut *mut u8 {
     block.cast()
 }
 
-/// The class of a size in bytes, which is never 0.
+/// Returns the class of a size in bytes, which is never 0.
 const fn class(size: usize) -> usize {
     size.wrapping_add(TAIL - 1) / STEP
 }
 
-/// The layout of all blocks of a class, or of a block that is never kept.
+/// Returns the layout shared by all blocks of a class, or the unchanged layout of a block that is
+/// never cached.
 const fn whole(layout: Layout) -> Layout {
     let size = layout.size();
     if size > LARGEST || layout.align() > ALIGN {
@@ -121,8 +125,8 @@ const fn whole(layout: Layout) -> Layout {
     }
 }
 
-// SAFETY: a block comes from `below` with the layout of its class, is handed out to one caller at a time, which
-// has the whole of it, and returns to `below` with that layout.
+// SAFETY: a block comes from `below` with the layout of its class. It belongs as a whole to one
+// caller at a time, and returns to `below` with that layout.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if let Some(block) = self.take(layout) {
@@ -163,7 +167,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
             // SAFETY: the block came from there with this layout.
             return unsafe { self.below.realloc(block, layout, size) };
         }
-        // SAFETY: as the caller promises, for both layouts; the new block is another one.
+        // SAFETY: as the caller promises, for both layouts. The new block does not overlap.
         unsafe {
             let moved = self.alloc(new);
             if !moved.is_null() {
@@ -183,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// The blocks that are out, by their address.
+    /// Allocated blocks, by address.
     #[derive(Default)]
     struct Counted {
         out: UnsafeCell<BTreeMap<usize, Layout>>,
@@ -199,7 +203,7 @@ mod tests {
         }
     }
 
-    // SAFETY: all is done by the system's allocator.
+    // SAFETY: the system's allocator does all the work.
     unsafe impl GlobalAlloc for Counted {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             // SAFETY: as the caller promises.

@@ -30,8 +30,8 @@ use loudou_store::{SetTo, StoreStats};
 
 use crate::host::{Host, MetricId, MetricKind};
 
-/// Defines each metric of a namespace once; Envoy gives a new number at every definition and never forgets
-/// one. Both lists are in the order of their names.
+/// Defines each metric of a namespace only once, because Envoy assigns a new number at every
+/// definition and never forgets one. Both lists are sorted by name.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     known: Vec<(String, MetricId)>,
@@ -52,7 +52,7 @@ impl Registry {
     }
 }
 
-/// The value of a name, or the place to insert it.
+/// Returns the value of a name, or the position at which to insert it.
 fn find<T: Copy>(list: &[(String, T)], name: &str) -> Result<T, usize> {
     let place = list.binary_search_by(|(other, _)| other.as_str().cmp(name))?;
     list.get(place).map(|(_, value)| *value).ok_or(place)
@@ -66,7 +66,7 @@ fn add(host: &dyn Host, id: Option<MetricId>, count: u64) {
     }
 }
 
-/// Sets a gauge, or records a value of a histogram.
+/// Sets a gauge, or records a histogram value.
 fn set(host: &dyn Host, id: Option<MetricId>, value: u64) {
     if let Some(id) = id {
         host.record(id, value);
@@ -89,7 +89,7 @@ pub(crate) struct RuleMetrics {
     invalid_costs: Option<MetricId>,
 }
 
-/// A rule's outcome for a request, as counted.
+/// A rule's counted outcome for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Admitted,
@@ -98,12 +98,12 @@ pub(crate) enum Counted {
     ShadowRefused,
     Skipped,
     Error,
-    /// The cost of a request was invalid; the rule's default was charged.
+    /// The cost of a request was invalid, so the rule's default was charged.
     InvalidCost,
 }
 
 impl RuleMetrics {
-    /// The metrics of a rule; a registry is for one namespace.
+    /// Defines the metrics of a rule. A registry belongs to one namespace.
     pub(crate) fn define(
         host: &dyn Host,
         registry: &mut Registry,
@@ -188,7 +188,7 @@ impl RuleMetrics {
     }
 }
 
-/// The metrics of the store, and the generation.
+/// Metrics of the store, and the generation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreMetrics {
     generation: Option<MetricId>,
@@ -248,12 +248,13 @@ impl StoreMetrics {
         }
     }
 
-    /// The number of changes to the rules so far, by all workers. It only shows that something changed.
+    /// Returns the number of rule changes by all workers so far. Callers only use it to detect a
+    /// change.
     pub(crate) fn changes(&self, host: &dyn Host) -> u64 {
         read(host, self.generation)
     }
 
-    /// Announces to all workers that the rules have changed; call it after the record is written.
+    /// Announces a rule change to all workers. Must be called after the record is written.
     pub(crate) fn announce_change(&self, host: &dyn Host) {
         add(host, self.generation, 1);
     }
@@ -269,24 +270,24 @@ impl StoreMetrics {
         add(host, self.lost_responses, stats.lost_responses);
     }
 
-    /// A request is held, until its turn or until the lease of its key is asked for.
+    /// Counts a request that is now held, until its due time or for the lease of its key.
     pub(crate) fn waits(&self, host: &dyn Host) {
         add(host, self.waiting, 1);
     }
 
-    /// A request passes after it was held for `time`.
+    /// Records that a request passes after it was held for `time`.
     pub(crate) fn held_for(&self, host: &dyn Host, time: Nanos) {
         set(host, self.wait_ms, time.millis_ceil());
     }
 
-    /// `count` requests are no longer held.
+    /// Subtracts `count` requests that are no longer held.
     pub(crate) fn waited(&self, host: &dyn Host, count: usize) {
         if let (Some(id), Ok(count @ 1..)) = (self.waiting, i64::try_from(count)) {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// A request was refused; for this reason, if it would have had to wait otherwise.
+    /// Counts a request that was refused instead of held, with the reason.
     pub(crate) fn not_held(&self, host: &dyn Host, reason: Option<NotHeld>) {
         let counter = match reason {
             None => return,
@@ -296,7 +297,8 @@ impl StoreMetrics {
         add(host, counter, 1);
     }
 
-    /// The numbers of requests refused instead of held, because of a deadline and for lack of room.
+    /// Returns the numbers of requests refused instead of held: because of a deadline, and for lack
+    /// of room.
     pub(crate) fn not_held_so_far(&self, host: &dyn Host) -> (u64, u64) {
         (
             read(host, self.not_held_deadline),
@@ -304,37 +306,37 @@ impl StoreMetrics {
         )
     }
 
-    /// The number of requests held now, on all workers.
+    /// Returns the number of requests held now, on all workers.
     pub(crate) fn waiting(&self, host: &dyn Host) -> u64 {
         read(host, self.waiting)
     }
 
-    /// A sandbox was loaded again in place of one that died.
+    /// Counts a VM that was loaded again in place of one that died.
     pub(crate) fn reloaded(&self, host: &dyn Host) {
         add(host, self.reloads, 1);
     }
 
-    /// The store is open, for this many buckets.
+    /// Sets the store size in buckets.
     pub(crate) fn opened(&self, host: &dyn Host, buckets: u64) {
         set(host, self.buckets, buckets);
     }
 
-    /// So many rules are edited.
+    /// Sets the number of edited rules.
     pub(crate) fn edited(&self, host: &dyn Host, rules: u64) {
         set(host, self.edits, rules);
     }
 
-    /// This worker limits by the rules as they are after a change.
+    /// Counts this worker's adoption of a rule change.
     pub(crate) fn adopted(&self, host: &dyn Host) {
         add(host, self.adopted, 1);
     }
 
-    /// This worker cannot limit by the shared rules, and reports it.
+    /// Counts this worker's report that it cannot limit by the shared rules.
     pub(crate) fn is_behind(&self, host: &dyn Host) {
         add(host, self.behind, 1);
     }
 
-    /// The ban of a key was changed, whose bucket was this one.
+    /// Counts a change of a key's ban. `before` is the bucket before the change.
     pub(crate) fn banned(&self, host: &dyn Host, before: Option<&Slot>, to: SetTo, now: Nanos) {
         let was = before.is_some_and(|slot| slot.is_pinned(now));
         match (was, to) {
@@ -344,21 +346,21 @@ impl StoreMetrics {
         }
     }
 
-    /// So many bans by operators are over.
+    /// Subtracts this many ended operator bans.
     pub(crate) fn unbanned(&self, host: &dyn Host, count: i64) {
         if let Some(id) = self.bans {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// One slot fewer is in use.
+    /// Subtracts one used slot.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
             host.add_to_metric(used, -1);
         }
     }
 
-    /// The counts; the caller adds bound and sample.
+    /// Returns the counts. The caller adds size and sample.
     pub(crate) fn status(&self, host: &dyn Host) -> StoreStatus {
         StoreStatus {
             used: read(host, self.used),
@@ -375,9 +377,9 @@ impl StoreMetrics {
     }
 }
 
-// The metrics of the admin API: calls that were refused.
+// Metrics of the admin API: refused calls.
 
-/// The metrics of the admin API.
+/// Metrics of the admin API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdminMetrics {
     unauthorized: Option<MetricId>,
@@ -396,7 +398,7 @@ impl AdminMetrics {
         }
     }
 
-    /// A call was refused with this status.
+    /// Counts a call that was refused with this status.
     pub(crate) fn refused(&self, host: &dyn Host, status: u16) {
         let id = if status == 401 {
             self.unauthorized
@@ -407,9 +409,9 @@ impl AdminMetrics {
     }
 }
 
-// The metrics of leases: calls of the relay, and what became of them.
+// Metrics of leases: relay calls and their results.
 
-/// The metrics of a namespace's fleet.
+/// Metrics of a namespace's fleet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FleetMetrics {
     calls: Option<MetricId>,
@@ -436,39 +438,39 @@ impl FleetMetrics {
         }
     }
 
-    /// A call was made, or tried.
+    /// Counts a call, made or attempted.
     pub(crate) fn called(&self, host: &dyn Host) {
         add(host, self.calls, 1);
     }
 
-    /// A call ended after this time.
+    /// Records the duration of a call.
     pub(crate) fn took(&self, host: &dyn Host, time: Nanos) {
         if let Some(id) = self.call_us {
             host.record(id, time.get().div_euclid(1_000));
         }
     }
 
-    /// A call did not succeed.
+    /// Counts a failed call.
     pub(crate) fn failed(&self, host: &dyn Host) {
         add(host, self.failed, 1);
     }
 
-    /// Tokens were granted.
+    /// Counts granted tokens.
     pub(crate) fn granted(&self, host: &dyn Host, tokens: u64) {
         add(host, self.granted, tokens);
     }
 
-    /// A request waits for a lease.
+    /// Counts a request that waits for a lease.
     pub(crate) fn held(&self, host: &dyn Host) {
         add(host, self.held, 1);
     }
 
-    /// A request was decided without the engine.
+    /// Counts a request that was decided without the engine.
     pub(crate) fn local(&self, host: &dyn Host) {
         add(host, self.local, 1);
     }
 
-    /// The counts; the caller adds what the workers share.
+    /// Returns the counts. The caller adds the state that workers share.
     pub(crate) fn status(&self, host: &dyn Host) -> FleetStatus {
         FleetStatus {
             workers_down: read(host, self.down),
@@ -481,14 +483,14 @@ impl FleetMetrics {
         }
     }
 
-    /// The breaker of a worker opened, or closed again.
+    /// Counts a worker whose circuit breaker opened, or subtracts it when the breaker closes.
     pub(crate) fn opened(&self, host: &dyn Host, is_open: bool) {
         if let Some(id) = self.down {
             host.add_to_metric(id, if is_open { 1 } else { -1 });
         }
     }
 
-    /// The number of workers whose breaker is open.
+    /// Returns the number of workers whose circuit breaker is open.
     pub(crate) fn workers_alone(&self, host: &dyn Host) -> u64 {
         read(host, self.down)
     }

@@ -1,7 +1,8 @@
-//! The sweep that brings the buckets of an often edited rule forward, a few pages at each run of the timer.
+//! The sweep, which converts the buckets of a frequently edited rule to its current limits, a few
+//! pages per timer run.
 //!
-//! All workers that know the rule take part; a value in shared data has their progress. When all pages are
-//! done, the record forgets the changes that every bucket has followed.
+//! All workers that know the rule take part, and a shared data value stores their progress. When
+//! all pages are done, the record forgets the changes that every bucket has followed.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::rule_set::ActiveRule;
@@ -11,17 +12,17 @@ use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 use crate::host::{Host, HostStore};
 use crate::record::{Record, Records};
 
-/// The pages of one run of the timer.
+/// Number of pages per timer run.
 const PAGES: u32 = 16;
-/// The pages of an edit, since there may be no other worker that sweeps.
+/// Number of pages per edit, because there may be no other worker that sweeps.
 pub(crate) const PAGES_OF_EDIT: u32 = 128;
-/// The time after which a run ends before all of its pages are done: a full page of a rule that changed often
-/// takes hundreds of conversions.
+/// Time limit after which a run ends early. A full page of a frequently changed rule needs hundreds
+/// of conversions.
 const MOST_TIME: Nanos = Nanos::new(300_000);
-/// The time between two runs.
+/// Time between two runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
-/// The rules that a worker has to sweep, and the time of its next step.
+/// Rules that a worker must sweep, and the time of its next step.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     rules: Vec<u32>,
@@ -32,7 +33,7 @@ pub(crate) struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
     rule_tag: u32,
-    /// The version to which it brings buckets.
+    /// Version to which the sweep brings buckets.
     version: u32,
     next_page: u32,
 }
@@ -64,7 +65,7 @@ impl Progress {
 }
 
 impl Sweep {
-    /// The sweep that a record needs.
+    /// Returns the sweep that a record needs.
     pub(crate) fn of(record: &Record) -> Self {
         Self {
             rules: record.to_sweep().map(|rule| rule.base.tag()).collect(),
@@ -72,12 +73,13 @@ impl Sweep {
         }
     }
 
-    /// The time of the next step, if there is one.
+    /// Returns the time of the next step, if there is one.
     pub(crate) fn due(&self) -> Option<Nanos> {
         (!self.rules.is_empty()).then_some(self.due)
     }
 
-    /// Takes a step if it is due, for rules that this worker has; returns whether the record has changed.
+    /// Takes a step if it is due, for rules that this worker has. Returns true if the record has
+    /// changed.
     pub(crate) fn run(
         &mut self,
         host: &dyn Host,
@@ -102,8 +104,8 @@ impl Sweep {
     }
 }
 
-/// Sweeps some pages for one of `rules`: the one that is under way, else the first. Returns whether the
-/// record has changed.
+/// Sweeps some pages for one of `rules`: the rule in progress, or else the first. Returns true if
+/// the record has changed.
 pub(crate) fn step(
     host: &dyn Host,
     records: &Records,
@@ -129,19 +131,20 @@ pub(crate) fn step(
         (new, first)
     });
     if rule.version() < progress.version {
-        // This worker's rule is out of date.
+        // This worker's rule is outdated.
         return false;
     }
     let mut end = progress.next_page.saturating_add(pages).min(table.pages());
     let begun = host.now();
     for page in progress.next_page..end {
-        // One page at least, so that a slow machine makes progress, too.
+        // At least one page, so that a slow machine makes progress too.
         if page > progress.next_page && host.now().since(begun) >= MOST_TIME {
             end = page;
             break;
         }
         let brought = table.bring_page_forward(&mut HostStore(host), page, *rule, clock);
-        // A page of another version has no bucket of the rule; any other failure repeats from this page.
+        // A page of another version has no bucket of this rule. After any other failure, the next
+        // run repeats from this page.
         if brought.is_err_and(|gave_up| gave_up != GaveUp::UnknownPage) {
             return false;
         }
@@ -157,12 +160,12 @@ pub(crate) fn step(
         rule_tag: 0,
         ..progress
     };
-    // The next sweep starts anew, even if this write fails.
+    // The next sweep starts from the beginning even if this write fails.
     let _ended = host.shared_set(&key, &progress.bytes(), load(host, &key).1);
     forgotten.is_ok()
 }
 
-/// The progress of a sweep, and the version of the stored value.
+/// Returns the progress of a sweep, and the version of the stored value.
 fn load(host: &dyn Host, key: &[u8]) -> (Option<Progress>, Cas) {
     let mut bytes = Vec::new();
     match host.shared_get(key, &mut bytes) {

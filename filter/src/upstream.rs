@@ -1,9 +1,9 @@
 //! Upstream responses, for rules with `when`.
 //!
-//! They are evaluated after a request has ended, whatever its end: only then are resets known, too. Envoy's
-//! flags show failures on the way to the upstream and back, and its details show whether the upstream has
-//! answered at all. Answers of this filter, of another one or of a route are no sign of the upstream's
-//! health, and neither is a client that left.
+//! They are evaluated after a request has ended, in whatever way, because resets are known only
+//! then. Envoy's response flags show failures on the way to the upstream and back, and its response
+//! details show if the upstream answered at all. Responses from this filter, another filter or a
+//! route do not indicate the upstream's health, and neither does a client that left.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::{Clock, Nanos};
@@ -16,17 +16,17 @@ use crate::escaped::escaped;
 use crate::events;
 use crate::host::{Host, HostStore};
 
-/// Envoy's response flags of requests that an upstream failed, as bits: no healthy upstream, its
-/// time-out, resets from both sides, connections that failed or ended, a full circuit breaker, the end
-/// of a stream's longest duration, protocol errors, and names that do not resolve.
+/// Envoy response flags, as bits, of requests that an upstream failed: no healthy upstream,
+/// upstream time-out, resets from both sides, failed or closed connections, an open circuit
+/// breaker, the maximum stream duration, protocol errors, and names that do not resolve.
 const FAILED: u64 = 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x8_0000 | 0x80_0000 | 0x400_0000;
 
-/// The cluster of the current request.
+/// Returns the cluster of the current request.
 pub(crate) fn cluster(host: &dyn Host) -> Option<Vec<u8>> {
     host.property("xds\0cluster_name")
 }
 
-/// Whether the response of an upstream is an error; `None` if the response is not an upstream's.
+/// Returns true if the upstream's response is an error. `None` if no upstream sent the response.
 fn is_error(host: &dyn Host) -> Option<bool> {
     let number = |path| {
         let bytes = host.property(path)?;
@@ -42,7 +42,7 @@ fn is_error(host: &dyn Host) -> Option<bool> {
     Some(matches!(code, 429 | 500..=599))
 }
 
-/// The conditions to count for: each different `when`, with the names of its rules.
+/// Conditions to count for: each different `when`, with the names of its rules.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     whens: Vec<(When, Vec<String>)>,
@@ -62,12 +62,12 @@ impl Watch {
         Self { whens, generation }
     }
 
-    /// Whether anything is counted at all.
+    /// Returns true if anything is counted at all.
     pub(crate) const fn is_on(&self) -> bool {
         !self.whens.is_empty()
     }
 
-    /// Counts the response of the current request, which has ended. Returns the events that this causes.
+    /// Counts the response of the current request, which has ended. Returns the resulting events.
     pub(crate) fn see(
         &self,
         host: &dyn Host,
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn answers_of_envoy_instead() {
-        // No healthy upstream, a time-out, a connection that fails, a reset in the middle of a body.
+        // No healthy upstream, a time-out, a failed connection, a reset in the middle of a body.
         for (flags, details, code) in [
             (0x2, "no_healthy_upstream", 503),
             (0x4, "response_timeout", 504),

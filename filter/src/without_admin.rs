@@ -1,5 +1,5 @@
-//! In place of `admin.rs` in a module that is built without the feature `admin`: no configuration that asks for
-//! the API is accepted, so that no role for it can exist.
+//! Replaces `admin.rs` in modules that are built without the feature `admin`. Every configuration
+//! that uses the API is rejected, so none of these types can exist at run time.
 
 #![expect(
     unreachable_pub,
@@ -17,16 +17,16 @@ use serde_json::Value;
 use crate::Shelves;
 use crate::host::{Host, Reply};
 
-/// The period of the admin role's timer, which never runs here.
+/// Timer period of the admin role, which never runs here.
 pub const START_TICK_MS: u32 = 0;
-/// The largest body of a request, in bytes: none is read.
+/// Maximum size of a request body, in bytes. None is read.
 pub const MAX_BODY: usize = 0;
 
-/// The settings of the admin role. None are accepted.
+/// Settings of the admin role. None are accepted.
 #[derive(Clone, Debug)]
 pub enum Settings {}
 
-/// The settings of an API that the data role answers. None are accepted.
+/// Settings of an embedded API. None are accepted.
 #[derive(Clone, Debug)]
 pub enum Embedded {}
 
@@ -34,27 +34,27 @@ pub enum Embedded {}
 #[derive(Debug)]
 pub enum AdminPlane {}
 
-/// A call that waits for its body: there is none.
+/// A call that waits for its body. There are none.
 #[derive(Debug)]
 pub enum Call {}
 
 /// The next step for a request after its headers.
 #[derive(Debug)]
 pub enum Begin {
-    /// Answer it now.
+    /// Send this response now.
     Answer(Reply),
-    /// Wait for its body.
+    /// Wait for the body.
     AwaitBody(Box<Call>),
 }
 
-/// The settings of the admin role: refused.
+/// Rejects the settings of the admin role.
 pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
     let admin = document.get("admin").unwrap_or_default();
     let value = admin.get("role").unwrap_or_default();
     Err(left_out(&Path::root().field("admin").field("role"), value))
 }
 
-/// The settings of the API of a data role: refused, if there are any.
+/// Rejects the settings of an embedded API, if there are any.
 pub fn embedded(admin: Option<EmbeddedAdmin>) -> Result<Option<Embedded>, Vec<Problem>> {
     let Some(admin) = admin else {
         return Ok(None);
@@ -70,17 +70,17 @@ fn left_out(place: &Path, value: &Value) -> Vec<Problem> {
 }
 
 impl AdminPlane {
-    /// Never called: there are no settings.
+    /// Never called, because there are no settings.
     pub fn new(settings: Settings) -> Self {
         match settings {}
     }
 
-    /// Never called: there are no settings.
+    /// Never called, because there are no settings.
     pub fn embedded(settings: Embedded, _now: Nanos) -> Self {
         match settings {}
     }
 
-    /// Never called, as all that follow.
+    /// Never called.
     #[must_use]
     pub fn sharing(self, _shelves: &mut Shelves) -> Self {
         match self {}

@@ -1,4 +1,4 @@
-//! The answers of the admin API: JSON, and problem documents for calls that fail.
+//! Responses of the admin API: JSON, and problem documents for failed calls.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use serde::Serialize;
 use crate::host::Reply;
 use crate::record::{Record, RecordError};
 
-/// The most problems of a body in one answer.
+/// Maximum number of body problems in a response.
 const MAX_PROBLEMS: usize = 64;
-/// The most bytes of their texts.
+/// Maximum total size of their texts, in bytes.
 const MAX_PROBLEM_BYTES: usize = 16 * 1024;
-/// The longest place of a problem, in characters: the names in it may be as long as the body.
+/// Maximum length of a problem's place, in characters. The names in it may be as long as the body.
 const MAX_PLACE: usize = 256;
 
 /// A call that failed.
@@ -41,12 +41,12 @@ impl Failure {
         }
     }
 
-    /// 400 with the problem.
+    /// Creates a 400 response with this detail.
     pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(400, "Bad request", detail)
     }
 
-    /// 400 with the problems of a body that should be `what`, as many as fit.
+    /// Creates a 400 response with the problems of a body that should be `what`, as many as fit.
     pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
         let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
         let mut room = MAX_PROBLEM_BYTES;
@@ -68,7 +68,7 @@ impl Failure {
         failure
     }
 
-    /// 405 with the methods that the path takes.
+    /// Creates a 405 response with the methods that the path accepts.
     pub(super) fn not_allowed(detail: String, allow: String) -> Self {
         Self {
             allow: Some(allow),
@@ -76,30 +76,30 @@ impl Failure {
         }
     }
 
-    /// The same, for a caller that should wait.
+    /// Adds the time after which the caller should retry.
     pub(super) fn retry_after(self, wait: Nanos) -> Self {
         let mut failure = self;
         failure.problem.retry_after_ns = Some(wait.get());
         failure
     }
 
-    /// The status of the answer.
+    /// Returns the status of the response.
     pub(super) fn status(&self) -> u16 {
         self.problem.status
     }
 
-    /// The reason.
+    /// Returns the reason.
     pub(super) fn detail(&self) -> &str {
         &self.problem.detail
     }
 
-    /// The same, with the current rule.
+    /// Adds the current rule.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
         self
     }
 
-    /// 429: too many searches in too short a time.
+    /// Creates a 429 response: too many searches in too short a time.
     pub(super) fn later(wait: Nanos) -> Self {
         let detail = "searches of buckets may take a tenth of a worker's time, and this worker's share is \
                       used up; wait as long as `retry_after_ns`, or `wait_ns` of an answer, before the next \
@@ -107,7 +107,7 @@ impl Failure {
         Self::new(429, "Too many searches", detail).retry_after(wait)
     }
 
-    /// The answer to the call.
+    /// Returns the response to the call.
     pub(super) fn reply(self) -> Reply {
         let status = self.problem.status;
         let mut headers = vec![("content-type", "application/problem+json".to_owned())];
@@ -179,27 +179,27 @@ pub(super) fn ok(body: &impl Serialize) -> Reply {
     whole(None, json(body))
 }
 
-/// An answer about the ban of a key.
+/// Creates a response about the ban of a key.
 pub(super) fn ok_with(etag: String, body: &impl Serialize) -> Reply {
     whole(Some(etag), json(body))
 }
 
-/// An answer whose JSON is at hand.
+/// Creates a response from existing JSON.
 pub(super) fn ok_json(body: Vec<u8>) -> Reply {
     whole(None, body)
 }
 
-/// An answer about rules, whose `ETag` is the process with its generation.
+/// Creates a response about rules. Its `ETag` is the process with the generation.
 pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
     whole(Some(record.instance.etag(record.generation)), json(body))
 }
 
-/// The same for an answer that is JSON already.
+/// Like [`ok_at`], but for existing JSON.
 pub(super) fn ok_bytes_at(record: &Record, body: Vec<u8>) -> Reply {
     whole(Some(record.instance.etag(record.generation)), body)
 }
 
-/// An answer with status 200.
+/// Creates a response with status 200.
 fn whole(etag: Option<String>, body: Vec<u8>) -> Reply {
     let mut headers = vec![("content-type", "application/json".to_owned())];
     headers.extend(etag.map(|etag| ("etag", etag)));

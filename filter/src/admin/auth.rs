@@ -15,13 +15,13 @@ use crate::host::Host;
 /// The caller of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
-    /// The name of the token.
+    /// Name of the token.
     pub(super) name: String,
-    /// The access of the token.
+    /// Access of the token.
     pub(super) access: Access,
 }
 
-/// The caller of the current request, if it may call at all.
+/// Returns the caller of the current request, if it may call at all.
 pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Caller, Failure> {
     if host.request_header("origin").is_some() {
         let detail = "requests from web pages (with an Origin header) are refused";
@@ -37,7 +37,8 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
         return Err(Failure::new(401, "Unauthorized", detail));
     };
     let digest: [u8; 32] = Sha256::digest(token).into();
-    // Every token is compared, and in constant time: the time reveals nothing about any token.
+    // Every token is compared, each in constant time, so the response time reveals nothing about
+    // any token.
     let mut known = None;
     for token in &settings.tokens {
         if bool::from(token.sha256.ct_eq(&digest)) {
@@ -60,7 +61,7 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
         .filter(|t| !t.is_empty())
 }
 
-/// Without tokens, only this machine may call.
+/// Returns the caller if it is on this machine. Without tokens, nothing else may call.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     if is_source_loopback(host) {
         return Ok(Caller {
@@ -75,14 +76,14 @@ fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
 
 // The two ends of the current request's connection.
 
-/// The property of the end in Envoy.
+/// Property with the address of Envoy's end.
 pub(super) const DESTINATION: &str = "destination\0address";
 
-/// The property of the end at the client.
+/// Property with the address of the client's end.
 const SOURCE: &str = "source\0address";
 
-/// Whether the client is on this machine. A port of 0 means that the address came from a header, which any client
-/// can write.
+/// Returns true if the client is on this machine. Port 0 means that the address came from a header,
+/// which any client can write.
 pub(super) fn is_source_loopback(host: &dyn Host) -> bool {
     let from_header = host
         .property(SOURCE)
@@ -90,7 +91,7 @@ pub(super) fn is_source_loopback(host: &dyn Host) -> bool {
     !from_header && address_of(host, SOURCE).is_some_and(|address| address.is_loopback())
 }
 
-/// The address of one end, as a number.
+/// Returns the address of one end.
 pub(super) fn address_of(host: &dyn Host, end: &str) -> Option<IpAddr> {
     let address = host.property(end)?;
     let text = std::str::from_utf8(bare_address(&address)).ok()?;
@@ -98,11 +99,12 @@ pub(super) fn address_of(host: &dyn Host, end: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-// The host that a request names. A name that anybody may point at this machine is not enough where no token is
-// needed: a web page that rebinds its name (DNS rebinding) could read the answers.
+// The host that a request names. Where no token is needed, a name that anyone can point at this
+// machine is not enough. Otherwise a web page that rebinds its name (DNS rebinding) could read the
+// responses.
 
-/// Refuses a request for another host. With tokens and without configured hosts, any host will do: no web page
-/// has a token, and names of services and proxies are many.
+/// Refuses a request for another host. With tokens and without configured hosts, every host is
+/// accepted, because no web page has a token, and services and proxies have many names.
 fn named_host(host: &dyn Host, settings: &AdminSettings) -> Result<(), Failure> {
     if settings.hosts.is_empty() && !settings.tokens.is_empty() {
         return Ok(());
@@ -133,7 +135,7 @@ fn is_known(name: &str, host: &dyn Host, settings: &AdminSettings) -> bool {
     let Ok(address) = inner.unwrap_or(text).parse::<IpAddr>() else {
         return false;
     };
-    // IPv6 addresses are written in brackets, and no others are.
+    // IPv6 addresses, and only these, are written in brackets.
     if address.is_ipv6() != inner.is_some() {
         return false;
     }
@@ -141,7 +143,7 @@ fn is_known(name: &str, host: &dyn Host, settings: &AdminSettings) -> bool {
     address.is_loopback() || address_of(host, DESTINATION) == Some(address)
 }
 
-/// An authority without its port.
+/// Returns an authority without its port.
 fn name(authority: &str) -> Option<&str> {
     let end = authority.rfind(']').map_or(0, |end| end.saturating_add(1));
     let colon = authority.get(end..)?.find(':');

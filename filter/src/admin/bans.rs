@@ -23,7 +23,7 @@ use crate::fleet::travel::{self, BanValue, Made};
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 
-/// The shortest ban. A shorter one could be over before the call is answered.
+/// Minimum duration of a ban. A shorter ban could be over before the call is answered.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 
 impl AdminPlane {
@@ -76,7 +76,7 @@ impl AdminPlane {
             (false, true) => Some("its refusals and bans were cleared"),
             (false, false) => None,
         };
-        // Also where there is no ban here: another Envoy may have one, of a penalty.
+        // Also if there is no ban here, because another Envoy may have a penalty ban.
         let made = Made::unban(&setting.active.rule().name, call.key());
         let fleet = travel::note(host, self.share(), &[made], now);
         if let Some(words) = words {
@@ -109,7 +109,7 @@ impl AdminPlane {
     }
 }
 
-/// Refuses a ban that no request would meet, or that would end earlier than it says.
+/// Refuses a ban that would refuse no request, or that would end earlier than stated.
 fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     let Some(span) = span else { return Ok(()) };
     if span < SHORTEST {
@@ -128,7 +128,8 @@ fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     Ok(())
 }
 
-/// When the ban ends that was imposed on the bucket `before`, and whether that is the end of an earlier one.
+/// Returns the end of the ban imposed on the bucket `before`, and true if that is an earlier ban's
+/// end.
 fn until(
     before: Option<&Slot>,
     span: Option<Nanos>,
@@ -183,7 +184,7 @@ impl Setting<'_> {
         Ok(())
     }
 
-    /// Sets or lifts the ban, if it is as the caller expects it; returns the bucket before.
+    /// Sets or lifts the ban, if it is as the caller expects. Returns the bucket before the change.
     fn set(
         &self,
         plane: &mut AdminPlane,
@@ -215,7 +216,7 @@ impl Setting<'_> {
         Ok((before, effect))
     }
 
-    /// The `ETag` of the ban in a bucket.
+    /// Returns the `ETag` of the ban in a bucket.
     fn etag(&self, slot: Option<&Slot>) -> String {
         let imposed = slot.and_then(|slot| imposed(slot, self.call.clock.now));
         BanView::etag(imposed)
@@ -246,7 +247,7 @@ impl Setting<'_> {
         events::add(host, plane.share(), &event);
     }
 
-    /// The ban as it travels.
+    /// Returns the ban in the form that travels to other Envoys.
     fn made(&self, reason: &str, until: Option<Nanos>) -> Made {
         let ban = BanValue {
             tag: self.active.tag(),

@@ -1,4 +1,4 @@
-//! A bucket in answers: its limits, and its ban, penalty or override.
+//! A bucket in responses: its limits, and its ban, penalty or override.
 
 use loudou_api::{
     BanBy, BanView, BucketState, BucketView, KeyOverrideView, LeaseView, LimitView, OverrideKind,
@@ -16,21 +16,21 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
 
-/// A bucket now, without changing it.
+/// Returns the current state of a bucket without changing it.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, moment: Moment) -> BucketView {
     Current::new(rule, slot, key, moment).view()
 }
 
-/// A bucket with its current numbers, before they are put into words.
+/// A bucket with its current numbers, before formatting.
 pub(super) struct Current<'a> {
     rule: &'a ActiveRule,
     slot: &'a Slot,
     key: &'a str,
     now: Nanos,
     level: Level<'a>,
-    /// The decision on a request that costs nothing.
+    /// Decision on a request with cost 0.
     state: BucketDecision,
-    /// The decision on a request of the usual cost.
+    /// Decision on a request with the usual cost.
     usual: BucketDecision,
     ban: Option<BanView>,
 }
@@ -107,7 +107,7 @@ impl<'a> Current<'a> {
     }
 }
 
-/// The ban in force. That of an override has no known end.
+/// Returns the ban in force. The ban of an override has no known end.
 pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) -> Option<BanView> {
     if matches!(rule.grant(key), Grant::Banned) {
         let (until_ns, by) = (None, BanBy::Override);
@@ -116,7 +116,7 @@ pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) ->
     imposed(slot, now)
 }
 
-/// The ban in a slot.
+/// Returns the ban in a slot.
 pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     let ban = slot.conduct.ban(now)?;
     let by = if slot.flags & FLAG_PINNED == 0 {
@@ -130,7 +130,7 @@ pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     })
 }
 
-/// The conduct that still counts.
+/// Returns the conduct that still counts.
 fn conduct(rule: &ActiveRule, slot: &Slot, now: Nanos) -> Conduct {
     let mut conduct = slot.conduct;
     conduct.settle(now);
@@ -152,7 +152,7 @@ fn key_override(rule: &ActiveRule, key: &str) -> Option<KeyOverrideView> {
     Some(KeyOverrideView { pattern, gives })
 }
 
-/// The reason why a key has no bucket.
+/// Returns the reason why a key has no bucket.
 pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
     let own = key_override(rule, key).filter(|_| !matches!(rule.grant(key), Grant::Limits(_)));
     let detail = match own {
@@ -165,24 +165,24 @@ pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
     Failure::new(404, "Not found", detail)
 }
 
-// A bucket that many Envoys share, as far as it is known here.
+// A bucket that many Envoys share, as far as this Envoy knows it.
 
-/// The time of a call, and the state of the fleet then.
+/// Time of a call, with the fleet state at that time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) clock: Clock,
-    /// `None` where no worker has a fleet.
+    /// `None` if no worker has a fleet.
     pub(super) fleet: Option<FleetView>,
 }
 
 impl Moment {
-    /// Whether the engine of the fleet cannot be asked.
+    /// Returns true if the fleet's engine is unavailable.
     pub(super) fn is_outage(&self) -> bool {
         self.fleet.is_some_and(|fleet| fleet.is_down)
     }
 }
 
-/// A lease of this many limits; `None` before the engine was heard of.
+/// Returns a lease with this number of limits. `None` before the first answer of the engine.
 pub(super) fn lease_view(lease: &Lease, limits: usize, now: Nanos) -> Option<LeaseView> {
     let seen = lease.seen()?;
     Some(LeaseView {

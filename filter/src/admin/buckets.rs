@@ -26,12 +26,13 @@ use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::Record;
 
-/// The time of a search: with Envoy's part of the call, an answer takes about a millisecond of a worker at most.
+/// Time limit of a search. With Envoy's part of the call, a response takes at most about a
+/// millisecond of a worker.
 pub(super) const MOST_TIME: Nanos = Nanos::new(300_000);
-/// A literal: formatting a number takes more room in the module.
+/// A literal, because formatting a number would enlarge the module.
 const NAMES_FORM: &str =
     r#"the body must be {"buckets": [["RULE", "KEY"], …]} with at most 64 of them"#;
-/// The buckets that a call reads by name however long that takes.
+/// Number of buckets that a call always reads by name, however long that takes.
 pub(super) const LEAST_READ: usize = 8;
 
 impl AdminPlane {
@@ -51,7 +52,7 @@ impl AdminPlane {
             moment: call.moment(),
         };
         let until = host.now().saturating_add(MOST_TIME);
-        // Each is written as it is found, so that the time for this counts.
+        // Each bucket is serialized as soon as it is found, so that this time counts as well.
         let mut buckets = Vec::new();
         let mut found = |bucket: &Current<'_>| add(&mut buckets, &bucket.view());
         let next = search.step(&mut place, &mut || host.now() < until, &mut found);
@@ -69,7 +70,7 @@ impl AdminPlane {
         Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
     }
 
-    /// These buckets by name, those of them that exist.
+    /// Returns the existing buckets among those that the call names.
     pub(super) fn read_buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let document = call.json()?;
         let names = names(&document).ok_or_else(|| Failure::bad(NAMES_FORM))?;
@@ -82,7 +83,7 @@ impl AdminPlane {
                 break;
             }
             done = done.saturating_add(1);
-            // A rule that is gone has no buckets.
+            // A removed rule has no buckets.
             let Ok(rule) = find(&record, rule) else {
                 continue;
             };
@@ -119,7 +120,7 @@ impl AdminPlane {
         let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let store = &mut HostStore(host);
-        // Nobody waits for a rule that is not enforced.
+        // No request waits for a rule that is not enforced.
         let reset = if active.rule().mode == Mode::Enforce {
             table.reset_behind(store, (&*active, key), call.clock)?
         } else {
@@ -166,7 +167,7 @@ impl AdminPlane {
         }))
     }
 
-    /// The record, and the rule that the path names.
+    /// Returns the record and the rule that the path names.
     pub(super) fn rule_of(
         &mut self,
         host: &dyn Host,
@@ -178,7 +179,7 @@ impl AdminPlane {
     }
 }
 
-/// Adds a bucket to the JSON of those before it.
+/// Appends a bucket to the JSON list.
 fn add(buckets: &mut Vec<u8>, bucket: &BucketView) {
     if !buckets.is_empty() {
         buckets.push(b',');
@@ -186,7 +187,7 @@ fn add(buckets: &mut Vec<u8>, bucket: &BucketView) {
     buckets.append(&mut serde_json::to_vec(bucket).unwrap_or_default());
 }
 
-/// The rule and key of each bucket that a body names; `None` if it is none of such bodies.
+/// Returns the rule and key of each bucket in a body. `None` if the body has another form.
 fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
     let object = document.as_object().filter(|object| object.len() == 1)?;
     let names = object.get("buckets")?.as_array()?;
@@ -200,7 +201,7 @@ fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
     names.collect()
 }
 
-/// The search that a call describes.
+/// Returns the search that a call describes.
 fn read(call: &Call, record: &Record) -> Result<Search, Failure> {
     let rule = call.get("rule").map(|name| find(record, name));
     let state = |name: &str| {

@@ -1,4 +1,4 @@
-//! One call: its route, the path and the query, read strictly.
+//! One call: its route, path and query, parsed strictly.
 
 use loudou_api::{Access, BODY_HEADER, BodyWays, Event, EventKind, MAX_BODY_HEADER};
 use loudou_limiter::{Carry, Clock, DURATION_FORM, Nanos};
@@ -16,13 +16,13 @@ use loudou_rules::config::{JsonError, parse_json};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
 
-/// The longest path with query, in bytes.
+/// Maximum length of a path with query, in bytes.
 const MAX_PATH: usize = 4096;
-/// The parameters that are true without a value.
+/// Parameters that are true without a value.
 const FLAGS: [&str; 2] = ["dry_run", "replace"];
-/// The step of a route's path that matches the name of a rule.
+/// Route path segment that matches the name of a rule.
 const RULE: &str = "RULE";
-/// The step that matches a key.
+/// Route path segment that matches a key.
 pub(super) const KEY: &str = "KEY";
 
 const FLAG_VALUES: &str = "true, false, or the name alone for true";
@@ -33,23 +33,25 @@ pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply,
 /// One call of the API.
 #[derive(Debug)]
 pub struct Route {
-    /// The method.
+    /// Method.
     pub method: &'static str,
-    /// The path as documented: `RULE` and `KEY` match any text.
+    /// Path as documented. `RULE` and `KEY` match any text.
     pub path: &'static str,
-    /// The access that a token needs.
+    /// Access that a token needs.
     pub access: Access,
-    /// The allowed query parameters.
+    /// Allowed query parameters.
     pub query: &'static [&'static str],
-    /// Whether a body is read. Other calls refuse one, since parameters in it would be overlooked.
+    /// True if a body is read. Other calls refuse a body, because parameters in it would be
+    /// overlooked.
     pub takes_body: bool,
-    /// Whether `If-Match` is read. Other changes refuse it, since they would not be conditional.
+    /// True if `If-Match` is read. Other changes refuse it, because they would ignore the
+    /// condition.
     pub takes_if_match: bool,
     pub(super) handler: Handler,
 }
 
 impl Route {
-    /// Whether a path has this form.
+    /// Returns true if a path matches this route.
     pub(super) fn has_path(&self, steps: &[String]) -> bool {
         let mut pattern = self.steps();
         let fits = |step: &String| {
@@ -64,18 +66,18 @@ impl Route {
     }
 }
 
-/// The target of a request: its method, path and query.
+/// Target of a request: its method, path and query.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) method: String,
-    /// The path's segments, decoded.
+    /// Decoded path segments.
     pub(super) steps: Vec<String>,
-    /// Names with their values; a name alone has none.
+    /// Parameter names with values. A name without `=` has no value.
     query: Vec<(String, Option<String>)>,
 }
 
 impl Target {
-    /// The target of the current request, below the path `at`.
+    /// Parses the target of the current request, below the path `at`.
     pub(super) fn read(host: &dyn Host, at: &str) -> Result<Self, Failure> {
         let path = header(host, ":path").filter(|path| path.len() <= MAX_PATH);
         let path = path.ok_or_else(|| {
@@ -105,8 +107,8 @@ impl Target {
         })
     }
 
-    /// The access that a token needs if there is no such call: one that may only view does not learn which
-    /// calls change something.
+    /// Returns the access needed if there is no such call. A token that may only view cannot find
+    /// out which calls change something.
     pub(super) fn needs(&self) -> Access {
         match self.method.as_str() {
             "GET" | "HEAD" | "OPTIONS" => Access::View,
@@ -114,8 +116,8 @@ impl Target {
         }
     }
 
-    /// Refuses unknown and duplicate parameters, and those without a value: an empty one comes from a script
-    /// that went wrong.
+    /// Refuses unknown and duplicate parameters, and parameters without a value. An empty value
+    /// usually comes from a broken script.
     fn check_query(&self, known: &[&str]) -> Result<(), Failure> {
         for (index, (name, value)) in self.query.iter().enumerate() {
             let mut before = self.query.iter().take(index);
@@ -156,15 +158,15 @@ pub struct Call {
     pub(super) route: &'static Route,
     target: Target,
     pub(super) if_match: IfMatch,
-    /// The time of the answer.
+    /// Time of the response.
     pub(super) clock: Clock,
-    /// The state of the fleet then.
+    /// Fleet state at that time.
     pub(super) fleet: Option<FleetView>,
     pub(super) body: Vec<u8>,
 }
 
 impl Call {
-    /// The call of the current request, without its body.
+    /// Creates the call of the current request, without its body.
     pub(super) fn new(
         host: &dyn Host,
         caller: Caller,
@@ -193,7 +195,7 @@ impl Call {
         })
     }
 
-    /// When it is answered, and how the fleet is then.
+    /// Returns the time of the response, with the fleet state at that time.
     pub(super) const fn moment(&self) -> Moment {
         Moment {
             clock: self.clock,
@@ -201,29 +203,29 @@ impl Call {
         }
     }
 
-    /// An event that the caller causes, without its text.
+    /// Creates an event that the caller causes, without its text.
     pub(super) fn event(&self, kind: EventKind, generation: u64) -> Event {
         events::event(self.clock, kind, &self.caller.name, generation)
     }
 
-    /// The rule that the path names.
+    /// Returns the rule that the path names.
     pub(super) fn rule(&self) -> &str {
         self.step(RULE).unwrap_or_default()
     }
 
-    /// The key that the path names.
+    /// Returns the key that the path names.
     pub(super) fn key(&self) -> &str {
         self.step(KEY).unwrap_or_default()
     }
 
-    /// The part of the path at which the route has `name`, if it has that.
+    /// Returns the path segment that the route calls `name`, if there is one.
     pub(super) fn step(&self, name: &str) -> Option<&str> {
         let mut steps = self.route.steps().zip(&self.target.steps);
         let found = steps.find(|(other, _)| *other == name);
         found.map(|(_, step)| step.as_str())
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub(super) fn json(&self) -> Result<Value, Failure> {
         parse_json(&self.body).map_err(|error| match error {
             JsonError::Invalid(error) => Failure::bad(format!("the body is not JSON: {error}")),
@@ -231,12 +233,12 @@ impl Call {
         })
     }
 
-    /// The value of a query parameter, if it has one.
+    /// Returns the value of a query parameter, if it has one.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.written(name)?.as_deref()
     }
 
-    /// A query parameter, with or without a value.
+    /// Returns a query parameter, with or without a value.
     fn written(&self, name: &str) -> Option<&Option<String>> {
         debug_assert!(self.route.query.contains(&name), "{name} is not allowed");
         let mut pairs = self.target.query.iter();
@@ -278,7 +280,7 @@ impl Call {
         self.parsed(name, &allowed, positive)
     }
 
-    /// A reason: one line of at most [`loudou_api::MAX_REASON`] bytes.
+    /// Returns the reason: one line of at most [`loudou_api::MAX_REASON`] bytes.
     pub(super) fn reason(&self) -> Result<String, Failure> {
         let most = loudou_api::MAX_REASON;
         let allowed = format!("one line of at most {most} bytes");
@@ -299,7 +301,8 @@ impl Call {
     }
 }
 
-/// Refuses a body that is not JSON: a form on a web page cannot send JSON without a preflight request.
+/// Refuses a body that is not JSON. A form on a web page cannot send JSON without a preflight
+/// request.
 pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     let kind = host.request_header("content-type").unwrap_or_default();
     let kind = String::from_utf8_lossy(&kind).to_ascii_lowercase();
@@ -311,7 +314,7 @@ pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     Err(Failure::new(415, "Unsupported media type", detail))
 }
 
-/// The body of a call that brings it in a header, for listeners where no body arrives; empty without one.
+/// Returns a body sent in a header, for listeners at which no body arrives. Empty if there is none.
 pub(super) fn body_in_header(
     host: &dyn Host,
     has_body: bool,
@@ -325,7 +328,7 @@ pub(super) fn body_in_header(
         return Err(Failure::bad(detail));
     }
     let body = found.unwrap_or_default();
-    // Only the first line was read: the caller would take the second one for applied, too.
+    // Only the first line was read, and the caller would believe that the second is applied too.
     let lines = host.request_headers();
     if lines.is_some_and(|lines| lines.of(BODY_HEADER).nth(1).is_some()) {
         let detail = format!("`{BODY_HEADER}` is sent twice: send the whole JSON in one header");
@@ -341,7 +344,7 @@ pub(super) fn body_in_header(
     Ok(body)
 }
 
-/// A header of the current request, if it is UTF-8.
+/// Returns a header of the current request, if it is UTF-8.
 fn header(host: &dyn Host, name: &str) -> Option<String> {
     String::from_utf8(host.request_header(name)?).ok()
 }
@@ -356,7 +359,7 @@ fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
         .ok_or_else(|| Failure::bad("paths and queries must be UTF-8"))
 }
 
-/// 400 for a parameter with an invalid value.
+/// Creates a 400 response for a parameter with an invalid value.
 fn invalid(name: &str, text: &str, allowed: &str) -> Failure {
     let text = escaped(text);
     Failure::bad(format!("`{name}` is `{text}`; allowed: {allowed}"))

@@ -1,5 +1,5 @@
-//! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: edits of a rule or of the
-//! override of a key, with protection against concurrent edits.
+//! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: edits of a rule or a
+//! key's override, with protection against concurrent edits.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl AdminPlane {
         let document = call.json()?;
         let edited = Edited::new(call, EventKind::Override, &author)?;
         self.edit(host, &edited, &|rule, version| {
-            // An edit of the limits may end, and then those of the base apply again.
+            // An edit of the limits may end, and then the base's limits apply again.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
             if let Some(problem) = config::impossible_key(&rule.base, key) {
@@ -109,7 +109,7 @@ impl AdminPlane {
                 outcome = Err(too_many_trials());
                 return false;
             }
-            // Checked again in every try: another edit may have come in between.
+            // Checked again in every try, because another edit may have come in between.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
                 let version = record.next_version();
@@ -125,14 +125,15 @@ impl AdminPlane {
                 }
                 made = Made::of_rule(&old, rule);
                 let described = describe(&before, rule.effective());
-                // A reset acts on the levels, whatever the numbers.
+                // A reset acts on the levels even if no number changes.
                 let resets = edited.author.carry == Carry::Reset;
                 let changed = resets || !described.is_empty() || ends != rule.ends();
                 Ok((before, described, changed))
             });
             let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
             if !changed {
-                // What follows must not see a change that was refused, or that changes nothing.
+                // The following code must not see a change that was refused or that changes
+                // nothing.
                 *record = stored;
             }
             ended = record.rule(call.rule()).cloned();
@@ -147,8 +148,8 @@ impl AdminPlane {
             current::announce(host, &records, &metrics, change, call.clock.now);
             fleet
         });
-        // An edit that has to wait for the sweep takes part in it, too. A dry run does not: no bucket may
-        // have the version of a change that is not stored.
+        // An edit that must wait for the sweep takes part in the sweep. A dry run does not, because
+        // no bucket may get the version of a change that is not stored.
         if !edited.dry_run {
             self.sweep(host, call, &record);
         }
@@ -172,7 +173,7 @@ impl AdminPlane {
         Ok(ok_at(&record, &answer))
     }
 
-    /// Brings some buckets of often edited rules forward. The next edit repeats steps that fail.
+    /// Converts some buckets of frequently edited rules. The next edit repeats failed steps.
     fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
         let rules: Vec<Arc<ActiveRule>> = record.to_sweep().map(|rule| rule.activate()).collect();
         if rules.is_empty() {
@@ -189,7 +190,7 @@ impl AdminPlane {
         }
     }
 
-    /// The current rule, if the caller has read it in this version.
+    /// Returns the current rule, if the caller has read this version.
     fn precondition(
         &mut self,
         host: &dyn Host,
@@ -229,7 +230,7 @@ impl AdminPlane {
     }
 }
 
-/// An edit under way.
+/// An edit in progress.
 struct Edited<'a> {
     call: &'a Call,
     kind: EventKind,
@@ -276,7 +277,7 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
     })
 }
 
-/// The answer to an edit that [`RuleRecord::check`] refuses.
+/// Returns the response to an edit that [`RuleRecord::check`] refuses.
 fn refused(why: NotAllowed) -> Failure {
     match why {
         NotAllowed::Wrong(problems) => Failure::wrong_body("a valid edit", &problems),
@@ -290,7 +291,7 @@ fn refused(why: NotAllowed) -> Failure {
     }
 }
 
-/// The reason why there is no edited override to drop.
+/// Returns the reason why there is no edited override to drop.
 fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
     let key_shown = shown(key);
     if rule.effective().overrides.of_pattern(key).is_none() {

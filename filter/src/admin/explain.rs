@@ -1,5 +1,5 @@
-//! `POST /v1/explain`: how the rules would decide on a request. Nothing is taken, so any caller that may
-//! view may send it.
+//! `POST /v1/explain`: the decision that the rules would make on a request. No tokens are taken, so
+//! view access suffices.
 
 use loudou_api::ExplainAnswer;
 use loudou_rules::config;

@@ -3,24 +3,24 @@
 use super::answer::Failure;
 use crate::host::Host;
 
-/// The states that a caller wants to change.
+/// The states that a caller is willing to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IfMatch {
-    /// The caller does not say.
+    /// No precondition.
     Absent,
-    /// Any: `*`.
+    /// Any state (`*`).
     Any,
-    /// One of these. Weak tags are left out, as they never match here.
+    /// Any of these tags. Weak tags are left out, because they never match here.
     Tags(Vec<Vec<u8>>),
 }
 
 impl IfMatch {
-    /// The precondition of the current request, over all lines of the header.
+    /// Returns the current request's precondition, from all lines of the header.
     pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
         let Some(first) = host.request_header("if-match") else {
             return Ok(Self::Absent);
         };
-        // The header is only the first line of several.
+        // The header is only the first of several lines.
         let all = host.property("request\0headers\0if-match");
         Self::parse(&all.unwrap_or(first)).ok_or_else(|| {
             let detail =
@@ -63,7 +63,7 @@ impl IfMatch {
         }
     }
 
-    /// Whether `etag`, with its quotes, is a state that the caller wants to change.
+    /// Returns true if the caller is willing to change the state `etag`, which includes its quotes.
     pub(super) fn allows(&self, etag: &str) -> bool {
         match self {
             Self::Absent | Self::Any => true,
@@ -74,7 +74,7 @@ impl IfMatch {
         }
     }
 
-    /// The tags as text.
+    /// Returns the tags as text.
     pub(super) fn tags(&self) -> impl Iterator<Item = &str> {
         let tags = match self {
             Self::Tags(tags) => tags.as_slice(),

@@ -1,49 +1,50 @@
-//! The share of a worker's time that searches of buckets may take.
+//! Limits the share of a worker's time that bucket searches may take.
 //!
-//! A client follows the cursors of a long list back to back, so that without a bound a few clients would keep
-//! all workers busy, and every request would wait for the rest of an answer to one of them. Work is paid for
-//! with the time after it: each answer reports for how long its client should wait before the next call, and
-//! calls of clients that do not wait are refused once too much is unpaid. Each worker has a pace of its own.
+//! Clients follow the cursors of a long list back to back. Without a bound, a few clients would
+//! keep all workers busy, and every request would wait behind a search. So after working for t, a
+//! search pauses for 10 t. Each response reports how long its client should wait before the next
+//! call. Clients that do not wait are refused once too much work is unpaid. Each worker has its own
+//! pace.
 
 use loudou_limiter::Nanos;
 
-/// The time between searches is this many times the time of their work.
+/// Pause between searches, as a multiple of the time worked.
 const REST: u64 = 10;
-/// Envoy's part of a call.
+/// Assumed cost of Envoy's part of a call.
 const CALL: Nanos = Nanos::new(100_000);
-/// The work that may be unpaid before clients are asked to wait. Short lists end before that.
+/// Unpaid work from which clients are asked to wait. Short lists end before that.
 const FREE: Nanos = Nanos::from_millis(10);
-/// The unpaid work above which calls are refused.
+/// Unpaid work above which calls are refused.
 const MOST: Nanos = Nanos::from_millis(40);
-/// The most that one answer is charged: the clock also counts the time for which the worker did not run.
+/// Maximum charge for one response. The clock also counts time in which the worker did not run.
 const LONGEST: Nanos = Nanos::from_millis(2);
 
-/// The work of one worker that is not paid for yet.
+/// Work of one worker that is not paid for yet.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// When all of it will be.
+    /// Time at which all work is paid for.
     paid_at: Nanos,
 }
 
 impl Pace {
-    /// Notes work from `begun` to `now`.
+    /// Charges work from `begun` to `now`.
     pub(super) fn charge(&mut self, begun: Nanos, now: Nanos) {
         let work = now.since(begun).saturating_add(CALL).min(LONGEST);
         let pays = Nanos::new(work.get().saturating_mul(REST));
         self.paid_at = self.paid_at.max(now).saturating_add(pays);
     }
 
-    /// How long a client should wait at `now` before its next call.
+    /// Returns the time that a client should wait at `now` before its next call.
     pub(super) fn wait(&self, now: Nanos) -> Nanos {
         self.until(FREE, now)
     }
 
-    /// The same if a call has to be refused.
+    /// Returns the time to wait if a call must be refused.
     pub(super) fn refuses(&self, now: Nanos) -> Option<Nanos> {
         (self.until(MOST, now) > Nanos::ZERO).then(|| self.wait(now))
     }
 
-    /// The time until no more than `work` is unpaid.
+    /// Returns the time until no more than `work` is unpaid.
     fn until(&self, work: Nanos, now: Nanos) -> Nanos {
         let ahead = Nanos::new(work.get().saturating_mul(REST));
         self.paid_at.since(now.saturating_add(ahead))
@@ -54,10 +55,10 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// A millisecond of work, with Envoy's part.
+    /// A millisecond of work, including Envoy's part.
     const SLICE: Nanos = Nanos::new(900_000);
 
-    /// A client that waits as it is told is never refused, and takes no more than its share.
+    /// A client that waits as requested is never refused, and takes no more than its share.
     #[test]
     fn patient_clients_share_a_tenth() {
         for clients in [1_u64, 2, 8] {

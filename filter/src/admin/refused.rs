@@ -1,8 +1,9 @@
-//! Calls that are refused for want of access: counted, logged, and slowed down when tokens are guessed.
+//! Calls that are refused for lack of access: counted, logged, and slowed down when tokens are
+//! guessed.
 //!
-//! A right token is never refused for the wrong ones of others, however many there are: only the answer to a
-//! wrong token changes. So nobody can lock an operator out, and the sum of wrong tokens, one number for each
-//! worker, needs no memory for each caller.
+//! A correct token is never refused because of other callers' wrong tokens, however many there are.
+//! Only the response to a wrong token changes. So no attacker can lock out an operator, and each
+//! worker needs only one number, the sum of wrong tokens, instead of memory for each caller.
 
 use loudou_limiter::Nanos;
 
@@ -11,32 +12,32 @@ use crate::escaped::{escaped, shown};
 use crate::host::{Host, LogLevel};
 use crate::metrics::{AdminMetrics, Registry};
 
-/// The time between two lines about refusals of one kind.
+/// Interval between two log lines about refusals of one kind.
 const LOGGED_EVERY: Nanos = Nanos::from_secs(1);
-/// The number of wrong tokens at once that are answered with 401.
+/// Number of wrong tokens in a burst that are answered with 401.
 const BURST: u64 = 10;
-/// The time after which one more is.
+/// Time after which one more is answered with 401.
 const PACE: Nanos = Nanos::from_secs(1);
 
-/// One worker's refusals.
+/// Refusals on one worker.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     unauthorized: Lines,
     forbidden: Lines,
-    /// When all of the wrong tokens are forgotten.
+    /// Time at which all wrong tokens are forgotten.
     wrong_until: Nanos,
 }
 
-/// The lines about refusals of one kind.
+/// Log lines about refusals of one kind.
 #[derive(Debug, Default)]
 struct Lines {
-    /// When the next one may be written.
+    /// Earliest time of the next line.
     next_at: Nanos,
     left_out: u64,
 }
 
 impl Refused {
-    /// Notes a refusal of the current request; returns the answer to it.
+    /// Notes a refusal of the current request. Returns the response to it.
     pub(super) fn note(
         &mut self,
         host: &dyn Host,
@@ -65,7 +66,7 @@ impl Refused {
         }
     }
 
-    /// The answer to a wrong token: 429 if there were too many.
+    /// Returns the response to a wrong token: 429 if there were too many.
     fn slow_down(&mut self, refused: Failure, now: Nanos) -> Failure {
         let from = self.wrong_until.max(now);
         let until = from.saturating_add(PACE);
@@ -82,7 +83,7 @@ impl Refused {
     }
 }
 
-/// The line about a refused request.
+/// Returns the log line about a refused request.
 fn line(host: &dyn Host, refused: &Failure, left_out: u64) -> String {
     let text = |bytes: Option<Vec<u8>>| {
         let bytes = bytes.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The table of the API's calls. Dispatch, access, 404 and 405 are derived from it, and a test compares
-//! `docs/reference/admin-api.md` with it.
+//! The table of the API's calls. Dispatch, access, 404 and 405 are derived from it, and a test
+//! compares `docs/admin-api.md` with it.
 
 use loudou_api::Access;
 
@@ -34,7 +34,7 @@ pub static ROUTES: [Route; 17] = [
         AdminPlane::delete_override,
     ),
     get("/v1/buckets", BUCKETS, AdminPlane::buckets),
-    // So many names do not fit into a path.
+    // That many names do not fit into a path.
     post("/v1/buckets", &[], AdminPlane::read_buckets)
         .for_viewers()
         .with_body(),
@@ -118,13 +118,14 @@ impl Route {
     }
 }
 
-/// The routes of a path.
+/// Returns the routes of a path.
 fn of_path(target: &Target) -> impl Iterator<Item = &'static Route> {
     let steps = target.steps.as_slice();
     ROUTES.iter().filter(|route| route.has_path(steps))
 }
 
-/// The route of a call, if there is one. `HEAD` is answered as `GET`, and Envoy leaves the body out.
+/// Returns the route of a call, if there is one. `HEAD` is answered like `GET`, and Envoy omits the
+/// body.
 pub(super) fn find(target: &Target) -> Option<&'static Route> {
     let method = match target.method.as_str() {
         "HEAD" => "GET",
@@ -133,7 +134,7 @@ pub(super) fn find(target: &Target) -> Option<&'static Route> {
     of_path(target).find(|route| route.method == method)
 }
 
-/// 405 for a known path, 404 for another.
+/// Returns 405 for a known path, and 404 for any other.
 pub(super) fn not_here(target: &Target) -> Failure {
     let methods = of_path(target).map(|route| match route.method {
         "GET" => "GET, HEAD",
@@ -165,7 +166,7 @@ mod tests {
         }
     }
 
-    /// The documentation lists every call with its access, query and body, and no other.
+    /// The documentation lists exactly these calls, with access, query and body.
     #[test]
     fn the_document_has_these_calls() {
         let is_call = |line: &&str| {

@@ -18,14 +18,14 @@ use crate::escaped::escaped;
 use crate::host::{Host, Reply};
 use crate::record::{Origin, Record, RuleRecord};
 
-/// About the bytes of the rules in one answer, which then takes well below a millisecond. A single rule may
-/// have more.
+/// Approximate size of the rules in one response, in bytes. It then takes well below a millisecond.
+/// A single rule may be larger.
 const PAGE: usize = 24 << 10;
-/// The bytes of a rule's view besides its rule and its base.
+/// Size of a rule's view without its rule and base, in bytes.
 const VIEW: usize = 512;
 
-/// The rules in force as a rule file. A page of it is none: a rule file has no `next_cursor`, so that it
-/// cannot be taken for the whole.
+/// The rules in force as a rule file. A partial page is not a valid rule file, because
+/// `next_cursor` is not allowed there. So it cannot be mistaken for the whole.
 #[derive(Serialize)]
 struct Export<'a> {
     version: u8,
@@ -135,8 +135,8 @@ fn edit_view(origin: &Origin) -> EditView {
     }
 }
 
-/// The rules of the page that a call asks for, and where the next one begins. A cursor is for one generation,
-/// so that pages fit together.
+/// Returns the page of rules that a call requests, and the position of the next page. A cursor
+/// belongs to one generation, so that pages fit together.
 fn page<'a>(
     record: &'a Record,
     call: &Call,
@@ -164,7 +164,7 @@ fn page<'a>(
     Ok((rest.get(..count).unwrap_or_default(), cursor))
 }
 
-/// The rule of that name, or 404 with the names of all rules.
+/// Returns the rule with this name, or 404 with the names of all rules.
 pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord, Failure> {
     record.rule(name).ok_or_else(|| {
         let names: Vec<&str> = record

@@ -1,8 +1,9 @@
-//! A search among all buckets, in steps that are cut by work done.
+//! A search over all buckets, in steps that are cut by work done.
 //!
-//! A step continues after the last bucket of the one before it: in the order of pages, and of fingerprints
-//! within a page. A bucket never changes either, so each one that lives as long as the search is found exactly
-//! once, wherever the steps are cut. Most buckets are ruled out by their stored bytes ([`Scan`]).
+//! A step continues after the last bucket of the previous step: in the order of pages, and within a
+//! page in the order of fingerprints. Neither changes for a bucket. So each bucket that lives
+//! throughout the search is found exactly once, wherever the steps are cut. Most buckets are
+//! excluded by their stored bytes ([`Scan`]).
 
 use std::fmt;
 
@@ -17,16 +18,18 @@ use loudou_store::{Age, LiveRule, SharedData, Table};
 use super::bucket::Current;
 use super::bucket::Moment;
 
-/// The work of reading a value that is missing, of one that exists, and of reporting a bucket.
+/// Work units for reading a missing value, for reading an existing value, and for reporting a
+/// bucket.
 const MISSING: u32 = 1;
 const VALUE: u32 = 8;
 const BUCKET: u32 = 32;
-/// The work of every step, so that a slow machine makes progress, too: a fraction of its time.
+/// Minimum work of each step, so that a slow machine makes progress too. It is a fraction of a
+/// step's time.
 const LEAST: u32 = 256;
-/// The work between two looks at the time.
+/// Work between two looks at the clock.
 const BETWEEN: u32 = 32;
 
-/// The position at which a search continues: a page, and the last fingerprint seen on it.
+/// Position at which a search continues: a page, and the last fingerprint seen on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     pub(super) page: u32,
@@ -55,19 +58,19 @@ impl Cursor {
     }
 }
 
-/// The filters and bounds of a search.
+/// Filters and bounds of a search.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     pub(super) rule_tag: Option<u32>,
-    /// A text in the key.
+    /// Text that the key must contain.
     pub(super) key: Option<String>,
     pub(super) state: Option<BucketState>,
     pub(super) from: Cursor,
-    /// The most buckets of a step.
+    /// Maximum number of buckets in a step.
     pub(super) most: usize,
 }
 
-/// The buckets that a search reads, and the rules that they belong to.
+/// The buckets that a search reads, and their rules.
 pub(super) struct Place<'a> {
     pub(super) store: &'a mut dyn SharedData,
     pub(super) table: &'a Table,
@@ -76,8 +79,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Search {
-    /// Makes one step: calls `found` for each bucket, until there are enough or until `has_time` is false, and
-    /// returns where to continue. `None` is the end.
+    /// Makes one step: calls `found` for each bucket, until there are enough or `has_time` returns
+    /// false. Returns the position to continue from, or `None` at the end.
     pub(super) fn step(
         &self,
         place: &mut Place<'_>,
@@ -114,15 +117,15 @@ struct Step<'a> {
     scan: Scan<'a>,
     work: Work<'a>,
     found: &'a mut dyn FnMut(&Current<'_>),
-    /// How many more buckets may be reported.
+    /// Remaining number of buckets to report.
     left: usize,
 }
 
 impl Step<'_> {
-    /// Searches one page; returns the last bucket if the step ends there.
+    /// Searches one page. Returns the last bucket if the step ends there.
     fn page(&mut self, place: &mut Place<'_>, from: Cursor) -> Option<u64> {
         let has_names = self.may_have_key(place, from.page);
-        // A page of another version is left out; GET on one of its buckets reports that.
+        // A page of another version is skipped. GET on one of its buckets reports that.
         if !has_names || !self.reads_page(place, from.page) {
             return None;
         }
@@ -145,8 +148,8 @@ impl Step<'_> {
         None
     }
 
-    /// Whether a key of the page may contain the text. The names alone decide, unless the text may also be
-    /// part of what stands for a lost name.
+    /// Returns true if a key of the page may contain the text. The names alone decide, unless the
+    /// text may also match the placeholder of a lost name.
     fn may_have_key(&mut self, place: &mut Place<'_>, page: u32) -> bool {
         let Some(needle) = &self.needle else {
             return true;
@@ -162,8 +165,8 @@ impl Step<'_> {
         exists
     }
 
-    /// The bucket after `after`, by fingerprint, that is not ruled out by its head. A page has few buckets,
-    /// so searching for each needs no sort and less room in the module.
+    /// Returns the next bucket after `after`, by fingerprint, that its head does not exclude. A
+    /// page has few buckets, so searching for each one needs no sort and less code.
     fn next<'r>(
         &self,
         place: &Place<'r>,
@@ -184,7 +187,7 @@ impl Step<'_> {
         wanted.min_by_key(|(head, _)| head.fingerprint)
     }
 
-    /// Reports a bucket if it is wanted.
+    /// Reports a bucket if it matches.
     fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, moment: Moment) -> bool {
         let lost;
         let key = if let Some(name) = self.scan.name(head.fingerprint) {
@@ -216,14 +219,14 @@ impl Step<'_> {
     }
 }
 
-/// Whether a text may be part of `#` and a fingerprint, which stand for a lost name.
+/// Returns true if a text may be part of `#` and a fingerprint, the placeholder of a lost name.
 fn is_in_lost_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.all(|byte| matches!(byte, b'#' | b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether a bucket may be in a state, by its head: never `false` if it is. A bucket of an earlier version of
-/// its rule may be in any.
+/// Returns true if a bucket may be in a state, judging by its head. Never returns false for a
+/// bucket in that state. A bucket of an earlier rule version may be in any state.
 fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now: Nanos) -> bool {
     let is_used = || rule.age(head.version) != Age::Current || !head.is_idle(now.as_millis());
     match state {
@@ -234,10 +237,10 @@ fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now
     }
 }
 
-/// The work of a step, and whether there is time for more.
+/// Work done in a step, and the check for remaining time.
 struct Work<'a> {
     done: u32,
-    /// The work at which the time is looked at.
+    /// Work at which the clock is read next.
     look_at: u32,
     has_time: &'a mut dyn FnMut() -> bool,
 }
@@ -264,14 +267,14 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Rules by the tags of their buckets: a hash table with linear probing, since a search looks up the rule of
-/// every bucket that it does not rule out.
+/// Rules by the tags of their buckets: a hash table with linear probing, because a search looks up
+/// the rule of every bucket that it does not exclude.
 pub(super) struct RulesByTag<'a> {
     places: Vec<Option<&'a ActiveRule>>,
 }
 
 impl<'a> RulesByTag<'a> {
-    /// These rules; the first one of a tag counts.
+    /// Creates the table. The first rule of a tag counts.
     pub(super) fn new(rules: impl ExactSizeIterator<Item = &'a ActiveRule>) -> Self {
         let room = rules.len().saturating_mul(2).saturating_add(1);
         let mut own = Self {
@@ -291,7 +294,7 @@ impl<'a> RulesByTag<'a> {
         *self.places.get(self.probe(tag)?)?
     }
 
-    /// The place of a tag, or the free one for it. Half of the places are free.
+    /// Returns the slot of a tag, or the free slot for it. At least half of the slots are free.
     fn probe(&self, tag: u32) -> Option<usize> {
         let mask = self.places.len().saturating_sub(1);
         let start = usize::try_from(tag).unwrap_or(0);

@@ -23,7 +23,7 @@ use crate::instance::parse_place;
 use crate::metrics::{FleetMetrics, RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
 
-/// The number of pages that are sampled for the share of idle buckets.
+/// Number of pages sampled for the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
 
 impl AdminPlane {
@@ -31,7 +31,7 @@ impl AdminPlane {
         let share = self.share().to_owned();
         let formats = formats::warnings(host, &share);
         let record = match self.record(host, call) {
-            // The status has the reason.
+            // The status gives the reason.
             Err(RecordError::Unreadable) if !formats.is_empty() => Rc::default(),
             record => record?,
         };
@@ -80,7 +80,7 @@ impl AdminPlane {
         Ok(ok_at(&record, &status))
     }
 
-    /// The fleet of this namespace, if a worker has one.
+    /// Returns the fleet of this namespace, if a worker has one.
     fn fleet(&mut self, host: &dyn Host, share: &str) -> Option<FleetStatus> {
         let pulse = Pulse::find(host, share)?;
         let metrics = FleetMetrics::define(host, &mut self.registry, share);
@@ -120,7 +120,7 @@ impl AdminPlane {
         Ok(table.ok_or(RecordError::Missing)?)
     }
 
-    /// The totals of a rule, and the upstreams of `seen` that its `when` counts.
+    /// Returns the totals of a rule, and those upstreams in `seen` that its `when` counts.
     pub(super) fn totals(
         &mut self,
         host: &dyn Host,
@@ -143,7 +143,7 @@ impl AdminPlane {
         }
     }
 
-    /// The upstreams that were seen, sorted by name; none are read if no rule has a `when`.
+    /// Returns the observed upstreams, sorted by name. None are read if no rule has a `when`.
     pub(super) fn seen<'a>(
         &self,
         host: &dyn Host,
@@ -188,7 +188,7 @@ impl AdminPlane {
     }
 }
 
-/// The health of an upstream at `now`.
+/// Returns the health of an upstream at `now`.
 fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
     let mut health = upstream.health.clone();
     health.advance(when, now);
@@ -202,7 +202,8 @@ fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
     }
 }
 
-/// Counts idle buckets on some pages: all pages would occupy the worker for too long.
+/// Counts idle buckets on a sample of pages. Reading all pages would occupy the worker for too
+/// long.
 fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStatus) {
     let (mut sampled, mut sampled_idle) = (0, 0);
     let mut scan = Scan::new(table);

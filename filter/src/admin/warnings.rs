@@ -1,4 +1,4 @@
-//! Warnings of the status about the process: each with its number and what to do about it.
+//! Status warnings about the process, each with its number and a remedy.
 
 use loudou_api::{FleetStatus, StoreStatus};
 use loudou_rules::joined::joined;
@@ -8,13 +8,13 @@ use crate::host::Host;
 use crate::record::Record;
 use loudou_limiter::Nanos;
 
-/// The share of the store, in percent, from which it counts as nearly full.
+/// Percentage of used slots from which the store counts as nearly full.
 const NEARLY_FULL: u64 = 90;
-/// The number of recent rollbacks from which they look like two listeners. One that drains can cause two, and
-/// an operator may roll back and forth once.
+/// Number of recent rollbacks from which two listeners are the likely cause. A draining listener
+/// can cause two, and an operator may roll back and forth once.
 const MANY_ROLLBACKS: u32 = 4;
 
-/// The warnings about workers, configurations and the size of the store.
+/// Returns the warnings about workers, configurations and the store size.
 pub(super) fn of_process(
     host: &dyn Host,
     share: &str,
@@ -46,7 +46,7 @@ pub(super) fn of_process(
     all.into_iter().flatten().collect()
 }
 
-/// The warning about a fleet that cannot be asked.
+/// Returns the warning about an unavailable fleet engine.
 pub(super) fn of_fleet(fleet: &FleetStatus) -> Option<String> {
     let down = fleet.workers_down;
     (down > 0).then(|| {
@@ -67,7 +67,7 @@ fn of_rollbacks(record: &Record, now: Nanos) -> Option<String> {
     })
 }
 
-/// The warning about rules that only another build can show and edit.
+/// Returns the warning about rules that only another build can show and edit.
 fn of_later(record: &Record) -> Option<String> {
     if record.later.has_moved() {
         let line = "a later version of Loudou keeps the rules: those here are as it found them, and edits are \
@@ -86,7 +86,8 @@ fn of_later(record: &Record) -> Option<String> {
     })
 }
 
-/// Idle buckets make room, so only the others count. Their share is that of a sample.
+/// Returns the warning about the store size. Idle buckets can be evicted, so only busy ones count.
+/// The share of idle buckets is estimated from a sample.
 fn of_size(store: &StoreStatus) -> Option<String> {
     let idle = store.used.saturating_mul(store.sampled_idle);
     let idle = idle.checked_div(store.sampled).unwrap_or(0);
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
     use crate::record::Bases;
 
-    /// The warning ends by itself some time after the configurations alternated.
+    /// The warning disappears some time after the configurations stopped alternating.
     #[test]
     fn configurations_that_alternate_are_reported_until_they_stop() {
         let with = |capacity: u32| {

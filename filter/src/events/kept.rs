@@ -1,10 +1,11 @@
-//! The events that shared data keeps: operators' actions and the filter's own events, each in a ring of its
-//! own, so that neither pushes out the other; one sequence numbers both.
+//! Storage of events in shared data. Operators' actions and the filter's own events have separate
+//! rings, so that neither displaces the other. One sequence numbers both.
 //!
-//! A ring is a number of *segments*, each a value of shared data that is written once it is full. The events
-//! since then are in the *tail*, the only value that every event rewrites, by compare-and-swap. So an event
-//! costs the same however many are kept, and no event is in the tail before its predecessors are somewhere
-//! to be read: a sandbox that dies at any point in between leaves all of them.
+//! A ring consists of *segments*. Each segment is a shared data value that is written once, when it
+//! is full. Later events are in the *tail*, the only value that every event rewrites, by
+//! compare-and-swap. So the cost of an event does not depend on the number of stored events. An
+//! event enters the tail only after all its predecessors are stored, so a VM that dies at any point
+//! loses none of them.
 
 use loudou_api::EventSource;
 use loudou_rules::size::{EVENTS_OF_FILTER, EVENTS_OF_OPERATORS, EVENTS_OF_SEGMENT};
@@ -14,11 +15,11 @@ use crate::bytes::{put, put_number, take, take_number};
 use crate::formats::{self, EVENTS};
 use crate::host::Host;
 
-/// The most tries of an addition. Each failed one means that another worker has added an event, so only
-/// workers that do nothing else could reach it.
+/// Maximum number of tries to add an event. Each failed try means that another worker has added an
+/// event, so only workers that do nothing else could reach this.
 const MAX_TRIES: usize = 64;
 
-/// The number of segments of a ring.
+/// Returns the number of segments in a ring.
 pub(super) const fn segments(of: EventSource) -> usize {
     match of {
         EventSource::Operators => EVENTS_OF_OPERATORS / EVENTS_OF_SEGMENT,
@@ -29,25 +30,25 @@ pub(super) const fn segments(of: EventSource) -> usize {
 /// The tail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// The number of the newest event.
+    /// Number of the newest event.
     pub(super) last_seq: u64,
     operators: Ring,
     filter: Ring,
 }
 
-/// What the tail has of one ring.
+/// The tail's part of one ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// The number of segments that were ever full.
+    /// Total number of segments that were ever full.
     pub(super) full: u64,
-    /// The number of the last event of each segment that is kept, oldest first.
+    /// Number of the last event in each stored segment, oldest first.
     pub(super) ends: Vec<u64>,
-    /// The events since.
+    /// Events since the last full segment.
     pub(super) open: Vec<u8>,
 }
 
 impl Tail {
-    /// The tail in shared data; an unreadable one counts as empty, since events are for people, not for
+    /// Parses the tail. An unreadable tail counts as empty, because events are for people, not for
     /// decisions.
     pub(super) fn read(bytes: &[u8]) -> Self {
         Self::parse(bytes).unwrap_or_default()
@@ -107,8 +108,9 @@ impl Ring {
         Some(Self { full, ends, open })
     }
 
-    /// Whether [`seal`] can have left this: as many ends as there are segments, each of events of their own.
-    /// Readers go from the first end to the last full segment, so this bounds their work.
+    /// Returns true if [`seal`] can have produced this: an end for each segment, and enough event
+    /// numbers for all segments. Readers go from the first end to the last full segment, so this
+    /// check bounds their work.
     fn can_be(&self, of: EventSource, last_seq: u64) -> bool {
         let sealed = self.full.checked_mul(wide(EVENTS_OF_SEGMENT));
         let ends = self.full.min(wide(segments(of)));
@@ -124,13 +126,13 @@ impl Ring {
         put(bytes, &self.open);
     }
 
-    /// The number of events in the open segment.
+    /// Returns the number of events in the open segment.
     pub(super) fn opened(&self) -> usize {
         Entries(&self.open).count()
     }
 }
 
-/// The events of a segment, oldest first: number and JSON.
+/// Iterator over the events of a segment, oldest first: number and JSON.
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'a>(pub(super) &'a [u8]);
 
@@ -142,7 +144,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Adds the event that `write` makes of its number; returns whether that succeeded.
+/// Adds the event that `write` creates for its number. Returns true if that succeeded.
 pub(super) fn add(
     host: &dyn Host,
     share: &str,
@@ -173,8 +175,8 @@ pub(super) fn add(
     Ok(false)
 }
 
-/// Writes the full open segment to its place, unless another worker was faster: the same segment has the same
-/// events for all of them, and a worker that read the tail long ago finds a newer one there.
+/// Writes the full open segment, unless another worker was first. All workers write the same events
+/// to one segment. A worker that read the tail long ago finds a newer segment there.
 fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Result<(), StoreFailed> {
     let key = segment_key(share, of, ring.full);
     let mut found = Vec::new();
@@ -196,7 +198,7 @@ fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Resul
     Ok(())
 }
 
-/// The events of segment `number`, unless they are no longer kept.
+/// Returns the events of segment `number`, unless they are no longer stored.
 pub(super) fn segment(
     host: &dyn Host,
     share: &str,
@@ -210,7 +212,7 @@ pub(super) fn segment(
     Ok(is_it.then(|| rest.to_vec()))
 }
 
-/// The tail in shared data.
+/// Returns the tail from shared data.
 pub(super) fn tail(host: &dyn Host, share: &str) -> Result<Tail, StoreFailed> {
     let mut bytes = Vec::new();
     host.shared_get(&tail_key(share), &mut bytes)?;
@@ -231,7 +233,7 @@ fn segment_key(share: &str, of: EventSource, number: u64) -> Vec<u8> {
     [share.as_bytes(), kind, &[place]].concat()
 }
 
-/// A length as the wire has it.
+/// Converts a length to its stored type.
 pub(super) fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

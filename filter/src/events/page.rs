@@ -1,5 +1,5 @@
-//! Reads a page of events: oldest first, of both rings in the order of their numbers, up to a bound of bytes.
-//! The JSON of the events is passed on as it was written.
+//! Reads a page of events: oldest first, from both rings in numeric order, up to a size limit. The
+//! events' JSON is passed on as stored.
 
 use loudou_api::EventSource;
 use loudou_rules::size::EVENTS_OF_SEGMENT;
@@ -8,27 +8,28 @@ use loudou_store::StoreFailed;
 use super::kept::{Entries, Ring, segment, segments, tail, wide};
 use crate::host::Host;
 
-/// The most bytes of events in one answer: a fraction of a millisecond for the worker that copies them.
+/// Maximum size of the events in one response, in bytes. Copying them takes a fraction of a
+/// millisecond.
 const MAX_BYTES: usize = 128 << 10;
 
 /// A page of events.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// The JSON of the events, with commas in between.
+    /// JSON of the events, separated by commas.
     pub(super) events: Vec<u8>,
-    /// The number after which to continue.
+    /// Number after which to continue.
     pub(super) last_seq: u64,
-    /// Whether there are newer events.
+    /// True if there are newer events.
     pub(super) more: bool,
-    /// The number of events after the requested one that are no longer kept; at most that many where only
-    /// one ring has lost some.
+    /// Number of events after the requested one that are no longer stored. It is an upper bound if
+    /// only one ring has lost some.
     pub(super) lost: u64,
-    /// Whether no event had the requested number: it must be of another process.
+    /// True if no event had the requested number, so it must belong to another process.
     pub(super) restarted: bool,
 }
 
-/// The events after number `after` from `of`, or from both; all of them if the number `is_other`: of another
-/// process.
+/// Returns the events after number `after` from source `of`, or from both. Returns all events if
+/// `is_other`, because the number then belongs to another process.
 pub(super) fn read(
     host: &dyn Host,
     share: &str,
@@ -79,17 +80,17 @@ pub(super) fn read(
     }
 }
 
-/// Reads one ring, a segment at a time.
+/// Reads one ring, one segment at a time.
 struct Reader<'a> {
     host: &'a dyn Host,
     share: &'a str,
     of: EventSource,
     ring: &'a Ring,
     after: u64,
-    /// The segment at hand, without the events that were read.
+    /// Current segment. Events before `at` have been read.
     segment: Vec<u8>,
     at: usize,
-    /// The number of the next segment.
+    /// Number of the next segment.
     next: u64,
     lost: u64,
 }
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
             next: first,
             lost: 0,
         };
-        // The first segment may have events that are just not dropped yet.
+        // The first segment may begin with events that count as dropped already.
         reader.load()?;
         if reader.next == first.saturating_add(1) {
             for _ in 0..dropped % segment {
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// The next event.
+    /// Returns the next event.
     fn next(&self) -> Option<(u64, &[u8])> {
         Entries(self.segment.get(self.at..)?).next()
     }
@@ -142,14 +143,14 @@ impl<'a> Reader<'a> {
         self.settle()
     }
 
-    /// Passes over an event of the segment at hand.
+    /// Skips an event of the current segment.
     fn step(&mut self) {
         let event = self.next().map_or(0, |(_, event)| event.len());
-        // Number and length.
+        // 16 bytes for number and length.
         self.at = self.at.saturating_add(event).saturating_add(16);
     }
 
-    /// Goes to the next event that is wanted, if there is one.
+    /// Moves to the next matching event, if there is one.
     fn settle(&mut self) -> Result<(), StoreFailed> {
         loop {
             match self.next() {
@@ -161,7 +162,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the next segment that has an event that is wanted.
+    /// Loads the next segment with a matching event.
     fn load(&mut self) -> Result<(), StoreFailed> {
         self.at = 0;
         self.segment.clear();
