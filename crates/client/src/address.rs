@@ -1,5 +1,5 @@
-//! What an address may be, checked before anything is sent to it: the parser of URIs takes a port that is none for the
-//! usual port.
+//! Validates addresses before anything is sent to them. The URI parser alone is not enough, because
+//! it replaces an invalid port by the default port.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,22 +10,22 @@ use ureq::http::Uri;
 use super::ClientError;
 use loudou_words::text::shortened;
 
-/// The scheme of the address of a Unix socket.
+/// Scheme of a Unix socket address.
 const UNIX: &str = "unix:";
-/// The longest path of a Unix socket, in bytes.
+/// Maximum length of a Unix socket path, in bytes.
 const LONGEST_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
-/// The most characters of an address in a message.
+/// Maximum number of characters of an address in a message.
 const MOST_SHOWN: usize = 120;
 
-/// Refuses an address that no call could go to.
+/// Refuses an address to which no call could be made.
 pub fn check(url: &str) -> Result<(), ClientError> {
     socket(url).map_or_else(|| base(url).map(drop), |path| path.map(drop))
 }
 
-/// The path of a Unix socket, if that is what the address is.
+/// Returns the path of a Unix socket, if the address is one.
 pub(super) fn socket(url: &str) -> Option<Result<&Path, ClientError>> {
     let path = url.strip_prefix(UNIX)?;
-    // `unix:///run/x.sock` is the same as `unix:/run/x.sock`.
+    // `unix:///run/x.sock` means `unix:/run/x.sock`.
     let path = path.strip_prefix("//").unwrap_or(path);
     let bytes = path.len();
     Some(if !path.starts_with('/') {
@@ -39,7 +39,7 @@ pub(super) fn socket(url: &str) -> Option<Result<&Path, ClientError>> {
     })
 }
 
-/// The address without a trailing slash, if it is valid.
+/// Returns the address without a trailing slash, if it is valid.
 pub(super) fn base(url: &str) -> Result<String, ClientError> {
     let uri: Uri = url.parse().ok().ok_or_else(|| bad(url, "is invalid"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
@@ -63,7 +63,7 @@ pub(super) fn base(url: &str) -> Result<String, ClientError> {
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// Refuses an address without a host, or with a port that is none.
+/// Refuses an address without a host or with an invalid port.
 pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
     let Some(authority) = uri.authority().filter(|it| !it.host().is_empty()) else {
         return Err("has no host".to_owned());
@@ -81,16 +81,16 @@ pub(super) fn check_authority(uri: &Uri) -> Result<(), String> {
     Err(format!("has the port {port:?}, and {PORTS}"))
 }
 
-/// The ports that there are.
+/// The valid ports, in words.
 pub const PORTS: &str = "a port is a number from 1 to 65535";
 
-/// Whether a text is a port that something can listen at.
+/// Returns true if a text is a valid port to listen at.
 pub fn is_port(text: &str) -> bool {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number && text.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// An address without its user name and password, which no message shows.
+/// Returns an address without its user name and password, which no message shows.
 pub(super) fn without_user(url: &str) -> Cow<'_, str> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),
@@ -114,7 +114,7 @@ pub(super) fn bad(url: &str, why: &str) -> ClientError {
     }
 }
 
-/// Whether a token would go over the network in the clear to this address.
+/// Returns true if a token would be sent to this address without encryption.
 pub fn is_in_the_clear(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;
@@ -131,7 +131,7 @@ pub fn is_in_the_clear(url: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The usual port would get the token.
+    /// Otherwise the default port would get the token.
     #[test]
     fn a_port_is_a_number_from_1_to_65535() {
         for port in [

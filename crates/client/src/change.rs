@@ -1,8 +1,9 @@
-//! A change of live rules, keys or buckets is one type: question, preview, sending, outcome, undo, and
-//! the rule for conflicts. The command line prints it as lines, the screen as form, question and toast;
-//! `import` sends it, too, but after a conflict previews anew: it replaces the edits of others, and reports so.
+//! A change of live rules, keys or buckets is one type, with question, preview, sending, outcome,
+//! undo, and a common rule for conflicts. The command line prints it as lines, and the screen shows
+//! it as form, question and toast. `import` sends changes too, but after a conflict it previews
+//! again, replaces the edits of others, and reports that.
 //!
-//! Each kind of change is a file here that implements [`Verb`]; this one lists them.
+//! Each kind of change has a file here that implements [`Verb`]. This file lists the kinds.
 
 use loudou_api::{BanAnswer, EditAnswer, RuleView};
 use loudou_rules::rule::tried;
@@ -30,7 +31,7 @@ use key_override::{Override, OverrideUndo};
 use reset::Reset;
 use verb::{Answer, Question, Verb};
 
-/// The maximum number of resends of a change after only the generation moved.
+/// Maximum number of resends after conflicts in which only the generation had changed.
 const MOST_RESENDS: u8 = 16;
 
 /// A change.
@@ -44,12 +45,12 @@ pub enum Change {
     Ban(Ban),
     /// A ban of one key in all rules, or its end.
     BanAll(BanAll),
-    /// A reset: the key has its whole capacity again.
+    /// A reset, which gives the key its whole capacity again.
     Reset(Reset),
 }
 
 impl Change {
-    /// The part that depends on its kind.
+    /// Returns the part that depends on the kind.
     pub fn verb(&self) -> &dyn Verb {
         match self {
             Self::Edit(edit) => edit,
@@ -60,7 +61,7 @@ impl Change {
         }
     }
 
-    /// The rule as it was when the change was decided, if that matters.
+    /// Returns the rule as it was when the change was decided, if that matters.
     pub fn seen(&self) -> Option<&RuleView> {
         match self {
             Self::Edit(edit) => Some(&edit.seen),
@@ -78,7 +79,8 @@ impl Change {
         }
     }
 
-    /// The same change for another Envoy, which has these rules, by that server's clock; or why it cannot be.
+    /// Returns this change for another Envoy with these rules, by that server's clock, or the
+    /// reason why it is impossible.
     pub fn at_another(&self, rules: &[RuleView], now_ns: u64) -> Result<Self, String> {
         let name = self.verb().rule();
         let named = |name: &str| rules.iter().find(|rule| rule.name == name).cloned();
@@ -92,7 +94,7 @@ impl Change {
                 edit.at_another(tried.map_or_else(rule, Ok)?, now_ns)
                     .map(Self::Edit)
             }
-            // The ban that was seen is one of another Envoy.
+            // The ban that the operator saw belongs to another Envoy.
             Self::Ban(ban) => rule().map(|_| {
                 Self::Ban(Ban {
                     if_match: None,
@@ -107,19 +109,19 @@ impl Change {
         }
     }
 
-    /// Before and after, if that is known without a change.
+    /// Returns the state before and after, if a preview is possible.
     pub fn preview(&mut self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         self.resend(|change| change.verb().preview(client))
     }
 
-    /// Sends it, or its dry run.
+    /// Sends the change, or its dry run.
     pub fn send(&mut self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
         self.resend(|change| change.verb().send(client, dry_run))
     }
 
-    /// The one rule for conflicts (HTTP 412): a change is still valid if nothing that it was decided on has
-    /// moved, only the generation, and is sent again with the new one. Otherwise the operator has to decide
-    /// again.
+    /// The common rule for conflicts (HTTP 412). If only the generation has changed, and nothing on
+    /// which the change was decided, the change is still valid and is sent again with the new
+    /// generation. Otherwise the operator must decide again.
     fn resend<T>(
         &mut self,
         send: impl Fn(&Self) -> Result<T, ClientError>,
@@ -139,8 +141,8 @@ impl Change {
         send(self)
     }
 
-    /// Whether all that it was decided on is as it was seen, in the same process: for an edit the rule with
-    /// its edit, for an override the rule's limits and that key.
+    /// Returns true if the basis of the decision is unchanged, in the same process. For an edit
+    /// this is the rule with its edit, for an override the rule's limits and that key.
     fn is_as_seen(&self, now: &RuleView) -> bool {
         let is_same = |seen: &RuleView| seen.instance == now.instance;
         match self {
@@ -160,7 +162,7 @@ impl Change {
         }
     }
 
-    /// Its name in a sentence: `the ban of alice`.
+    /// Returns the name of the change in a sentence: `the ban of alice`.
     pub fn name(&self) -> String {
         match self {
             Self::Edit(Edit {
@@ -184,7 +186,7 @@ impl Change {
         }
     }
 
-    /// The buckets that it is for, by rule and key; none if it is for all keys.
+    /// Returns the affected buckets, by rule and key. Empty if the change affects all keys.
     pub fn buckets(&self) -> Vec<(&str, &str)> {
         if let Self::BanAll(all) = self {
             let bans = all.bans.iter();
@@ -194,7 +196,7 @@ impl Change {
         key.map(|key| (rule, key)).into_iter().collect()
     }
 
-    /// The bans that were made, with their answers; none if it is of another kind.
+    /// Returns the bans that were made, with their answers. Empty for another kind of change.
     fn bans<'a>(&'a self, answer: &'a Answer) -> Vec<(&'a Ban, &'a BanAnswer)> {
         match (self, answer) {
             (Self::Ban(ban), Answer::Ban(answer)) => vec![(ban, answer)],
@@ -203,7 +205,7 @@ impl Change {
         }
     }
 
-    /// Its undo, if it had an effect that can be undone.
+    /// Returns the undo, if the change had an effect that can be undone.
     pub fn undo(&self, answer: &Answer) -> Option<Undo> {
         let outcome = self.verb().outcome(answer).toast;
         match self {
@@ -240,7 +242,7 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// The outcome of the change, in one line.
+    /// Returns the outcome of the change, in one line.
     pub fn change(&self) -> &str {
         match self {
             Self::Edit(undo) => &undo.change,
@@ -250,7 +252,7 @@ impl Undo {
         }
     }
 
-    /// Names the change in words that do not say that it was made.
+    /// Names the change neutrally, because it is unknown if it was made.
     fn rename(&mut self, name: String) {
         match self {
             Self::Edit(undo) => undo.change = name,
@@ -260,7 +262,8 @@ impl Undo {
         }
     }
 
-    /// The rule, which is empty for several, and the key if the change was for one key.
+    /// Returns the rule, which is empty for several rules, and the key if the change was for one
+    /// key.
     pub fn of(&self) -> (&str, Option<&str>) {
         match self {
             Self::Edit(undo) => (&undo.after.name, None),
@@ -270,8 +273,9 @@ impl Undo {
         }
     }
 
-    /// The question before the undo, and the change that performs it, by the server's clock. `seen` is the ban of a
-    /// rule and key in a poll after an instant. `None` if nothing is left to undo.
+    /// Returns the question before the undo, and the change that performs it, by the server's
+    /// clock. `seen` returns the ban of a rule and key in a poll after an instant. Returns `None`
+    /// if nothing is left to undo.
     pub fn ask(
         &self,
         server_ns: u64,
@@ -301,7 +305,7 @@ impl Undo {
         })
     }
 
-    /// True if `change` is the one that this undo sends.
+    /// Returns true if this undo sends `change`.
     pub fn sends(&self, change: &Change) -> bool {
         match (self, change) {
             (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
@@ -312,7 +316,7 @@ impl Undo {
         }
     }
 
-    /// Removes what `change`, which undoes it, has undone. True if nothing is left.
+    /// Removes the parts that `change` has undone. Returns true if nothing is left.
     pub fn is_over(&mut self, change: &Change, answer: &Answer) -> bool {
         let Self::BanAll(undo) = self else {
             return true;
@@ -323,8 +327,8 @@ impl Undo {
         undo.undos.is_empty()
     }
 
-    /// Records that a later ban of the same rule and key was undone: the ban of this change is in effect again. False
-    /// if it is about another.
+    /// Records that a later ban of this rule and key was undone, so that the ban of this change is
+    /// in effect again. Returns false if this is about another ban.
     fn put_back(&mut self, (ban, answer): (&Ban, &BanAnswer)) -> bool {
         let parts = match self {
             Self::Ban(undo) => std::slice::from_mut(undo),
@@ -337,7 +341,8 @@ impl Undo {
     }
 }
 
-/// Records that `change` undid a later one: the bans before it, which the last of `undos` undo, are in effect again.
+/// Records that `change` undid a later change. The earlier bans, which the last of `undos` undo,
+/// are in effect again.
 pub fn put_back<'a>(
     undos: impl DoubleEndedIterator<Item = &'a mut Undo>,
     change: &Change,
@@ -370,7 +375,7 @@ pub enum Begun {
 }
 
 impl Start {
-    /// The title of its form, before the key.
+    /// Returns the title of its form, before the key.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Reset => "reset",
@@ -379,17 +384,17 @@ impl Start {
         }
     }
 
-    /// True if the change needs the name of the key.
+    /// Returns true if the change needs the name of the key.
     pub const fn needs_name(self) -> bool {
         !matches!(self, Self::Reset)
     }
 
-    /// True if the change needs the rule.
+    /// Returns true if the change needs the rule.
     pub const fn needs_rule(self) -> bool {
         matches!(self, Self::Override)
     }
 
-    /// Begins the change for this key: by a form where something has to be typed.
+    /// Begins the change for this key, with a form if something must be typed.
     pub fn begin(self, place: &KeyPlace) -> Begun {
         match self {
             Self::Reset => Begun::Ask(Change::Reset(reset::at(place))),
@@ -401,7 +406,7 @@ impl Start {
         }
     }
 
-    /// A problem of the combination of values that are each valid.
+    /// Returns the problem with a combination of values that are each valid.
     pub fn wrong(self, place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
         match self {
             Self::Override => key_override::wrong(place, typed),
@@ -409,7 +414,8 @@ impl Start {
         }
     }
 
-    /// The end of what the form describes, where it differs from that of what it replaces.
+    /// Returns the end that the form describes, if it differs from the end of the replaced
+    /// override.
     pub fn other_end(self, place: &KeyPlace, typed: &Typed) -> Option<String> {
         match self {
             Self::Override => key_override::other_end(place, typed),
@@ -417,7 +423,7 @@ impl Start {
         }
     }
 
-    /// The change that the form describes.
+    /// Returns the change that the form describes.
     pub fn of_form(self, place: &KeyPlace, typed: &Typed) -> Option<Change> {
         match self {
             Self::Reset => Some(Change::Reset(reset::at(place))),

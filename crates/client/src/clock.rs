@@ -1,14 +1,14 @@
-//! The only clock of the terminal app: the time since it started, monotonic.
+//! The only clock of the terminal app: the monotonic time since its start.
 //!
-//! It paces polls and drawing and says how old data are. Levels and waits are the server's business:
-//! they come with the server's own `now_ns`, to which this clock only ever adds an age.
+//! It paces polls and drawing, and measures the age of data. Levels and waits use the server's
+//! `now_ns`, which comes with each answer and to which the app only adds the answer's age.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use loudou_limiter::Nanos;
 
-/// A clock that stands at zero when it is made.
+/// A clock that starts at zero when it is created.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -31,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// A clock that stays at zero: its start is far ahead.
+    /// Creates a clock that stays at zero, because its start is far in the future.
     #[cfg(any(test, feature = "fake"))]
     pub fn standing() -> Self {
         let Self { origin } = Self::start();
@@ -40,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub fn now(&self) -> Nanos {
         Nanos::new(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

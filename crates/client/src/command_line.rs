@@ -1,4 +1,4 @@
-//! The command line that does the same as the screen, to copy into a runbook.
+//! Builds the command line that is equivalent to an action on the screen, to copy into a runbook.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::spoken_value;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use loudou_words::limit_edit::text;
 use loudou_words::text::is_unsafe;
 
-/// A command line in the making.
+/// A command line under construction.
 #[must_use]
 #[derive(Debug)]
 pub struct CommandLine {
@@ -17,7 +17,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// `loudou VERB`.
+    /// Starts with `loudou VERB`.
     pub const fn new(verb: &'static str) -> Self {
         Self {
             verb,
@@ -26,19 +26,19 @@ impl CommandLine {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub fn word(mut self, word: &str) -> Self {
         self.words.push(word.to_owned());
         self
     }
 
-    /// An option without a value.
+    /// Adds an option without a value.
     pub fn flag(mut self, name: &str) -> Self {
         self.options.push(name.to_owned());
         self
     }
 
-    /// An option, unless its value is empty.
+    /// Adds an option, unless its value is empty.
     pub fn option(self, name: &str, value: &str) -> Self {
         if value.is_empty() {
             return self;
@@ -49,29 +49,29 @@ impl CommandLine {
         line
     }
 
-    /// `--for`, if there is a time.
+    /// Adds `--for`, if there is a time.
     pub fn lasting(self, span: Option<Nanos>) -> Self {
         let span = span.map(|span| span.to_string());
         self.option("--for", &span.unwrap_or_default())
     }
 
-    /// `--url`, where the command line has to name the Envoy.
+    /// Adds `--url`, if the command line must name the Envoy.
     pub fn at(self, url: Option<&str>) -> Self {
         self.option("--url", url.unwrap_or_default())
     }
 
-    /// `--reason`, unless there is none.
+    /// Adds `--reason`, unless it is empty.
     pub fn because(self, reason: &str) -> Self {
         self.option("--reason", reason)
     }
 
-    /// `--carry`, unless it is the default.
+    /// Adds `--carry`, unless it is the default.
     pub fn carrying(self, carry: Carry) -> Self {
         let is_default = carry == Carry::default();
         self.option("--carry", if is_default { "" } else { carry.name() })
     }
 
-    /// The text. Arguments that look like options come last.
+    /// Returns the text. Arguments that look like options come last.
     pub fn text(self) -> String {
         let looks_like_option = self.words.iter().any(|word| word.starts_with('-'));
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
@@ -86,7 +86,8 @@ impl CommandLine {
     }
 }
 
-/// A text to paste: as it is, but quoted for a shell if a terminal or a shell would act on what is in it.
+/// Returns a text to paste. It is quoted only if it has characters on which a terminal or a shell
+/// would act.
 pub fn to_paste(text: &str) -> String {
     if text.chars().any(is_unsafe) {
         quoted(text)
@@ -95,8 +96,9 @@ pub fn to_paste(text: &str) -> String {
     }
 }
 
-/// A word as a POSIX shell reads it back. Clients choose keys, and a control character in one would act while it is pasted,
-/// also within quotes: such words are in the form of bash, zsh and ksh that has escapes.
+/// Quotes a word for a POSIX shell. Clients choose keys, and a pasted control character acts even
+/// within quotes. So words with control characters use the `$'…'` form of bash, zsh and ksh, which
+/// has escapes.
 fn quoted(word: &str) -> String {
     if word.chars().any(is_unsafe) {
         return format!("$'{}'", word.chars().map(escaped).collect::<String>());
@@ -108,7 +110,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A character within `$'…'`.
+/// Escapes a character for `$'…'`.
 fn escaped(c: char) -> String {
     match c {
         '\\' | '\'' => format!("\\{c}"),
@@ -119,8 +121,8 @@ fn escaped(c: char) -> String {
     }
 }
 
-/// The limits that differ from those of `before`, each with the fields to set; `None` if fields alone cannot make
-/// the difference.
+/// Returns the limits that differ from `before`, each with the fields to set. `None` if fields
+/// alone cannot express the difference.
 pub fn fields(before: &Value, after: &Value) -> Option<Vec<(String, Vec<String>)>> {
     let limits = |rule: &Value| -> Option<Vec<Map<String, Value>>> {
         let limits = rule.get("limits")?.as_array()?.iter();
@@ -176,7 +178,7 @@ mod tests {
         }
     }
 
-    /// A real shell reads back what was quoted, and nothing in it acts.
+    /// A real shell reads the quoted words back, and acts on nothing in them.
     #[test]
     fn a_shell_reads_quoted_words_back() {
         for word in [

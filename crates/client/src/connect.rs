@@ -1,4 +1,4 @@
-//! How calls reach an admin listener: TCP, TLS, a Unix socket, or a proxy.
+//! Connections to an admin listener: TCP, TLS, a Unix socket, or a proxy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::tls::{Tls, config as tls_config};
 use super::unix::UnixConnector;
 use super::{ClientError, Target};
 
-/// Where calls go, and the agent that brings them there.
+/// The base address of calls, and the HTTP agent that makes them.
 pub(super) struct Connection {
     pub(super) agent: Agent,
-    /// The beginning of each request's address.
+    /// Beginning of each request's address.
     pub(super) base: String,
 }
 
-/// The connection to `target`, for calls that take at most `timeout`.
+/// Opens the connection to `target`, for calls that take at most `timeout`.
 pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connection, ClientError> {
     if let Some(path) = address::socket(&target.url) {
         return Ok(socket(path?, timeout));
@@ -41,7 +41,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
         });
     };
     if target.proxy.is_some() && target.tls.server_name.is_some() {
-        // The proxy would be asked for the name in the certificate.
+        // The proxy would be asked to connect to the name in the certificate.
         let why = "--tls-name does not work through a proxy; except this host with no_proxy";
         return Err(ClientError::BadTarget {
             why: why.to_owned(),
@@ -58,7 +58,7 @@ pub(super) fn connection(target: &Target, timeout: Duration) -> Result<Connectio
     }
 }
 
-/// The proxy of this address.
+/// Parses the address of a proxy.
 fn proxy(url: &str) -> Result<Proxy, ClientError> {
     let wrong = |why: String| ClientError::BadTarget {
         why: format!(
@@ -72,24 +72,24 @@ fn proxy(url: &str) -> Result<Proxy, ClientError> {
         .ok_or_else(|| wrong("is invalid".to_owned()))?;
     let is_http = matches!(uri.scheme_str(), None | Some("http" | "https"));
     if !is_http {
-        // ureq would connect without it.
+        // ureq would connect without the proxy.
         return Err(wrong("is not one of HTTP".to_owned()));
     }
     address::check_authority(&uri).map_err(wrong)?;
     Proxy::new(url).map_err(|error| wrong(format!("cannot be used: {error}")))
 }
 
-/// A connection to the Unix socket of this path.
+/// Creates a connection to the Unix socket at this path.
 fn socket(path: &Path, timeout: Duration) -> Connection {
     let connector = UnixConnector(path.to_owned());
     Connection {
         agent: Agent::with_parts(config(timeout, None, None), connector, Nowhere),
-        // The admin API takes this name from anybody on the same machine.
+        // The admin API accepts this name from every program on the same machine.
         base: "http://localhost".to_owned(),
     }
 }
 
-/// A connection to an address, `rest`, whose certificate has this name.
+/// Opens a TLS connection to `rest`. The server's certificate must be valid for `name`.
 fn named(url: &str, rest: &str, name: &str, config: Config) -> Result<Connection, ClientError> {
     let (authority, path) = match rest.split_once('/') {
         Some((authority, path)) => (authority, format!("/{path}")),
@@ -100,7 +100,7 @@ fn named(url: &str, rest: &str, name: &str, config: Config) -> Result<Connection
     let port = there.port_u16();
     let port = port.map_or_else(String::new, |port| format!(":{port}"));
     let base = format!("https://{name}{port}{path}");
-    // What is more than a name would be a part of the address.
+    // Anything more than a name would become a part of the address.
     let is_name = |uri: Uri| uri.host() == Some(name) && !name.is_empty();
     if !base.parse().is_ok_and(is_name) {
         let why = format!(
@@ -130,7 +130,8 @@ fn config(timeout: Duration, tls: Option<TlsConfig>, proxy: Option<Proxy>) -> Co
     }
 }
 
-/// Resolves every name to the addresses of one host: the server's certificate has another name than its address.
+/// Resolves every name to the addresses of one host, because the server's certificate has another
+/// name than its address.
 #[derive(Debug)]
 struct Elsewhere(Uri);
 
@@ -145,7 +146,7 @@ impl Resolver for Elsewhere {
     }
 }
 
-/// Resolves nothing: a socket has no address.
+/// Resolves nothing, because a socket has no address.
 #[derive(Debug)]
 struct Nowhere;
 

@@ -1,4 +1,4 @@
-//! Errors between a request and its answer, in words that suggest a remedy.
+//! Errors between a request and its answer, with a suggested remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use loudou_api::{ProblemAnswer, RuleProblem, RuleView};
 
 use loudou_words::text::{escape, humanise, meant};
 
-/// The reason why there is no answer, or not the expected one.
+/// Reason why there is no answer, or an unexpected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
     /// The connection failed.
@@ -18,7 +18,7 @@ pub enum ClientError {
         /// The message of the operating system.
         cause: String,
     },
-    /// There is no trusted connection: TLS failed.
+    /// TLS failed, so there is no trusted connection.
     Untrusted {
         /// The address of the admin listener.
         url: String,
@@ -31,7 +31,7 @@ pub enum ClientError {
         url: String,
         /// The time-out.
         after: Duration,
-        /// Whether the request had a body.
+        /// True if the request had a body.
         had_body: bool,
     },
     /// The filter refused the request with a reason.
@@ -61,7 +61,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The HTTP status of the filter's refusal.
+    /// Returns the HTTP status of the filter's refusal.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Problem { status, .. } => Some(*status),
@@ -69,12 +69,12 @@ impl ClientError {
         }
     }
 
-    /// Whether the request may have been carried out although this is all that came back.
+    /// Returns true if the request may have been carried out despite the error.
     pub const fn is_in_doubt(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Unexpected { .. })
     }
 
-    /// The problem document of the filter's refusal.
+    /// Returns the problem document of the filter's refusal.
     pub fn problem(&self) -> Option<&ProblemAnswer> {
         match self {
             Self::Problem { problem, .. } => Some(problem),
@@ -82,13 +82,13 @@ impl ClientError {
         }
     }
 
-    /// The rule as it is now, after a stale or missing `If-Match`.
+    /// Returns the current rule, after a stale or missing `If-Match`.
     pub fn current(&self) -> Option<&RuleView> {
         self.problem()?.current.as_ref()
     }
 }
 
-/// A listener that lets every body hang.
+/// A hint at listeners at which every call with a body hangs.
 const NO_BODY: &str = ". The request had a body: does the filter of this listener have \
                        `allow_on_headers_stop_iteration: true`?";
 
@@ -159,7 +159,7 @@ fn refused(f: &mut fmt::Formatter<'_>, status: u16, problem: &ProblemAnswer) -> 
     Ok(())
 }
 
-/// A problem in one line, in the words of [`loudou_rules::config::Problem`].
+/// Formats a problem as one line, like [`loudou_rules::config::Problem`].
 pub fn problem_line(problem: &RuleProblem) -> String {
     let mut line = format!("{}: ", escape(&problem.path));
     if !problem.value.is_empty() {
@@ -170,7 +170,7 @@ pub fn problem_line(problem: &RuleProblem) -> String {
     line
 }
 
-/// The same without its place and value, for a form that shows these.
+/// Formats a problem without its place and value, for a form that shows these.
 pub fn problem_text(problem: &RuleProblem) -> String {
     let mut line = escape(&problem.message).into_owned();
     if let Some(allowed) = &problem.allowed {

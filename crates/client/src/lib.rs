@@ -1,7 +1,8 @@
-//! The admin API over HTTP: blocking calls with one time-out each, and errors that suggest a remedy.
+//! The admin API over HTTP: blocking calls with one time-out each, and errors that suggest a
+//! remedy.
 //!
-//! No other crate of the terminal app uses the network. Answers are not trusted: bodies are bounded,
-//! redirects are not followed (they would carry the token elsewhere).
+//! No other crate of the terminal app uses the network. Answers are not trusted. Bodies are
+//! bounded, and redirects are not followed, because they would carry the token elsewhere.
 
 #![forbid(unsafe_code)]
 
@@ -56,11 +57,11 @@ use request::Path;
 use tls::{cause as tls_cause, error as tls_error};
 use ways::Ways;
 
-/// The beginning of every path.
+/// Beginning of every path.
 const VERSION: &str = "/v1";
 /// The maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
-/// The most pages of events after the first.
+/// Maximum number of event pages after the first.
 const MAX_EVENT_PAGES: usize = 64;
 /// The maximum number of characters of an unexpected answer that are shown.
 const MAX_SHOWN: usize = 120;
@@ -72,9 +73,9 @@ pub struct Target {
     pub url: String,
     /// The bearer token, if the listener needs one.
     pub token: Option<String>,
-    /// The settings of TLS.
+    /// TLS settings.
     pub tls: Tls,
-    /// The address of the proxy for `https://`, if there is one.
+    /// Address of the proxy for `https://`, if there is one.
     pub proxy: Option<String>,
 }
 
@@ -91,13 +92,13 @@ impl fmt::Debug for Target {
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
-    /// The beginning of each request's address.
+    /// Beginning of each request's address.
     base: Arc<str>,
-    /// The address as it was given.
+    /// Address as given.
     url: Arc<str>,
-    /// The address for messages, with the proxy on the way.
+    /// Address for messages, including the proxy.
     place: Arc<str>,
-    /// Whether there is such a proxy.
+    /// True if there is such a proxy.
     has_proxy: bool,
     authorization: Option<HeaderValue>,
     timeout: Duration,
@@ -114,12 +115,13 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of `target` whose calls take at most `timeout` each. Connects to nothing yet.
+    /// Creates a client of `target` whose calls take at most `timeout` each. It does not connect
+    /// yet.
     pub fn new(target: &Target, timeout: Duration) -> Result<Self, ClientError> {
         let token = target.token.as_deref().map(authorization);
         let Connection { agent, base } = connection(target, timeout)?;
         let url = target.url.trim_end_matches('/');
-        // Only TLS goes through a proxy.
+        // Only TLS connections go through a proxy.
         let proxy = target.proxy.as_deref();
         let proxy = proxy.filter(|_| base.starts_with("https://"));
         let place = proxy.map(|proxy| format!("{url} through the proxy {}", without_user(proxy)));
@@ -135,17 +137,17 @@ impl Client {
         })
     }
 
-    /// The address of the admin listener.
+    /// Returns the address of the admin listener.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The state of the filter and its store.
+    /// Returns the state of the filter and its store.
     pub fn status(&self) -> Result<Status, ClientError> {
         self.get(&Path::new(&["status"]).text)
     }
 
-    /// One rule.
+    /// Returns one rule.
     pub fn rule(&self, name: &str) -> Result<RuleView, ClientError> {
         self.get(&Path::new(&["rules", name]).text)
     }
@@ -167,20 +169,22 @@ impl Client {
         self.answer(request.call())
     }
 
-    /// A page of live buckets. Several pages are read with a [`Pace`].
+    /// Returns a page of live buckets. Several pages are read with a [`Pace`].
     pub fn buckets(&self, query: &BucketsQuery) -> Result<BucketsPage, ClientError> {
         self.get(&query.path())
     }
 
-    /// Buckets by rule and key, at most [`loudou_api::MAX_READ`]: those that exist, in this order. With a
-    /// `next_cursor`, only so many of the names were looked at.
+    /// Returns those of the named buckets that exist, in the order of the names. At most
+    /// [`loudou_api::MAX_READ`] names are allowed. If the answer has a `next_cursor`, only that
+    /// many names were looked up.
     pub fn read_buckets(&self, names: &BucketNames) -> Result<BucketsPage, ClientError> {
         let address = self.address(&Path::new(&["buckets"]).text);
         let names = serde_json::to_value(names).unwrap_or_default();
         self.send(|| self.authorized(self.agent.post(&address)), &names)
     }
 
-    /// One bucket; a [`ClientError::Problem`] with status 404 if the rule is unknown or the key has no bucket.
+    /// Returns one bucket. A [`ClientError::Problem`] with status 404 means that the rule is
+    /// unknown or the key has no bucket.
     pub fn bucket(&self, rule: &str, key: &str) -> Result<BucketView, ClientError> {
         self.get(&Path::new(&["buckets", rule, key]).text)
     }
@@ -220,23 +224,25 @@ impl Client {
         self.answer(request.send_empty())
     }
 
-    /// The decision that the request `sample` would get.
+    /// Returns the decision that the request `sample` would get.
     pub fn explain(&self, sample: &Value) -> Result<ExplainAnswer, ClientError> {
         let address = self.address(&Path::new(&["explain"]).text);
         self.send(|| self.authorized(self.agent.post(&address)), sample)
     }
 
-    /// The keys that were refused or admitted most recently.
+    /// Returns the keys that were refused or admitted most recently.
     pub fn top(&self, query: &TopQuery) -> Result<Top, ClientError> {
         self.get(&query.path())
     }
 
-    /// Events after number `after` of the process `instance`; an empty `instance` stands for any process.
+    /// Returns the events after number `after` of the process `instance`. An empty `instance`
+    /// stands for any process.
     pub fn events(&self, instance: &str, after: u64) -> Result<Events, ClientError> {
         self.events_of(None, instance, after)
     }
 
-    /// The same from one source: all pages, up to a bound that no filter needs.
+    /// Like [`events`](Self::events), but from one source: all pages, up to a bound that no filter
+    /// reaches.
     pub fn events_of(
         &self,
         of: Option<EventSource>,
@@ -321,12 +327,13 @@ impl Client {
         }
     }
 
-    /// Whether the address ends with the version, which each call adds.
+    /// Returns true if the address already ends with the version that each call adds.
     fn has_version(&self) -> bool {
         self.base.ends_with(VERSION)
     }
 
-    /// The advice where a port that expects TLS got none: it closes the connection, or answers with an alert.
+    /// Returns a hint for ports that expect TLS. On plain HTTP, such a port closes the connection
+    /// or answers with an alert.
     fn try_tls(&self) -> String {
         let rest = self.url.strip_prefix("http://");
         rest.map_or_else(String::new, |rest| {
@@ -387,7 +394,7 @@ impl Client {
         }
     }
 
-    /// The error for answers of several calls that come from different processes.
+    /// Returns the error for several answers that come from different processes.
     pub fn restarted(&self) -> ClientError {
         ClientError::Restarted {
             url: self.url.to_string(),
@@ -402,10 +409,10 @@ impl Client {
     }
 }
 
-/// The reason why a token cannot be sent.
+/// Reason why a token cannot be sent.
 pub const BAD_TOKEN: &str = "the token is empty or contains characters other than visible ASCII";
 
-/// Whether a token can be sent.
+/// Returns true if a token can be sent.
 pub fn is_token(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -421,7 +428,7 @@ fn authorization(token: &str) -> Result<HeaderValue, ClientError> {
     Ok(value)
 }
 
-/// The beginning of an unexpected body.
+/// Returns the beginning of an unexpected body.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..MAX_SHOWN.saturating_mul(4)).unwrap_or(body));
     let text = text.trim();

@@ -1,7 +1,8 @@
-//! Changes that live only in the memory of an Envoy and are lost with its process: edits of rules,
-//! edited overrides of keys, and bans by operators.
+//! Live changes, which exist only in an Envoy's memory and are lost with its process: edits of
+//! rules, edited overrides of keys, and operators' bans.
 //!
-//! Ends are kept on the wall clock here, because the clock of the server's answers restarts with each boot.
+//! Ends are kept on the wall clock here, because the clock in the server's answers restarts with
+//! each boot.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub mod collect;
 pub mod document;
 pub mod ledger;
 
-/// The maximum distance of two ends that count as the same: about the maximum time of a call.
+/// Maximum difference between two ends that count as equal, about the maximum duration of a call.
 const SAME_END_MS: u64 = 5_000;
 
 /// One live change.
@@ -57,7 +58,7 @@ pub enum What {
     },
 }
 
-/// The identity of a live change, independent of its contents: there is one of each.
+/// Identity of a live change, independent of its contents. Each identity has at most one change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     kind: Kind,
@@ -65,7 +66,8 @@ pub struct Id {
     key: String,
 }
 
-/// The order of listing: an edit may replace the overrides of its rule.
+/// Kind of a live change, in listing order. Edits come first, because an edit may replace the
+/// overrides of its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// An edit of a rule.
@@ -76,19 +78,19 @@ pub enum Kind {
     Ban,
 }
 
-/// The remaining time.
+/// Remaining time of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// It has no end.
+    /// The change has no end.
     Endless,
-    /// It ends after this time.
+    /// The change ends after this time.
     For(Nanos),
-    /// It has ended.
+    /// The change has ended.
     Nothing,
 }
 
 impl Kind {
-    /// The word for it.
+    /// Returns the word for the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Edit => "edit",
@@ -99,12 +101,12 @@ impl Kind {
 }
 
 impl Item {
-    /// The identity of the change.
+    /// Returns the identity of the change.
     pub fn id(&self) -> Id {
         Id::new(self.kind(), &self.rule, self.key().unwrap_or_default())
     }
 
-    /// The kind of the change.
+    /// Returns the kind of the change.
     pub const fn kind(&self) -> Kind {
         match self.what {
             What::Edit(_) => Kind::Edit,
@@ -113,7 +115,7 @@ impl Item {
         }
     }
 
-    /// The key that it applies to.
+    /// Returns the key to which the change applies.
     pub fn key(&self) -> Option<&str> {
         match &self.what {
             What::Edit(_) => None,
@@ -121,7 +123,7 @@ impl Item {
         }
     }
 
-    /// The remaining time at an instant.
+    /// Returns the remaining time at an instant.
     pub fn left(&self, unix_ms: u64) -> Left {
         match self.ends_unix_ms {
             None => Left::Endless,
@@ -130,7 +132,8 @@ impl Item {
         }
     }
 
-    /// In words: `ban of mallory`, `override of alice: scale 10`, `edit to burst 9 at 3/s; mode shadow`.
+    /// Describes the change, for example `ban of mallory`, `override of alice: scale 10`, `edit to
+    /// burst 9 at 3/s; mode shadow`.
     pub fn words(&self) -> String {
         match &self.what {
             What::Edit(change) => {
@@ -151,7 +154,7 @@ impl Item {
 }
 
 impl Id {
-    /// The identity of a change of this kind; the key is empty for an edit of a rule.
+    /// Returns the identity of a change of this kind. The key is empty for an edit of a rule.
     pub fn new(kind: Kind, rule: &str, key: &str) -> Self {
         Self {
             kind,
@@ -171,7 +174,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// The clocks in an answer.
+    /// Returns the clocks in an answer.
     pub const fn of(status: &Status) -> Self {
         Self {
             now_ns: status.now_ns,
@@ -179,7 +182,7 @@ impl Clocks {
         }
     }
 
-    /// An instant of the server's monotonic clock on its wall clock.
+    /// Converts an instant of the server's monotonic clock to its wall clock.
     pub const fn unix_ms(self, at_ns: u64) -> u64 {
         let ahead = at_ns.saturating_sub(self.now_ns).div_ceil(1_000_000);
         let behind = self.now_ns.saturating_sub(at_ns) / 1_000_000;
@@ -187,7 +190,7 @@ impl Clocks {
     }
 }
 
-/// True if two ends are the same, within the time of a call.
+/// Returns true if two ends are equal, within the duration of a call.
 pub const fn same_end(a: Option<u64>, b: Option<u64>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -196,7 +199,7 @@ pub const fn same_end(a: Option<u64>, b: Option<u64>) -> bool {
     }
 }
 
-/// Edits and edited overrides of rules.
+/// Returns the edits and edited overrides of rules.
 pub fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
     let item = |rule: &str, edit: &EditView, what: What| Item {
         rule: rule.to_owned(),
@@ -225,7 +228,7 @@ pub fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
     items
 }
 
-/// The ban of a bucket by an operator, still without an author.
+/// Returns an operator's ban of a bucket, still without its author.
 pub fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
     let bans = [bucket.ban, bucket.hidden_ban];
     let ban = bans
@@ -244,7 +247,7 @@ pub fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
     })
 }
 
-/// The newest event about the ban of each key.
+/// Newest event about the ban of each key.
 #[derive(Clone, Debug, Default)]
 pub struct Authors(BTreeMap<Id, Event>);
 
@@ -283,7 +286,7 @@ impl Authors {
     }
 }
 
-/// The number of each kind: `2 bans, 1 edit, 3 overrides`.
+/// Counts the changes of each kind, for example `2 bans, 1 edit, 3 overrides`.
 pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     let mut counts = [(Kind::Ban, 0_u64), (Kind::Edit, 0), (Kind::Override, 0)];
     for item in items {
@@ -296,7 +299,7 @@ pub fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     counts.join(", ")
 }
 
-/// The losses of a restart, in one line.
+/// Describes the losses of a restart, in one line.
 pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms: u64) -> String {
     let at = loudou_words::text::date(started_unix_ms);
     let are = if items.len() == 1 { "is" } else { "are" };
@@ -306,7 +309,7 @@ pub fn gone<'a>(items: impl ExactSizeIterator<Item = &'a Item>, started_unix_ms:
     }
 }
 
-/// True if only the hash of a key is known, because its name was lost.
+/// Returns true if only the hash of a key is known, because its name was lost.
 pub fn is_lost(key: &str) -> bool {
     let digits = key.strip_prefix('#').unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())

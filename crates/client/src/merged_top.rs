@@ -1,8 +1,8 @@
-//! The most refused or admitted keys of several Envoys as one list.
+//! Merges the lists of the most refused or admitted keys of several Envoys.
 //!
-//! Each answer has bounds: a key was counted at most `count` times there, and at least `count - error` times. The sums
-//! keep this meaning. So a key that an answer leaves out, although it may have been counted there, adds the highest
-//! count that it can have to its sum and to the error.
+//! An Envoy lists only its top keys, with bounds: a key was counted at most `count` times there,
+//! and at least `count - error` times. The sums keep this meaning. If a key is missing from a list,
+//! its count there is unknown, so its highest possible count is added to both sum and error.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,50 +11,51 @@ use loudou_api::{Top, TopEntry};
 
 use loudou_words::num::count;
 
-/// The keys of several answers to the same question.
+/// The merged keys of several answers to the same query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedTop {
     /// The rows, highest sum first.
     pub rows: Vec<MergedRow>,
-    /// The sum of all counts of all Envoys.
+    /// Sum of all counts at all Envoys.
     pub total: u64,
-    /// The number of keys with a count at any Envoy, at least.
+    /// Minimum number of keys with a count at any Envoy.
     pub keys: u64,
-    /// Whether there may be more keys than that.
+    /// True if there may be more keys.
     pub has_more: bool,
-    /// The highest possible sum of a key without a row.
+    /// Upper bound of the sum of a key without a row.
     pub missing_at_most: u64,
 }
 
-/// One key. A rule that is enforced at one Envoy and in shadow mode at another has a row for each: what only the
-/// second counts as refused passed, and belongs into no sum of refusals.
+/// One key. A rule that is enforced at one Envoy and in shadow mode at another has two rows. In
+/// shadow mode the "refused" requests passed, so they belong into no sum of refusals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedRow {
     /// The name of its rule.
     pub rule: String,
     /// The key, as in buckets.
     pub key: String,
-    /// Whether the rule is in shadow mode or off at the Envoys of this row.
+    /// True if the rule is in shadow mode or off at the Envoys of this row.
     pub shadow: bool,
-    /// The sum over the Envoys, at most.
+    /// Upper bound of the sum over the Envoys.
     pub sum: u64,
-    /// The largest error of `sum`: it was counted at least `sum - error` times.
+    /// Maximum error of `sum`. The key was counted at least `sum - error` times.
     pub error: u64,
-    /// The count at each Envoy, in the order of the answers; `None` without an answer, or where the answer has none.
+    /// Count at each Envoy, in the order of the answers. `None` if the Envoy did not answer, or if
+    /// its answer lacks the key.
     pub counts: Vec<Option<u64>>,
 }
 
-/// The rule, the key, and whether the rule is in shadow mode.
+/// Rule, key, and true if the rule is in shadow mode.
 type Name<'a> = (&'a str, &'a str, bool);
 
-/// The answer of one Envoy, by name.
+/// Answer of one Envoy, by name.
 struct Listed<'a> {
     entries: BTreeMap<Name<'a>, &'a TopEntry>,
-    /// The rules of the entries, and whether they are in shadow mode there.
+    /// Rules of the entries, with true for rules in shadow mode there.
     shadows: BTreeMap<&'a str, bool>,
-    /// The highest possible count of a key without an entry.
+    /// Upper bound of the count of a key without an entry.
     missing_at_most: u64,
-    /// Whether every key that was counted has an entry.
+    /// True if every counted key has an entry.
     is_whole: bool,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Listed<'a> {
     fn new(top: &'a Top) -> Self {
         let entries: BTreeMap<Name<'a>, &TopEntry> =
             top.top.iter().map(|entry| (name(entry), entry)).collect();
-        // The least entry bounds those that a limit left out.
+        // Keys that the limit left out have at most the smallest listed count.
         let least = top.top.iter().map(|entry| entry.count).min();
         let is_cut = count(top.top.len()) < top.keys;
         let left_out = least.filter(|_| is_cut).unwrap_or(0);
@@ -77,13 +78,13 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// Its part of a row: the count, if it has one, and the bounds to add.
+    /// Returns its part of a row: the count, if it has one, and the bounds to add.
     fn part(&self, name: Name<'_>) -> (Option<u64>, u64, u64) {
         if let Some(entry) = self.entries.get(&name) {
             return (Some(entry.count), entry.count, entry.error);
         }
         let (rule, _, shadow) = name;
-        // In the other mode, nothing there belongs to this row.
+        // If the rule is in the other mode there, nothing belongs to this row.
         let is_other = self.shadows.get(rule).is_some_and(|other| *other != shadow);
         let most = if is_other { 0 } else { self.missing_at_most };
         (None, most, most)
@@ -94,7 +95,7 @@ fn name(entry: &TopEntry) -> Name<'_> {
     (&entry.rule, &entry.key, entry.shadow)
 }
 
-/// One list of the answers of several Envoys; `None` for an Envoy that did not answer.
+/// Merges the answers of several Envoys. `None` stands for an Envoy that did not answer.
 pub fn merged(answers: &[Option<&Top>]) -> MergedTop {
     let listed: Vec<Option<Listed<'_>>> = answers.iter().map(|top| top.map(Listed::new)).collect();
     let answered = || listed.iter().flatten();
@@ -102,7 +103,7 @@ pub fn merged(answers: &[Option<&Top>]) -> MergedTop {
         .flat_map(|listed| listed.entries.keys().copied())
         .collect();
     let mut rows: Vec<MergedRow> = names.iter().map(|name| row(*name, &listed)).collect();
-    // The sort is stable: equal rows stay in the order of their names.
+    // The sort is stable, so equal rows stay in the order of their names.
     rows.sort_by_key(|row| Reverse((row.sum, row.sum.saturating_sub(row.error))));
     let keys: BTreeSet<(&str, &str)> = names.iter().map(|(rule, key, _)| (*rule, *key)).collect();
     let most = answers.iter().flatten().map(|top| top.keys).max();

@@ -1,4 +1,5 @@
-//! Reading lists of buckets at the pace that the filter asks for, so that reading does not slow what is read.
+//! Reads lists of buckets at the pace that the filter requests, so that reading does not slow down
+//! the filter.
 
 use loudou_api::BucketsPage;
 use loudou_limiter::Nanos;
@@ -6,22 +7,23 @@ use loudou_limiter::Nanos;
 use super::{BucketsQuery, Client, ClientError};
 use crate::clock::pause;
 
-/// The status of a call that came too early.
+/// Status of a call that came too early.
 const TOO_EARLY: u16 = 429;
-/// The longest pause, whatever a server asks for.
+/// Maximum pause, whatever a server requests.
 const LONGEST: Nanos = Nanos::from_secs(2);
-/// The number of times that a call is repeated: other clients may be as eager as this one.
+/// Maximum number of retries of a call. Other clients may be equally busy.
 const REPEATS: usize = 30;
 
-/// The pace of one reader. Pages of all its lists count together.
+/// Pace of one reader. Pages of all its lists count together.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// The pause before the next call.
+    /// Pause before the next call.
     wait: Nanos,
 }
 
 impl Pace {
-    /// The next page; waits first, for as long as the filter asked for after the page before.
+    /// Returns the next page. Waits first, for the time that the filter requested after the
+    /// previous page.
     pub fn buckets(
         &mut self,
         client: &Client,
@@ -41,7 +43,7 @@ impl Pace {
     }
 }
 
-/// How long to wait before a call is made again that came too early.
+/// Returns the wait before a call that came too early is repeated.
 pub fn too_early(error: &ClientError) -> Option<Nanos> {
     let problem = error
         .problem()
@@ -102,7 +104,7 @@ mod tests {
         let (pages, took) = read(vec![refused(Some(wait)), refused(Some(wait)), page(0)], 1);
         assert!(pages.iter().all(Result::is_ok), "{pages:?}");
         assert!(took.get() >= 2 * wait, "{took}");
-        // Not for ever, and not if the filter does not say when.
+        // There is no retry after the last try, nor if the filter gives no wait.
         let (pages, _) = read((0..=REPEATS).map(|_| refused(Some(1))).collect(), 1);
         assert_eq!(pages[0].as_ref().expect_err("refused").status(), Some(429));
         let (pages, _) = read(vec![refused(None)], 1);

@@ -1,7 +1,7 @@
-//! Answers in several pages: the rules, and the rule file in effect.
+//! Reads answers with several pages: the rules, and the rule file in effect.
 //!
-//! A cursor is for one generation of the rules. If they change between two pages, the filter declines the next
-//! one, and reading begins again.
+//! A cursor belongs to one generation of the rules. If they change between two pages, the filter
+//! declines the next page, and reading starts from the beginning.
 
 use loudou_api::Rules;
 use loudou_rules::config::MAX_RULES;
@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::request::Path;
 use super::{Client, ClientError};
 
-/// The most attempts to read all pages at one generation.
+/// Maximum number of attempts to read all pages at one generation.
 const MAX_STARTS: u32 = 8;
-/// The most pages: each has at least one rule.
+/// Maximum number of pages. Each has at least one rule.
 const MAX_PAGES: usize = MAX_RULES;
-/// The status of a page whose generation is over.
+/// Status of a page whose generation is no longer current.
 const CHANGED: u16 = 409;
 
 impl Client {
-    /// All rules.
+    /// Returns all rules.
     pub fn rules(&self) -> Result<Rules, ClientError> {
         let next = |page: &mut Rules| page.next_cursor.take();
         let mut pages = self.pages("rules", &[], next)?.into_iter();
@@ -33,7 +33,8 @@ impl Client {
         Ok(all)
     }
 
-    /// The effective rule file; without edits and overrides that end, unless `with_temporary`.
+    /// Returns the effective rule file. Edits and overrides that end are left out, unless
+    /// `with_temporary`.
     pub fn export(&self, with_temporary: bool) -> Result<Value, ClientError> {
         let next = |page: &mut Value| {
             let cursor = page.as_object_mut()?.remove("next_cursor")?;
@@ -56,7 +57,7 @@ impl Client {
         Ok(all)
     }
 
-    /// All pages of a list, at one generation.
+    /// Returns all pages of a list, at one generation.
     fn pages<T: DeserializeOwned>(
         &self,
         list: &str,

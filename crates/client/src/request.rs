@@ -1,4 +1,4 @@
-//! Parameters of requests, and their encoding in addresses.
+//! Request parameters, and their encoding in addresses.
 
 use loudou_api::{BucketState, TopBy};
 use loudou_limiter::{Carry, Nanos};
@@ -18,7 +18,7 @@ pub struct EditRequest {
     pub expires_after: Option<Nanos>,
     /// The reason, recorded with the event; may be empty.
     pub reason: String,
-    /// Checks and answers without changing anything.
+    /// True for a dry run, which checks and answers without changing anything.
     pub dry_run: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct DropRequest {
     pub carry: Carry,
     /// The reason, recorded with the event; may be empty.
     pub reason: String,
-    /// Checks and answers without changing anything.
+    /// True for a dry run, which checks and answers without changing anything.
     pub dry_run: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct OverrideRequest {
     pub expires_after: Option<Nanos>,
     /// The reason, recorded with the event; may be empty.
     pub reason: String,
-    /// Checks and answers without changing anything.
+    /// True for a dry run, which checks and answers without changing anything.
     pub dry_run: bool,
 }
 
@@ -96,7 +96,7 @@ impl OverrideRequest {
 pub struct ActRequest {
     /// The time until the ban ends; `None` until an operator lifts it.
     pub span: Option<Nanos>,
-    /// Whether a ban may also shorten an earlier one.
+    /// True if a ban may also shorten an earlier one.
     pub replaces: bool,
     /// The `ETag` of the ban as read.
     pub if_match: Option<String>,
@@ -158,7 +158,7 @@ impl BucketsQuery {
 pub struct TopQuery {
     /// Only keys of this rule.
     pub rule: Option<String>,
-    /// The kind of count; refused by default.
+    /// Kind of count. By default, refused requests.
     pub by: Option<TopBy>,
     /// The maximum number of keys.
     pub limit: Option<usize>,

@@ -1,4 +1,4 @@
-//! The settings of TLS, checked before a connection needs them, and its errors with a remedy.
+//! TLS settings, checked before a connection needs them, and TLS errors with a remedy.
 
 use std::io;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::ClientError;
 
-/// A word in the PEM of an encrypted key, of either form.
+/// Word in the PEM of an encrypted key, in either format.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
-/// A file in PEM.
+/// A PEM file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pem {
     /// The name of the file.
@@ -26,15 +26,15 @@ pub struct Pem {
 /// The settings of an `https://` address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificates that the server's may be signed by, instead of those of the system.
+    /// CA certificates for the server's certificate, instead of the system's CAs.
     pub ca: Option<Pem>,
     /// The certificate chain of this client, and its key.
     pub client: Option<(Pem, Pem)>,
-    /// The name in the server's certificate, if the address has another.
+    /// Name in the server's certificate, if it differs from the address.
     pub server_name: Option<String>,
 }
 
-/// The settings for ureq.
+/// Returns the settings for ureq.
 pub(super) fn config(tls: &Tls) -> Result<TlsConfig, ClientError> {
     let roots = match &tls.ca {
         Some(pem) => authorities(pem)?,
@@ -55,7 +55,7 @@ fn wrong(why: String) -> ClientError {
     ClientError::BadTarget { why }
 }
 
-/// The certificates of a PEM file; at least one.
+/// Returns the certificates of a PEM file, at least one.
 fn certificates(pem: &Pem, what: &str) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let found = CertificateDer::pem_slice_iter(&pem.bytes).collect::<Result<Vec<_>, _>>();
     let file = &pem.file;
@@ -68,7 +68,7 @@ fn certificates(pem: &Pem, what: &str) -> Result<Vec<CertificateDer<'static>>, C
     Ok(found)
 }
 
-/// The CAs of a file, of which one can be read.
+/// Returns the CAs of a file, of which at least one must be readable.
 fn authorities(pem: &Pem) -> Result<Vec<Certificate<'static>>, ClientError> {
     let found = certificates(pem, "the CA file")?;
     let (valid, _) = RootCertStore::empty().add_parsable_certificates(found.iter().cloned());
@@ -85,7 +85,8 @@ fn for_ureq(certificate: &CertificateDer<'_>) -> Certificate<'static> {
     Certificate::from_der(certificate).to_owned()
 }
 
-/// A certificate of this client with its key. ureq would panic at one that rustls does not take.
+/// Returns the client's certificate with its key. It is checked first, because ureq would panic at
+/// a certificate that rustls rejects.
 fn client_cert(chain: &Pem, key: &Pem) -> Result<ClientCert, ClientError> {
     let certificates = certificates(chain, "the client certificate")?;
     let file = &key.file;
@@ -132,12 +133,12 @@ fn system_roots() -> Result<Vec<Certificate<'static>>, ClientError> {
     Ok(roots)
 }
 
-/// The error of TLS in that of a connection.
+/// Returns the TLS error within a connection error.
 pub(super) fn error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Why TLS failed, with a remedy.
+/// Returns the reason why TLS failed, with a remedy.
 pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
     match error {
@@ -149,7 +150,7 @@ pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
             format!("{error}; renew it")
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            // Which is refused with a proxy.
+            // This option is refused with a proxy.
             let before = if has_proxy {
                 "except this host with no_proxy, and "
             } else {
@@ -177,7 +178,7 @@ pub(super) fn cause(error: &rustls::Error, has_proxy: bool) -> String {
     }
 }
 
-/// Why another certificate of the server is not trusted, with a remedy.
+/// Returns the reason why the server's certificate is not trusted, with a remedy.
 fn certificate(bad: &CertificateError) -> String {
     use CertificateError as Bad;
     let why = match bad {

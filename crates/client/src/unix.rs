@@ -10,7 +10,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 
-/// Connects to the socket of this path, whatever the request's address is.
+/// Connects to the socket at this path, whatever the request's address is.
 #[derive(Debug)]
 pub(super) struct UnixConnector(pub(super) PathBuf);
 
@@ -69,7 +69,7 @@ impl Transport for UnixTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        // A closed one is readable at once, with nothing.
+        // A closed socket is readable at once, with zero bytes.
         let mut byte = [0];
         let is_set = self.stream.set_nonblocking(true).is_ok();
         let read = rustix::net::recv(&self.stream, &mut byte, rustix::net::RecvFlags::PEEK);

@@ -1,7 +1,9 @@
-//! How calls bring their JSON: as a body, or in a header where Envoy does not pass bodies to the filter.
+//! The ways in which calls bring their JSON: as a body, or in a header if Envoy does not pass
+//! bodies to the filter.
 //!
-//! The filter says in each answer which ways there are. Until the first answer, and for short texts, the header is
-//! taken: a listener without `allow_on_headers_stop_iteration` would let a call with a body hang.
+//! Each answer of the filter lists the possible ways. Until the first answer, and for short texts,
+//! the header is used, because a call with a body would hang at a listener without
+//! `allow_on_headers_stop_iteration`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,22 +17,23 @@ use ureq::{Body, RequestBuilder};
 
 use super::{Client, ClientError};
 
-/// The longest JSON that goes into a header where a body would do, in bytes: proxies in between may take no more.
+/// Maximum size of JSON in a header if a body would be possible, in bytes. Proxies in between may
+/// accept no more.
 const SHORT: usize = 8 * 1024;
 
-/// One way.
+/// A way to send JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Header,
     Body,
 }
 
-/// The ways that the filter takes, as its last answer said. Clones share it.
+/// Ways that the filter accepts, according to its last answer. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ways(Arc<AtomicU8>);
 
 impl Ways {
-    /// There was no answer yet.
+    /// No answer yet.
     #[cfg(test)]
     const UNKNOWN: u8 = 0;
     const ANY: u8 = 1;
@@ -38,7 +41,7 @@ impl Ways {
     /// A filter that does not know the header.
     const ONLY_BODY: u8 = 3;
 
-    /// Notes the ways that an answer names.
+    /// Notes the ways that an answer lists.
     pub(super) fn note(&self, answer: &Response<Body>) {
         let named = answer.headers().get(BODY_HEADER);
         let named = named.and_then(|name| BodyWays::parse(name.to_str().ok()?));
@@ -50,7 +53,7 @@ impl Ways {
         self.0.store(ways, Ordering::Relaxed);
     }
 
-    /// The way for a text of this length in ASCII.
+    /// Returns the way for a text with this ASCII length.
     pub(super) fn way(&self, bytes: usize) -> Way {
         let most = match self.0.load(Ordering::Relaxed) {
             Self::ONLY_BODY => return Way::Body,
@@ -64,19 +67,20 @@ impl Ways {
         }
     }
 
-    /// Whether the filter takes only headers.
+    /// Returns true if the filter accepts only headers.
     pub(super) fn is_only_header(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Self::ONLY_HEADER
     }
 }
 
 impl Client {
-    /// Whether the last answer came from a listener to which JSON can only be sent in a header.
+    /// Returns true if the last answer came from a listener that accepts JSON only in a header.
     pub fn has_no_bodies(&self) -> bool {
         self.ways.is_only_header()
     }
 
-    /// Sends a request with this JSON in the way that the filter takes, which its first answer may show.
+    /// Sends a request with this JSON in a way that the filter accepts. Its first answer may show
+    /// another way, and then the request is sent again.
     pub(super) fn send<T: DeserializeOwned>(
         &self,
         request: impl Fn() -> RequestBuilder<WithBody>,
@@ -101,7 +105,7 @@ impl Client {
     }
 }
 
-/// The error of a request with a body.
+/// Returns the error of a request with a body.
 fn of_body(error: ClientError) -> ClientError {
     match error {
         ClientError::TimedOut { url, after, .. } => ClientError::TimedOut {
@@ -113,7 +117,7 @@ fn of_body(error: ClientError) -> ClientError {
     }
 }
 
-/// JSON as visible ASCII: other characters are escaped.
+/// Serializes JSON as visible ASCII. Other characters are escaped.
 pub(super) fn ascii(json: &Value) -> String {
     let mut text = String::new();
     for character in json.to_string().chars() {

@@ -10,7 +10,7 @@ use crate::{ActRequest, Client, ClientError};
 use loudou_words::meaning::banned;
 use loudou_words::text::humanise;
 
-/// The duration of a ban that the screen suggests.
+/// Ban duration that the screen suggests.
 pub const USUAL: Nanos = Nanos::from_secs(600);
 
 /// A ban or an unban of a key.
@@ -20,22 +20,22 @@ pub struct Ban {
     pub rule: String,
     /// The key, in the form of the bucket list.
     pub key: String,
-    /// What becomes of the ban.
+    /// New state of the ban.
     pub to: BanTo,
-    /// True if an earlier ban that ends later gives way, too.
+    /// True if an earlier ban with a later end is replaced, too.
     pub replaces: bool,
-    /// The `ETag` of the ban that this was decided on, if that is known.
+    /// `ETag` of the ban on which this was decided, if known.
     pub if_match: Option<String>,
     /// The reason, for the events; may be empty.
     pub reason: String,
 }
 
-/// The state that the key gets.
+/// New state of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BanTo {
     /// Banned for a time, or until an operator unbans it.
     Banned(Option<Nanos>),
-    /// Not banned; with the origin of the earlier ban, if known.
+    /// Not banned. Has the origin of the earlier ban, if known.
     Free(Option<BanBy>),
 }
 
@@ -115,7 +115,7 @@ impl Verb for Ban {
 }
 
 impl Ban {
-    /// Sends it once.
+    /// Sends the change once.
     pub(super) fn act(&self, client: &Client) -> Result<BanAnswer, ClientError> {
         let (action, span) = match self.to {
             BanTo::Banned(span) => ("ban", span),
@@ -131,7 +131,7 @@ impl Ban {
     }
 }
 
-/// `is already banned by an operator for 59m more`.
+/// Returns for example `is already banned by an operator for 59m more`.
 fn stays(answer: &BanAnswer) -> String {
     let ban = answer.bucket.as_ref().and_then(|bucket| bucket.ban);
     let ban = ban.map_or_else(
@@ -165,7 +165,7 @@ fn lifted(name: &str, answer: &BanAnswer) -> String {
     }
 }
 
-/// The unban of the key of a bucket, if it has a ban that can be lifted.
+/// Returns the unban of the bucket's key, if it has a ban that can be lifted.
 pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     let ban = place.bucket.as_ref()?.ban?;
     (ban.by != BanBy::Override).then(|| Ban {
@@ -178,7 +178,7 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     })
 }
 
-/// The form of a ban.
+/// Returns the form of a ban.
 pub(super) fn fields() -> Vec<Asked> {
     vec![
         Asked::time(Prompt::Lasts, &USUAL.to_string()),
@@ -186,7 +186,7 @@ pub(super) fn fields() -> Vec<Asked> {
     ]
 }
 
-/// The ban that the form describes.
+/// Returns the ban that the form describes.
 pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Ban {
     Ban {
         rule: place.rule.clone(),

@@ -18,19 +18,19 @@ const MOST_NAMED: usize = 8;
 /// A ban or an unban of a key in several rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BanAll {
-    /// The ban as decided; its rule is empty.
+    /// The ban as decided, with an empty rule.
     pub of: Ban,
     /// The ban of each rule, at least one.
     pub bans: Vec<Ban>,
-    /// The rules left out because they are not in mode enforce, where a ban refuses nobody.
+    /// Rules left out because they are not in mode enforce, so that a ban would refuse no request.
     pub off: Vec<String>,
     /// True if `bans` has every rule in which a request can have the key. An undo has only the rules that were changed.
     pub is_whole: bool,
 }
 
 impl BanAll {
-    /// The ban in all of these rules in which a request can have the key; the reason if there are none. Rules with one
-    /// bucket for all requests are left out.
+    /// Creates the ban for those of the rules in which a request can have the key. Returns the
+    /// reason if there are none. Rules with one bucket for all requests are left out.
     pub fn new(of: &Ban, rules: &[RuleView]) -> Result<Self, String> {
         let of = Ban {
             rule: String::new(),
@@ -39,7 +39,7 @@ impl BanAll {
         };
         let (mut bans, mut off, mut impossible) = (Vec::new(), Vec::new(), None);
         for view in rules {
-            // The filter decides about a rule that only a newer version can read.
+            // For a rule that only a newer version can read, the filter decides.
             if let Ok(rule) = parse_rule(&view.rule) {
                 if rule.key.is_empty() {
                     continue;
@@ -69,7 +69,7 @@ impl BanAll {
         })
     }
 
-    /// This ban, in the rules of another Envoy.
+    /// Returns this ban for the rules of another Envoy.
     pub(super) fn at_another(&self, rules: &[RuleView]) -> Result<Self, String> {
         if self.is_whole {
             Self::new(&self.of, rules)
@@ -78,13 +78,13 @@ impl BanAll {
         }
     }
 
-    /// The rules left out, in a sentence.
+    /// Returns the rules left out, as a sentence.
     pub fn left_out(&self) -> Option<String> {
         let off: Vec<&str> = self.off.iter().map(String::as_str).collect();
         (!off.is_empty()).then(|| format!("left out, not in mode enforce: {}", listed(&off)))
     }
 
-    /// `in all 3 rules`.
+    /// Returns for example `in all 3 rules`.
     fn places(&self) -> String {
         let rules = counted(count(self.bans.len()), "rule");
         let all = if self.is_whole && self.bans.len() > 1 {
@@ -100,7 +100,7 @@ impl BanAll {
         listed(&names)
     }
 
-    /// The bans that were made, with their answers.
+    /// Returns the bans that were made, with their answers.
     pub(super) fn made<'a>(
         &'a self,
         results: &'a [Result<BanAnswer, ClientError>],
@@ -109,7 +109,7 @@ impl BanAll {
         pairs.filter_map(|(ban, result)| Some((ban, result.as_ref().ok()?)))
     }
 
-    /// The outcome where no rule failed.
+    /// Returns the outcome if no rule failed.
     fn done(&self, answers: &[&BanAnswer]) -> String {
         let (key, places) = (&self.of.key, self.places());
         let unchanged = answers.iter().filter(|answer| !answer.changed).count();
@@ -140,7 +140,7 @@ impl BanAll {
     }
 }
 
-/// Why no rule can ban a key.
+/// Returns the reason why no rule can ban a key.
 fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) -> String {
     let key = escape(key);
     if !off.is_empty() {
@@ -162,7 +162,7 @@ fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) ->
     )
 }
 
-/// `a, b, c and 12 more`.
+/// Returns for example `a, b, c and 12 more`.
 fn listed(names: &[&str]) -> String {
     let shown: Vec<&str> = names.iter().copied().take(MOST_NAMED).collect();
     let more = match names.len().saturating_sub(MOST_NAMED) {
@@ -173,7 +173,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 impl Verb for BanAll {
-    /// Empty: it is for several.
+    /// Returns an empty name, because there are several rules.
     fn rule(&self) -> &str {
         &self.of.rule
     }
@@ -213,7 +213,7 @@ impl Verb for BanAll {
         Some(line.because(&of.reason).at(url).text())
     }
 
-    /// Sends each; a failure does not stop the others.
+    /// Sends each ban. A failure does not stop the others.
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
         let results = self.bans.iter().map(|ban| ban.act(client)).collect();
         Ok(Answer::BanAll(results))
@@ -258,7 +258,7 @@ impl Verb for BanAll {
     }
 }
 
-/// The undo of a ban or an unban in several rules: of the rules that it changed.
+/// Undo of a ban or unban in several rules. It has only the rules that changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BanAllUndo {
     pub(super) key: String,
@@ -268,7 +268,7 @@ pub struct BanAllUndo {
 }
 
 impl BanAllUndo {
-    /// The undo of `change`, if there is anything to undo.
+    /// Returns the undo of `change`, if there is anything to undo.
     pub(super) fn new(
         change: &BanAll,
         results: &[Result<BanAnswer, ClientError>],
@@ -284,13 +284,13 @@ impl BanAllUndo {
         })
     }
 
-    /// True if this undo sends `change`.
+    /// Returns true if this undo sends `change`.
     pub(super) fn sends(&self, change: &BanAll) -> bool {
         let mut bans = change.bans.iter();
         !change.is_whole && bans.any(|ban| self.undos.iter().any(|undo| undo.sends(ban)))
     }
 
-    /// The change that undoes it, and its question; `None` if nothing is left to undo.
+    /// Returns the change that undoes it, and its question. `None` if nothing is left to undo.
     pub(super) fn ask(
         &self,
         server_ns: u64,

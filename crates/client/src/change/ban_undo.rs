@@ -1,4 +1,4 @@
-//! The undo of bans, with a question if other operators changed them since.
+//! Undo of bans. It asks if other operators have changed them since.
 
 use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
@@ -14,9 +14,9 @@ pub struct BanUndo {
     pub(super) rule: String,
     pub(super) key: String,
     back: Back,
-    /// True for a ban, false for a lifted one.
+    /// True for a ban, false for an unban.
     bans: bool,
-    /// The ban that it left in effect, if known.
+    /// Ban that the change left in effect, if known.
     made: Option<Made>,
     /// The outcome of the change, in one line.
     pub(super) change: String,
@@ -30,7 +30,7 @@ enum Back {
     Banned(Option<u64>),
 }
 
-/// The ban after a change, if any, and the instant of the change on the server's clock.
+/// The ban after a change, if any, and the time of the change by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     ban: Option<BanView>,
@@ -49,7 +49,7 @@ impl Made {
 /// The ban of a bucket in the last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// No reading, or none that is new enough.
+    /// The bucket was not read, or not recently enough.
     Unknown,
     /// The bucket no longer exists.
     Gone,
@@ -58,7 +58,7 @@ pub enum Seen {
 }
 
 impl BanUndo {
-    /// The undo of `change`, if there is anything to undo.
+    /// Returns the undo of `change`, if there is anything to undo.
     pub(super) fn new(change: &Ban, answer: &BanAnswer, outcome: &str) -> Option<Self> {
         if !answer.changed {
             return None;
@@ -82,32 +82,33 @@ impl BanUndo {
         })
     }
 
-    /// True if `change` is the one that this undo sends.
+    /// Returns true if this undo sends `change`.
     pub(super) fn sends(&self, change: &Ban) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
     }
 
-    /// Records that a later change was undone: the ban of this one is in effect again until its end.
+    /// Records that a later change was undone, so that this change's ban is in effect again until
+    /// its end.
     pub(super) fn put_back(&mut self, answer: &BanAnswer) {
         self.made = Some(Made::new(answer));
     }
 
-    /// The instant after which a poll shows whether others changed the ban.
+    /// Returns the instant after which a poll shows if others changed the ban.
     pub(super) fn made_at_ns(&self) -> Option<u64> {
         self.made.map(|made| made.at_ns)
     }
 
-    /// The ban that the change left in effect and the current one, in words, if they differ.
+    /// Describes the ban that the change left in effect and the current ban, if they differ.
     pub(super) fn since(&self, server_ns: u64, seen: Seen) -> Option<String> {
         let (made, now) = self.changed(seen)?;
         let state = |ban| state(ban, server_ns);
         Some(format!("your change: {}; now: {}", state(made), state(now)))
     }
 
-    /// The change that undoes it, and its question, by the server's clock: a temporary ban is restored for
-    /// the rest of its time. `None` if nothing is left to undo.
+    /// Returns the change that undoes it, and its question, by the server's clock. A temporary ban
+    /// is restored for the rest of its time. `None` if nothing is left to undo.
     pub(super) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Ban)> {
         if self.is_over(server_ns, seen) {
             return None;
@@ -149,7 +150,7 @@ impl BanUndo {
         Some((question, change))
     }
 
-    /// True if the ban expired or was lifted, so that nothing is left to undo.
+    /// Returns true if the ban expired or was lifted, so that nothing is left to undo.
     fn is_over(&self, server_ns: u64, seen: Seen) -> bool {
         let ends = |until: Option<u64>| until.is_some_and(|at| at <= server_ns);
         match (self.back, self.made) {
@@ -162,7 +163,7 @@ impl BanUndo {
         }
     }
 
-    /// The ban that this change left in effect and the current one, if they differ.
+    /// Returns the ban that the change left in effect and the current ban, if they differ.
     fn changed(&self, seen: Seen) -> Option<(Option<BanView>, Option<BanView>)> {
         let now = match seen {
             Seen::Unknown => return None,
@@ -173,7 +174,7 @@ impl BanUndo {
         (made != now).then_some((made, now))
     }
 
-    /// The `ETag` of the ban that the question shows; none if an override hides it.
+    /// Returns the `ETag` of the ban that the question shows. `None` if an override hides the ban.
     fn if_match(&self, seen: Seen) -> Option<String> {
         let ban = match seen {
             Seen::Unknown => self.made?.ban,
@@ -196,7 +197,7 @@ impl BanUndo {
     }
 }
 
-/// A ban in words, or that there is none.
+/// Describes a ban, or its absence.
 fn state(ban: Option<BanView>, server_ns: u64) -> String {
     ban.map_or_else(
         || "not banned".to_owned(),

@@ -18,18 +18,17 @@ use loudou_words::text::escape;
 pub struct Edit {
     /// The name of the rule.
     pub rule: String,
-    /// What the rule becomes.
+    /// New state of the rule.
     pub to: EditTo,
-    /// The rule as it was when this was decided, or the tried rule if its trial begins; the request carries its
-    /// generation.
+    /// The rule as it was when this was decided. The request carries its generation.
     pub seen: Box<RuleView>,
-    /// How much of what the live buckets have used remains.
+    /// Treatment of the levels of live buckets.
     pub carry: Carry,
     /// The reason, for the events; may be empty.
     pub reason: String,
 }
 
-/// The state that the rule gets.
+/// New state of the rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EditTo {
     /// Other limits or another mode.
@@ -38,10 +37,11 @@ pub enum EditTo {
         body: Value,
         /// The time until the edit ends; `None` for never.
         expires_after: Option<Nanos>,
-        /// Whether that is the end which the rule's edit has: another Envoy's edit then keeps its own.
+        /// True if that is the end of the rule's current edit. An edit at another Envoy then keeps
+        /// its own end.
         keeps_end: bool,
     },
-    /// The rule of the configuration.
+    /// The rule as configured.
     Drop,
 }
 
@@ -182,7 +182,7 @@ impl Edit {
 }
 
 impl Edit {
-    /// The removal of the edit of a rule.
+    /// Creates the removal of a rule's edit.
     pub fn dropping(rule: RuleView) -> Self {
         Self {
             rule: rule.name.clone(),
@@ -193,7 +193,8 @@ impl Edit {
         }
     }
 
-    /// The rule without its edit: as configured, with the overrides that were edited one by one.
+    /// Returns the rule without its edit: as configured, with the overrides that were edited
+    /// individually.
     pub fn without(&self) -> Value {
         let mut rule = self.seen.base.clone();
         let now = self.seen.rule.get("overrides");
@@ -209,8 +210,8 @@ impl Edit {
         rule
     }
 
-    /// The same change of the rule as another Envoy has it: what it does not change stays as it is there. Or why that
-    /// cannot be: the rule has no such limit.
+    /// Returns this change for the rule at another Envoy, or the reason why it is impossible: the
+    /// rule has no such limit. Parts that the change does not touch keep their values there.
     pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         let mut edit = self.clone();
         edit.keep_end(&rule, now_ns);
@@ -218,7 +219,7 @@ impl Edit {
             let mut parts = Map::new();
             let limits = changed_limits(&self.seen.rule, body, &rule.rule)?;
             parts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
-            // A body needs a part, also where only the end of the edit changes.
+            // A body needs a part even if only the end of the edit changes.
             let mode = body
                 .get("mode")
                 .filter(|mode| self.seen.rule.get("mode") != Some(mode));
@@ -230,7 +231,8 @@ impl Edit {
         Ok(edit)
     }
 
-    /// Takes over the end that the edit of `rule` has, if nobody typed another one: a form rounds what is left.
+    /// Adopts the end of the current edit of `rule`, unless the user typed another end. A form only
+    /// shows the rounded remaining time.
     pub fn keep_end(&mut self, rule: &RuleView, now_ns: u64) {
         let EditTo::Put {
             expires_after,
@@ -241,13 +243,14 @@ impl Edit {
             return;
         };
         let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
-        // One that ends now is replaced by one that ends as soon as there can be one.
+        // An edit that ends now is replaced by one with the minimum lifetime.
         let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
         *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
     }
 }
 
-/// The limits of a rule with the fields that `body` changes in those of `before`; `None` if it changes none.
+/// Returns the limits of a rule, with the fields by which `body` differs from `before`. `None` if
+/// it changes no limit.
 fn changed_limits(before: &Value, body: &Value, rule: &Value) -> Result<Option<Value>, String> {
     let (before, after) = (limits_of(before), limits_of(body));
     if after.is_empty() || before == after {
@@ -295,7 +298,7 @@ fn changed_limits(before: &Value, body: &Value, rule: &Value) -> Result<Option<V
     Ok(Some(json!(limits)))
 }
 
-/// The limits of a rule without what repeats a default.
+/// Returns the limits of a rule without fields that repeat a default.
 fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
     let limits = rule
         .get("limits")
@@ -313,7 +316,7 @@ fn limits_of(rule: &Value) -> Vec<Map<String, Value>> {
 pub struct EditUndo {
     /// The rule after the edit.
     pub(super) after: RuleView,
-    /// The limits and the mode before it.
+    /// Limits and mode before the edit.
     before: Value,
     /// The edit that was in effect before it, if any.
     earlier: Option<EditView>,
@@ -323,7 +326,7 @@ pub struct EditUndo {
 }
 
 impl EditUndo {
-    /// The undo of `edit`, if it had an effect.
+    /// Returns the undo of `edit`, if it had an effect.
     pub(super) fn new(edit: &Edit, answer: &Answer) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -337,7 +340,7 @@ impl EditUndo {
                 .edit
                 .clone()
                 .filter(|_| edit.seen.name == edit.rule),
-            // Levels that were reset cannot be restored; do not reset them again.
+            // Levels that were reset cannot be restored, so the undo does not reset them again.
             carry: match edit.carry {
                 Carry::Reset => Carry::default(),
                 carry => carry,
@@ -346,8 +349,8 @@ impl EditUndo {
         })
     }
 
-    /// The edit that undoes it, and its question, by the server's clock: an earlier edit is restored for
-    /// the rest of its time; without one, the rule returns to its configuration.
+    /// Returns the edit that undoes it, and its question, by the server's clock. An earlier edit is
+    /// restored for the rest of its time. Without one, the rule returns to its configuration.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Edit) {
         let left = self
             .earlier
@@ -381,7 +384,7 @@ impl EditUndo {
     }
 }
 
-/// The parts of a rule that an edit replaces.
+/// Returns the parts of a rule that an edit replaces.
 fn body_of(rule: &Value) -> Value {
     let mut body = Map::new();
     for name in ["limits", "mode"] {

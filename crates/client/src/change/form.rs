@@ -16,12 +16,12 @@ pub struct KeyPlace {
     pub bucket: Option<Box<BucketView>>,
     /// The server's clock.
     pub now_ns: u64,
-    /// The factor of the limits that the key asks for, where it is known: an override begins with it.
+    /// Limit factor that the key requests, if known. An override form starts with it.
     pub scale: Option<String>,
 }
 
-/// The time that is left of an edit, for a field that a user may change: rounded up, by less the sooner it ends. Empty
-/// without an end.
+/// Returns the time left of an edit, for a field that a user may change. It is rounded up, less
+/// coarsely the sooner the edit ends. Empty without an end.
 pub fn time_left(edit: &EditView, now_ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     let Some(until_ns) = edit.expires_at_ns else {
@@ -36,7 +36,8 @@ pub fn time_left(edit: &EditView, now_ns: u64) -> String {
     Nanos::from_secs(left.next_multiple_of(step)).to_string()
 }
 
-/// The difference of two ends as typed: `expires after 20m → never`; `None` if they are the same.
+/// Returns the difference between two typed ends, for example `expires after 20m → never`. `None`
+/// if they are equal.
 pub fn other_end(before: &str, after: &str) -> Option<String> {
     if Nanos::parse(before) == Nanos::parse(after) {
         return None;
@@ -61,7 +62,7 @@ pub enum Prompt {
 }
 
 impl Prompt {
-    /// The label beside the field.
+    /// Returns the label of the field.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Lasts => "for",
@@ -72,7 +73,7 @@ impl Prompt {
         }
     }
 
-    /// The hint beside it.
+    /// Returns the hint of the field.
     pub const fn hint(self) -> &'static str {
         match self {
             Self::Lasts => "such as 10m; empty: until unbanned",
@@ -83,7 +84,7 @@ impl Prompt {
         }
     }
 
-    /// A problem of a single value.
+    /// Returns the problem with a single value.
     pub fn problem(self, value: &str) -> Option<String> {
         match self {
             Self::Expires | Self::Lasts if value.is_empty() => None,
@@ -107,14 +108,14 @@ pub struct Asked {
     pub prompt: Prompt,
     /// Its initial value.
     pub value: String,
-    /// The values to choose from; none if text is typed.
+    /// Values to choose from. Empty if text is typed.
     pub words: &'static [&'static str],
     /// True if typing replaces the initial value.
     pub selected: bool,
 }
 
 impl Asked {
-    /// A prompt for a time, with a default that typing replaces.
+    /// Creates a prompt for a time, with a default that typing replaces.
     pub(super) fn time(prompt: Prompt, default: &str) -> Self {
         Self {
             value: default.to_owned(),
@@ -123,7 +124,7 @@ impl Asked {
         }
     }
 
-    /// A prompt for typed text, empty at first.
+    /// Creates a prompt for text, empty at first.
     pub(super) const fn text(prompt: Prompt) -> Self {
         Self {
             prompt,
@@ -145,7 +146,7 @@ impl Typed {
     }
 }
 
-/// A problem of the values, and the prompt where it is shown.
+/// A problem with the values, and the prompt at which it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The prompt.

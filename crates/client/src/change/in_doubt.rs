@@ -1,5 +1,5 @@
-//! A change of which no answer says whether it was made: what a later reading of the server says about it,
-//! and its undo.
+//! A change in doubt, because no answer showed if it was made: the result of a later reading of the
+//! server, and the undo.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView, EditAnswer, EditView, RuleView};
 
@@ -11,25 +11,25 @@ use super::verb::Answer;
 use super::{Change, Undo};
 use loudou_words::meaning::banned;
 
-/// The undo of such a change.
+/// The undo of a change in doubt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
-    /// It is not in force.
+    /// The change is not in force.
     NotMade,
-    /// It is in force, or may be.
+    /// The change is in force, or may be.
     Undo(Undo),
-    /// Its kind has no undo.
+    /// This kind of change has no undo.
     Endless,
 }
 
 /// The state of the server around the change.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// The ban of the key before.
+    /// Ban of the key before the change.
     pub before: Option<BanView>,
-    /// The ban of the key after it; [`Seen::Unknown`] if it was not read since.
+    /// Ban of the key after the change. [`Seen::Unknown`] if it was not read since.
     pub ban: Seen,
-    /// The rule as read last.
+    /// Rule as last read.
     pub rule: Option<&'a RuleView>,
     /// True if the rule was read after the change.
     pub is_read: bool,
@@ -38,7 +38,7 @@ pub struct Around<'a> {
 }
 
 impl Change {
-    /// The edit of a rule, or of the override of a key, that this one replaces.
+    /// Returns the edit, of a rule or of a key's override, that this change replaces.
     fn edit_in<'a>(&self, rule: &'a RuleView) -> Option<&'a EditView> {
         match self {
             Self::Edit(_) => rule.edit.as_ref(),
@@ -51,19 +51,19 @@ impl Change {
         }
     }
 
-    /// Its undo, if no answer says whether it was made.
+    /// Returns the undo of a change in doubt.
     pub fn doubt(&self, around: &Around<'_>) -> Doubt {
         let answer = match self {
             Self::Edit(Edit { seen, reason, .. })
             | Self::Override(Override { seen, reason, .. }) => {
                 around.edited(seen, |now| {
                     let (before, now) = (self.edit_in(seen), self.edit_in(now));
-                    // An edit with another reason is one of another operator.
+                    // An edit with another reason belongs to another operator.
                     before != now && now.is_none_or(|now| now.reason == *reason)
                 })
             }
             Self::Ban(ban) => around.banned(matches!(ban.to, BanTo::Banned(_))),
-            // The bans that it consists of are in doubt one by one.
+            // The bans in it are in doubt individually.
             Self::BanAll(_) | Self::Reset(_) => return Doubt::Endless,
         };
         let undo = answer.and_then(|answer| self.undo(&answer));
@@ -75,7 +75,7 @@ impl Change {
 }
 
 impl Around<'_> {
-    /// The state that `change` is about, in words; `None` if it was not read after the change.
+    /// Describes the state that `change` is about. `None` if it was not read after the change.
     pub fn words(&self, change: &Change) -> Option<String> {
         let edited = |edit: Option<&EditView>| match edit {
             None => "no edit".to_owned(),
@@ -93,7 +93,8 @@ impl Around<'_> {
         }
     }
 
-    /// The answer to a change of a rule as it was `seen`; `None` if a later reading of it is not `own`.
+    /// Returns the answer to a change of a rule as it was `seen`. `None` if a later reading of the
+    /// rule does not satisfy `own`.
     fn edited(&self, seen: &RuleView, own: impl Fn(&RuleView) -> bool) -> Option<Answer> {
         let after = self.rule?;
         (!self.is_read || own(after)).then(|| {
@@ -107,7 +108,7 @@ impl Around<'_> {
         })
     }
 
-    /// The answer to a ban, or to its lifting; `None` if it is not in force.
+    /// Returns the answer to a ban or unban. `None` if it is not in force.
     fn banned(&self, bans: bool) -> Option<Answer> {
         let ban = match self.ban {
             Seen::Read(ban) => ban,

@@ -15,7 +15,7 @@ use crate::{Client, ClientError, OverrideRequest};
 
 /// The kinds of overrides that the form offers.
 const GIVES: [&str; 4] = ["scale", "unlimited", "banned", REMOVE];
-/// The kind that drops the edited override.
+/// Option that drops the edited override.
 const REMOVE: &str = "remove";
 
 /// A change of the override of a key.
@@ -25,7 +25,7 @@ pub struct Override {
     pub rule: String,
     /// The key, in the form of the bucket list.
     pub key: String,
-    /// The override; `None` drops the edited one and restores that of the configuration.
+    /// The override. `None` drops the edited override and restores the configured one.
     pub gives: Option<Value>,
     /// The time until the override ends; `None` for never.
     pub expires_after: Option<Nanos>,
@@ -136,7 +136,7 @@ impl Override {
         client.set_override(&self.rule, &self.key, &request)
     }
 
-    /// The limits of the key now, and scaled.
+    /// Returns the key's current and scaled limits.
     fn scaled(&self, scale: &str) -> Vec<String> {
         let numbers = || {
             let limits = limits(&self.seen)?;
@@ -146,7 +146,7 @@ impl Override {
         numbers().unwrap_or_default()
     }
 
-    /// The limits that the key has before the change: those of the rule, or of its override.
+    /// Returns the key's limits before the change: from the rule, or from the key's override.
     fn limits_now(&self, limits: Limits) -> Limits {
         let own = in_force(&self.seen, &self.key);
         let own = own.and_then(|gives| match gives.get("scale") {
@@ -162,17 +162,18 @@ fn scale_text(scale: &Value) -> String {
     text.unwrap_or_else(|| scale.to_string())
 }
 
-/// The limits of the rule, if this version of the program can read them.
+/// Returns the limits of the rule, if this program version can read them.
 fn limits(rule: &RuleView) -> Option<Limits> {
     parse_limits(rule.rule.get("limits")?).ok()
 }
 
-/// The override of a key in its rule.
+/// Returns the override of a key in its rule.
 fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
 }
 
-/// The override that applies to a key: its own, or that of the longest prefix.
+/// Returns the override that applies to a key: its own override, or the one with the longest
+/// matching prefix.
 fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     let all = rule.rule.get("overrides")?.as_object()?;
     let prefix = |pattern: &str| {
@@ -189,7 +190,7 @@ fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     all.get(key).or_else(longest)
 }
 
-/// The form of an override; its initial values are those in effect.
+/// Returns the form of an override, filled with the values in effect.
 pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
     let current = place
         .seen
@@ -220,20 +221,20 @@ pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
     ]
 }
 
-/// The time that is left of the edited override of a key.
+/// Returns the time left of a key's edited override.
 fn left(place: &KeyPlace) -> Option<String> {
     let mut all = place.seen.as_ref()?.overrides.iter();
     let edited = all.find(|edited| edited.key == place.key)?;
     Some(time_left(&edited.edit, place.now_ns))
 }
 
-/// The end of an override beside that of the one it replaces, where they differ.
+/// Compares the override's end with the end of the one that it replaces. `None` if they are equal.
 pub(super) fn other_end(place: &KeyPlace, typed: &Typed) -> Option<String> {
     let before = left(place).filter(|_| typed.get(Prompt::Gives) != REMOVE)?;
     form::other_end(&before, typed.get(Prompt::Expires))
 }
 
-/// The problem of the typed override, if any.
+/// Returns the problem with the typed override, if any.
 pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     let rule = place.seen.as_ref()?;
     if typed.get(Prompt::Gives) == REMOVE {
@@ -250,7 +251,7 @@ pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     })
 }
 
-/// The problem of removing an override of a key that has no edited one.
+/// Returns the problem if the key has no edited override to remove.
 fn no_edited(rule: &RuleView, key: &str) -> Option<Wrong> {
     let text = match in_force(rule, key) {
         _ if rule.overrides.iter().any(|edited| edited.key == key) => return None,
@@ -266,7 +267,7 @@ fn no_edited(rule: &RuleView, key: &str) -> Option<Wrong> {
     })
 }
 
-/// The typed override; `None` to drop the edited one.
+/// Returns the typed override, or `None` to drop the edited one.
 fn gives(typed: &Typed) -> Option<Value> {
     match typed.get(Prompt::Gives) {
         REMOVE => None,
@@ -279,7 +280,7 @@ fn gives(typed: &Typed) -> Option<Value> {
     }
 }
 
-/// The override that the form describes, if its rule is known.
+/// Returns the override that the form describes, if its rule is known.
 pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
     let gives = gives(typed);
     let span = Nanos::parse(typed.get(Prompt::Expires));
@@ -298,7 +299,7 @@ pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
 pub struct OverrideUndo {
     pub(super) rule: String,
     pub(super) key: String,
-    /// The edited override before, with its end; `None` if it was not edited.
+    /// Earlier edited override, with its end. `None` if there was none.
     earlier: Option<(Value, Option<u64>)>,
     /// The rule after the change.
     after: Box<RuleView>,
@@ -307,7 +308,7 @@ pub struct OverrideUndo {
 }
 
 impl OverrideUndo {
-    /// The undo of `change`, if it had an effect.
+    /// Returns the undo of `change`, if it had an effect.
     pub(super) fn new(change: &Override, answer: &Answer, outcome: &str) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -328,15 +329,15 @@ impl OverrideUndo {
         })
     }
 
-    /// True if `change` is the one that this undo sends.
+    /// Returns true if this undo sends `change`.
     pub(super) fn sends(&self, change: &Override) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
     }
 
-    /// The change that undoes it, and its question, by the server's clock: a temporary override is restored
-    /// for the rest of its time.
+    /// Returns the change that undoes it, and its question, by the server's clock. A temporary
+    /// override is restored for the rest of its time.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Override) {
         let over = |(_, until): &&(Value, Option<u64>)| until.is_some_and(|at| at <= server_ns);
         let earlier = self.earlier.as_ref().filter(|earlier| !over(earlier));
@@ -361,9 +362,9 @@ impl OverrideUndo {
     }
 }
 
-// The numbers of limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
+// Limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
 
-/// A line for each limit after the change.
+/// Returns a line for each limit after the change.
 pub(super) fn compared(before: &Limits, after: &Limits) -> Vec<String> {
     let lines = after.iter().map(|after| {
         let new = after.algorithm();

@@ -5,7 +5,7 @@ use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
 use crate::command_line::CommandLine;
 use crate::{ActRequest, Client, ClientError};
 
-/// The reason of resets from the screen.
+/// Reason of resets that were made on the screen.
 const FROM_THE_SCREEN: &str = "from the screen";
 
 /// A reset of a bucket.
@@ -70,7 +70,7 @@ impl Verb for Reset {
     }
 }
 
-/// The reset of the bucket of `place`.
+/// Returns the reset of the bucket at `place`.
 pub(super) fn at(place: &KeyPlace) -> Reset {
     Reset {
         rule: place.rule.clone(),

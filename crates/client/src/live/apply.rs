@@ -1,5 +1,5 @@
-//! Applies the live changes of one process to another: with the calls that made them, for the rest of
-//! their time.
+//! Applies the live changes of one process to another, with the calls that made them and for the
+//! rest of their time.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ use loudou_words::num::whole_seconds;
 
 /// The maximum number of previews of a change while other operators change the same rule.
 const MAX_TRIES: usize = 5;
-/// The end of the reason of everything that was applied again.
+/// Suffix of the reason of every change that was applied again.
 const MARK: &str = "(imported)";
 
-/// The Envoy that changes are applied to.
+/// The Envoy to which changes are applied.
 #[derive(Debug)]
 pub struct Target<'a> {
     client: &'a Client,
     clock: Clock,
-    /// Its clocks at the local time `read_at`.
+    /// The Envoy's clocks at the local time `read_at`.
     clocks: Clocks,
     read_at: Nanos,
     instance: String,
@@ -41,30 +41,30 @@ pub struct Target<'a> {
 /// The outcome of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is in effect again, or would be; with the difference that this makes.
+    /// The change is in effect again, or would be. Has the difference that this makes.
     Applied(String),
-    /// It was already in effect.
+    /// The change was already in effect.
     SoAlready,
-    /// It has ended.
+    /// The change has ended.
     Ended,
-    /// The rule is unknown; with the known rules and the one that was probably meant.
+    /// The rule is unknown. Has the known rules and the rule that was probably meant.
     UnknownRule {
         /// The names of the known rules, as a list in words.
         known: String,
-        /// The known name that is most similar.
+        /// Most similar known name.
         meant: Option<String>,
     },
-    /// It failed.
+    /// The change failed.
     Failed(String),
 }
 
 impl Done {
-    /// True if the change is not in effect and has not ended.
+    /// Returns true if the change is not in effect and has not ended.
     pub const fn is_failure(&self) -> bool {
         matches!(self, Self::UnknownRule { .. } | Self::Failed(_))
     }
 
-    /// The outcome in words, for tables and messages.
+    /// Describes the outcome, for tables and messages.
     pub fn words(&self, dry_run: bool) -> String {
         match self {
             Self::Applied(change) if dry_run => format!("would apply: {change}"),
@@ -96,16 +96,19 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// The server's wall clock now.
+    /// Returns the server's current wall clock.
     pub fn unix_ms(&self) -> u64 {
         let age = self.clock.now().since(self.read_at);
         self.clocks.unix_ms.saturating_add(age.as_millis())
     }
 
-    /// Applies items, with the outcome of each; their order does not matter, but that an edit may replace the overrides of
-    /// its rule, and comes before them. No ban is accepted while its rule does not enforce, although those that exist
-    /// stay: so bans come before the edit that may end that. An edit may also be what makes a ban possible, so what
-    /// failed is tried once more after the rest.
+    /// Applies items, with the outcome of each.
+    ///
+    /// The order of items does not matter, with three exceptions. An edit comes before the
+    /// overrides of its rule, because it may replace them. Bans come before edits, because an edit
+    /// may end enforcement, and a rule that does not enforce accepts no new bans, although it keeps
+    /// existing ones. An edit may also make a ban possible, so failed items are tried once more at
+    /// the end.
     pub fn apply_all<'i>(&mut self, items: impl Iterator<Item = &'i Item>) -> Vec<Done> {
         let (bans, rest): (Vec<_>, Vec<_>) = items
             .enumerate()
@@ -169,9 +172,9 @@ impl<'a> Target<'a> {
             .iter()
             .flat_map(|bucket| [bucket.ban, bucket.hidden_ban]);
         let ours = bans.flatten().find(|ban| ban.by == BanBy::Operator);
-        // The clocks were read at another instant, but run at the same pace.
+        // The clocks were read at another instant, but they run at the same pace.
         let end = ours.map(|ban| ban.until_ns.map(|at| self.clocks.unix_ms(at)));
-        // A ban that lasts longer is a newer decision of an operator.
+        // A ban with a later end is a newer decision of an operator.
         let lasts = end.is_some_and(|end| match (end, item.ends_unix_ms) {
             (None, _) => true,
             (Some(end), Some(wanted)) if end > wanted => true,
@@ -197,7 +200,7 @@ impl<'a> Target<'a> {
             };
             let current = self.current(item);
             let ends = current.map(|edit| edit.expires_at_ns.map(|at| self.clocks.unix_ms(at)));
-            // The state of the configuration needs no edit.
+            // The configured state needs no edit.
             let stays = ends.is_none_or(|ends| same_end(ends, item.ends_unix_ms));
             if preview.change.is_empty() && stays {
                 return Ok(Done::SoAlready);
@@ -228,7 +231,7 @@ impl<'a> Target<'a> {
         self.rules.iter().find(|rule| rule.name == name)
     }
 
-    /// The current edit in the place of an item.
+    /// Returns the current edit for the same rule or key as an item.
     fn current(&self, item: &Item) -> Option<&EditView> {
         let rule = self.rule(&item.rule)?;
         match item.key() {
@@ -255,7 +258,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The change for an item, based on its rule as it is now.
+    /// Returns the change for an item, based on its current rule.
     fn change(&self, item: &Item, span: Option<Nanos>) -> Option<Change> {
         let (rule, reason) = (item.rule.clone(), imported(&item.reason));
         let seen = self.rule(&item.rule).cloned();
@@ -290,7 +293,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Records an edit of this program: all rules are as they were read, with the new generation.
+    /// Records an edit by this program. All other rules are unchanged, with the new generation.
     fn made(&mut self, after: &RuleView) {
         for rule in &mut self.rules {
             if rule.name == after.name {
@@ -300,7 +303,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// True if another operator changed the same rule in the same process; updates it.
+    /// Returns true if another operator changed the rule in the same process, and then adopts the
+    /// new rule.
     fn overtaken(&mut self, error: &ClientError) -> bool {
         let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
             return false;
@@ -318,7 +322,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A reason with a mark that it does not come from the sender of the request.
+/// Marks a reason, to show that it does not come from the sender of the request.
 fn imported(reason: &str) -> String {
     if reason.is_empty() || reason == MARK {
         return MARK.to_owned();

@@ -7,26 +7,26 @@ use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
 use super::{Authors, Clocks, Id, Item, ban_of, is_lost, of_rules};
 use crate::{BucketsQuery, Client, ClientError, Pace};
 
-/// The maximum number of pages of banned buckets. Pages end with the time of an answer, so that those of the
-/// largest store may be many.
+/// Maximum number of pages of banned buckets. Pages are cut by the time limit of an answer, so the
+/// largest store may need many.
 const MAX_PAGES: usize = 400_000;
 
-/// All live changes in one Envoy.
+/// All live changes of one Envoy.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     /// The status of the Envoy when the changes were read.
     pub status: Status,
     /// The changes.
     pub items: BTreeMap<Id, Item>,
-    /// The authors of bans, as far as events have them.
+    /// Authors of bans, as far as the events have them.
     pub authors: Authors,
-    /// The number of the last event that was read.
+    /// Number of the last event that was read.
     pub last_seq: u64,
-    /// The number of bans of keys whose names were lost.
+    /// Number of bans of keys whose names were lost.
     pub nameless: usize,
 }
 
-/// The reason why it could not be read.
+/// Reason why the changes could not be read.
 #[derive(Debug)]
 pub enum Unread {
     /// A call failed.
@@ -62,7 +62,7 @@ pub fn collect(client: &Client) -> Result<Live, Unread> {
         return Err(Unread::TooOld);
     }
     let mut live = Live::default();
-    // Events first: a ban that is imposed in the meantime is reported again later.
+    // Events are read first. A ban that is imposed in the meantime is reported again later.
     let events = client.events(&status.instance, 0)?;
     live.authors.note(&events.events);
     live.last_seq = events.last_seq;

@@ -8,7 +8,7 @@ use super::{Item, Kind, What};
 
 /// The origin of a document, in messages.
 const SOURCE: &str = "the output of `loudou export --live`";
-/// What the key of a ban or override is, in messages.
+/// Form of a ban's or override's key, for messages.
 const KEY: &str = "a key as `loudou buckets` prints it";
 /// The version of the document format.
 pub const VERSION: u64 = 1;
@@ -22,7 +22,7 @@ const FIELDS: [&str; 6] = [
     "bans",
 ];
 
-/// The document as written.
+/// The document to write.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document<'a> {
     live_version: u64,
@@ -48,13 +48,13 @@ struct Entry<'a> {
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     made_unix_ms: Option<u64>,
-    /// Absent for never.
+    /// Absent for "never".
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_unix_ms: Option<u64>,
 }
 
 impl<'a> Document<'a> {
-    /// The document of the live changes in the process `instance` at `unix_ms`.
+    /// Creates the document of the live changes in the process `instance` at `unix_ms`.
     pub fn new(instance: &'a str, unix_ms: u64, items: impl Iterator<Item = &'a Item>) -> Self {
         let items: Vec<&Item> = items.collect();
         let of = |kind: Kind| {
@@ -92,7 +92,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads a document: its items with their places, in the order of listing, or all its problems.
+/// Reads a document. Returns its items with their places, in listing order, or all its problems.
 pub fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     let mut report = Report::default();
     let root = Cursor::root(document);
@@ -123,7 +123,8 @@ pub fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     report.unless_invalid(Some(items))
 }
 
-/// A document without a version, or of another, is not read further: its fields mean something else.
+/// Checks the version. A document without a version, or with another one, is not read further,
+/// because its fields may have another meaning.
 fn wrong_version(root: &Cursor<'_, '_>) -> Option<Problem> {
     let none = root.with(&Value::Null);
     let Some(fields) = root.value.as_object() else {

@@ -1,4 +1,4 @@
-//! The live changes that a follower of an Envoy remembers, to report the losses of a restart.
+//! Live changes that an observer of an Envoy remembers, to report the losses of a restart.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use super::collect::Live;
 
 use super::{Authors, Clocks, Id, Item, Kind, Left, What, ban_of, is_lost, of_rules};
 
-/// The live changes at the last look.
+/// Live changes at the last poll.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     instance: String,
     clocks: Clocks,
     items: BTreeMap<Id, Item>,
     authors: Authors,
-    /// The losses of restarts, until they are applied again.
+    /// Losses of restarts, until they are applied again.
     lost: Option<Lost>,
 }
 
-/// The losses of a process.
+/// Losses of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lost {
-    /// The process that had them, or the last of several.
+    /// Process that had them, or the last of several.
     pub instance: String,
     /// The start of the next process.
     pub started_unix_ms: u64,
@@ -30,18 +30,18 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// The lost changes, in the order of listing.
+    /// Returns the lost changes, in listing order.
     pub fn items(&self) -> impl ExactSizeIterator<Item = &Item> + Clone {
         self.items.values()
     }
 
-    /// The losses in one line.
+    /// Describes the losses in one line.
     pub fn line(&self) -> String {
         super::gone(self.items(), self.started_unix_ms)
     }
 }
 
-/// One look at an Envoy.
+/// One poll of an Envoy.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
     /// The process.
@@ -50,14 +50,14 @@ pub struct Look<'a> {
     pub started_unix_ms: u64,
     /// Its clocks.
     pub clocks: Clocks,
-    /// The rules, unless they are unchanged.
+    /// Rules, unless they are unchanged.
     pub rules: Option<&'a Rules>,
-    /// The events since the last look.
+    /// Events since the last poll.
     pub events: &'a [Event],
 }
 
 impl Ledger {
-    /// A ledger of the changes that were read together.
+    /// Creates a ledger of changes that were read together.
     pub fn new(live: Live) -> Self {
         Self {
             instance: live.status.instance.clone(),
@@ -68,12 +68,12 @@ impl Ledger {
         }
     }
 
-    /// The live changes.
+    /// Returns the live changes.
     pub fn items(&self) -> impl Iterator<Item = &Item> {
         self.items.values()
     }
 
-    /// The losses of restarts that were not applied again.
+    /// Returns the losses of restarts that were not applied again.
     pub const fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()
     }
@@ -83,7 +83,7 @@ impl Ledger {
         self.lost = None;
     }
 
-    /// Records a look. True if it is the first at a new process.
+    /// Records a poll. Returns true if it is the first poll of a new process.
     pub fn look(&mut self, look: &Look<'_>) -> bool {
         let both_known = !self.instance.is_empty() && !look.instance.is_empty();
         let restarted = both_known && self.instance != look.instance;
@@ -109,8 +109,8 @@ impl Ledger {
         restarted
     }
 
-    /// Records the bans of buckets that were read at the last look: of all banned buckets if `are_all`, else
-    /// of some.
+    /// Records the bans of buckets that the last poll read: all banned buckets if `are_all`,
+    /// otherwise some.
     pub fn buckets<'a>(&mut self, buckets: impl Iterator<Item = &'a BucketView>, are_all: bool) {
         let mut seen = BTreeMap::new();
         for bucket in buckets.filter(|bucket| !is_lost(&bucket.key)) {
@@ -126,7 +126,7 @@ impl Ledger {
         self.settle();
     }
 
-    /// Records buckets that do not exist: neither do their bans.
+    /// Records that buckets do not exist, so their bans do not either.
     pub fn gone<'a>(&mut self, buckets: impl Iterator<Item = (&'a str, &'a str)>) {
         for (rule, key) in buckets {
             self.items.remove(&Id::new(Kind::Ban, rule, key));
