@@ -1,5 +1,5 @@
-//! The surroundings of rules in a file for Envoy or Kubernetes, and lets them work: how the module fails, where
-//! it comes from, which requests it gets, and whether the roles find the same store.
+//! Checks the surroundings of rules in a file for Envoy or Kubernetes: the failure policy and
+//! source of the module, the requests that reach it, and if the roles find the same store.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ pub(crate) fn add(group: &mut [&mut Checked]) {
     let mut discovered: Rc<[Discovered]> = Rc::new([]);
     let mut last = std::ptr::null();
     for (index, (report, content)) in group.iter_mut().enumerate() {
-        // The configurations of a file are together.
+        // All configurations of a file belong to one Envoy.
         if let Some((file, _)) = report.around()
             && !std::ptr::eq(file, last)
         {
@@ -70,7 +70,7 @@ fn problems(
     };
     match &view.place.object {
         Some(object) => of_object(&mut view, object),
-        // A document that is no object.
+        // The document is not an object.
         None if report.is_manifest() => {}
         None => envoy::check(&mut view),
     }
@@ -83,7 +83,7 @@ fn of_object(view: &mut View<'_>, object: &Object) {
     match kind {
         "WasmPlugin" | "TrafficExtension" => istio::check(view, &object.path, kind),
         "EnvoyExtensionPolicy" => check_gateway(view, &object.path),
-        // The rules alone are patched into a filter that is elsewhere.
+        // Only the rules are patched here. Their filter is defined elsewhere.
         _ if view.place.plugin.steps().is_empty() => {}
         _ => envoy::check(view),
     }

@@ -1,12 +1,12 @@
 //! Rule files as text: one reader for YAML and JSON that knows the position of every value.
 //!
-//! JSON is read as a subset of YAML. The result is a JSON tree for
-//! [`loudou_rules::config`], which names places by path, and a tree of positions beside it that
-//! turns such a path into line and column. Features of YAML that JSON lacks (anchors, aliases, tags,
-//! several documents, keys that are not strings) are refused, and sizes and depths are bounded.
+//! JSON is read as a subset of YAML. The result has two trees. One is a JSON tree for
+//! [`loudou_rules::config`], which names places by path. The other is a tree of positions, which
+//! turns such a path into line and column. YAML features that JSON lacks are refused: anchors,
+//! aliases, tags, several documents, and keys that are not strings. Sizes and depths are bounded.
 //!
-//! Envoy files may have anchors, aliases and tags, which are read as Envoy reads them. Manifests for Kubernetes
-//! may have them, too, and several documents.
+//! Envoy files may have anchors, aliases and tags, which are read as Envoy reads them. Kubernetes
+//! manifests may have these and several documents.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,8 @@ mod tree;
 
 pub use tree::{Document, Fault, MAX_DEPTH, Position};
 
-/// The largest text: what `kustomize build` prints has many objects that are not read.
+/// Maximum size of a text, in bytes. It is generous because `kustomize build` prints many objects
+/// that are skipped.
 pub const MAX_MANIFEST_BYTES: usize = 16 << 20;
 
 /// Reads a text. The error is the fault that makes it unreadable.
@@ -60,7 +61,7 @@ fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {
         let (event, span) = event.map_err(|error| {
             let position = Position::of(*error.marker());
             let info = error.info();
-            // YAML has no surrogate pairs: `\ud83d\ude00` is one character only in JSON.
+            // YAML has no surrogate pairs. Only JSON reads `\ud83d\ude00` as one character.
             let advice = if info.contains("Unicode character escape") {
                 "; write the character itself"
             } else {
@@ -73,8 +74,8 @@ fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {
     Ok(builder.finish())
 }
 
-/// JSON allows tabs between all tokens, YAML only in few places. Strict JSON has none inside strings, so
-/// a space can replace each tab, and all positions stay the same.
+/// Replaces tabs by spaces. JSON allows tabs between all tokens, YAML only in few places. Strict
+/// JSON has no tabs inside strings, so all positions stay the same.
 fn without_tabs(text: &str) -> Cow<'_, str> {
     if text.contains('\t') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
         return Cow::Owned(text.replace('\t', " "));

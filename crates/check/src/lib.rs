@@ -1,5 +1,6 @@
-//! Rule files, Envoy configurations and manifests for Kubernetes as text: every problem with its place, and what a
-//! valid file does, in words and as JSON. No terminal, no files, no network.
+//! Checks rule files, Envoy configurations and Kubernetes manifests as text. Reports every problem
+//! with its place, and describes the effect of a valid file, in words and as JSON. Uses no
+//! terminal, no files and no network.
 #![forbid(unsafe_code)]
 
 use loudou_rules::config::{self, Problem};
@@ -17,8 +18,8 @@ pub use summary::{Content, FileReport, describe};
 /// A configuration with its problems, and its contents if it is valid.
 pub type Checked = (Report, Option<Content>);
 
-/// For each configuration in a text, its problems and, if it is valid, its contents. A rule file is one
-/// configuration; an Envoy file has one for each filter.
+/// Returns the problems of each configuration in a text and, if it is valid, its contents. A rule
+/// file is one configuration. An Envoy file has one for each filter.
 pub fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
     let reports = Report::of_text(name, bytes).configurations();
     let checked = reports
@@ -27,8 +28,8 @@ pub fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
     checked.collect()
 }
 
-/// Adds the problems around the configurations. Manifests of several files may be for one Envoy; two Envoy files
-/// are for two.
+/// Adds the problems around the configurations. Several manifest files may belong to one Envoy,
+/// whereas two Envoy files belong to two.
 pub fn check_around(texts: &mut [Vec<Checked>]) {
     let mut manifests: Vec<&mut Checked> = Vec::new();
     for text in texts {
@@ -41,7 +42,7 @@ pub fn check_around(texts: &mut [Vec<Checked>]) {
     around::add(&mut manifests);
 }
 
-/// Warnings about a valid file.
+/// Returns the warnings about a valid file.
 pub type Advice = fn(&RuleFile) -> Vec<Problem>;
 
 fn check_one(mut report: Report, on_preflights: Advice) -> Checked {

@@ -1,8 +1,10 @@
-//! Problems of a text with their places: `file:line:column`, the line itself, and a mark below it.
+//! Formats problems with their places: `file:line:column`, the line itself, and a mark below the
+//! place.
 //!
-//! The first line has the form of a compiler's message, so that editors find the place. `annotate-snippets` puts the place
-//! on the second line, or leaves out the excerpt. Secrets would still have to be masked here, control characters escaped,
-//! and long lines cut.
+//! The first line has the form of a compiler message, so that editors find the place.
+//! `annotate-snippets` is not used, because it puts the place on the second line or omits the
+//! excerpt. This code would also still have to mask secrets, escape control characters and cut long
+//! lines.
 
 use std::rc::Rc;
 
@@ -17,29 +19,29 @@ use crate::document::configuration::{Configuration, Place};
 use crate::document::{self, Document, Fault, Kind, Position, envoy, manifest};
 use loudou_words::text::escape;
 
-/// The maximum number of characters of a line that are shown.
+/// Maximum number of characters of a line to show.
 const SHOWN: usize = 100;
-/// The maximum number of them before the place.
+/// Maximum number of characters to show before the place.
 const BEFORE: usize = 60;
 
-/// Colours a text by the severity that it is about.
+/// Function that colours a text by severity.
 pub type Paint<'a> = &'a dyn Fn(Severity, &str) -> String;
 
 /// The problems of one text.
 #[derive(Debug, Default)]
 pub struct Report {
     file: String,
-    /// The filters of a file for Envoy or Kubernetes that it describes.
+    /// Filters that it describes, in a file for Envoy or Kubernetes.
     filter: Option<String>,
-    /// That file and the place of the configuration in it.
+    /// That file, and the place of the configuration in it.
     around: Option<(Rc<Document>, Place)>,
     source: Rc<[String]>,
     findings: Vec<Finding>,
-    /// The parsed text, if it could be read.
+    /// Parsed text, if it could be read.
     pub document: Option<Document>,
-    /// Whether CORS preflights end at an earlier filter.
+    /// True if CORS preflights end at an earlier filter.
     pub is_without_preflights: bool,
-    /// Whether it is about manifests that have no Loudou configuration.
+    /// True if it is about manifests without a Loudou configuration.
     pub is_unrelated: bool,
 }
 
@@ -54,17 +56,17 @@ struct Finding {
 /// A problem with its file, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileProblem {
-    /// The file, as it was named.
+    /// File, as the user named it.
     pub file: String,
     /// Object, listener, filter and role, in a file for Envoy or Kubernetes.
     pub filter: Option<String>,
-    /// The problem, with its place in the file.
+    /// Problem, with its place in the file.
     #[serde(flatten)]
     pub problem: RuleProblem,
 }
 
 impl Report {
-    /// Reads a text and keeps its problems of syntax.
+    /// Reads a text and keeps its syntax problems.
     pub fn of_text(file: &str, bytes: &[u8]) -> Self {
         let mut report = Self {
             file: file.to_owned(),
@@ -84,7 +86,7 @@ impl Report {
         report
     }
 
-    /// For a file for Envoy or Kubernetes, a report for each Loudou configuration in it.
+    /// Returns a report for each Loudou configuration in a file for Envoy or Kubernetes.
     pub fn configurations(mut self) -> Vec<Self> {
         let Some(file) = self.document.take_if(|it| it.kind != Kind::Loudou) else {
             return vec![self];
@@ -123,29 +125,29 @@ impl Report {
         }
     }
 
-    /// The file around the configuration, and the configuration's place in it.
+    /// Returns the file that contains the configuration, and the configuration's place in it.
     pub fn around(&self) -> Option<(&Document, &Place)> {
         let (file, place) = self.around.as_ref()?;
         Some((file, place))
     }
 
-    /// Whether it is about an object of Kubernetes.
+    /// Returns true if it is about a Kubernetes object.
     pub fn is_manifest(&self) -> bool {
         let around = self.around.as_ref();
         around.is_some_and(|(file, _)| file.kind == Kind::Kubernetes)
     }
 
-    /// The file, as it was named.
+    /// Returns the file, as the user named it.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The filter that the configuration is of, in a file for Envoy or Kubernetes.
+    /// Returns the filter with this configuration, in a file for Envoy or Kubernetes.
     pub fn filter(&self) -> Option<&str> {
         self.filter.as_deref()
     }
 
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub fn name(&self) -> String {
         match &self.filter {
             Some(filter) => format!("{}: {filter}", self.file),
@@ -153,13 +155,13 @@ impl Report {
         }
     }
 
-    /// True if the file cannot be used.
+    /// Returns true if the file cannot be used.
     pub fn has_errors(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.problem.severity == Severity::Error)
     }
 
-    /// Adds the problems of the contents, and sorts all problems in the order of the text.
+    /// Adds problems of the contents, and sorts all problems in text order.
     pub fn add(&mut self, problems: &[Problem]) {
         for problem in problems {
             let document = self.document.as_ref();
@@ -170,7 +172,7 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.position);
     }
 
-    /// Adds problems of what is around the configuration: their paths begin at the whole file.
+    /// Adds problems of the surroundings, whose paths start at the whole file.
     pub fn add_around(&mut self, problems: &[Problem]) {
         let Some((file, place)) = &self.around else {
             return;
@@ -184,7 +186,7 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.position);
     }
 
-    /// A path in the configuration, as one in the object of Kubernetes that has it.
+    /// Converts a path in the configuration to a path in the Kubernetes object that contains it.
     fn path_in_object(&self, path: &Path) -> Path {
         let place = self.around.as_ref().map(|(_, place)| place);
         let Some((place, object)) = place.and_then(|place| Some((place, place.object.as_ref()?)))
@@ -195,7 +197,7 @@ impl Report {
         Path::from([around.steps(), path.steps()].concat())
     }
 
-    /// All problems, with the file of each.
+    /// Returns all problems, each with its file.
     pub fn problems(&self) -> impl Iterator<Item = FileProblem> {
         self.findings.iter().map(|finding| FileProblem {
             file: self.file.clone(),
@@ -204,8 +206,8 @@ impl Report {
         })
     }
 
-    /// All findings as text, each with its line. `paint` colours the word for the severity and the mark, or leaves them
-    /// plain.
+    /// Formats all findings as text, each with its line. `paint` colours the severity and the mark,
+    /// or leaves them plain.
     pub fn lines(&self, paint: Paint<'_>) -> String {
         self.findings
             .iter()
@@ -213,7 +215,7 @@ impl Report {
             .collect()
     }
 
-    /// `rules.yaml: 3 errors, 1 warning`.
+    /// Returns for example `rules.yaml: 3 errors, 1 warning`.
     pub fn count(&self) -> String {
         let count = |severity: Severity| {
             let findings = self.findings.iter();
@@ -249,7 +251,7 @@ impl Report {
         format!("{file}:{}:{}: {word} {line}\n{excerpt}", at.line, at.column)
     }
 
-    /// The line of a place, with a mark below the place.
+    /// Returns the line of a place, with a mark below the place.
     fn excerpt(&self, at: Position, mark: &str) -> String {
         let Some(line) = self.source.get(at.line.saturating_sub(1)) else {
             return String::new();
@@ -306,7 +308,7 @@ impl Finding {
     }
 }
 
-/// The word for a severity.
+/// Returns the word for a severity.
 pub const fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
@@ -314,13 +316,13 @@ pub const fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// A path from an outer place on.
+/// Returns a path that starts at an outer place.
 fn without(path: &Path, outer: &Path) -> Path {
     let steps = path.steps().strip_prefix(outer.steps());
     Path::from(steps.unwrap_or_else(|| path.steps()).to_vec())
 }
 
-/// The position of a problem. A file with only a list stands for the `limits` of an edit.
+/// Returns the position of a problem. A file with only a list counts as the `limits` of an edit.
 fn locate(document: &Document, problem: &Problem) -> Position {
     let steps = problem.path.steps();
     let (Value::Array(_), Some((Step::Field(_), steps))) = (&document.value, steps.split_first())

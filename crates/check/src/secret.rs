@@ -1,16 +1,15 @@
-//! The fleet's token in a line of a file: the line is shown beside a problem, and the token is not.
+//! Masks the fleet's token in an excerpt, because problems show the line in which they are.
 
 use serde_json::Value;
 
-/// The field whose values are hidden.
+/// Field whose values are masked.
 const FIELD: &str = "token";
 const MASK: char = '*';
 
-/// The line of a document, if that could be read, with the same number of characters, where those of a
-/// token are masked.
+/// Returns a line of the document, with token values masked by the same number of characters.
 pub(super) fn masked(line: &str, document: Option<&Value>) -> String {
     let token = document.and_then(|document| document.pointer("/fleet/token")?.as_str());
-    // A text of several lines is not beside its field.
+    // A multi-line text is not on the line of its field.
     let parts = token
         .unwrap_or_default()
         .lines()
@@ -20,7 +19,7 @@ pub(super) fn masked(line: &str, document: Option<&Value>) -> String {
     })
 }
 
-/// The line without the values of fields that are called as the token is.
+/// Masks a line without a parsed document, by the name of the token's field.
 fn after_fields(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -35,7 +34,7 @@ fn after_fields(line: &str) -> String {
     out
 }
 
-/// The text up to the next token, and the text from there on.
+/// Splits the text at the next token.
 fn next(text: &str) -> Option<(&str, &str)> {
     let mut fields = text.match_indices(FIELD);
     fields.find_map(|(at, _)| {
@@ -50,7 +49,7 @@ fn next(text: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// The length of the value at the beginning of `text`, which comes after `before`.
+/// Returns the length of the value at the start of `text`, which comes after `before`.
 fn end(text: &str, before: &str) -> usize {
     if text.starts_with(is_quote) {
         return quoted(text).unwrap_or(text.len());
@@ -63,7 +62,8 @@ fn end(text: &str, before: &str) -> usize {
     }
 }
 
-/// The length of a value with its quotes. A quote within it follows a backslash, or stands twice.
+/// Returns the length of a quoted value, with its quotes. A quote within it follows a backslash or
+/// is doubled.
 fn quoted(text: &str) -> Option<usize> {
     let mut chars = text.char_indices().peekable();
     let (_, quote) = chars.next()?;

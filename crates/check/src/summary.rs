@@ -1,4 +1,4 @@
-//! The contents of a valid file: in words for people, as numbers for programs.
+//! Describes a valid file: in words for people, as numbers for programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,9 +17,9 @@ use loudou_words::text::{bytes, escape};
 /// The contents of a valid file.
 #[derive(Debug)]
 pub enum Content {
-    /// With the admin API that the plugin answers itself, if it does.
+    /// Rules, with the admin API that the plugin embeds, if any.
     Rules(RuleFile, Option<EmbeddedAdmin>),
-    /// The settings of a plugin that only answers the admin API.
+    /// Settings of a plugin that only answers the admin API.
     Admin(AdminSettings),
 }
 
@@ -36,7 +36,7 @@ pub struct FileReport {
     store: Option<StoreReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fleet: Option<FleetReport>,
-    /// The time that the regular expressions of all rules may take for one request.
+    /// Maximum time of all rules' regular expressions for one request.
     #[serde(skip_serializing_if = "Option::is_none")]
     regex_worst_ns: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,17 +46,17 @@ pub struct FileReport {
 #[derive(Debug, Serialize)]
 struct StoreReport {
     buckets: u32,
-    /// Shared by all workers, with every bucket in use and keys of the usual length.
+    /// Memory shared by all workers, with every bucket in use and keys of usual length.
     memory_bytes: u64,
-    /// The same with the longest keys, all banned.
+    /// Memory shared by all workers, with keys of maximum length that are all banned.
     memory_bytes_at_most: u64,
-    /// In addition, in each worker.
+    /// Additional memory of each worker.
     memory_bytes_per_worker: u64,
-    /// In addition, in each worker that holds as many requests as it may.
+    /// Additional memory of each worker that holds its maximum number of requests.
     memory_bytes_held_per_worker: u64,
 }
 
-/// The fleet's settings, without the token.
+/// Fleet settings, without the token.
 #[derive(Debug, Serialize)]
 struct FleetReport {
     cluster: String,
@@ -71,24 +71,24 @@ struct FleetReport {
 struct RuleReport {
     name: String,
     mode: &'static str,
-    /// The requests that it matches.
+    /// Requests that the rule matches.
     requests: String,
-    /// The effect of its limits.
+    /// Effect of the rule's limits.
     meaning: String,
     notes: Vec<String>,
-    /// The meaning of its scope, if a fleet shares the buckets.
+    /// Meaning of the rule's scope, if a fleet shares the buckets.
     #[serde(skip_serializing_if = "Option::is_none")]
     fleet: Option<Sharing>,
-    /// The limits of each key that has a scale.
+    /// Limits of each key with a scale.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     scaled: BTreeMap<String, Limits>,
-    /// The memory of one bucket, including its state.
+    /// Memory of one bucket, including its state.
     bucket_bytes: usize,
     state_bytes: usize,
 }
 
 impl FileReport {
-    /// The report of a file with these contents; `None` if it is not valid.
+    /// Returns the report of a file with these contents. `None` if it is invalid.
     pub fn new(report: &Report, content: Option<&Content>) -> Self {
         let file = match content {
             Some(Content::Rules(file, _)) => Some(file),
@@ -187,7 +187,7 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The file around the rules.
+/// File that contains the rules.
 fn limits(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     let limits = file.rules.iter().map(|rule| rule.limits.iter().len()).sum();
     let (name, rules) = (escape(name), count(file.rules.len(), "rule"));
@@ -251,7 +251,7 @@ fn rules(file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The settings of a fleet in one line.
+/// Describes the settings of a fleet in one line.
 fn of_fleet(fleet: &FleetSettings) -> String {
     let token = match fleet.token {
         Some(_) => "with a token",

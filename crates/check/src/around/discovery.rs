@@ -1,4 +1,4 @@
-//! Filters whose configuration is discovered by name.
+//! Filters whose configuration Envoy discovers by name (extension discovery).
 
 use loudou_rules::config::Path;
 use serde_json::Value;
@@ -15,18 +15,18 @@ pub(super) const RBAC_URL: &str = "type.googleapis.com/envoy.extensions.filters.
 pub(super) struct Discovered {
     pub(super) name: String,
     pub(super) path: Path,
-    /// The innermost listener around it.
+    /// Innermost listener that contains it.
     pub(super) listener: Option<Path>,
 }
 
-/// All such filters in a file.
+/// Returns all such filters in a file.
 pub(super) fn all(file: &Document) -> Vec<Discovered> {
     let mut found = Vec::new();
     visit(&file.value, &Path::root(), None, &mut found);
     found
 }
 
-/// The depth of the document bounds the recursion.
+/// Searches a value. The document's depth bounds the recursion.
 fn visit(value: &Value, path: &Path, listener: Option<&Path>, found: &mut Vec<Discovered>) {
     match value {
         Value::Array(values) => {

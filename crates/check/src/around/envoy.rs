@@ -1,4 +1,5 @@
-//! The surroundings of rules in Envoy's own configuration, also where an object of Kubernetes patches it in.
+//! The surroundings of rules in Envoy's own configuration, or in a Kubernetes object that patches
+//! it.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use super::view::View;
 use crate::document::configuration::Object;
 
 const POLICIES: [&str; 4] = ["FAIL_RELOAD", "FAIL_OPEN", "FAIL_CLOSED", "UNSPECIFIED"];
-/// The default of Envoy is 1: after two failures, the listener answers 503 until Envoy starts again.
+/// Envoy's default is 1. After two failures, the listener answers 503 until Envoy restarts.
 const RETRIES: u64 = 10;
 const CONTEXTS: [&str; 5] = [
     "SIDECAR_INBOUND",
@@ -42,7 +43,7 @@ pub(super) fn check(view: &mut View<'_>) {
     }
 }
 
-/// The element of an `EnvoyFilter`'s `configPatches` around a place.
+/// Returns the element of an `EnvoyFilter`'s `configPatches` that contains a place.
 fn patch_of(object: &Object, plugin: &Path) -> Option<Path> {
     let depth = object.path.steps().len().checked_add(3)?;
     let steps = plugin.steps().get(..depth)?;
@@ -97,7 +98,7 @@ fn code(view: &mut View<'_>, plugin: &Path, fetched_by_istio: bool) {
     let retries = view.envoy(&remote, &["retry_policy", "num_retries"]);
     let count = view.at(&retries).map(Value::as_u64);
     if count.is_none_or(|count| count.is_some_and(|count| count < RETRIES)) {
-        // Only the outermost field that is missing can be named.
+        // Only the outermost missing field can be named.
         let policy = view.envoy(&remote, &["retry_policy"]);
         let (path, suggestion) = if view.at(&policy).is_some() {
             (retries, "10")
@@ -113,7 +114,7 @@ fn code(view: &mut View<'_>, plugin: &Path, fetched_by_istio: bool) {
     }
 }
 
-/// The rules in an `EnvoyFilter`.
+/// Checks the rules in an `EnvoyFilter`.
 fn data(view: &mut View<'_>, patch: &Path) {
     let context = patch.field("match").field("context");
     let word = view.word(&context, &CONTEXTS);
@@ -121,7 +122,7 @@ fn data(view: &mut View<'_>, patch: &Path) {
         Some("SIDECAR_INBOUND") => istio::sources(view, "a sidecar"),
         Some("WAYPOINT") => istio::sources(view, "a waypoint"),
         Some("GATEWAY") => {}
-        // Discovered filters are named by other patches.
+        // Other patches name the discovered filters.
         _ if view.text(&patch.field("applyTo")) == Some("EXTENSION_CONFIG") => {}
         None if view.at(&context).is_some() => {}
         _ => {
@@ -160,7 +161,7 @@ fn admin(view: &mut View<'_>, plugin: &Path) {
     }
 }
 
-/// Warns of an admin listener that other machines can reach.
+/// Warns about an admin listener that other machines can reach.
 fn loopback(view: &mut View<'_>, listener: &Path) {
     let path = view.envoy(listener, &["address", "socket_address", "address"]);
     let Some(text) = view.text(&path) else {
@@ -177,7 +178,7 @@ fn loopback(view: &mut View<'_>, listener: &Path) {
     );
 }
 
-/// A filter by extension discovery: the listener that names it.
+/// Checks a discovered filter at the listener that names it.
 fn discovered(view: &mut View<'_>, patch: &Path) {
     let name = patch.field("patch").field("value").field("name");
     let Some(text) = view.text(&name) else {
@@ -211,7 +212,8 @@ fn discovered(view: &mut View<'_>, patch: &Path) {
     }
 }
 
-/// The types that a discovered filter may have: Istio's agent replaces a module that it cannot fetch.
+/// Checks the allowed types of a discovered filter. Istio's agent replaces a module that it cannot
+/// fetch by a filter of another type.
 fn types(view: &mut View<'_>, filter: &Path) {
     let path = view.envoy(filter, &["config_discovery", "type_urls"]);
     let urls = view.at(&path).and_then(Value::as_array);

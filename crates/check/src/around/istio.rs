@@ -15,7 +15,7 @@ const MODES: [&str; 4] = ["SERVER", "CLIENT", "CLIENT_AND_SERVER", "UNDEFINED"];
 enum Proxies {
     /// The sidecars of workloads.
     Sidecars,
-    /// Gateways; whether that is certain.
+    /// Gateways. True if that is certain.
     Gateways(bool),
     Waypoints,
 }
@@ -54,7 +54,7 @@ fn fail_strategy(view: &mut View<'_>, plugin: &Path) {
     view.warning(&path, message, &STRATEGIES.join(", "), Some("FAIL_RELOAD"));
 }
 
-/// The module: its address, the form of its checksum, and its type.
+/// Checks the module: its address, its checksum's format, and its type.
 fn module(view: &mut View<'_>, plugin: &Path) {
     let (path, sum) = (plugin.field("url"), plugin.field("sha256"));
     view.checksum(&sum, "");
@@ -70,7 +70,7 @@ fn module(view: &mut View<'_>, plugin: &Path) {
     }
 }
 
-/// The admin role answers every request that it sees.
+/// The admin role answers every request that reaches it.
 fn admin(view: &mut View<'_>, spec: &Path) {
     let matches = spec.field("match");
     let mut entries = (0..view.len(&matches)).map(|index| matches.index(index).field("ports"));
@@ -107,7 +107,7 @@ fn proxies(view: &View<'_>, spec: &Path) -> Proxies {
     }
 }
 
-/// A waypoint is a gateway of a class of its own.
+/// A waypoint is a gateway with a separate gateway class.
 fn gateway(view: &View<'_>, name: &str) -> Proxies {
     let mut objects = manifest::objects(view.file).into_iter().flatten();
     let gateway = objects.find(|object| object.kind == "Gateway" && object.name == name);
@@ -123,7 +123,7 @@ fn gateway(view: &View<'_>, name: &str) -> Proxies {
     }
 }
 
-/// The directions of the requests: a sidecar also has those that its workload sends.
+/// Checks the traffic direction. A sidecar also sees the requests that its workload sends.
 fn directions(view: &mut View<'_>, spec: &Path, proxies: Proxies) {
     let path = spec.field("match");
     let count = view.len(&path);
@@ -176,7 +176,7 @@ fn directions(view: &mut View<'_>, spec: &Path, proxies: Proxies) {
     }
 }
 
-/// The parts of the rules that depend on the place of the filter.
+/// Checks the parts of the rules that depend on the filter's position.
 fn content(view: &mut View<'_>, proxies: Proxies, is_before_tokens: bool) {
     match proxies {
         Proxies::Sidecars => sources(view, "a sidecar"),
@@ -188,7 +188,7 @@ fn content(view: &mut View<'_>, proxies: Proxies, is_before_tokens: bool) {
     }
 }
 
-/// Warns of client addresses behind another proxy.
+/// Warns about client addresses behind another proxy.
 pub(super) fn sources(view: &mut View<'_>, proxy: &str) {
     for path in view.content.map(keys::sources).unwrap_or_default() {
         let message = format!(

@@ -1,12 +1,12 @@
-//! Parts of rules that depend on where the filter runs: the client's address, and the claims of tokens.
+//! Parts of rules that depend on the filter's position: the client's address, and token claims.
 
 use loudou_rules::config::Path;
 use serde_json::Value;
 
-/// The namespaces of metadata in which the claims of a verified token are.
+/// Metadata namespaces with the claims of a verified token.
 const CLAIMS: [&str; 2] = ["envoy.filters.http.jwt_authn", "istio_authn"];
 
-/// Where rules take the client's address, in keys and matches.
+/// Returns the places where rules use the client's address, in keys and matches.
 pub(super) fn sources(content: &Value) -> Vec<Path> {
     let mut found = Vec::new();
     let rules = content.get("rules").and_then(Value::as_array);
@@ -37,14 +37,14 @@ pub(super) fn sources(content: &Value) -> Vec<Path> {
     found
 }
 
-/// Where rules take claims of tokens.
+/// Returns the places where rules use token claims.
 pub(super) fn claims(content: &Value) -> Vec<Path> {
     let mut found = Vec::new();
     visit(content, &Path::root(), &mut found);
     found
 }
 
-/// The depth of the document bounds the recursion.
+/// Searches a value. The document's depth bounds the recursion.
 fn visit(value: &Value, path: &Path, found: &mut Vec<Path>) {
     match value {
         Value::Array(values) => {
@@ -55,7 +55,7 @@ fn visit(value: &Value, path: &Path, found: &mut Vec<Path>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = path.field(name);
-                // A key names them in a list; a match has one such list in each test.
+                // A key names them in a list. Each test of a match has such a list.
                 let is_claim = |value: &Value| {
                     let first = value.get(0).and_then(Value::as_str);
                     first.is_some_and(|first| CLAIMS.contains(&first))

@@ -1,5 +1,5 @@
-//! The roles in one Envoy: the admin role reads the store of a data role, which is found by `vm_id` and
-//! namespace.
+//! The roles in one Envoy. The admin role reads the store of a data role, which both find by
+//! `vm_id` and namespace.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::view::View;
 
-/// A configuration, as far as others have to fit it.
+/// The properties of a configuration with which other configurations must be consistent.
 pub(super) struct Role {
     /// Its name in messages.
     name: String,
     is_admin: bool,
-    /// `None` if it cannot be known.
+    /// `None` if unknown.
     vm_id: Option<String>,
-    /// The proxies that run it.
+    /// Proxies that run it.
     target: String,
     store: StoreSettings,
     /// A hash of the configuration.
@@ -42,7 +42,7 @@ fn hash(content: Option<&Value>) -> u64 {
     hasher.finish()
 }
 
-/// The name of the memory that its stores are in. Istio gives none.
+/// Name of the memory that contains its stores (`vm_id`). Istio sets none.
 fn vm_id(view: &View<'_>) -> Option<String> {
     let plugin = &view.place.plugin;
     let object = view.place.object.as_ref();
@@ -57,7 +57,7 @@ fn vm_id(view: &View<'_>) -> Option<String> {
                 "envoyextensionpolicy/{namespace}/{name}/wasm/{index}"
             ))
         }
-        // The rules alone, patched into a filter that is elsewhere.
+        // Only the rules are patched here. Their filter is defined elsewhere.
         _ if plugin.steps().is_empty() => None,
         _ => {
             let path = view.envoy(plugin, &["vm_config", "vm_id"]);
@@ -88,7 +88,7 @@ fn target(view: &View<'_>) -> String {
     format!("{:?} {}", object.namespace, found.unwrap_or_default())
 }
 
-/// Compares one role with all roles of its group.
+/// Compares one role with all roles in its group.
 pub(super) fn check(view: &mut View<'_>, own: usize, all: &[Option<Role>]) {
     let Some(role) = all.get(own).and_then(Option::as_ref) else {
         return;
@@ -125,7 +125,7 @@ pub(super) fn check(view: &mut View<'_>, own: usize, all: &[Option<Role>]) {
     }
 }
 
-/// Another rule set of the same Envoy in the same store.
+/// Reports another rule set of the same Envoy in the same store.
 fn beside(view: &mut View<'_>, role: &Role, other: &Role) {
     if role.store.buckets != other.store.buckets {
         // The first configuration that Envoy loads determines the size.
@@ -140,7 +140,7 @@ fn beside(view: &mut View<'_>, role: &Role, other: &Role) {
     view.inside.push(problem.warning());
 }
 
-/// An admin role for Istio without its data role.
+/// Reports an admin role for Istio without its data role.
 fn lonely(view: &mut View<'_>, role: &Role) {
     let object = view.place.object.as_ref();
     let is_istio = object.is_some_and(|object| object.kind == "EnvoyFilter");

@@ -1,4 +1,4 @@
-//! The surroundings of one configuration: fields by their paths, and the problems found so far.
+//! Access to the surroundings of one configuration: fields by path, and the problems found so far.
 
 use std::rc::Rc;
 
@@ -14,13 +14,13 @@ use crate::document::proto;
 pub(super) struct View<'a> {
     pub(super) file: &'a Document,
     pub(super) place: &'a Place,
-    /// The configuration itself, if it could be read.
+    /// Configuration, if it could be read.
     pub(super) content: Option<&'a Value>,
-    /// The filters of the file whose configuration is discovered.
+    /// Filters of the file whose configuration Envoy discovers.
     pub(super) discovered: Rc<[Discovered]>,
-    /// The problems of the surroundings, with paths in the file.
+    /// Problems of the surroundings, with paths in the file.
     pub(super) problems: Vec<Problem>,
-    /// Problems of the configuration itself, with paths in it.
+    /// Problems of the configuration, with paths in the configuration.
     pub(super) inside: Vec<Problem>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> View<'a> {
         self.content.is_some_and(config::is_admin)
     }
 
-    /// The value at a place; `null` is as good as nothing.
+    /// Returns the value at a place. `null` counts as absent.
     pub(super) fn at(&self, path: &Path) -> Option<&'a Value> {
         self.file.value_at(path).filter(|value| !value.is_null())
     }
@@ -54,8 +54,8 @@ impl<'a> View<'a> {
         self.at(path)?.as_str()
     }
 
-    /// A field below a place in an Envoy message, whose names have two spellings. A missing one has the
-    /// usual name.
+    /// Returns a field below a place in an Envoy message. Field names have two spellings, and a
+    /// missing field gets the usual one.
     pub(super) fn envoy(&self, path: &Path, names: &[&str]) -> Path {
         names.iter().fold(path.clone(), |path, name| {
             let fields = self.at(&path).and_then(Value::as_object);
@@ -64,13 +64,13 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The number of elements of a list.
+    /// Returns the number of elements in a list.
     pub(super) fn len(&self, path: &Path) -> usize {
         self.at(path).and_then(Value::as_array).map_or(0, Vec::len)
     }
 
-    /// An error at a place. If there is nothing, it is one of the object that should have it. The suggestion is a
-    /// value.
+    /// Reports an error at a place. If the place is absent, the error is at the object that should
+    /// contain it. The suggestion is a value.
     pub(super) fn error(
         &mut self,
         path: &Path,
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A problem at a place in the configuration.
+    /// Reports a problem at a place in the configuration.
     pub(super) fn of_content(&self, path: Path, message: &str, allowed: &str) -> Problem {
         let mut steps = path.steps().iter();
         let value = self.content.and_then(|content| {
@@ -124,14 +124,14 @@ impl<'a> View<'a> {
         Problem::error(path, value.unwrap_or(&Value::Null), message).allowed(allowed)
     }
 
-    /// Reports that the admin role is where requests for the service arrive.
+    /// Reports that the admin role is where the service's requests arrive.
     pub(super) fn misplaced_admin(&mut self, allowed: &str) {
         let message = "the admin role would answer every request here instead of the service";
         let path = Path::root().field("admin");
         self.inside.push(self.of_content(path, message, allowed));
     }
 
-    /// The word at a place, if it is allowed; any other value is an error.
+    /// Returns the word at a place, if it is allowed. Any other value is an error.
     pub(super) fn word(&mut self, path: &Path, allowed: &[&'static str]) -> Option<&'static str> {
         let value = self.at(path)?;
         let word = value.as_str().unwrap_or_default();
@@ -145,7 +145,7 @@ impl<'a> View<'a> {
         known
     }
 
-    /// Checks the form of a checksum, if there is one. The result is whether there is one.
+    /// Checks the format of a checksum. Returns true if there is a checksum.
     pub(super) fn checksum(&mut self, path: &Path, other_word: &str) -> bool {
         let allowed = "64 hexadecimal digits in lower case, in quotes";
         match self.at(path) {

@@ -1,6 +1,7 @@
-//! From the parser's events to a tree of values and a tree of positions.
+//! Builds the tree of values and the tree of positions from the parser's events.
 //!
-//! Iterative, with its own stack, so that a deep text cannot exhaust the thread's.
+//! It is iterative with an explicit stack, so a deeply nested text cannot exhaust the thread's
+//! stack.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,16 @@ use super::scalar::{self, Plain};
 use super::tree::Size;
 use super::tree::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
 
-/// The maximum number of faults that are kept; more of them usually have one cause.
+/// Maximum number of faults to keep. More faults usually have one cause.
 const MAX_FAULTS: usize = 100;
 
-/// The maximum size of all values that anchors keep and aliases repeat, in bytes.
+/// Maximum total size of all values that anchors keep and aliases repeat, in bytes.
 const MAX_COPIED: usize = 8 << 20;
 
 /// A list or object that is not complete yet.
 struct Frame {
     at: Position,
-    /// The number of its anchor; 0 for none.
+    /// Number of its anchor. 0 for none.
     anchor: usize,
     parts: Parts,
 }
@@ -32,7 +33,7 @@ enum Parts {
     Object {
         values: Map<String, Value>,
         nodes: BTreeMap<String, (Position, Node)>,
-        /// The name whose value comes next.
+        /// Name whose value comes next.
         name: Option<Name>,
     },
 }
@@ -44,7 +45,7 @@ struct Name {
     ignored: bool,
 }
 
-/// The value of an alias.
+/// Returns the value of an alias.
 struct Anchored {
     value: Value,
     node: Node,
@@ -57,7 +58,7 @@ pub(super) struct Builder {
     anchors: BTreeMap<usize, Anchored>,
     copied: usize,
     stack: Vec<Frame>,
-    /// The documents that are complete; only a file of manifests may have several.
+    /// Complete documents. Only a manifest file may have several.
     values: Vec<Value>,
     nodes: Vec<Node>,
     documents: usize,
@@ -190,7 +191,8 @@ impl Builder {
         Ok(())
     }
 
-    /// The value of an alias keeps its positions, so that problems point to the anchored text.
+    /// Returns the value of an alias. It keeps its positions, so problems point to the anchored
+    /// text.
     fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Fault> {
         if self.kind == Kind::Loudou {
             let message = "aliases are not supported; repeat the value";
@@ -266,12 +268,12 @@ impl Builder {
         Ok(())
     }
 
-    /// An unquoted word in a Loudou file.
+    /// Returns the value of an unquoted word in a Loudou file.
     fn as_loudou(&mut self, text: &str, at: Position) -> Result<Value, Fault> {
         match scalar::plain(text) {
             Plain::Is(value) => Ok(value),
             Plain::Ambiguous => {
-                // Envoy would pass `false` to the filter for an unquoted `off` in envoy.yaml.
+                // For an unquoted `off` in envoy.yaml, Envoy would pass `false` to the filter.
                 self.warn_of_bool(text, at);
                 Ok(Value::from(text))
             }
@@ -282,8 +284,8 @@ impl Builder {
         }
     }
 
-    /// An unquoted word as Envoy reads it: Envoy has more words for true and false, and reads whole
-    /// numbers beyond 32 bits as strings.
+    /// Returns the value of an unquoted word as Envoy reads it. Envoy has more words for true and
+    /// false, and reads whole numbers beyond 32 bits as strings.
     fn as_envoy(&mut self, text: &str, at: Position) -> Value {
         match scalar::plain(text) {
             Plain::Is(Value::Number(number)) => {
@@ -306,7 +308,7 @@ impl Builder {
         }
     }
 
-    /// An unquoted word as `kubectl` reads it.
+    /// Returns the value of an unquoted word as `kubectl` reads it.
     fn as_kubernetes(&mut self, text: &str, at: Position) -> Value {
         match scalar::plain(text) {
             Plain::Is(value) => value,
@@ -315,7 +317,7 @@ impl Builder {
         }
     }
 
-    /// A word that is true or false in YAML 1.1.
+    /// Parses a word that means true or false in YAML 1.1.
     fn as_bool(&mut self, text: &str, at: Position) -> Value {
         self.warn_of_bool(text, at);
         let lower = text.to_ascii_lowercase();
@@ -365,7 +367,7 @@ impl Builder {
                 }
                 let first = nodes.get(&text).map(|(first, _)| first.line);
                 let merges = self.kind == Kind::Envoy && text == "<<";
-                // Envoy takes the last of two.
+                // Of duplicate fields, Envoy uses the last.
                 if first.is_none() || self.kind == Kind::Envoy {
                     values.insert(text.clone(), value);
                     nodes.insert(text.clone(), (at, node));

@@ -1,4 +1,4 @@
-//! A Loudou configuration inside a file for Envoy or Kubernetes, and its place there.
+//! A Loudou configuration inside an Envoy or Kubernetes file, with its place there.
 
 use std::fmt;
 
@@ -6,51 +6,52 @@ use loudou_rules::config::Path;
 
 use super::tree::{Document, Fault, Position};
 
-/// The configuration that one filter, or several through an alias, passes to the module.
+/// The configuration that a filter passes to the module. Several filters may share it through an
+/// alias.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// Object, listener, filter and role of each filter with this configuration.
     pub title: String,
-    /// The rule file or admin configuration, or the reason why there is none.
+    /// Rule file or admin configuration, or the reason why there is none.
     pub document: Result<Document, Fault>,
-    /// Whether CORS preflights end at an earlier filter.
+    /// True if CORS preflights end at an earlier filter.
     pub is_without_preflights: bool,
-    /// Its place in the file.
+    /// Place in the file.
     pub place: Place,
-    /// The position of the configuration.
+    /// Position of the configuration.
     pub(super) at: Position,
 }
 
 /// The place of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// The object of Kubernetes that has it.
+    /// Kubernetes object that contains it.
     pub object: Option<Object>,
-    /// Where the plugin is described, with the configuration as one field.
+    /// Place of the plugin, which has the configuration as a field.
     pub plugin: Path,
-    /// The configuration itself.
+    /// Place of the configuration.
     pub content: Path,
-    /// The innermost listener around it.
+    /// Innermost listener that contains it.
     pub listener: Option<Path>,
 }
 
-/// An object of Kubernetes.
+/// A Kubernetes object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its `apiVersion`.
+    /// `apiVersion` of the object.
     pub api: String,
-    /// Its `kind`.
+    /// `kind` of the object.
     pub kind: String,
-    /// Its `metadata.namespace`.
+    /// `metadata.namespace` of the object.
     pub namespace: Option<String>,
-    /// Its `metadata.name`.
+    /// `metadata.name` of the object.
     pub name: String,
-    /// Its place in the file.
+    /// Place in the file.
     pub path: Path,
 }
 
 impl fmt::Display for Object {
-    /// `WasmPlugin shop/loudou`.
+    /// Returns for example `WasmPlugin shop/loudou`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
         if let Some(namespace) = &self.namespace {

@@ -1,7 +1,7 @@
-//! Loudou configurations inside an Envoy configuration: a bootstrap, a file of discovered resources, a
-//! config dump, or a part of one.
+//! Finds Loudou configurations inside an Envoy configuration: a bootstrap, a file of discovered
+//! resources, a config dump, or a part of one.
 //!
-//! Each one is a separate [`Document`] with positions in the whole file.
+//! Each configuration is a separate [`Document`] with positions in the whole file.
 
 use loudou_rules::config::{self, Path};
 use serde::de::IgnoredAny;
@@ -13,26 +13,28 @@ use super::proto::{get, short, text, type_of};
 use super::read_as;
 use super::tree::{Document, Fault, Inside, Position};
 
-/// The longest name of a listener or a filter in a title, in characters.
+/// Maximum length of a listener or filter name in a title, in characters.
 const MAX_NAME: usize = 100;
-/// A title with more bytes gets no further names.
+/// Maximum title size in bytes, from which no further names are added.
 const MAX_TITLE: usize = 1_000;
-/// The type of an HTTP filter that runs wasm.
+/// Type of an HTTP filter that runs wasm.
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
-/// The types of HTTP filters that answer CORS preflights, or refuse them because they have no credentials.
+/// Types of HTTP filters that answer CORS preflights, or refuse them because they have no
+/// credentials.
 const ANSWER_PREFLIGHTS: [&str; 3] = [
     "envoy.extensions.filters.http.cors.v3.Cors",
     "envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuth",
     "envoy.extensions.filters.http.basic_auth.v3.BasicAuth",
 ];
-/// Types that carry another type's fields.
+/// Types that contain another type's fields.
 const TYPED_STRUCT: &[&str] = &["udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"];
 const STRUCT: &str = "google.protobuf.Struct";
 const STRING: &str = "google.protobuf.StringValue";
-/// The word in a name, a `vm_id` or the path of the module that identifies a Loudou filter.
+/// Word that identifies a Loudou filter in a name, a `vm_id` or a module path.
 const OURS: &str = "loudou";
 
-/// All Loudou configurations in an Envoy file, in file order. It is an error if there are none.
+/// Returns all Loudou configurations in an Envoy file, in file order. It is an error if there are
+/// none.
 pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
     let mut search = Search::new(file);
     search.visit(&file.value, &Path::root(), Listener::default());
@@ -57,16 +59,16 @@ fn none(others: usize) -> String {
 /// A search for Loudou configurations in a file, or in parts of it.
 pub(super) struct Search<'a> {
     pub(super) file: &'a Document,
-    /// The object of Kubernetes around the current part.
+    /// Kubernetes object that contains the current part.
     object: Option<Object>,
     pub(super) found: Vec<Configuration>,
-    /// The number of other wasm filters.
+    /// Number of other wasm filters.
     pub(super) others: usize,
-    /// Whether CORS preflights end at an earlier filter of the current list.
+    /// True if CORS preflights end at an earlier filter in the current list.
     is_without_preflights: bool,
 }
 
-/// The listener around a value.
+/// Listener that contains a value.
 #[derive(Clone, Copy, Default)]
 struct Listener<'a> {
     name: Option<&'a str>,
@@ -84,8 +86,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Searches a part of Envoy's configuration that an object of Kubernetes patches in: anything from a
-    /// listener down to the rules.
+    /// Searches a part of Envoy's configuration that a Kubernetes object patches in: anything from
+    /// a listener down to the rules.
     pub(super) fn patch(&mut self, object: &Object, value: &Value, path: &Path) {
         self.object = Some(object.clone());
         if let Some((config, inner)) = plugin(value, path) {
@@ -102,7 +104,7 @@ impl<'a> Search<'a> {
         self.object = None;
     }
 
-    /// Searches a value; the depth of the document bounds the recursion.
+    /// Searches a value. The document's depth bounds the recursion.
     fn visit(&mut self, value: &Value, path: &Path, listener: Listener<'_>) {
         match value {
             Value::Array(values) => {
@@ -195,7 +197,7 @@ impl<'a> Search<'a> {
         let is_without_preflights = self.is_without_preflights;
         if let Some(same) = self.found.iter_mut().find(|found| found.at == at) {
             same.is_without_preflights &= is_without_preflights;
-            // Each alias of a filter is one more name, and names may be long.
+            // Each alias of a filter adds a name, and names may be long.
             if same.title.len() < MAX_TITLE {
                 same.title = format!("{} and {title}", same.title);
             }
@@ -239,8 +241,8 @@ impl<'a> Search<'a> {
     /// Reads a string that Envoy passes to the module unchanged.
     fn json(&self, text: &str, path: &Path, at: Position) -> Result<Document, Fault> {
         let node = self.file.node(path);
-        // If the string is a block of lines, a place in it is a place in the file. The block begins at
-        // its first line that is not empty.
+        // If the string is a block of lines, a place in it is a place in the file. The block begins
+        // at its first non-empty line.
         let block = node.is_some_and(|node| matches!(node.inside, Inside::Block));
         let empty = text.chars().take_while(|c| *c == '\n').count();
         let place = |inner: Position| {
@@ -276,7 +278,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The configuration of the plugin in a `typed_config`, if it runs wasm, and its path.
+/// Returns the plugin configuration in a `typed_config` that runs wasm, with its path.
 fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, Path)> {
     let kind = type_of(typed)?;
     let fields = typed.as_object()?;
@@ -292,7 +294,7 @@ fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, 
     Some((config, path.field("config")))
 }
 
-/// Whether CORS preflights end at a filter.
+/// Returns true if CORS preflights end at a filter.
 fn ends_preflights(filter: &Value) -> bool {
     let typed = filter
         .as_object()
@@ -301,7 +303,7 @@ fn ends_preflights(filter: &Value) -> bool {
     kind.is_some_and(|kind| ANSWER_PREFLIGHTS.contains(&kind))
 }
 
-/// The texts that could identify a Loudou filter.
+/// Returns the texts that could identify a Loudou filter.
 fn places(config: &Map<String, Value>) -> Vec<&str> {
     let vm = get(config, "vm_config").and_then(|(_, vm)| vm.as_object());
     let code = vm.and_then(|vm| vm.get("code")?.as_object());
@@ -320,12 +322,12 @@ fn places(config: &Map<String, Value>) -> Vec<&str> {
     texts.into_iter().flatten().collect()
 }
 
-/// Whether a name could be that of a Loudou filter.
+/// Returns true if a name could belong to a Loudou filter.
 pub(super) fn is_our_name(name: &str) -> bool {
     name.to_ascii_lowercase().contains(OURS)
 }
 
-/// The role that a configuration, if it could be read, gives the filter.
+/// Returns the role that a readable configuration gives the filter.
 pub(super) fn role(content: Option<&Value>) -> &'static str {
     if content.is_some_and(config::is_admin) {
         "admin"

@@ -1,4 +1,4 @@
-//! The kind of a text: a Loudou file, or one for Envoy or Kubernetes, which may use more of YAML.
+//! Kinds of text: Loudou files, and files for Envoy or Kubernetes, which may use more of YAML.
 
 use saphyr_parser::{Event, Parser};
 
@@ -10,14 +10,14 @@ pub enum Kind {
     Loudou,
     /// An Envoy configuration, read as Envoy reads it.
     Envoy,
-    /// Objects for Kubernetes, in any number of documents: the value is the list of the documents.
+    /// Kubernetes objects, in any number of documents. The value is the list of documents.
     Kubernetes,
 }
 
-/// A field that every object of Kubernetes has, and no rule file and no Envoy file.
+/// Field that every Kubernetes object has, and no rule file or Envoy file.
 const KUBERNETES: &str = "apiVersion";
-/// Fields of a bootstrap, of files of discovered resources, of a config dump and of parts that are kept
-/// in separate files. None is a field of a rule file.
+/// Fields of a bootstrap, files of discovered resources, a config dump, and parts that are kept in
+/// separate files. None of them is a field of a rule file.
 const ENVOY: &[&str] = &[
     "@type",
     "bootstrap_extensions",
@@ -40,7 +40,8 @@ const ENVOY: &[&str] = &[
 ];
 
 impl Kind {
-    /// Reads only the names at the top, and below `admin`, which two kinds have.
+    /// Detects the kind. Reads only the top-level names, and the names below `admin`, which two
+    /// kinds have.
     pub(super) fn of(text: &str) -> Self {
         let mut depth = 0_usize;
         let mut is_name = false;

@@ -1,6 +1,6 @@
-//! Loudou configurations inside manifests for Kubernetes: those of Istio and of Envoy Gateway.
+//! Finds Loudou configurations inside Kubernetes manifests for Istio and Envoy Gateway.
 //!
-//! All other objects are skipped, so that the output of `kustomize build` can be read as it is.
+//! All other objects are skipped, so the output of `kustomize build` can be read as it is.
 
 use loudou_rules::config::Path;
 use serde_json::Value;
@@ -9,12 +9,12 @@ use super::configuration::{Configuration, Object, Place};
 use super::envoy::{Search, is_our_name, looks_like_rules, role};
 use super::tree::{Document, Fault, Position};
 
-/// The group of Istio's extensions.
+/// API group of Istio's extensions.
 pub const ISTIO: &str = "extensions.istio.io";
 const ISTIO_NETWORK: &str = "networking.istio.io";
 const ENVOY_GATEWAY: &str = "gateway.envoyproxy.io";
 
-/// The kinds that can have a configuration: group and kind.
+/// Kinds that can have a configuration, by group and kind.
 pub const KINDS: [(&str, &str); 5] = [
     (ISTIO, "WasmPlugin"),
     (ISTIO, "TrafficExtension"),
@@ -23,7 +23,8 @@ pub const KINDS: [(&str, &str); 5] = [
     (ENVOY_GATEWAY, "EnvoyPatchPolicy"),
 ];
 
-/// All Loudou configurations in a file of manifests, in file order. It is an error if there are none.
+/// Returns all Loudou configurations in a manifest file, in file order. It is an error if there are
+/// none.
 pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
     let mut search = Search::new(file);
     for object in objects(file) {
@@ -63,7 +64,8 @@ fn none(others: usize) -> String {
     )
 }
 
-/// The objects of a file, also those in lists, or the place of a document that is none.
+/// Returns the objects of a file, including objects in lists, or the place of a document that is
+/// not an object.
 pub fn objects(file: &Document) -> Vec<Result<Object, Path>> {
     let mut found = Vec::new();
     let documents = file.value.as_array();
@@ -75,7 +77,7 @@ pub fn objects(file: &Document) -> Vec<Result<Object, Path>> {
     found
 }
 
-/// Adds an object, or those of a list; the depth of the document bounds the recursion.
+/// Adds an object, or the objects of a list. The document's depth bounds the recursion.
 fn collect(value: &Value, path: &Path, found: &mut Vec<Result<Object, Path>>) {
     let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
     let (Some(api), Some(kind)) = (text(value, "apiVersion"), text(value, "kind")) else {
@@ -137,7 +139,8 @@ fn patch(search: &mut Search<'_>, object: &Object, path: &Path) {
     }
 }
 
-/// Keeps the configuration of a plugin that an object describes in its own fields, if it is Loudou.
+/// Keeps the configuration of a plugin that an object describes with its own fields, if the plugin
+/// is Loudou.
 fn plugin(search: &mut Search<'_>, object: &Object, path: &Path, field: &str) {
     let file = search.file;
     let Some(fields) = file.value_at(path).and_then(Value::as_object) else {

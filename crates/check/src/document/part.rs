@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::tree::{Document, Inside, Node, Position};
 
 impl Document {
-    /// A part as a separate document, with the faults in it.
+    /// Returns a part as a separate document, with the faults in it.
     pub(super) fn part(&self, value: &Value, path: &Path) -> Self {
         let root = self.node(path).cloned().unwrap_or_default();
         let mut positions = BTreeSet::new();
@@ -23,7 +23,7 @@ impl Document {
         }
     }
 
-    /// The value at a place.
+    /// Returns the value at a place.
     pub fn value_at(&self, path: &Path) -> Option<&Value> {
         let mut steps = path.steps().iter();
         steps.try_fold(&self.value, |value, step| match step {
@@ -39,7 +39,7 @@ impl Document {
 }
 
 impl Node {
-    /// Every position of a name or value.
+    /// Calls a function for every position of a name or value.
     fn positions(&self, all: &mut BTreeSet<Position>) {
         all.insert(self.at);
         match &self.inside {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// A field by its name in Envoy files, or by its protobuf JSON name, which Envoy accepts as well.
+/// Returns a field by its name in Envoy files, or by its protobuf JSON name, which Envoy accepts as
+/// well.
 pub fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<(&'a str, &'a Value)> {
     let camel = || {
         let mut words = name.split('_');
@@ -19,17 +20,17 @@ pub fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<(&'a str, &
     field.map(|(name, value)| (name.as_str(), value))
 }
 
-/// A field that is a text.
+/// Returns a field that is a string.
 pub fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     get(fields, name).and_then(|(_, value)| value.as_str())
 }
 
-/// The type of a value that carries it, without its address prefix.
+/// Returns the type of a value that carries it, without its address prefix.
 pub fn type_of(value: &Value) -> Option<&str> {
     value.get("@type").and_then(Value::as_str).map(short)
 }
 
-/// A type without its address prefix.
+/// Returns a type without its address prefix.
 pub(super) fn short(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }

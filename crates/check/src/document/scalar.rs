@@ -1,8 +1,8 @@
-//! Values of unquoted YAML words: the core schema of YAML 1.2, as far as JSON can express it.
+//! Values of unquoted YAML words, by the core schema of YAML 1.2 as far as JSON can express it.
 
 use serde_json::{Number, Value};
 
-/// The value of an unquoted word.
+/// Returns the value of an unquoted word.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plain {
     /// A value of JSON.
@@ -31,7 +31,7 @@ pub(super) fn plain(text: &str) -> Plain {
     number(&lower, unsigned).unwrap_or_else(|| Plain::Is(Value::from(text)))
 }
 
-/// The value of `text` if it is a number; `unsigned` is the same without its sign.
+/// Returns the value of `text` if it is a number. `unsigned` is the text without its sign.
 fn number(text: &str, unsigned: &str) -> Option<Plain> {
     let known = |number: Option<Number>| {
         Some(number.map_or(Plain::NotJson, |n| Plain::Is(Value::Number(n))))

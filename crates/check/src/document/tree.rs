@@ -29,14 +29,14 @@ impl Position {
     }
 }
 
-/// A problem of the text itself, independent of its contents.
+/// A fault of the text, independent of its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Its position.
     pub position: Position,
     /// Error or warning.
     pub severity: Severity,
-    /// The problem and the correct form.
+    /// The fault and the correct form.
     pub message: String,
 }
 
@@ -57,7 +57,7 @@ pub struct Document {
     pub value: Value,
     /// Faults of the text that did not stop the reader.
     pub faults: Vec<Fault>,
-    /// The kind that it was read as.
+    /// Kind of text as which it was read.
     pub kind: Kind,
     pub(super) root: Node,
 }
@@ -76,13 +76,13 @@ pub(super) enum Inside {
     /// A block of lines, below `at`.
     Block,
     List(Vec<Node>),
-    /// Each field's name with the position of the name.
+    /// Name of each field, with the name's position.
     Object(BTreeMap<String, (Position, Node)>),
 }
 
 impl Document {
-    /// The position of `path`: of the field's name if `at_name`, else of the value. A path that does not
-    /// exist gets the position of its innermost existing part.
+    /// Returns the position of `path`: of the field's name if `at_name`, otherwise of the value.
+    /// For a path that does not exist, it is the position of its innermost existing part.
     pub fn locate(&self, path: &Path, at_name: bool) -> Position {
         let mut node = &self.root;
         let mut name_at = node.at;
@@ -98,7 +98,8 @@ impl Document {
 }
 
 impl Node {
-    /// The target of a step, with the position of its name, or of its value if it has no name.
+    /// Returns the target of a step, with the position of its name, or of its value if it has no
+    /// name.
     pub(super) fn inner(&self, step: &Step) -> Option<(Position, &Self)> {
         match (step, &self.inside) {
             (Step::Field(name), Inside::Object(fields)) => {
@@ -112,12 +113,12 @@ impl Node {
     }
 }
 
-// The size of a value: aliases repeat values, so that a short text could become a large tree.
+// Sizes of values. Aliases repeat values, so a short text could become a large tree.
 
-/// The size of a value in addition to its text, in bytes.
+/// Assumed size of a value in addition to its text, in bytes.
 const VALUE_BYTES: usize = 32;
 
-/// The size of a value.
+/// Returns the size of a value.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) bytes: usize,
