@@ -1,4 +1,4 @@
-//! The admin role: the HTTP API that the terminal uses. A data role can answer it too, below a
+//! The admin role, which answers the terminal's HTTP API. A data role can answer it too, below a
 //! separate path.
 //!
 //! Requests arrive at any worker, and no response occupies a worker for long, because lists are cut
@@ -159,7 +159,7 @@ impl AdminPlane {
         self
     }
 
-    /// Does the timer's work: reports bans that have ended.
+    /// Does the timer's work, which is to report bans that have ended.
     pub fn tick(&mut self, host: &dyn Host) {
         let now = host.now();
         self.due = self.report_bans(host, None, now);

@@ -26,7 +26,7 @@ impl<T> ByContext<T> {
         Some(value)
     }
 
-    /// Inserts a value, replacing an earlier one of the context.
+    /// Inserts a value, replacing the context's earlier value.
     pub(crate) fn insert(&mut self, context: u32, value: T) {
         if let Some(place) = self.get_mut(context) {
             *place = value;

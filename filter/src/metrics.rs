@@ -297,7 +297,7 @@ impl StoreMetrics {
         add(host, counter, 1);
     }
 
-    /// Returns the numbers of requests refused instead of held: because of a deadline, and for lack
+    /// Returns the number of requests refused instead of held, because of a deadline and for lack
     /// of room.
     pub(crate) fn not_held_so_far(&self, host: &dyn Host) -> (u64, u64) {
         (
@@ -311,7 +311,7 @@ impl StoreMetrics {
         read(host, self.waiting)
     }
 
-    /// Counts a VM that was loaded again in place of one that died.
+    /// Counts a VM that was loaded again because the previous VM died.
     pub(crate) fn reloaded(&self, host: &dyn Host) {
         add(host, self.reloads, 1);
     }

@@ -104,8 +104,8 @@ impl Sweep {
     }
 }
 
-/// Sweeps some pages for one of `rules`: the rule in progress, or else the first. Returns true if
-/// the record has changed.
+/// Sweeps some pages for one of `rules`, which is the rule in progress, or else the first. Returns
+/// true if the record has changed.
 pub(crate) fn step(
     host: &dyn Host,
     records: &Records,

@@ -1,5 +1,5 @@
-//! Checks the surroundings of rules in a file for Envoy or Kubernetes: the failure policy and
-//! source of the module, the requests that reach it, and if the roles find the same store.
+//! Checks the surroundings of rules in a file for Envoy or Kubernetes. It covers the module's
+//! failure policy and source, the requests that reach it, and if the roles find the same store.
 
 use std::rc::Rc;
 

@@ -1,9 +1,11 @@
-//! Rule files as text: one reader for YAML and JSON that knows the position of every value.
+//! Reader for rule files as text. It reads both YAML and JSON, and knows the position of every
+//! value.
 //!
 //! JSON is read as a subset of YAML. The result has two trees. One is a JSON tree for
 //! [`loudou_rules::config`], which names places by path. The other is a tree of positions, which
-//! turns such a path into line and column. YAML features that JSON lacks are refused: anchors,
-//! aliases, tags, several documents, and keys that are not strings. Sizes and depths are bounded.
+//! turns such a path into line and column. YAML features that JSON lacks are refused, such as
+//! anchors, aliases, tags, several documents, and keys that are not strings. Sizes and depths are
+//! bounded.
 //!
 //! Envoy files may have anchors, aliases and tags, which are read as Envoy reads them. Kubernetes
 //! manifests may have these and several documents.

@@ -1,4 +1,4 @@
-//! Describes a valid file: in words for people, as numbers for programs.
+//! Describes a valid file, in words for people and as numbers for programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -228,14 +228,14 @@ impl Change {
     }
 }
 
-/// The undo of a change that this program made.
+/// Undo of a change that this program made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Undo {
     /// The undo of an edit of a rule.
     Edit(Box<EditUndo>),
     /// The undo of an override of a key.
     Override(OverrideUndo),
-    /// The undo of a ban, or of the end of a ban.
+    /// Undo of a ban or unban.
     Ban(BanUndo),
     /// The undo of a ban in all rules, or of its end.
     BanAll(BanAllUndo),

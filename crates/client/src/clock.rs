@@ -1,4 +1,4 @@
-//! The only clock of the terminal app: the monotonic time since its start.
+//! The only clock of the terminal app. It measures the monotonic time since the app started.
 //!
 //! It paces polls and drawing, and measures the age of data. Levels and waits use the server's
 //! `now_ns`, which comes with each answer and to which the app only adds the answer's age.

@@ -1,4 +1,5 @@
-//! A server for tests: one scripted answer per connection, byte for byte, and a record of the requests.
+//! A server for tests, with one scripted answer per connection, byte for byte, and a record of the
+//! requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -36,7 +37,7 @@ impl Answer {
     }
 }
 
-/// The address of a server that gives `answers` in turn, and the requests it got.
+/// Address of a server that gives `answers` in turn, and the requests it got.
 #[derive(Debug)]
 pub struct Fake {
     /// The address of the server.
@@ -45,13 +46,15 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// A server with these answers. Without any, it is gone: nobody listens at its address.
+    /// Starts a server with these answers. Without any, it is closed at once, so nothing listens at
+    /// its address.
     pub fn new(answers: Vec<Answer>) -> Self {
         let (count, mut answers) = (answers.len(), answers.into_iter());
         Self::start(count, move |_| answers.next())
     }
 
-    /// A server that answers each request with what this returns. It gets the same text as [`Self::request`].
+    /// Starts a server that answers each request with the result of this function. The function
+    /// gets the text that [`Self::request`] returns.
     pub fn serving(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> Self {
         Self::start(usize::MAX, move |request| Some(answer(request)))
     }
@@ -64,7 +67,8 @@ impl Fake {
         let address = listener.local_addr().expect("an address");
         let (sender, requests) = channel();
         if count == 0 {
-            // Before anybody connects: a connection that was made would be reset instead of refused.
+            // The listener closes before any client connects. An established connection would be
+            // reset instead of refused.
             drop(listener);
             return Self {
                 url: format!("http://{address}"),
@@ -92,7 +96,7 @@ impl Fake {
         }
     }
 
-    /// A client with the token `secret`.
+    /// Returns a client with the token `secret`.
     pub fn client(&self, timeout: Duration) -> Client {
         let target = Target {
             url: self.url.clone(),
@@ -102,14 +106,15 @@ impl Fake {
         Client::new(&target, timeout).expect("a good target")
     }
 
-    /// The next request: its head as received, and its JSON, from a body or from the header for it.
+    /// Returns the next request: its head as received, and its JSON, from the body or from the
+    /// header for it.
     pub fn request(&self) -> String {
         self.requests
             .recv_timeout(Duration::from_secs(10))
             .expect("a request")
     }
 
-    /// The next request, if it has arrived.
+    /// Returns the next request, if it has arrived.
     pub fn try_request(&self) -> Option<String> {
         self.requests.try_recv().ok()
     }
@@ -133,7 +138,7 @@ fn serve(mut stream: TcpStream, answer: &Answer) {
     drop(stream.shutdown(Shutdown::Both));
 }
 
-/// Reads a head, and a body of the length in the head; or else the JSON in the head.
+/// Reads a head, and a body if the head has its length. Otherwise reads the JSON in the head.
 fn read_request(stream: &mut TcpStream) -> String {
     let mut got = Vec::new();
     let mut byte = [0];

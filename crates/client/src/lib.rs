@@ -241,8 +241,8 @@ impl Client {
         self.events_of(None, instance, after)
     }
 
-    /// Like [`events`](Self::events), but from one source: all pages, up to a bound that no filter
-    /// reaches.
+    /// Like [`events`](Self::events), but from one source. It reads all pages, up to a bound that
+    /// no filter reaches.
     pub fn events_of(
         &self,
         of: Option<EventSource>,

@@ -1,5 +1,5 @@
-//! Live changes, which exist only in an Envoy's memory and are lost with its process: edits of
-//! rules, edited overrides of keys, and operators' bans.
+//! Live changes, which exist only in an Envoy's memory and are lost with its process. They are
+//! edits of rules, edited overrides of keys, and operators' bans.
 //!
 //! Ends are kept on the wall clock here, because the clock in the server's answers restarts with
 //! each boot.
@@ -29,13 +29,13 @@ pub struct Item {
     pub rule: String,
     /// The edit, the override or the ban.
     pub what: What,
-    /// The author; empty if no longer known.
+    /// Author. Empty if no longer known.
     pub by: String,
-    /// The reason; may be empty.
+    /// Reason. May be empty.
     pub reason: String,
     /// The time of the change, in milliseconds since the Unix epoch, if known.
     pub made_unix_ms: Option<u64>,
-    /// The time of its end; `None` for never.
+    /// Time of its end. `None` for never.
     pub ends_unix_ms: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! Merges the lists of the most refused or admitted keys of several Envoys.
 //!
-//! An Envoy lists only its top keys, with bounds: a key was counted at most `count` times there,
+//! An Envoy lists only its top keys, with bounds. A key was counted at most `count` times there,
 //! and at least `count - error` times. The sums keep this meaning. If a key is missing from a list,
 //! its count there is unknown, so its highest possible count is added to both sum and error.
 
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// An answer with every key that was counted: rule, key, count, error, shadow.
+    /// Returns an answer with every counted key: rule, key, count, error, shadow.
     fn top(missing_at_most: u64, entries: &[(&str, &str, u64, u64, bool)]) -> Top {
         let entry = |(rule, key, count, error, shadow): &(&str, &str, u64, u64, bool)| TopEntry {
             rule: (*rule).to_owned(),
@@ -190,7 +190,7 @@ mod tests {
         );
     }
 
-    /// The second Envoy has more keys than counters: alice may have had up to 4 there.
+    /// The second Envoy has more keys than counters, so alice may have had up to 4 there.
     #[test]
     fn a_key_without_a_counter_may_have_been_counted() {
         let a = top(0, &[("r", "alice", 9, 0, false)]);
@@ -209,7 +209,8 @@ mod tests {
         );
     }
 
-    /// A limit leaves keys out that have a counter: they have at most the count of the last one.
+    /// A limit leaves out keys that have a counter. They have at most the count of the last listed
+    /// key.
     #[test]
     fn a_key_that_a_limit_left_out_may_have_been_counted() {
         let a = top(0, &[("r", "alice", 9, 0, false)]);
@@ -226,7 +227,8 @@ mod tests {
         );
     }
 
-    /// What passed in shadow mode is no refusal, and an Envoy where the rule has the other mode adds nothing.
+    /// Requests that passed in shadow mode are not refusals, and an Envoy with the rule in the
+    /// other mode adds nothing.
     #[test]
     fn shadow_and_enforced_stay_apart() {
         let a = top(3, &[("r", "alice", 9, 0, false)]);
@@ -251,8 +253,8 @@ mod tests {
         assert_eq!(merged(&[Some(&Top::default())]), MergedTop::default());
     }
 
-    /// True counts at one Envoy, and its answer with so many counters and so many entries: what lost its counter is
-    /// bounded by the largest count that was lost.
+    /// Returns true counts at one Envoy, and its answer with limited numbers of counters and
+    /// entries. A key without a counter is bounded by the largest lost count.
     fn answer(truth: &[u64], counters: usize, limit: usize) -> Top {
         let mut keys: Vec<(usize, u64)> = truth.iter().copied().enumerate().collect();
         keys.sort_by_key(|(_, count)| Reverse(*count));

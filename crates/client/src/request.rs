@@ -8,15 +8,15 @@ use serde_json::Value;
 /// `PUT /v1/rules/{rule}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EditRequest {
-    /// `{"limits": [...], "mode": "..."}`, at least one of them.
+    /// `{"limits": [...], "mode": "..."}`, with either field or both.
     pub body: Value,
     /// The `ETag` of the rule as read.
     pub if_match: String,
-    /// The treatment of the levels of live buckets.
+    /// Treatment of the levels of live buckets.
     pub carry: Carry,
-    /// The time until the edit ends; `None` for never.
+    /// Lifetime of the edit. `None` for no end.
     pub expires_after: Option<Nanos>,
-    /// The reason, recorded with the event; may be empty.
+    /// Reason, recorded with the event. May be empty.
     pub reason: String,
     /// True for a dry run, which checks and answers without changing anything.
     pub dry_run: bool,
@@ -44,7 +44,7 @@ pub struct DropRequest {
     pub if_match: String,
     /// The treatment of the levels of live buckets.
     pub carry: Carry,
-    /// The reason, recorded with the event; may be empty.
+    /// Reason, recorded with the event. May be empty.
     pub reason: String,
     /// True for a dry run, which checks and answers without changing anything.
     pub dry_run: bool,
@@ -69,9 +69,9 @@ pub struct OverrideRequest {
     pub body: Option<Value>,
     /// The `ETag` of the rule as read.
     pub if_match: String,
-    /// The time until it ends; `None` for never.
+    /// Lifetime of the override. `None` for no end.
     pub expires_after: Option<Nanos>,
-    /// The reason, recorded with the event; may be empty.
+    /// Reason, recorded with the event. May be empty.
     pub reason: String,
     /// True for a dry run, which checks and answers without changing anything.
     pub dry_run: bool,
@@ -94,13 +94,13 @@ impl OverrideRequest {
 /// `POST /v1/buckets/{rule}/{key}/ban`, `…/unban` or `…/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActRequest {
-    /// The time until the ban ends; `None` until an operator lifts it.
+    /// Duration of the ban. `None` if it lasts until an operator lifts it.
     pub span: Option<Nanos>,
     /// True if a ban may also shorten an earlier one.
     pub replaces: bool,
     /// The `ETag` of the ban as read.
     pub if_match: Option<String>,
-    /// The reason, recorded with the event; may be empty.
+    /// Reason, recorded with the event. May be empty.
     pub reason: String,
 }
 

@@ -292,7 +292,8 @@ fn the_token_is_never_shown() {
     assert!(!shown.contains("hunter2"), "{shown}");
 }
 
-/// A listener that says so gets JSON in a header; before its first answer, the client finds out.
+/// A listener that accepts only headers gets JSON in a header. Before its first answer, the client
+/// finds out.
 #[test]
 fn the_way_of_json_is_found_out() {
     let any = |status: &str, ways: &str| {
@@ -305,7 +306,7 @@ fn the_way_of_json_is_found_out() {
     let sample = json!({ "path": "/é" });
     let long = json!({ "path": "x".repeat(9_000) });
 
-    // One that takes both ways: a header for what is short, else a body.
+    // A listener that accepts both ways gets a header for short JSON, and otherwise a body.
     let fake = Fake::new(vec![
         any("400 Bad Request", "any"),
         any("400 Bad Request", "any"),
@@ -322,7 +323,7 @@ fn the_way_of_json_is_found_out() {
     assert!(!second.contains("loudou-body"), "{second}");
     assert!(fake.try_request().is_none() && !client.has_no_bodies());
 
-    // One that takes only headers: what was sent as a body is sent again.
+    // A listener that accepts only headers: JSON sent as a body is sent again.
     let fake = Fake::new(vec![
         any("400 Bad Request", "header"),
         any("400 Bad Request", "header"),
@@ -333,7 +334,7 @@ fn the_way_of_json_is_found_out() {
     assert!(fake.request().contains("loudou-body"));
     assert!(client.has_no_bodies());
 
-    // An older filter: what was sent in a header is sent again, as a body.
+    // An older filter: JSON sent in a header is sent again, as a body.
     let fake = Fake::new(vec![older, Answer::text("200 OK", "{}")]);
     fake.client(LONG)
         .explain(&sample)
@@ -377,7 +378,7 @@ fn a_port_that_expects_tls_is_named() {
     server.join().expect("it ends");
 }
 
-/// What fails on the way is not looked for at the end of it.
+/// A failure at the proxy is not blamed on the server behind it.
 #[test]
 fn errors_name_the_proxy() {
     // Only the silent proxy runs into its limit: a busy machine may take longer than that for the others.

@@ -99,7 +99,7 @@ impl Failure {
         self
     }
 
-    /// Creates a 429 response: too many searches in too short a time.
+    /// Creates a 429 response, for too many searches in too short a time.
     pub(super) fn later(wait: Nanos) -> Self {
         let detail = "searches of buckets may take a tenth of a worker's time, and this worker's share is \
                       used up; wait as long as `retry_after_ns`, or `wait_ns` of an answer, before the next \

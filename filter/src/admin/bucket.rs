@@ -1,4 +1,4 @@
-//! A bucket in responses: its limits, and its ban, penalty or override.
+//! A bucket in responses, with its limits, and its ban, penalty or override.
 
 use loudou_api::{
     BanBy, BanView, BucketState, BucketView, KeyOverrideView, LeaseView, LimitView, OverrideKind,

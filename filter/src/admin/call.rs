@@ -1,4 +1,4 @@
-//! One call: its route, path and query, parsed strictly.
+//! One call, with its strictly parsed route, path and query.
 
 use loudou_api::{Access, BODY_HEADER, BodyWays, Event, EventKind, MAX_BODY_HEADER};
 use loudou_limiter::{Carry, Clock, DURATION_FORM, Nanos};
@@ -280,7 +280,7 @@ impl Call {
         self.parsed(name, &allowed, positive)
     }
 
-    /// Returns the reason: one line of at most [`loudou_api::MAX_REASON`] bytes.
+    /// Returns the reason, which is one line of at most [`loudou_api::MAX_REASON`] bytes.
     pub(super) fn reason(&self) -> Result<String, Failure> {
         let most = loudou_api::MAX_REASON;
         let allowed = format!("one line of at most {most} bytes");

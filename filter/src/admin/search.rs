@@ -125,7 +125,7 @@ impl Step<'_> {
     /// Searches one page. Returns the last bucket if the step ends there.
     fn page(&mut self, place: &mut Place<'_>, from: Cursor) -> Option<u64> {
         let has_names = self.may_have_key(place, from.page);
-        // A page of another version is skipped. GET on one of its buckets reports that.
+        // A page of another version is skipped. GET on any of its buckets reports that.
         if !has_names || !self.reads_page(place, from.page) {
             return None;
         }

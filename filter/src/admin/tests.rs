@@ -1,4 +1,4 @@
-//! The admin role on the fake host, beside a data role that limits.
+//! The admin role on the fake host, together with a data role that limits.
 
 use loudou_limiter::Nanos;
 use loudou_rules::config;

@@ -39,7 +39,7 @@ fn rules(mode: &str, extra: &[(&str, serde_json::Value)]) -> serde_json::Value {
     json!([rule])
 }
 
-/// The status that `user` gets: 0 for passing.
+/// Returns the status that `user` gets. 0 means that the request passes.
 fn send(plane: &mut DataPlane, host: &FakeHost, user: Option<&[u8]>) -> u16 {
     let headers: Vec<(&str, &[u8])> = user.map(|user| ("x-user-id", user)).into_iter().collect();
     host.request("GET", "/", &headers);
@@ -162,12 +162,12 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
     assert!(!host.store.borrow().is_empty());
 }
 
-/// The record, for a worker that knows nothing of it yet.
+/// Returns the record as a worker without a cache reads it.
 fn records() -> Records {
     Records::new("loudou", Bases::default())
 }
 
-/// The capacity that the record has for the rule.
+/// Returns the capacity that the record has for the rule.
 fn in_force(host: &FakeHost) -> String {
     let record = records().read(host);
     let record = record.expect("a record");
@@ -187,7 +187,7 @@ fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
     let now = in_force(&host);
     assert_ne!(now, at_first);
 
-    // A request to the draining listener, for which its sandbox is loaded again.
+    // A request to the draining listener, for which its VM is loaded again.
     host.pass(Nanos::from_secs(10));
     let begun = host.unix_ms() * 1_000_000;
     let time = begun.to_le_bytes().to_vec();
@@ -200,7 +200,7 @@ fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
     assert_eq!(in_force(&host), now);
 
-    // The same configuration, and a request that arrives right after it was loaded.
+    // The configuration stays, and a request arrives right after it was loaded.
     let mut plane = DataPlane::new(old, host.now());
     host.pass(Nanos::new(200_000));
     let begun = host.unix().get();
@@ -289,7 +289,7 @@ fn without_when_no_response_is_looked_at() {
         let (_, stay) = plane.decide(&host, 1, false);
         let before = host.store.borrow().len();
         plane.end(&host, &stay);
-        // And one for the number of the connection.
+        // And one write for the connection number.
         assert_eq!(host.properties_read.get(), reads + 1, "{mode}");
         let written = host.store.borrow().len() - before;
         assert_eq!(written > 0, reads > 0, "{mode}");
@@ -327,7 +327,7 @@ fn rule(fields: &[&serde_json::Value]) -> serde_json::Value {
     rule
 }
 
-/// While the store cannot be used at all, each rule decides as for a bucket that cannot be read.
+/// While the store cannot be used at all, each rule reacts as if its bucket could not be read.
 #[test]
 fn rules_hold_as_far_as_they_can_without_a_store() {
     let banned = json!({ "overrides": { "eve": "banned" } });
@@ -377,7 +377,7 @@ fn rules_hold_as_far_as_they_can_without_a_store() {
         let mut plane = DataPlane::new(file(&rules), Nanos::ZERO);
         let user = user.map(str::as_bytes);
         assert_eq!(send(&mut plane, &host, user), status, "{what}");
-        // The same answer as when the store fails later.
+        // The response equals the one after a later store failure.
         host.store_fails.set(false);
         assert!(plane.start(&host));
         host.store_fails.set(true);

@@ -21,8 +21,8 @@ pub(super) struct Page {
     pub(super) last_seq: u64,
     /// True if there are newer events.
     pub(super) more: bool,
-    /// Number of events after the requested one that are no longer stored. It is an upper bound if
-    /// only one ring has lost some.
+    /// Number of later events that are no longer stored. It is an upper bound if only one ring has
+    /// lost some.
     pub(super) lost: u64,
     /// True if no event had the requested number, so it must belong to another process.
     pub(super) restarted: bool,

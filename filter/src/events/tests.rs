@@ -176,7 +176,7 @@ fn no_event_is_larger_than_the_bound() {
     assert_eq!(json(&short, 0), serde_json::to_vec(&short).expect("JSON"));
 }
 
-/// A sandbox that dies while it adds an event, after each of its writes, loses no earlier event.
+/// A VM that dies while it adds an event, after each of its writes, loses no earlier event.
 #[test]
 fn a_sandbox_that_dies_in_between_loses_nothing() {
     let host = FakeHost::default();
@@ -190,7 +190,7 @@ fn a_sandbox_that_dies_in_between_loses_nothing() {
         bytes
     };
     let before = tail(&host);
-    // The segment is written, and then the sandbox dies before the tail is.
+    // The segment is written, and then the VM dies before the tail is written.
     add(&host, SHARE, &action(EventKind::Ban));
     let written = host.shared_set(b"loudou:tail", &before, CAS_OVERWRITE);
     assert!(written.is_ok());
@@ -202,8 +202,8 @@ fn a_sandbox_that_dies_in_between_loses_nothing() {
     assert_eq!(all(&host, None).last(), Some(&2_064));
 }
 
-/// Another program or a damaged process may leave any tail and any event: reading them ends, and the answer is
-/// JSON.
+/// Another program or a damaged process may leave any tail and any event. Reading them ends, and
+/// the answer is JSON.
 #[test]
 fn a_damaged_tail_or_event_costs_no_more_than_the_list() {
     let host = FakeHost::default();
@@ -270,7 +270,7 @@ fn a_slow_worker_overwrites_nothing() {
     assert!(kept.windows(2).all(|two| two[1] == two[0] + 1));
 }
 
-/// Whatever a key or a reason has in it, the log has one line, which names them once.
+/// Whatever a key or a reason contains, the log has one line, which names them once.
 #[test]
 fn a_line_of_the_log_is_one_line() {
     let host = FakeHost::default();

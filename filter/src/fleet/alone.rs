@@ -46,7 +46,7 @@ impl Fleet {
     }
 
     /// Notes a call that the engine answered. `was_down` is true if an event reports an outage,
-    /// from this worker or from one that has died or was replaced.
+    /// even if the worker that reported it has died or was replaced.
     pub(super) fn note_success(
         &mut self,
         host: &dyn Host,

@@ -33,7 +33,7 @@ impl Early {
 
     /// Notes a call that fetches the changes.
     pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
-        // As for keys: if one of two relays hangs, the other may answer.
+        // As for keys: if there are two relays and one hangs, the other may answer.
         let young = Nanos::new(timeout.get().div_euclid(YOUNG));
         self.next_call = now.saturating_add(young);
     }

@@ -1,7 +1,7 @@
-//! A host in memory, for unit tests of the code above the trait.
+//! An in-memory host, for unit tests of the code above the trait.
 //!
-//! Its shared data is the core's [`MemoryStore`]. `shared_data_is_sound` checks the semantics here and, at
-//! every start, in the real host.
+//! Its shared data is the core's [`MemoryStore`]. `shared_data_is_sound` checks the semantics here
+//! and, at every start, in the real host.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,20 +19,20 @@ type Lines = Vec<(String, Vec<u8>)>;
 /// The fake host: a test sets its inputs and reads its outputs.
 #[derive(Default)]
 pub(crate) struct FakeHost {
-    /// The seed of its random bytes, to make them differ from those of another host.
+    /// Seed of its random bytes. Two hosts need different seeds to have different bytes.
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
-    /// The nanoseconds that pass with each look at the clock.
+    /// Time that passes with each look at the clock, in nanoseconds.
     pub(crate) runs_by: Cell<u64>,
-    /// The number of reads of single headers.
+    /// Number of reads of single headers.
     pub(crate) header_reads: Cell<u32>,
-    /// The number of reads of all headers at once.
+    /// Number of reads of all headers at once.
     pub(crate) headers_read: Cell<u32>,
     pub(crate) headers: RefCell<Lines>,
-    /// The names of headers that were read.
+    /// Names of headers that were read.
     pub(crate) names_read: RefCell<Vec<String>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
-    /// The number of reads of properties.
+    /// Number of property reads.
     pub(crate) properties_read: Cell<u32>,
     pub(crate) body: RefCell<Vec<u8>>,
     pub(crate) replies: RefCell<Vec<Reply>>,
@@ -41,26 +41,26 @@ pub(crate) struct FakeHost {
     pub(crate) store_fails: Cell<bool>,
     pub(crate) metrics: RefCell<Vec<(String, i64)>>,
     pub(crate) records: RefCell<Vec<(String, u64)>>,
-    /// The paused streams that were resumed or answered.
+    /// Paused streams that were resumed or answered.
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) timer_ms: Cell<u32>,
-    /// The requests to services that were sent; the number of each is its place.
+    /// Requests sent to services. The number of each request is its position.
     pub(crate) calls: RefCell<Vec<Sent>>,
-    /// Whether no request to a service can be sent.
+    /// True if no request to a service can be sent.
     pub(crate) has_no_cluster: Cell<bool>,
-    /// The headers and the body of the answer to a call.
+    /// Headers and body of the response to a call.
     pub(crate) called: RefCell<(Lines, Vec<u8>)>,
-    /// The headers of paused streams.
+    /// Headers of paused streams.
     pub(crate) paused: RefCell<BTreeMap<u32, Lines>>,
     pub(crate) logs: RefCell<Vec<String>>,
-    /// The number of writes of shared data so far, and for each line of the log those before it.
+    /// Number of shared data writes so far, and for each log line the number of writes before it.
     pub(crate) writes: Cell<u32>,
     pub(crate) writes_before_logs: RefCell<Vec<u32>>,
-    /// The lines among them that are warnings.
+    /// Log lines that are warnings.
     pub(crate) warnings: RefCell<Vec<String>>,
 }
 
-/// A request to a service that was sent.
+/// A request that was sent to a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) cluster: String,
@@ -86,7 +86,7 @@ impl FakeHost {
         self.properties.borrow_mut().remove("wasm.loudou");
     }
 
-    /// Whether a header was ever read.
+    /// Returns true if a header was ever read.
     pub(crate) fn has_read(&self, name: &str) -> bool {
         self.names_read.borrow().iter().any(|read| read == name)
     }

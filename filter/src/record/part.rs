@@ -42,7 +42,7 @@ pub(crate) trait Text: Sized {
     fn read(text: &[u8]) -> Option<Self>;
 }
 
-/// A record part. Clones share the value until one of them changes.
+/// A record part. Clones share the value until a clone changes.
 #[derive(Debug)]
 pub(crate) struct Part<T> {
     value: Arc<T>,

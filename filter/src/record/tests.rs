@@ -147,7 +147,7 @@ fn damaged_records_are_not_read() {
             *json.pointer_mut(place).expect(place) = json!(-1);
             json.to_string().into_bytes()
         });
-        // As well as by damage, this may be by a later build.
+        // A later build may be the cause, as well as damage.
         let read = read(&damaged).expect("the rest");
         assert_eq!(read.all().count(), 1, "{rule} {part} {place}");
         assert_eq!(written(&read), damaged, "{rule} {part} {place}");
@@ -157,7 +157,7 @@ fn damaged_records_are_not_read() {
         assert_eq!(read(&cut).expect("the rest").all().count(), 1, "{part}");
     }
     assert_eq!(read(b"{\"format\":3}"), None);
-    // Whatever a byte is changed to, reading ends, without a panic.
+    // Reading ends without a panic for any changed byte.
     for place in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1 << (place % 8);

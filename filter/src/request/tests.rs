@@ -1,5 +1,5 @@
-//! The current request gives the rules what a sample of it gives them, whatever is read first, and with few
-//! calls of the host.
+//! The current request gives the rules the same values as a sample of it, in any order of reading,
+//! and with few host calls.
 
 use loudou_rules::config::parse_rule;
 use loudou_rules::request::Sample;

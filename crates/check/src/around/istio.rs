@@ -54,7 +54,7 @@ fn fail_strategy(view: &mut View<'_>, plugin: &Path) {
     view.warning(&path, message, &STRATEGIES.join(", "), Some("FAIL_RELOAD"));
 }
 
-/// Checks the module: its address, its checksum's format, and its type.
+/// Checks the module's address, the format of its checksum, and its type.
 fn module(view: &mut View<'_>, plugin: &Path) {
     let (path, sum) = (plugin.field("url"), plugin.field("sha256"));
     view.checksum(&sum, "");

@@ -1,4 +1,5 @@
-//! Parts of rules that depend on the filter's position: the client's address, and token claims.
+//! Parts of rules that depend on the filter's position, which are the client's address and token
+//! claims.
 
 use loudou_rules::config::Path;
 use serde_json::Value;

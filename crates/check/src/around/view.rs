@@ -1,4 +1,5 @@
-//! Access to the surroundings of one configuration: fields by path, and the problems found so far.
+//! Access to the surroundings of one configuration, with its fields by path and the problems found
+//! so far.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! A part of a document: its value, its positions and the faults in it.
+//! A part of a document, with its value, its positions and its faults.
 
 use std::collections::BTreeSet;
 

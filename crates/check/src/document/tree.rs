@@ -1,4 +1,4 @@
-//! A parsed text: its values and their positions.
+//! A parsed text, with its values and their positions.
 
 use std::collections::BTreeMap;
 
@@ -81,8 +81,9 @@ pub(super) enum Inside {
 }
 
 impl Document {
-    /// Returns the position of `path`: of the field's name if `at_name`, otherwise of the value.
-    /// For a path that does not exist, it is the position of its innermost existing part.
+    /// Returns the position of `path`. This is the position of the field's name if `at_name`,
+    /// otherwise of its value. For a path that does not exist, it is the position of its innermost
+    /// existing part.
     pub fn locate(&self, path: &Path, at_name: bool) -> Position {
         let mut node = &self.root;
         let mut name_at = node.at;

@@ -26,7 +26,7 @@ pub struct Ban {
     pub replaces: bool,
     /// `ETag` of the ban on which this was decided, if known.
     pub if_match: Option<String>,
-    /// The reason, for the events; may be empty.
+    /// Reason for the events. May be empty.
     pub reason: String,
 }
 

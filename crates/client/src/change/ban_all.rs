@@ -1,4 +1,5 @@
-//! Bans and unbans of one key in all rules: a ban for each rule, sent one after the other, with a result for each.
+//! Bans and unbans of one key in all rules. The bans of the rules are sent one after the other,
+//! with a result for each.
 
 use loudou_api::{BanAnswer, RuleView};
 use loudou_rules::config::parse_rule;

@@ -24,7 +24,7 @@ pub struct Edit {
     pub seen: Box<RuleView>,
     /// Treatment of the levels of live buckets.
     pub carry: Carry,
-    /// The reason, for the events; may be empty.
+    /// Reason for the events. May be empty.
     pub reason: String,
 }
 
@@ -35,7 +35,7 @@ pub enum EditTo {
     Put {
         /// The parts of the rule that are replaced, as in a rule file.
         body: Value,
-        /// The time until the edit ends; `None` for never.
+        /// Lifetime of the edit. `None` for no end.
         expires_after: Option<Nanos>,
         /// True if that is the end of the rule's current edit. An edit at another Envoy then keeps
         /// its own end.
@@ -193,7 +193,7 @@ impl Edit {
         }
     }
 
-    /// Returns the rule without its edit: as configured, with the overrides that were edited
+    /// Returns the configured rule without its edit, but with the overrides that were edited
     /// individually.
     pub fn without(&self) -> Value {
         let mut rule = self.seen.base.clone();
@@ -210,7 +210,7 @@ impl Edit {
         rule
     }
 
-    /// Returns this change for the rule at another Envoy, or the reason why it is impossible: the
+    /// Returns this change for the rule at another Envoy, or the reason why it is impossible if the
     /// rule has no such limit. Parts that the change does not touch keep their values there.
     pub fn at_another(&self, rule: RuleView, now_ns: u64) -> Result<Self, String> {
         let mut edit = self.clone();

@@ -1,5 +1,5 @@
-//! A change in doubt, because no answer showed if it was made: the result of a later reading of the
-//! server, and the undo.
+//! Handles a change in doubt, because no answer showed if it was made. A later reading of the
+//! server shows its result, and it can be undone.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView, EditAnswer, EditView, RuleView};
 

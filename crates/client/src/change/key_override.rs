@@ -1,4 +1,4 @@
-//! Overrides: other limits for one key, and their removal.
+//! Overrides, which give one key other limits, and their removal.
 
 use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::{Decimal, Limits, Nanos};
@@ -27,11 +27,11 @@ pub struct Override {
     pub key: String,
     /// The override. `None` drops the edited override and restores the configured one.
     pub gives: Option<Value>,
-    /// The time until the override ends; `None` for never.
+    /// Lifetime of the override. `None` for no end.
     pub expires_after: Option<Nanos>,
     /// The rule as it was when this was decided.
     pub seen: Box<RuleView>,
-    /// The reason, for the events; may be empty.
+    /// Reason for the events. May be empty.
     pub reason: String,
 }
 
@@ -146,7 +146,7 @@ impl Override {
         numbers().unwrap_or_default()
     }
 
-    /// Returns the key's limits before the change: from the rule, or from the key's override.
+    /// Returns the key's limits before the change, from the rule or from the key's override.
     fn limits_now(&self, limits: Limits) -> Limits {
         let own = in_force(&self.seen, &self.key);
         let own = own.and_then(|gives| match gives.get("scale") {
@@ -172,8 +172,8 @@ fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
 }
 
-/// Returns the override that applies to a key: its own override, or the one with the longest
-/// matching prefix.
+/// Returns the override that applies to a key. This is its own override, or the override with the
+/// longest matching prefix.
 fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     let all = rule.rule.get("overrides")?.as_object()?;
     let prefix = |pattern: &str| {
@@ -228,7 +228,8 @@ fn left(place: &KeyPlace) -> Option<String> {
     Some(time_left(&edited.edit, place.now_ns))
 }
 
-/// Compares the override's end with the end of the one that it replaces. `None` if they are equal.
+/// Compares the override's end with the end of the override that it replaces. `None` if they are
+/// equal.
 pub(super) fn other_end(place: &KeyPlace, typed: &Typed) -> Option<String> {
     let before = left(place).filter(|_| typed.get(Prompt::Gives) != REMOVE)?;
     form::other_end(&before, typed.get(Prompt::Expires))

@@ -15,7 +15,7 @@ pub struct Reset {
     pub rule: String,
     /// The key, in the form of the bucket list.
     pub key: String,
-    /// The reason, for the events; may be empty.
+    /// Reason for the events. May be empty.
     pub reason: String,
 }
 

@@ -120,7 +120,8 @@ fn a_rule_that_is_not_as_seen_is_not_changed() {
     }
 }
 
-/// An override is decided on the limits and its own key, an edit on the edit before it, too.
+/// An override is decided on the limits and its own key. An edit is also decided on the edit before
+/// it.
 #[test]
 fn only_what_a_change_was_decided_on_makes_a_conflict() {
     let mut other_key = rule(12);
@@ -287,7 +288,7 @@ fn until(until_ns: u64) -> (RuleView, BanView) {
     (seen, ban)
 }
 
-/// The rest of a time is shown, and is part of a command line: in whole seconds, not less than it was.
+/// The remaining time is shown, and is part of a command line. It is in whole seconds, rounded up.
 #[test]
 fn what_an_undo_puts_back_lasts_for_whole_seconds() {
     let (seen, before) = until(500_000_000_000);
@@ -410,7 +411,7 @@ fn an_undo_never_resets() {
     }
 }
 
-/// An end that is kept is never one that has passed: the server refuses it.
+/// An end that is kept is never in the past, because the server would refuse it.
 #[test]
 fn an_end_that_is_now_is_kept_as_the_least() {
     for (until_ns, kept) in [
@@ -439,8 +440,8 @@ fn an_end_that_is_now_is_kept_as_the_least() {
     }
 }
 
-/// An edit that changes its end alone has a body with the mode of the rule at the other Envoy; a body with another part
-/// leaves the mode there as it is.
+/// An edit that changes only its end has a body with the rule's mode at the other Envoy. A body
+/// with another part leaves the mode there unchanged.
 #[test]
 fn a_body_with_only_an_end_has_a_part_at_another_envoy() {
     let with_mode = |mode: &str| {

@@ -205,7 +205,7 @@ fn buckets_that_stay_are_found_once_while_others_come_and_go() {
     }
 }
 
-/// A step without any time still gets somewhere: a search on a machine that stands still ends, too.
+/// A step without any time still makes progress, so a search ends even on a stalled machine.
 #[test]
 fn a_step_without_time_makes_progress() {
     let mut world = World::daily(16_384);

@@ -1,4 +1,5 @@
-//! The audit: no flood pushes an operator's action out, and what ends by itself leaves its event.
+//! The audit trail. No flood displaces an operator's action, and every automatic end leaves an
+//! event.
 
 use loudou_api::EventKind;
 
@@ -117,7 +118,7 @@ fn an_expired_ban_leaves_one_event() {
     assert_eq!(of_kind(&all(&mut bench, ""), "ban_expired").len(), 0);
     bench.host.pass(Nanos::from_secs(60));
     for _ in 0..2 {
-        // Whichever worker notices it.
+        // Any worker may notice it.
         bench.admin = AdminPlane::new(settings.clone());
         let ended = of_kind(&all(&mut bench, ""), "ban_expired");
         assert_eq!(ended.len(), 1, "once");
@@ -165,7 +166,7 @@ fn wrong_tokens_are_slowed_down_and_right_ones_never() {
     bench.host.pass(Nanos::from_secs(1));
     assert_eq!(bench.call("GET", "/v1/rules", &wrong, None).0, 401);
     assert_eq!(bench.call("GET", "/v1/rules", &wrong, None).0, 429);
-    // A call without a token is no guess.
+    // A call without a token does not count as a guess.
     assert_eq!(bench.call("GET", "/v1/rules", &[], None).0, 401);
 }
 
@@ -255,7 +256,7 @@ fn a_store_that_is_nearly_full_is_reported() {
     );
 }
 
-/// The worker that banned reports the end by its timer, also if nobody asks.
+/// The timer of the banning worker reports the end, even without a call.
 #[test]
 fn the_timer_reports_the_end_of_a_ban() {
     let mut bench = Bench::new();
@@ -281,7 +282,7 @@ fn the_timer_reports_the_end_of_a_ban() {
     assert_eq!(of_kind(&all(&mut bench, ""), "ban_expired").len(), 1);
 }
 
-/// The answer is what `loudou` reads.
+/// `loudou` can read the answer.
 #[test]
 fn events_are_of_one_kind_if_that_is_asked() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! `POST /v1/explain` beside a data role that limits.
+//! `POST /v1/explain`, together with a data role that limits.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,8 @@ fn explain(bench: &mut Bench, body: &Value) -> (u16, Value) {
     bench.call("POST", "/v1/explain", &HEADERS, Some(body))
 }
 
-/// A token that may view may explain; the decision then is as explained, and explaining takes nothing.
+/// A token with view access may explain. The decision then is as explained, and explaining takes no
+/// tokens.
 #[test]
 fn a_request_is_explained_and_nothing_is_taken() {
     let mut bench = Bench::new();

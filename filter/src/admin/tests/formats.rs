@@ -1,5 +1,5 @@
-//! Values of formats that this build does not read: another build may be at work on them, so they stay, and the
-//! status names them.
+//! Values in formats that this build does not read. Another build may be using them, so they stay,
+//! and the status names them.
 
 use super::*;
 use crate::bytes::put_number;
@@ -58,7 +58,8 @@ fn in_next_format(record: &[u8]) -> Vec<u8> {
     next
 }
 
-/// The earlier build while its connections drain: it limits by its own configuration, refuses edits, and says so.
+/// The earlier build while its connections drain. It limits by its own configuration, refuses
+/// edits, and reports that.
 #[test]
 fn a_record_of_another_format_stays_while_its_build_writes_it() {
     let mut bench = Bench::new();
@@ -89,7 +90,7 @@ fn a_record_of_another_format_stays_while_its_build_writes_it() {
         );
         assert_eq!(bench.value(RULES), written, "it is left as it is");
     }
-    // After the upgrade was taken back, what operators made is there.
+    // After the upgrade was rolled back, operators' changes are there again.
     bench.put(RULES, &readable);
     bench.host.pass(Nanos::from_secs(60));
     bench.another_worker();
@@ -128,11 +129,11 @@ fn lists_of_another_format_stay_and_are_named() {
         bench.host.pass(Nanos::from_secs(60));
         drop(bench.data.tick(&bench.host));
         bench.admin.tick(&bench.host);
-        // As the worker does that calls for its fleet.
+        // Like the worker that makes heartbeat calls.
         let now = bench.host.now();
         let wrote = travel::change(&bench.host, "loudou", now, &mut |_| true);
         assert_eq!(wrote, key != b"loudou:changes");
-        // What an operator does is in force all the same.
+        // An operator's action is in force all the same.
         assert_eq!(bench.admitted("alice"), 5, "{named}");
         assert!(!bench.passes("mallory"), "{named}");
         let warnings = bench.about_formats();

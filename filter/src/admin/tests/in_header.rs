@@ -5,7 +5,8 @@ use super::*;
 
 const RULE: &str = "/v1/rules/per-user";
 
-/// The answer to an edit with these headers beside the token, and whether a body follows.
+/// Returns the response to an edit with these headers in addition to the token. The flag is true if
+/// a body follows.
 fn put(bench: &mut Bench, headers: &[(&str, &[u8])], body: Option<&Value>) -> (u16, Value) {
     let mut all: Vec<(&str, &[u8])> =
         vec![("authorization", b"Bearer edit-token"), ("if-match", b"*")];

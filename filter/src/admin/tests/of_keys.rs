@@ -220,7 +220,7 @@ fn one_override_follows_another() {
         (status, &answer["title"]),
         (409, &json!("Banned by an override"))
     );
-    // A ban by an operator is not hidden by that of the override.
+    // An override's ban does not hide an operator's ban.
     assert_eq!(bench.get(ALICE).get("hidden_ban"), None);
     bench.post(&format!("{ALICE}/ban"));
     let bucket = bench.get(ALICE);

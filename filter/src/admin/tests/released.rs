@@ -1,8 +1,8 @@
-//! What earlier builds left in shared data: this build reads all of it.
+//! Shared data values that earlier builds left. This build reads all of them.
 //!
-//! `released/*.shared` are the values as a released build wrote them, a line for each: key and value in hexadecimal
-//! digits. A change that breaks the reading of an earlier format fails here. `LOUDOU_WRITE_SHARED=FILE` makes a file
-//! of what this build writes, for the next release.
+//! `released/*.shared` are the values as a released build wrote them, a line for each, with key and
+//! value in hexadecimal digits. A change that breaks the reading of an earlier format fails here.
+//! `LOUDOU_WRITE_SHARED=FILE` writes such a file with this build's values, for the next release.
 
 use super::*;
 use crate::fleet::know_changes;
@@ -110,7 +110,7 @@ fn leave(bench: &mut Bench) {
     drop(bench.data.tick(&bench.host));
 }
 
-/// What was left is in force, and shown.
+/// The earlier values are in force, and shown.
 fn is_read(bench: &mut Bench, by: &str) {
     let rule = bench.get("/v1/rules/edited");
     assert_eq!(rule["rule"]["limits"][0]["capacity"], 12, "{by}");
@@ -216,7 +216,7 @@ fn what_released_builds_left_is_read() {
             let written = host.shared_set(&bytes(key), &bytes(value), loudou_store::CAS_ABSENT);
             assert_eq!(written, Ok(loudou_store::Written::Done));
         }
-        // The same configuration by this build: it adopts nothing, and loses nothing.
+        // The configuration is loaded again by this build. It adopts nothing, and loses nothing.
         let mut bench = Bench::with_file(host, &file());
         is_read(&mut bench, build);
     }

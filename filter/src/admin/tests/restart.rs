@@ -113,7 +113,7 @@ fn every_answer_with_a_generation_names_the_process() {
         after.get("/v1/rules")["rules"][0]["instance"],
         json!(instance)
     );
-    // It stays the same while the process lives.
+    // It does not change while the process lives.
     after.host.pass(Nanos::from_secs(7));
     let (code, answer) = after.edit("PUT", "/v1/rules/per-user", "*", Some(&capacity(9)));
     assert_eq!(

@@ -46,7 +46,8 @@ fn a_time_that_is_empty_is_no_time() {
     }
 }
 
-/// A path with another spelling is another path: a proxy in front may allow or deny by the beginning `/v1/`.
+/// A path with another spelling is another path, because a proxy in front may allow or deny by the
+/// prefix `/v1/`.
 #[test]
 fn a_path_has_one_spelling() {
     let mut bench = Bench::new();
@@ -58,7 +59,7 @@ fn a_path_has_one_spelling() {
     }
 }
 
-/// The override of a key lasts, also if an edit of the rule gave it already: that edit ends.
+/// The override of a key lasts even if an edit of the rule gave it already, because that edit ends.
 #[test]
 fn an_override_outlives_an_edit_that_gives_the_same() {
     let mut bench = Bench::new();

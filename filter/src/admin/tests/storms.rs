@@ -123,8 +123,8 @@ fn a_sweep_ends_when_its_time_is_up() {
     assert!(declined > 500, "it goes on where it ended: {declined}");
 }
 
-/// Such a worker would bring buckets only to the version that it knows, and the record would then forget changes that
-/// these buckets have not followed: they would begin anew.
+/// Such a worker would convert buckets only to the version that it knows. The record would then
+/// forget changes that these buckets have not followed, and they would start full.
 #[test]
 fn a_worker_that_has_not_read_the_latest_change_leaves_the_sweep_alone() {
     let mut bench = Bench::with_buckets(65_536);
@@ -159,8 +159,8 @@ fn a_worker_that_has_not_read_the_latest_change_leaves_the_sweep_alone() {
     assert_eq!(admitted, 9, "ten, of which one is used");
 }
 
-/// Calls that store nothing sweep nothing, also where the next change would be one that has to be swept: a bucket of
-/// a version that does not exist could not be decided on.
+/// Calls that store nothing sweep nothing, even if the next change must be swept. A bucket of a
+/// version that does not exist could not be decided.
 #[test]
 fn what_is_not_stored_reaches_no_bucket() {
     let mut bench = Bench::with_buckets(64);

@@ -251,7 +251,7 @@ fn another_end_and_a_reset_of_levels_are_changes() {
         ("/v1/rules/per-user?for=90s", true),
         (RULE, true),
         (RULE, false),
-        // The same numbers, but the levels begin anew.
+        // The numbers are equal, but the levels are reset.
         ("/v1/rules/per-user?carry=reset", true),
     ] {
         bench.host.pass(Nanos::from_secs(1));
@@ -310,7 +310,7 @@ fn head_is_get_without_a_body() {
     );
 }
 
-/// A body with so many unknown fields.
+/// Returns a body with this number of unknown fields.
 fn fields(count: usize, name: &str) -> String {
     let fields: Vec<String> = (0..count).map(|n| format!("\"{name}{n}\":0")).collect();
     format!("{{\"mode\":\"off\",{}}}", fields.join(","))

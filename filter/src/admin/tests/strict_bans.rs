@@ -43,7 +43,7 @@ fn a_ban_of_nobody_is_refused() {
     for span in ["1ns", "1us", "999us"] {
         bench.refused(&format!("{ALICE}/ban?for={span}"), "1ms");
     }
-    // It would end earlier than it says.
+    // It would end earlier than stated.
     bench.refused(&format!("{ALICE}/ban?for=20000d"), "without `for`");
     bench.refused("/v1/buckets/per-user/team-*/ban", "override");
     bench.refused("/v1/buckets/per-user/*/ban", "override");

@@ -50,7 +50,7 @@ fn the_most_refused_come_first() {
     assert_eq!(top["total"], 5);
 }
 
-/// Since when a key is refused is that of its bucket, in either order.
+/// The time since which a key is refused comes from its bucket, in either order.
 #[test]
 fn keys_show_since_when_they_are_refused() {
     let mut bench = Bench::new();
@@ -72,7 +72,8 @@ fn keys_show_since_when_they_are_refused() {
     assert!(bench.get("/v1/top")["top"][0]["refused_since_ns"].is_null());
 }
 
-/// A long list takes no longer for this than a search: where the time is up, the rest of the keys has no beginning.
+/// A long list takes no longer than a search. After the time limit, the remaining keys have no
+/// start time.
 #[test]
 fn a_long_list_reads_buckets_for_a_bounded_time() {
     let mut bench = Bench::new();

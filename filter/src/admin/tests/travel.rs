@@ -1,5 +1,5 @@
-//! Changes that travel: a fleet of Envoys on fake hosts, in virtual time, against a model of the engine and
-//! against what operators did.
+//! Changes that travel through a fleet of Envoys on fake hosts, in virtual time. The results are
+//! compared with a model of the engine and with the operators' actions.
 
 use std::collections::VecDeque;
 
@@ -72,7 +72,8 @@ impl Envoy {
         }
     }
 
-    /// A step: new calls reach the engine, which answers after `latency`; a lost one ends by its time-out.
+    /// Makes a step. New calls reach the engine, which answers after `latency`, and a lost call
+    /// ends by its time-out.
     fn step(&mut self, engine: &mut Engine, (now, latency, is_lost): (u64, u64, bool)) {
         let host = &self.bench.host;
         host.pass(Nanos::from_millis(STEP));
@@ -104,7 +105,7 @@ impl Envoy {
         }
     }
 
-    /// Does it; false if there was nothing to do at this Envoy.
+    /// Performs the action. Returns false if there was nothing to do at this Envoy.
     fn act(&mut self, act: Act) -> bool {
         let span = |span: Option<u64>| span.map_or_else(String::new, |ms| format!("for={ms}ms"));
         let (method, path, body) = match act {
@@ -147,7 +148,7 @@ impl Envoy {
     }
 }
 
-/// An act of an operator; some are for so many milliseconds.
+/// An operator's action. Some actions have a lifetime in milliseconds.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Edit(u32, Option<u64>),
@@ -158,8 +159,8 @@ enum Act {
     Unban,
 }
 
-/// The effect that the last acts should have, wherever they were made: capacity, scale and ban, each with its
-/// end.
+/// Expected effect of the last actions, wherever they were made: capacity, scale and ban, each with
+/// its end.
 #[derive(Clone, Copy, Default)]
 struct Expected([(Option<u64>, Option<u64>); 3]);
 
@@ -223,7 +224,7 @@ struct Fleet {
     engine: Engine,
     now: u64,
     random: Random,
-    /// Of 100 calls, those without an answer.
+    /// Percentage of lost calls.
     lost: u64,
 }
 
@@ -264,7 +265,7 @@ impl Fleet {
     }
 }
 
-/// With an engine that answers, each change holds at all Envoys within a second.
+/// With an engine that answers, each change takes effect at all Envoys within a second.
 #[test]
 fn within_a_second_a_change_holds_everywhere() {
     let (mut fleet, mut expected) = (Fleet::new(7), Expected::default());
@@ -285,8 +286,8 @@ fn within_a_second_a_change_holds_everywhere() {
     }
 }
 
-/// Lost calls, an engine that is down, forgets everything, or both, Envoys that restart: what was done last
-/// holds everywhere when all is well again.
+/// With lost calls, an engine that is down or forgets everything, and restarting Envoys: the last
+/// action applies everywhere when all is well again.
 #[test]
 fn after_any_trouble_all_agree_on_what_was_done_last() {
     for seed in 0..80 {
@@ -312,7 +313,7 @@ fn after_any_trouble_all_agree_on_what_was_done_last() {
         fleet.run(20_000);
         let all = expected.at(fleet.now);
         assert_eq!(fleet.all(), vec![all; 3], "seed {seed}");
-        // Whoever comes new knows all of it.
+        // A new Envoy receives all changes.
         let newcomer = Envoy::new(9, seed);
         fleet.envoys.push(newcomer);
         fleet.run(2_000);
@@ -326,7 +327,7 @@ fn after_any_trouble_all_agree_on_what_was_done_last() {
     }
 }
 
-/// A change that is too long to travel holds at its Envoy, and nothing that was known before takes it back.
+/// A change that is too long to travel applies at its Envoy, and no earlier change reverts it.
 #[test]
 fn what_is_too_long_to_travel_stays_where_it_was_made() {
     let mut fleet = Fleet::new(3);
@@ -354,8 +355,8 @@ fn what_is_too_long_to_travel_stays_where_it_was_made() {
     assert_eq!(fleet.all(), vec![(8, None, false); 3]);
 }
 
-/// An Envoy notes only what it did: no end of a ban that it did not have, and no refusal of a change that it did
-/// not tell.
+/// An Envoy notes only its own actions: no end of a ban that it did not have, and no refusal of a
+/// change that it did not report.
 #[test]
 fn events_say_what_was_done() {
     let mut fleet = Fleet::new(5);

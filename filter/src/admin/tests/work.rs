@@ -1,5 +1,5 @@
-//! The work of a call does not grow with the configuration: what is read again, and what is made ready
-//! again, is what was changed.
+//! The work of a call does not grow with the configuration. Only changed parts are read and
+//! compiled again.
 
 use super::*;
 use crate::Shelves;
@@ -41,8 +41,8 @@ fn large(shares: bool) -> Bench {
     bench
 }
 
-/// In a new sandbox a call may come before the data role has begun. The rules that it finds are those of that
-/// role, and a sandbox that read them again would stay larger for it.
+/// In a new VM, a call may come before the data role is active. It finds that role's rules, because
+/// a VM that read them again would stay larger.
 #[test]
 fn the_first_call_of_a_sandbox_reads_no_rule_again() {
     let mut bench = large(false);
@@ -114,7 +114,7 @@ fn an_edit_makes_every_worker_read_what_it_changed() {
     let limits = json!([{ "name": "burst", "algorithm": "funnel", "capacity": 7, "rate": "1/d" }]);
     for shares in [true, false] {
         let mut bench = large(shares);
-        // One part is the edit, or the edited overrides; the other one is the history.
+        // Two parts: the edit or the edited overrides, and the history.
         for (path, body) in [
             ("/v1/rules/r3?carry=keep", json!({ "limits": limits })),
             ("/v1/rules/r3?carry=keep", json!({ "mode": "shadow" })),
@@ -133,7 +133,7 @@ fn an_edit_makes_every_worker_read_what_it_changed() {
                 explain(&mut bench);
             }
             let after = work::take();
-            // The sandbox that made the edit has it already.
+            // The VM that made the edit has it cached.
             let sandboxes = usize::from(!shares);
             assert!(after.parts <= 2 * sandboxes, "{path}: {after:?}");
             assert!(after.bytes <= 1_000 * sandboxes, "{path}: {after:?}");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The headers that alice's requests get, the third of which is refused.
+/// Returns the headers for alice's requests. The third request is refused.
 fn headers_with(respond: &Value) -> Vec<Vec<String>> {
     let host = FakeHost::default();
     let configured = rules("enforce", &[("respond", respond.clone())]);
@@ -25,7 +25,7 @@ fn headers_with(respond: &Value) -> Vec<Vec<String>> {
     answers
 }
 
-/// The headers of a response, from the units left and the seconds to wait.
+/// Returns the headers of a response, for the tokens left and the seconds to wait.
 type Expected<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
 
 #[test]
@@ -61,7 +61,7 @@ fn each_word_has_its_headers() {
     for (word, [admitted, refused]) in cases {
         let mut last = refused(0, 10);
         last.push("retry-after: 10".to_owned());
-        // The next unit comes ten seconds after the first request, whatever was taken since.
+        // The next token comes ten seconds after the first request, however many were taken since.
         let expected = [admitted(1, 10), admitted(0, 10), last];
         assert_eq!(
             headers_with(&json!({ "ratelimit_headers": word })),
@@ -128,7 +128,7 @@ fn admitted_headers_only_where_configured() {
     );
 }
 
-/// The answer to alice, whose bucket is empty.
+/// Returns the response to alice, whose bucket is empty.
 fn refused(rule: &[(&str, Value)], headers: &[(&str, &[u8])]) -> Reply {
     let host = FakeHost::default();
     let mut plane = DataPlane::new(file(&rules("enforce", rule)), Nanos::ZERO);
@@ -196,7 +196,7 @@ fn a_grpc_call_gets_the_time_to_wait() {
     let reply = refused(&[("refuse", quiet)], &grpc);
     assert_eq!((reply.grpc_status, reply.body.len()), (Some(14), 0));
 
-    // The time when a place is free again is unknown.
+    // The time at which a slot is free again is unknown.
     let places =
         json!([{ "name": "burst", "algorithm": "concurrency", "capacity": 2, "lease": "1m" }]);
     let reply = refused(&[("limits", places)], &grpc);
@@ -249,7 +249,7 @@ fn a_rule_with_explain_header_shows_its_decision() {
         property(&host),
         Some(format!("per-user;burst;refuse;10000;{alice}"))
     );
-    // A request that lacks the key, and one that matches no such rule.
+    // A request without the key, and a request that matches no such rule.
     host.request("GET", "/", &[]);
     plane.decide(&host, 4, false);
     assert_eq!(
@@ -279,7 +279,7 @@ fn where_no_rule_explains_only_refusals_are_logged() {
     assert_eq!(logged, [false, false, true]);
 }
 
-/// The body is written by hand: as the type of the API writes it, whatever a refusal is for.
+/// The handwritten body equals the serialized API type, for every cause of a refusal.
 #[test]
 fn a_problem_is_one_of_the_api() {
     let body = |rule: &Value, headers: &[(&str, &[u8])]| {

@@ -1,4 +1,4 @@
-//! What configurations leave in the events, and what workers report about themselves.
+//! Events that configurations leave, and reports that workers make about themselves.
 
 use super::*;
 use crate::behind;

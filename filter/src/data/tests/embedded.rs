@@ -78,7 +78,8 @@ fn it_answers_below_its_path_and_only_there() {
     }
 }
 
-/// The client of a tunnel names the address that its connection is to, and a client of a proxy its own.
+/// The client of a tunnel names the destination address itself, and the client of a proxy names its
+/// own address.
 #[test]
 fn a_connection_from_another_address_finds_nothing() {
     let (host, mut plane) = plane("127.0.0.1:8080");
@@ -162,7 +163,7 @@ fn an_edit_in_a_header_acts_on_the_next_request() {
 #[test]
 fn a_call_with_a_body_is_answered_without_it() {
     let (host, mut plane) = plane("127.0.0.1:80");
-    // Whatever it says of its body: curl's default, and a length beyond any bound.
+    // Whatever it declares about its body: curl's default, and a length beyond any bound.
     for (kind, length) in [
         ("application/json", "20"),
         ("application/x-www-form-urlencoded", "20"),
@@ -183,7 +184,8 @@ fn a_call_with_a_body_is_answered_without_it() {
     }
 }
 
-/// The one timer of the worker serves both: a ban's end is reported, whatever the rules need.
+/// The worker's only timer serves both roles. A ban's end is reported even if the rules need no
+/// timer.
 #[test]
 fn the_timer_looks_through_bans() {
     let (host, mut plane) = plane("127.0.0.1:80");

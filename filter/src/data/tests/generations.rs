@@ -45,8 +45,8 @@ fn edit_in_silence(host: &FakeHost, capacity: u32) {
     edited.expect("edited");
 }
 
-/// Such a worker finds a bucket that another one has brought forward: it reads the rules and decides by them,
-/// and other rules take their units for the request once.
+/// Such a worker finds a bucket that another worker has converted. It reads the rules and decides
+/// by them, and other rules take tokens for the request only once.
 #[test]
 fn a_worker_that_has_not_heard_of_an_edit_decides_by_it() {
     let host = FakeHost::default();
@@ -128,12 +128,13 @@ fn a_newer_connection_is_a_rollback() {
             .next()
             .map(|limit| limit.algorithm().capacity())
     };
-    // Workers may still be switching to the new one.
+    // Workers may still be switching to the new configuration.
     connection(&host, 10);
     assert_eq!(send(&mut old, &host, Some(b"x")), 0);
     assert_eq!(capacity(&host), Some(10));
     host.pass(Nanos::from_secs(2));
-    // An old connection is no sign, and one that the new configuration has served is not newer.
+    // An old connection means nothing, and a connection that the new configuration has served is
+    // not newer.
     for number in [7, 8, 9] {
         connection(&host, number);
         assert_eq!(send(&mut old, &host, Some(b"x")), 0);

@@ -1,4 +1,4 @@
-//! Leases of a fleet on the fake host, against the core's own model of the engine.
+//! Leases of a fleet on the fake host, tested against the core's model of the engine.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Answers the oldest call that has no answer; what became of the requests that it resumed.
+    /// Answers the oldest unanswered call. Returns the verdicts on the requests that it resumed.
     fn answer(&mut self, host: &FakeHost, plane: &mut DataPlane) -> Vec<(u32, u16)> {
         let Sent { path, body, .. } = host.calls.borrow()[self.answered].clone();
         assert_eq!(path, "/v1/leases");
@@ -152,7 +152,7 @@ fn host_that_knows() -> FakeHost {
     host
 }
 
-/// A request of `user` on a stream of its own.
+/// Sends a request of `user` on a new stream.
 fn arrive(host: &FakeHost, plane: &mut DataPlane, stream: u32, user: &str) -> (u16, Stay) {
     host.request("GET", "/", &[("x-user-id", user.as_bytes())]);
     let headers = host.headers.borrow().clone();
@@ -193,7 +193,7 @@ fn plane() -> DataPlane {
 fn first_requests_wait_for_one_call_and_are_decided_by_its_answer() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
-    // A call is on its way: these are in the next one.
+    // A call is in flight, so these keys are in the next call.
     assert_eq!(arrive(&host, &mut plane, 2, "alice").0, 1);
     assert_eq!(arrive(&host, &mut plane, 3, "alice").0, 1);
     assert_eq!(host.calls.borrow().len(), 1);
@@ -203,7 +203,7 @@ fn first_requests_wait_for_one_call_and_are_decided_by_its_answer() {
     assert_eq!(host.metric("loudou.waiting"), 0);
     assert_eq!(host.metric("loudou.rule.per-user.admitted"), 2);
     assert_eq!(host.metric("loudou.rule.per-user.refused"), 1);
-    // It is denied: nobody asks.
+    // The key is denied, so no request asks for it.
     let calls = host.calls.borrow().len();
     assert_eq!(arrive(&host, &mut plane, 4, "alice").0, 429);
     assert_eq!(host.calls.borrow().len(), calls);
@@ -253,7 +253,7 @@ fn other_rules_take_nothing_while_a_request_waits() {
     assert_eq!(host.metric("loudou.rule.all.admitted"), 2);
 }
 
-/// A request is decided anew after it waited; what a rule in shadow mode noted of it is noted once.
+/// A request is decided again after it waited. A rule in shadow mode counts it only once.
 #[test]
 fn a_shadow_rule_notes_a_request_that_waits_once() {
     let (host, mut engine) = (host_that_knows(), Engine::default());
@@ -293,7 +293,7 @@ fn a_shadow_rule_notes_a_request_that_waits_once() {
     }
     assert_eq!(arrive(&host, &mut plane, 4, "alice").0, 1);
     assert_eq!(engine.answer(&host, &mut plane), [(4, 429)]);
-    // It is denied: the refusal is that of the rule that refused, not of one in shadow mode.
+    // The key is denied. The refusal names the rule that refused, not a rule in shadow mode.
     let (fate, _stay) = plane.decide(&host, 5, false);
     let Fate::Refuse(reply) = fate else {
         panic!("it passed")
@@ -324,7 +324,7 @@ fn a_callback_releases_no_more_than_a_sandbox_bears() {
     assert_eq!(asking_calls(&host), 2);
 }
 
-/// A relay that is slow gets more calls at once, and not one for each request.
+/// A slow relay gets more calls at once, but not one call for each request.
 #[test]
 fn a_slow_relay_does_not_delay_the_next_call() {
     let (host, mut plane) = (host_that_knows(), plane());
@@ -355,7 +355,7 @@ fn one_worker_at_a_time_calls_to_be_counted() {
     assert_eq!(calls.len(), 8, "each 400 ms");
     let call: LeaseRequest = serde_json::from_slice(&calls[0].body).expect("a call");
     assert_eq!((call.instance.len(), call.keys.len()), (16, 0));
-    // Which the engine answers with the number of Envoys; each then decides by its part in an outage.
+    // The engine answers with the number of Envoys. In an outage, each Envoy decides by its share.
     let mut call = 0;
     let answer = LeaseAnswer {
         envoys: 2,
@@ -390,7 +390,7 @@ fn a_rule_in_shadow_mode_holds_nobody_and_settles_afterwards() {
     let (host, mut engine) = (host_that_knows(), Engine::default());
     let file = fleet(&[("mode", json!("shadow"))], &json!({}));
     let mut plane = DataPlane::new(file, Nanos::ZERO);
-    // It settles what passed on credit, and refuses once the engine is overdrawn.
+    // The engine settles requests that passed on credit, and refuses once it is overdrawn.
     for (calls, stream) in (1..=3).enumerate() {
         assert_eq!(arrive(&host, &mut plane, stream, "alice").0, 0);
         assert_eq!(asking_calls(&host), calls, "it may leave with others");

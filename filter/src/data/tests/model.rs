@@ -1,5 +1,6 @@
-//! Workers that keep what they have read, through random edits, configurations, rollbacks and ends of
-//! edits: after each step every worker has the rules of one that reads everything anew.
+//! Model test with workers that cache the record, through random edits, configurations, rollbacks
+//! and ends of edits. After each step, every worker must have the same rules as a worker that reads
+//! everything again.
 
 use loudou_limiter::{Carry, mix};
 
@@ -239,7 +240,7 @@ impl World {
                 let record = by.edit(host, &mut |record| {
                     tries += 1;
                     if tries == 1 && rival <= 1 {
-                        // Another worker is faster; it has not read this either.
+                        // Another worker is faster. It has not read this either.
                         let other = records().edit(host, &mut |record| edit(record, dice, now));
                         other.expect("edited");
                     }
@@ -269,7 +270,7 @@ impl World {
     fn check(&mut self, what: &str) {
         let metrics = self.metrics();
         let now = self.host.now();
-        // Ends first, by whoever comes first.
+        // Ends come first, noticed by any worker.
         let by = usize::try_from(self.dice.roll(3)).expect("few");
         current::recent(&self.host, &self.admins[by], &metrics, now).expect("a record");
         let anew = current::load(&self.host, &records(), &metrics, now).expect("a record");

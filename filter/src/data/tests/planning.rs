@@ -1,4 +1,5 @@
-//! Requests that wait when their rule changes: two workers hold them, and each plans its own anew.
+//! Held requests when their rule changes. Two workers hold them, and each plans its own requests
+//! again.
 
 use loudou_limiter::{Carry, Clock};
 use loudou_rules::rule::Override;
@@ -31,7 +32,7 @@ fn limit(rate: &str, max_wait: &str) -> Value {
 struct World {
     host: FakeHost,
     workers: Vec<DataPlane>,
-    /// The worker, the stream and its stay of each request that was held.
+    /// Worker, stream and hold state of each held request.
     held: Vec<(usize, u32, Stay)>,
     /// The stream and the millisecond of each request that passed after it was held.
     passed: Vec<(u32, u64)>,
@@ -116,7 +117,7 @@ impl World {
         }
     }
 
-    /// Bans alice by a rule, for one second.
+    /// Bans alice in a rule, for one second.
     fn ban(&self, rule: usize) {
         let active = self.workers[0].active.as_ref().expect("it is active");
         let rule = active.rules().get(rule).expect("the rule");
@@ -214,7 +215,7 @@ fn a_slower_rate_delays_those_that_wait() {
     world.passes_at(&[(1, 145), (2, 1_145), (3, 2_145), (4, 3_145)], 2 * STEP);
 }
 
-/// An edit that ends by itself is an edit, too.
+/// An edit that expires counts as an edit, too.
 #[test]
 fn the_end_of_an_edit_plans_anew() {
     let mut world = World::new(&queue("1/s", "1h"), 4);
@@ -332,7 +333,7 @@ fn a_reset_keeps_the_spacing_of_those_that_wait() {
     world.passes_at(&[(1, 500), (2, 600), (3, 700), (4, 800)], 2 * STEP);
 }
 
-/// A worker plans a bounded number at a time, and lets nobody pass meanwhile by an old plan.
+/// A worker plans a bounded number at a time, and meanwhile lets no request pass by an old plan.
 #[test]
 fn a_crowd_is_planned_in_parts() {
     let rules = json!([{
@@ -408,7 +409,8 @@ fn those_that_wait_keep_their_places_beside_a_new_limit() {
     assert!(world.refused.is_empty());
 }
 
-/// Who is due while a ban is in force is refused, whichever rule has it, and leaves nothing behind.
+/// A request that is due during a ban is refused, whichever rule has the ban, and leaves no tokens
+/// taken.
 #[test]
 fn who_waits_does_not_pass_during_a_ban() {
     for (rule, name) in [(0, "line"), (1, "day")] {

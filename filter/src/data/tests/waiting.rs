@@ -154,7 +154,7 @@ fn a_sandbox_that_dies_answers_held_requests() {
     assert_eq!(host.replies.borrow().len(), 3);
 }
 
-/// The level of alice's queue, as a request sees it that looks.
+/// Returns the level of alice's queue, without taking tokens.
 fn wait_of_next(plane: &mut DataPlane, host: &FakeHost) -> Nanos {
     host.request("GET", "/", &[("x-user-id", b"alice")]);
     let (_, stay) = plane.decide(host, 99, false);
@@ -269,7 +269,7 @@ fn what_does_not_fit_is_refused_instead_of_held() {
     assert_eq!(host.metric("loudou.not_held_full"), 2);
 }
 
-/// A refusal for want of room or time is no strike: another client may be the cause.
+/// A refusal for lack of room or time is no strike, because another client may be the cause.
 #[test]
 fn a_request_that_cannot_be_held_is_no_strike() {
     let host = FakeHost::default();

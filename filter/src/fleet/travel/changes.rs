@@ -224,7 +224,7 @@ impl Changes {
         self.all.iter_mut().find(|change| change.name == name)
     }
 
-    /// Inserts a change in place of an earlier one of its name.
+    /// Inserts a change in place of an earlier change with its name.
     pub(super) fn put(&mut self, mut change: Change) {
         self.head.version = self.head.version.saturating_add(1);
         change.version = self.head.version;

@@ -119,10 +119,11 @@ fn what_was_acknowledged_is_told_once() {
     let mut changes = made(&[edit("r", "1")], at(0));
     let first = sent(&changes);
     assert_eq!(first.len(), 1);
-    // The answer to a call that the engine's failure emptied says nothing.
+    // The engine's failure emptied this answer, so it carries no news.
     assert!(!changes.heard(&first, &heard("", 0, Vec::new()), at(1)));
     assert_eq!(sent(&changes), first);
-    // While the call is on its way, another change is made of the same name: it is still to be told.
+    // While the call is in flight, another change of this name is made, which must still be
+    // reported.
     assert!(changes.make(&[edit("r", "2")], at(2)));
     let echo = vec![told("edit/r", "1", 3, 1)];
     assert!(changes.heard(&first, &heard("e", 1, echo), at(3)));
@@ -143,7 +144,7 @@ fn what_others_made_is_to_be_applied_once() {
     assert!(changes.is_due());
     let version = changes.all[0].version;
     changes.settle("edit/r", version, Here::InForce);
-    // The same again, and one that was overtaken.
+    // The same change again, and a change that was overtaken.
     assert!(changes.heard(&[], &news, at(30)));
     let old = heard("e", 2, vec![told("edit/r", "0", 40, 2)]);
     assert!(changes.heard(&[], &old, at(30)));
@@ -158,7 +159,8 @@ fn what_others_made_is_to_be_applied_once() {
     assert!(changes.is_due());
 }
 
-/// The engine has lost everything: each Envoy tells it all it knows, and the later of two changes holds.
+/// The engine has lost everything. Each Envoy reports all that it knows, and the later of two
+/// changes applies.
 #[test]
 fn another_epoch_is_told_all_again() {
     let mut changes = Changes::default();
@@ -193,7 +195,7 @@ fn a_refused_change_stays_here() {
     assert_eq!(changes.all[0].sent, Sent::Refused);
     assert_eq!(changes.all[1].sent, Sent::Known);
     assert!(sent(&changes).is_empty());
-    // Until somebody changes it later.
+    // Until an operator changes it later.
     assert!(changes.heard(&[], &heard("e", 2, vec![told("edit/r", "2", 0, 2)]), at(2)));
     assert!(changes.is_due());
 }
@@ -244,7 +246,8 @@ fn what_one_call_tells_is_bounded() {
     assert!(!Changes::default().make(&too_many, at(0)));
 }
 
-/// Who did not hear of a ban that was cut short must hear that it is over: else its earlier, longer one stays.
+/// An Envoy that missed the shortening of a ban must receive its end. Otherwise its earlier, longer
+/// ban stays.
 #[test]
 fn the_end_of_what_was_cut_short_is_told() {
     let host = FakeHost::default();
@@ -262,7 +265,7 @@ fn the_end_of_what_was_cut_short_is_told() {
             made
         })
     };
-    // Of what the engine never got, nobody knows what there is elsewhere.
+    // For a change that the engine never got, the state elsewhere is unknown.
     assert!(put(&[ban("untold", 1_000)], 0));
     assert!(put(&[ban("short", 9_000_000), ban("long", 1_000)], 0));
     assert!(put(&[ban("short", 2_000), ban("long", 5_000)], 100));
@@ -281,7 +284,7 @@ fn the_end_of_what_was_cut_short_is_told() {
     assert_eq!(left(2_000 + 3_600_000), []);
 }
 
-/// A change ends while the call that tells it is on its way: its end is to be told, too.
+/// A change ends while the call that reports it is in flight, so its end must be reported, too.
 #[test]
 fn what_ends_on_its_way_is_told_again() {
     let mut changes = Changes::default();
@@ -302,7 +305,7 @@ fn of(base: &str) -> String {
     String::from_utf8(of_edit(base, &1)).expect("UTF-8")
 }
 
-/// The names of all changes that are no ends.
+/// Returns the names of all changes that are not ends.
 fn live(changes: &Changes) -> Vec<&str> {
     let all = changes.all.iter().filter(|change| !change.is_end());
     all.map(|change| change.name.as_str()).collect()

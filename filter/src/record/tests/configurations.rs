@@ -73,7 +73,8 @@ fn only_so_many_rules_that_are_gone_are_remembered() {
     assert_eq!(record.gone.last().expect("one").base.name, "r98");
 }
 
-/// A configuration that is in force again keeps edits made meanwhile; one that is loaded does not.
+/// A configuration that is in force again keeps edits made in the meantime. A newly loaded
+/// configuration does not.
 #[test]
 fn a_rollback_keeps_the_edits() {
     let with = |capacity| file(&json!([rule("a", capacity)]));
@@ -175,7 +176,7 @@ fn rollbacks_are_bounded_by_time() {
     ] {
         assert_eq!(record.rollbacks(at(over + later)), left, "{later}");
     }
-    // A new configuration begins anew.
+    // A new configuration resets the count.
     let newer = at(over + 1);
     record.adopt(&with(50), newer, newer).expect("newer");
     assert_eq!(record.rollbacks(newer), 0);

@@ -34,7 +34,7 @@ fn stored(host: &FakeHost) -> Vec<u8> {
     bytes
 }
 
-/// The other rules are in force, shown and edited; that one is kept as it is, to the byte.
+/// The other rules are in force, shown and edited. The unknown rule is preserved, to the byte.
 #[test]
 fn a_rule_with_an_unknown_field_concerns_itself_alone() {
     let before = by_later_build();
@@ -56,7 +56,7 @@ fn a_rule_with_an_unknown_field_concerns_itself_alone() {
         (layout.rules.len(), texts)
     };
     assert_eq!(parts(&old), parts(&new));
-    // A worker of this build does not decide by it, whatever its own rule is like.
+    // A worker of this build does not decide by it, and uses its own rule.
     let own = file(&json!([rule("a", 5), rule("new", 6), rule("z", 7)]));
     let record = records.read(&host).expect("a record");
     assert!(record.of_buckets(1, &own.rules[1]).is_none());
@@ -77,7 +77,7 @@ fn a_configuration_of_this_build_takes_over() {
     assert!(record.is_of(&own));
 }
 
-/// What a later build appends stays, whatever this one changes.
+/// Data that a later build appends is preserved by all changes.
 #[test]
 fn appended_state_is_kept() {
     let mut bytes = written(&Record::new(&file(&json!([rule("a", 5)])), AT(1)));
@@ -97,8 +97,9 @@ fn appended_state_is_kept() {
     }
 }
 
-/// A later build that keeps the rules under another key leaves these for workers and for answers; an edit of
-/// them would not be in force, so it is refused. Where this build is loaded again, its rules are.
+/// A later build that keeps the rules under another key leaves these for workers and for answers.
+/// An edit of them would not be in force, so it is refused. If this build is loaded again, its
+/// rules apply.
 #[test]
 fn a_record_that_was_left_is_read_but_not_edited() {
     let rules = file(&json!([rule("a", 5)]));
@@ -116,7 +117,8 @@ fn a_record_that_was_left_is_read_but_not_edited() {
     records.edit(&host, &mut |_| true).expect("edited");
 }
 
-/// Another build may write the same rule in other words: that is no other configuration, and retires no edits.
+/// Another build may serialize the rule differently. That is not another configuration, and retires
+/// no edits.
 #[test]
 fn the_same_rule_in_other_words_is_the_same_configuration() {
     let rules = file(&json!([rule("a", 5)]));

@@ -271,7 +271,7 @@ fn words_and_numbers_are_those_that_envoy_passes_on() {
         merge,
         Some("Envoy does not support `<<` merges; repeat the fields")
     );
-    // Envoy takes the last of duplicate names.
+    // Envoy uses the last of duplicate names.
     let twice = read(b"node: 1\nnode: 2\n").expect("readable");
     assert_eq!(twice.value, json!({"node": 2}));
     assert_eq!(twice.faults.len(), 1);

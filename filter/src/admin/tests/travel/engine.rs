@@ -12,7 +12,7 @@ pub(super) struct Engine {
     /// When each was made, its generation, when it ends, and itself.
     pub(super) changes: BTreeMap<String, (i64, u64, Option<i64>, Change)>,
     pub(super) is_down: bool,
-    /// Names that each answer refuses, whatever was told.
+    /// Names that each answer refuses, whatever was reported.
     pub(super) refuses: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! The start of an Envoy of a fleet: a ban that was made elsewhere holds from the first request on.
+//! The start of an Envoy in a fleet: a ban that was made elsewhere applies from the first request
+//! on.
 
 use loudou_api::Change;
 
@@ -115,7 +116,7 @@ fn requests_wait_for_all_changes() {
     assert_eq!(decided, [(1, 429)]);
 }
 
-/// Without an answer, nobody waits longer than for a lease.
+/// Without an answer, no request waits longer than for a lease.
 #[test]
 fn without_an_answer_requests_wait_once_for_the_time_out() {
     let (host, mut plane) = (running(), DataPlane::new(file(&["here"]), Nanos::ZERO));
@@ -134,7 +135,7 @@ fn without_an_answer_requests_wait_once_for_the_time_out() {
     assert_eq!(host.metric("loudou.waiting"), 0);
 }
 
-/// One call that is lost, or one relay of two that hangs, lets no banned key pass.
+/// A lost call, or one hanging relay out of two, lets no banned key pass.
 #[test]
 fn another_call_leaves_while_requests_wait() {
     let (host, mut plane) = (running(), DataPlane::new(file(&["here"]), Nanos::ZERO));
@@ -162,7 +163,8 @@ fn another_call_leaves_while_requests_wait() {
     assert_eq!(host.metric("loudou.fleet.down"), 1);
 }
 
-/// A ban of a rule that only another configuration has holds from its first request on.
+/// A ban of a rule that only another configuration has applies from that configuration's first
+/// request on.
 #[test]
 fn a_ban_that_waited_holds_from_the_first_request() {
     let host = running();
@@ -186,7 +188,8 @@ fn a_ban_that_waited_holds_from_the_first_request() {
     }
 }
 
-/// The first configuration is in force before a request or a tick; another one that Envoy may still reject is not.
+/// The first configuration is in force before a request or a tick. A later configuration, which
+/// Envoy may still reject, is not.
 #[test]
 fn only_the_first_configuration_is_in_force_before_it_is_accepted() {
     let host = running();
@@ -205,7 +208,8 @@ fn only_the_first_configuration_is_in_force_before_it_is_accepted() {
     assert_eq!(rules_in_force(), ["there"]);
 }
 
-/// Where there is no fleet, a ban is in shared data: it holds from the first request of a configuration on.
+/// Without a fleet, bans are in shared data, so they apply from the first request of a
+/// configuration on.
 #[test]
 fn a_ban_here_holds_from_the_first_request_of_a_configuration() {
     let host = running();

@@ -8,7 +8,7 @@ fn a_request_without_an_answer_is_decided_here_by_its_part() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
     assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
     host.pass(Nanos::from_millis(20));
-    // One lost call is no outage: it asks again, for as long as it may wait.
+    // A lost call is not an outage. The request asks again, for as long as it may wait.
     assert_eq!(engine.lose(&host, &mut plane), [(1, 1)]);
     assert_eq!(host.calls.borrow().len(), 2);
     host.pass(Nanos::from_millis(10));
@@ -16,12 +16,12 @@ fn a_request_without_an_answer_is_decided_here_by_its_part() {
     assert_eq!(decide_again(&host, &mut plane, again), [(1, 0)]);
     assert_eq!(host.metric("loudou.fleet.local"), 1);
     assert_eq!(host.metric("loudou.waiting"), 0);
-    // The late answer is for nobody, and brings tokens for the next one.
+    // No request waits for the late answer any more, so its tokens serve the next one.
     assert_eq!(engine.answer(&host, &mut plane), []);
     assert_eq!(arrive(&host, &mut plane, 2, "alice").0, 0);
 }
 
-/// What three lost calls lead to, with these settings: the fates of four requests after that.
+/// Returns the verdicts on four requests after three lost calls, with these settings.
 fn in_an_outage(settings: &serde_json::Value) -> (FakeHost, [u16; 4]) {
     let (host, mut engine) = (host_that_knows(), Engine::default());
     let mut plane = DataPlane::new(fleet(&[], settings), Nanos::ZERO);
@@ -33,7 +33,7 @@ fn in_an_outage(settings: &serde_json::Value) -> (FakeHost, [u16; 4]) {
     assert_eq!(host.metric("loudou.fleet.down"), 0);
     let decided = engine.lose(&host, &mut plane);
     assert_eq!(host.metric("loudou.fleet.down"), 1);
-    // Nobody waits any more, not even those who were not asked for in the last call.
+    // No request waits any more, not even requests whose keys were not in the last call.
     assert_eq!(decided.len(), 3);
     assert_eq!(host.metric("loudou.waiting"), 0);
     let fates = [4, 5, 6, 7].map(|stream| arrive(&host, &mut plane, stream, "alice").0);
@@ -207,7 +207,7 @@ fn a_worker_that_dies_takes_its_breaker_along() {
     assert_eq!(is_down(), Some(false));
 }
 
-/// One that is still well when it dies changes nothing.
+/// A healthy worker that dies changes nothing.
 #[test]
 fn a_worker_that_dies_well_leaves_the_gauge() {
     let host = host_that_knows();
@@ -254,8 +254,8 @@ fn an_idle_worker_hears_from_another_that_the_engine_is_back() {
     assert!(logs.iter().any(|line| line.contains("fleet_up")));
 }
 
-/// Two workers of two Envoys. The engine has answered the first of them that it knows both; the second has
-/// made no call since.
+/// Two workers of two Envoys. The engine has answered the first worker that it knows both. The
+/// second worker has made no call since.
 fn told_to_another(host: &FakeHost) -> [DataPlane; 2] {
     let mut workers = [plane(), plane()];
     for plane in &mut workers {
@@ -328,8 +328,8 @@ fn a_key_that_fails_soon_after_the_start_has_divided_limits() {
     assert_eq!(of_alice, [(2, 0), (3, 429)], "half of the capacity");
 }
 
-/// A worker whose keys are all denied asks nothing, and so would not notice that the engine is gone. Then its part
-/// decides, in which the units that were used stay used.
+/// A worker whose keys are all denied makes no calls, so it would not notice an engine outage. Its
+/// share then decides, and used tokens stay used.
 #[test]
 fn a_denial_does_not_outlive_the_engine() {
     let (host, mut engine) = (host_that_knows(), Engine::default());
@@ -342,7 +342,7 @@ fn a_denial_does_not_outlive_the_engine() {
         }
     }
     assert_eq!(arrive(&host, &mut workers[1], 4, "alice").0, 429, "denied");
-    // The other worker says that this Envoy lives; its calls have no answers.
+    // The other worker reports that this Envoy is alive, but its calls have no answers.
     let begun = host.now();
     while host.metric("loudou.fleet.local") == 0 {
         assert_eq!(arrive(&host, &mut workers[1], 5, "alice").0, 429);
@@ -362,7 +362,7 @@ fn a_denial_does_not_outlive_the_engine() {
     assert_eq!(host.metric("loudou.fleet.local"), 1);
 }
 
-/// Each answer counts as one, not only those to calls without keys: some times a second it is shared.
+/// Each answer counts, not only answers to calls without keys. It is shared a few times per second.
 #[test]
 fn the_last_answer_is_known_to_all() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
@@ -405,7 +405,7 @@ fn errors_of_keys_leave_the_breaker_closed() {
         assert_eq!(arrive(&host, &mut plane, stream, &user).0, 1);
         let decided = end_with(&host, &mut plane, &KeyAnswer::Failed(error));
         assert_eq!(decided, [(stream, 0)], "decided here");
-        // It owes what passed, and no call is made for that before a while.
+        // It owes the tokens of passed requests, and makes no call for them at first.
         let calls = host.calls.borrow().len();
         assert_eq!(arrive(&host, &mut plane, 100 + stream, &user).0, 0);
         assert_eq!(host.calls.borrow().len(), calls);
@@ -525,7 +525,7 @@ fn an_empty_key_of_a_full_engine_has_no_bucket_here() {
     assert_eq!(admitted, 0);
 }
 
-/// What was admitted here is charged by the next ask that is answered, once.
+/// Requests admitted here are charged once, by the next answered call.
 #[test]
 fn requests_that_were_admitted_alone_are_charged() {
     let (host, mut plane) = (host_that_knows(), plane());
@@ -553,7 +553,7 @@ fn requests_that_were_admitted_alone_are_charged() {
     assert_eq!(debt(), 0);
 }
 
-/// A relay that grants more than it was asked for mints nothing.
+/// A relay that grants more than requested creates no tokens.
 #[test]
 fn a_relay_that_lies_mints_nothing() {
     let (host, mut plane) = (host_that_knows(), plane());
