@@ -347,8 +347,9 @@ impl DataPlane {
     }
 }
 
-/// Returns the refusal of the current request while shared data cannot be used at all, if a rule's
-/// `on_error` refuses. Each rule reacts as if its bucket could not be read.
+/// Returns the refusal of the current request while shared data cannot be used at all. Each rule
+/// reacts as if its bucket could not be read, so it refuses if its `on_error` does, if the key is
+/// banned by an override, or if the rule refuses requests without a usable key.
 fn refusal_without_store(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {

@@ -142,7 +142,7 @@ impl Client {
         &self.url
     }
 
-    /// Returns the state of the filter and its store.
+    /// Returns the status of the filter and its store.
     pub fn status(&self) -> Result<Status, ClientError> {
         self.get(&Path::new(&["status"]).text)
     }

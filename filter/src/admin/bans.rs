@@ -128,8 +128,8 @@ fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the end of the ban imposed on the bucket `before`, and true if that is an earlier ban's
-/// end.
+/// Returns the end of the ban that is imposed on the bucket `before`. The flag is true if an
+/// earlier ban ends later and determines the end.
 fn until(
     before: Option<&Slot>,
     span: Option<Nanos>,

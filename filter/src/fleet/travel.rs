@@ -367,7 +367,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Creates the end of the change with this name.
+    /// Creates the end of an earlier change with this name.
     fn end(name: ChangeName, base: Option<&str>) -> Self {
         Self {
             name,

@@ -1,5 +1,5 @@
-//! Moves the record to another configuration: a newly loaded one, or one to which Envoy rolled
-//! back.
+//! Moves the record to another configuration. This is a newly loaded configuration, or an earlier
+//! one after a rollback.
 
 use std::rc::Rc;
 
@@ -72,7 +72,7 @@ impl Parts {
 }
 
 impl Record {
-    /// Adopts a configuration loaded at `since`. Returns `None` if it is already in force, or
+    /// Adopts a configuration loaded at `since`. Returns `None` if it is already in force, or if it
     /// belongs to an earlier, draining listener.
     pub(crate) fn adopt(&mut self, bases: &Bases, since: Nanos, now: Nanos) -> Option<Adopted> {
         let is_in_force = self.is_of(bases) && !self.later.has_moved();
@@ -94,8 +94,8 @@ impl Record {
     }
 
     /// Returns true if a newer connection of another configuration means a rollback. It does not
-    /// while workers still switch to this configuration. After many rollbacks, it does not until
-    /// one of them is forgotten. Otherwise two listeners with different rules that both accept
+    /// while workers still switch to this configuration, nor after many rollbacks until the first
+    /// of them is forgotten. Otherwise two listeners with different rules that both accept
     /// connections would roll each other back forever, and each rollback costs a record change and
     /// an event.
     fn may_roll_back(&self, now: Nanos) -> bool {

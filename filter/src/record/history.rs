@@ -126,8 +126,8 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
     Some(all)
 }
 
-/// Forgets changes above the bound, even before a sweep. Buckets that have not followed them start
-/// full.
+/// Forgets changes above the bound, even before a sweep. Buckets that have not followed them are
+/// reset.
 pub(super) fn bound(history: &mut History) {
     let changes = &history.changes;
     let surplus = changes.len().checked_sub(MAX_CHANGES);

@@ -12,7 +12,7 @@ pub(super) enum Wait {
     For(Nanos),
     /// After other requests have ended, or after the store has recovered.
     Unknown,
-    /// Never, because this request exceeds the limit even when the bucket is full.
+    /// Never, because no retry of this request can be admitted.
     Never,
 }
 

@@ -109,8 +109,8 @@ impl Ledger {
         restarted
     }
 
-    /// Records the bans of buckets that the last poll read. These are all banned buckets if
-    /// `are_all`, otherwise some.
+    /// Records the bans in the buckets of the last poll. The buckets are all banned ones if
+    /// `are_all`, otherwise only some.
     pub fn buckets<'a>(&mut self, buckets: impl Iterator<Item = &'a BucketView>, are_all: bool) {
         let mut seen = BTreeMap::new();
         for bucket in buckets.filter(|bucket| !is_lost(&bucket.key)) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Pseudo-random numbers that are the same each time: Knuth's generator, by its high bits.
+/// Reproducible pseudo-random numbers: Knuth's generator, by its high bits.
 struct Random(u64);
 
 impl Random {
@@ -228,7 +228,7 @@ fn a_step_without_time_makes_progress() {
     assert_eq!(next, None, "a step ends early only for lack of time");
 }
 
-/// The heads of buckets must not rule out any that is in the state, whatever the algorithm.
+/// The heads of buckets must not exclude any bucket in the state, whatever the algorithm.
 #[test]
 fn a_filter_finds_exactly_what_the_list_has() {
     let limits = [

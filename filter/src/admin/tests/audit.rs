@@ -206,7 +206,8 @@ fn two_configurations_in_one_namespace_are_noticed() {
         let text = share(&mut bench.admin, &bench.host);
         warned.push(text.contains("alternated"));
     }
-    // The second adopts its configuration, a rollout's old listener may answer twice, and then it is plain.
+    // The second listener adopts its configuration, a rollout's old listener may answer twice, and
+    // after that the cause is certain.
     assert_eq!(warned, [false, false, false, false, true, true, true]);
 }
 

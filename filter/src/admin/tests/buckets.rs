@@ -39,7 +39,7 @@ fn buckets_are_shown_and_reset() {
     assert_eq!(status, 404);
 }
 
-/// A queue stays while requests wait in it, and is counted once.
+/// A queue's bucket stays while requests wait in it, and is counted once.
 #[test]
 fn a_reset_keeps_those_that_wait() {
     for (mode, used, says) in [
@@ -155,7 +155,7 @@ fn a_bucket_shows_since_when_it_refuses() {
 #[test]
 fn a_bucket_whose_requests_wait_is_held() {
     let mut bench = bench_of(&json!({ "algorithm": "leaky_queue", "capacity": 2, "rate": "1/s" }));
-    // The third waits behind the second, and the fourth finds no place.
+    // The third waits behind the second, and the fourth finds no slot.
     for expected in ["busy", "held", "held", "refusing"] {
         bench.passes("alice");
         let bucket = bench.get("/v1/buckets/per-user/alice");

@@ -24,7 +24,7 @@ fn bans_are_counted_until_they_are_over() {
     for (what, bans) in [
         ("unban", 0),
         ("ban?for=10s", 1),
-        // A longer one takes its place, and an unban ends either.
+        // A longer ban replaces it, and an unban ends either.
         ("ban?for=1h", 1),
         ("ban", 1),
         ("unban", 0),
@@ -44,7 +44,7 @@ fn bans_are_counted_until_they_are_over() {
     }
     post(&mut bench, "unban");
     assert_eq!(bench.host.metric("loudou.bans"), 0);
-    // The refusals of a rule's own penalty are no ban by an operator.
+    // A rule's penalty ban is not an operator's ban.
     post(&mut bench, "ban?for=10s");
     bench.host.pass(Nanos::from_secs(11));
     post(&mut bench, "ban");

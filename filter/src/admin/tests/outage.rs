@@ -98,7 +98,7 @@ fn a_denial_is_explained() {
     assert_eq!(bucket(&mut bench, "alice")["state"], "refusing");
     let answer = explained(&mut bench, "alice");
     assert_eq!(answer["verdict"], "refuse", "{answer}");
-    // Of another key nothing is known: its first request may wait, and passes.
+    // Nothing is known about another key. Its first request may wait, and passes.
     let answer = explained(&mut bench, "bob");
     assert_eq!(answer["verdict"], "admit", "{answer}");
     assert_eq!(answer["rules"][0]["limits"][0]["now"]["remaining"], 9);

@@ -82,7 +82,7 @@ fn a_bare_generation_is_not_enough_and_the_answer_says_what_is() {
         assert!(detail.contains(&right), "{seen}: {detail}");
         assert!(detail.starts_with(why), "{seen}: {detail}");
     }
-    // A stale one of the same process gets another text.
+    // A stale tag of the same process gets another text.
     let (status, _) = bench.edit("PUT", "/v1/rules/per-user", &right, Some(&capacity(9)));
     assert_eq!(status, 200);
     let (status, answer) = bench.edit("PUT", "/v1/rules/per-user", &right, Some(&capacity(9)));
@@ -149,7 +149,7 @@ fn a_follower_of_the_process_before_starts_from_the_beginning() {
     let next = format!("/v1/events?after={}", place(&events));
     assert_eq!(after.get(&next)["events"], json!([]));
     assert_eq!(after.get(&next).get("restarted"), None);
-    // A number alone that no event here has had cannot be of this process either.
+    // A plain number that no event here has had cannot belong to this process either.
     let events = after.get("/v1/events?after=4");
     assert_eq!(
         (&events["restarted"], &events["events"][0]["seq"]),

@@ -105,7 +105,7 @@ fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
     assert_eq!(admitted, 19);
 }
 
-/// Full pages of a rule that changed often take long, and requests wait meanwhile.
+/// Full pages of a frequently changed rule take long, and requests wait in the meantime.
 #[test]
 fn a_sweep_ends_when_its_time_is_up() {
     let mut bench = flooded();
@@ -124,7 +124,7 @@ fn a_sweep_ends_when_its_time_is_up() {
 }
 
 /// Such a worker would convert buckets only to the version that it knows. The record would then
-/// forget changes that these buckets have not followed, and they would start full.
+/// forget changes that these buckets have not followed, and they would be reset.
 #[test]
 fn a_worker_that_has_not_read_the_latest_change_leaves_the_sweep_alone() {
     let mut bench = Bench::with_buckets(65_536);

@@ -17,11 +17,11 @@ use crate::host::fake::Sent;
 mod early;
 mod outages;
 
-/// The relay with its engine, for one host.
+/// The relay with its engine, on one host.
 #[derive(Default)]
 struct Engine {
     keys: BTreeMap<(String, String), Central>,
-    /// The calls that were answered.
+    /// Calls that were answered.
     answered: usize,
 }
 
@@ -107,7 +107,7 @@ impl Engine {
     }
 }
 
-/// Ends a call with an answer or with Envoy's own.
+/// Ends a call with an answer, or with a response from Envoy itself.
 fn end(
     host: &FakeHost,
     plane: &mut DataPlane,
@@ -145,7 +145,7 @@ fn status(fate: &Fate) -> u16 {
     }
 }
 
-/// A host whose Envoy knows the changes of its fleet, so that no request waits for them.
+/// Returns a host whose Envoy knows its fleet's changes, so no request waits for them.
 fn host_that_knows() -> FakeHost {
     let host = FakeHost::default();
     know_changes(&host, "loudou");
@@ -175,7 +175,7 @@ fn fleet(extra: &[(&str, serde_json::Value)], settings: &serde_json::Value) -> R
         .unwrap_or_else(|| panic!("{:?}", parsed.problems))
 }
 
-/// The calls that ask for a key.
+/// Returns the calls that ask for a key.
 fn asking_calls(host: &FakeHost) -> usize {
     let calls = host.calls.borrow();
     let asks = |sent: &&Sent| {
@@ -219,7 +219,7 @@ fn a_client_that_leaves_while_it_waits_takes_nothing() {
     assert_eq!(host.metric("loudou.waiting"), 0);
     assert_eq!(engine.answer(&host, &mut plane), []);
     assert_eq!(host.metric("loudou.rule.per-user.admitted"), 0);
-    // Its token is still here.
+    // A token for it is still here.
     assert_eq!(arrive(&host, &mut plane, 2, "alice").0, 0);
     assert_eq!(host.calls.borrow().len(), 1);
 }
@@ -239,7 +239,7 @@ fn other_rules_take_nothing_while_a_request_waits() {
     let file = config::parse(&whole).file.expect("valid");
     let mut plane = DataPlane::new(file, Nanos::ZERO);
     for (stream, user) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
-        // Only two of them fit under the rule before.
+        // Under the earlier rule, only two of them fit.
         assert_eq!(arrive(&host, &mut plane, stream, user).0, 1);
     }
     assert_eq!(engine.answer(&host, &mut plane), [(1, 0)]);

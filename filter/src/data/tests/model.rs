@@ -15,7 +15,7 @@ const STEPS: u64 = 40;
 const KEYS: [&str; 5] = ["alice", "bob", "team-*", "team-7", "carol"];
 const RULES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Random numbers from a seed.
+/// Returns random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -143,7 +143,7 @@ fn edit(record: &mut Record, dice: &mut Dice, now: Nanos) -> bool {
     dice.roll(8) > 0
 }
 
-/// What follows from a record for those that use it.
+/// Values that are derived from a record for its users.
 fn derived(record: &Record) -> String {
     let rules: Vec<_> = record
         .rules
@@ -182,7 +182,7 @@ impl World {
         for at in [0, 0, 1] {
             workers.push((DataPlane::new(files[at].clone(), Nanos::ZERO), at));
         }
-        // An admin role and two data roles of different configurations share a sandbox.
+        // An admin role and two data roles with different configurations share a VM.
         admins[0].sharing(&mut shelves);
         for at in [0, 2] {
             let plane = DataPlane::new(files[at].clone(), Nanos::ZERO);
@@ -214,7 +214,7 @@ impl World {
         match self.dice.roll(12) {
             0 => self.host.pass(Nanos::from_secs(1 + self.dice.roll(4))),
             1 => {
-                // A new configuration is loaded, in a new sandbox or beside an old one.
+                // A new configuration is loaded, in a new VM or in the existing one.
                 let at = usize::try_from(self.dice.roll(3)).expect("few");
                 let place = usize::try_from(self.dice.roll(3)).expect("few");
                 let new = DataPlane::new(self.files[at].clone(), now);

@@ -41,7 +41,7 @@ struct World {
 }
 
 impl World {
-    /// Alice's first request passes, the others wait behind it.
+    /// Alice's first request passes, and the others wait behind it.
     fn new(rules: &Value, waiting: u32) -> Self {
         let host = FakeHost::default();
         let file = file(rules);
@@ -62,7 +62,7 @@ impl World {
         world
     }
 
-    /// The status that alice's request gets: 0 for passing, 1 if it is held.
+    /// Returns the status that alice's request gets: 0 if it passes, 1 if it is held.
     fn send(&mut self, worker: usize, stream: u32, more: &[(&str, &[u8])]) -> u16 {
         let headers = [&[("x-user-id", &b"alice"[..])], more].concat();
         self.host.request("GET", "/", &headers);
@@ -170,7 +170,7 @@ impl World {
         });
     }
 
-    /// Every request that was to pass did so at the instant of the plan, by this much late at most.
+    /// Every expected request passed at the planned instant, at most this much late.
     fn passes_at(&self, expected: &[(u32, u64)], late: u64) {
         assert_eq!(self.passed.len(), expected.len(), "{:?}", self.passed);
         for ((stream, at), (expected, due)) in self.passed.iter().zip(expected) {
@@ -186,7 +186,7 @@ fn a_faster_rate_lets_those_that_wait_pass_sooner() {
     let mut world = World::new(&queue("1/s", "1h"), 6);
     world.run(500);
     world.edit(&limit("10/s", "1h"), Carry::Keep, None);
-    // A newcomer follows them at the new spacing, whichever worker holds it.
+    // A new request follows them at the new spacing, whichever worker holds it.
     assert_eq!(world.send(0, 7, &[]), 1);
     world.run(2_000);
     let planned = [
@@ -204,7 +204,8 @@ fn a_faster_rate_lets_those_that_wait_pass_sooner() {
     assert_eq!(world.send(0, 8, &[]), 0, "nobody waits");
 }
 
-/// No request passes by an old plan once the edit is announced, though its old instant comes first.
+/// No request passes by an old plan once the edit is announced, although its old instant comes
+/// first.
 #[test]
 fn a_slower_rate_delays_those_that_wait() {
     let mut world = World::new(&queue("10/s", "1h"), 3);
@@ -226,11 +227,12 @@ fn the_end_of_an_edit_plans_anew() {
         Some(Nanos::from_millis(200)),
     );
     world.run(5_000);
-    // At 700 ms half a unit is in front of the third one.
+    // At 700 ms, half a token's time is left before the third request.
     world.passes_at(&[(1, 550), (2, 650), (3, 1_200), (4, 2_200)], 3 * STEP);
 }
 
-/// The one with a deadline leaves its place to the one behind it; the last one still waits for too long.
+/// The request with a deadline leaves its slot to the next request. The last request still waits
+/// too long.
 #[test]
 fn who_would_wait_for_too_long_is_refused_and_gives_back_its_place() {
     let mut world = World::new(&queue("10/s", "1h"), 5);
@@ -369,7 +371,8 @@ fn in_flight() -> Value {
     json!({ "name": "slots", "algorithm": "concurrency", "capacity": 5, "lease": "1m" })
 }
 
-/// Of those that wait, as many pass as there are permits, the first ones of a worker, and hold them until they end.
+/// As many waiting requests pass as there are permits, the first ones on a worker, and they keep
+/// the permits until they end.
 #[test]
 fn those_that_wait_take_the_permits_of_a_limit_that_replaces_their_queue() {
     let mut world = crowd(&json!([long_queue()]));
@@ -391,7 +394,7 @@ fn those_that_wait_take_the_permits_of_a_limit_that_replaces_their_queue() {
     );
 }
 
-/// Where the queue stays, a limit beside it is new to those that wait: it decides on those that come.
+/// If the queue stays, a limit added to it only decides on new requests, not on waiting ones.
 #[test]
 fn those_that_wait_keep_their_places_beside_a_new_limit() {
     let mut world = World::new(&queue("10/s", "1h"), 10);

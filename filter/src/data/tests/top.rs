@@ -13,7 +13,7 @@ fn shared(host: &FakeHost, by: By) -> Vec<(String, u64)> {
     most.collect()
 }
 
-/// The same once the timer has fired.
+/// Returns the shared counts after the timer has fired.
 fn flushed(plane: &mut DataPlane, host: &FakeHost) -> [Vec<(String, u64)>; 2] {
     host.pass(Nanos::from_millis(250));
     plane.tick(host);
@@ -42,7 +42,7 @@ fn the_timer_runs_until_all_is_flushed() {
     plane.tick(&host);
     assert_eq!(shared(&host, By::Admitted), list(&[("alice", 2)]));
     assert_eq!(host.timer_ms.get(), 0);
-    // A request finds it due before the timer does.
+    // A request finds the flush due before the timer does.
     send(&mut plane, &host, Some(b"alice"));
     host.pass(Nanos::from_millis(251));
     send(&mut plane, &host, Some(b"bob"));

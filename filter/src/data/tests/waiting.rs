@@ -185,7 +185,7 @@ fn places_come_back_when_the_last_one_has_left_or_passed() {
             planes[1].tick(&host);
             assert_eq!(*host.resumed.borrow(), [0]);
         }
-        // From the front, so that none of them is the last one.
+        // From the front, so that none of them is the last request.
         for (worker, stay) in &stays {
             planes[*worker].end(&host, stay);
         }
@@ -214,7 +214,7 @@ fn headers_with_deadlines_are_read_only_by_who_would_wait() {
     assert_eq!(reply.details, "loudou_deadline{line.leaky_queue}");
     assert!(host.has_read("grpc-timeout"));
     assert_eq!(host.metric("loudou.not_held_deadline"), 1);
-    // It took nothing, and one with more time is held.
+    // It took nothing, and a request with more time is held.
     host.request(
         "GET",
         "/",

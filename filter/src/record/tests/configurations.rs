@@ -1,4 +1,4 @@
-//! Rules that are removed, come back, and are rolled back to.
+//! Rules that are removed, restored, and rolled back to.
 
 use loudou_store::LiveRule;
 
@@ -99,8 +99,8 @@ fn a_rollback_keeps_the_edits() {
     assert_eq!(adopted.retired, [ended("a", false, &["alice"])]);
 }
 
-/// An edit of a rule that only each Envoy's own, with limits that no fleet can share, would let the rule of a
-/// fleet limit each Envoy alone.
+/// If a rule is local to each Envoy, its edit may have limits that no fleet can share. On a
+/// fleet-wide base, that edit would make each Envoy limit alone.
 #[test]
 fn a_rollback_retires_edits_that_a_fleet_cannot_share() {
     let rules = |scope: &str| {
@@ -146,14 +146,16 @@ fn a_rollback_retires_edits_that_a_fleet_cannot_share() {
     }
 }
 
-/// However often configurations alternate while listeners drain, the one in force is noticed in time.
+/// However often configurations alternate while listeners drain, the configuration in force is
+/// detected in time.
 #[test]
 fn rollbacks_are_bounded_by_time() {
     let with = |capacity| file(&json!([rule("a", capacity)]));
     let mut record = Record::new(&with(5), Nanos::ZERO);
     let at = Nanos::from_millis;
     let mut noticed = Vec::new();
-    // Two listeners with different rules in one namespace: each request is one of another configuration.
+    // Two listeners with different rules in one namespace. Each request belongs to the other
+    // configuration.
     for n in 0..2_000 {
         let other = with(if capacity(&record, "a") == 5 { 6 } else { 5 });
         if record.roll_back(&other, at(100 * n)).is_some() {

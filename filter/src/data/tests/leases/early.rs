@@ -6,14 +6,14 @@ use loudou_api::Change;
 use super::*;
 use crate::fleet::travel;
 
-/// A host whose clock has begun.
+/// Returns a host whose clock has started.
 fn running() -> FakeHost {
     let host = FakeHost::default();
     host.pass(Nanos::from_secs(1));
     host
 }
 
-/// Rules that each Envoy decides alone, for a path each.
+/// Returns local rules, each for a separate path.
 fn file(names: &[&str]) -> RuleFile {
     let rule = |name: &&str| {
         json!({
@@ -40,7 +40,7 @@ fn tag(name: &str) -> u32 {
     active.rules().first().expect("a rule").tag()
 }
 
-/// The answer of an engine in which `users` of the rule `here` are banned.
+/// Returns the answer of an engine in which `users` of the rule `here` are banned.
 fn banned(users: &[&str]) -> LeaseAnswer {
     let tag = tag("here");
     let ban = |(generation, user): (u64, &&str)| Change {
@@ -87,7 +87,7 @@ fn requests_wait_for_the_first_answer_about_changes() {
     assert_eq!(host.calls.borrow().len(), 1);
     assert_eq!(asks(&host, &mut plane, (4, "/here"), "mallory"), 429);
 
-    // Another worker of this Envoy knows it, too.
+    // Another worker of this Envoy knows the ban, too.
     let mut other = DataPlane::new(file(&["here"]), Nanos::ZERO);
     other.configured(&host);
     assert_eq!(asks(&host, &mut other, (5, "/here"), "mallory"), 429);

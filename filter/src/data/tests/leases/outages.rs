@@ -73,7 +73,7 @@ fn without_the_cluster_requests_wait_for_the_timer_only() {
     assert_eq!(host.metric("loudou.fleet.down"), 1);
 }
 
-/// Answers that are not a relay's, or not to this call.
+/// Responses that do not come from a relay, or not for this call.
 #[test]
 fn only_a_whole_answer_of_a_relay_counts() {
     let whole = br#"{"keys":[{"granted":1,"charged":0}]}"#;
@@ -155,7 +155,8 @@ fn a_worker_that_goes_takes_its_breaker_along() {
     assert_eq!(host.metric("loudou.fleet.down"), 0);
 }
 
-/// The engine answers for other keys: a request of the one that it does not answer waits no longer.
+/// The engine answers for other keys. A request waits no longer if the engine does not answer for
+/// its key.
 #[test]
 fn a_key_without_an_answer_is_decided_here_at_once() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
@@ -173,7 +174,7 @@ fn a_key_without_an_answer_is_decided_here_at_once() {
     assert_eq!(asking_calls(&host), 2);
 }
 
-/// The event of its outage ends, too, with the first answer to another worker.
+/// The event of its outage also ends with the first answer to another worker.
 #[test]
 fn a_worker_that_dies_takes_its_breaker_along() {
     let host = host_that_knows();
@@ -270,7 +271,7 @@ fn told_to_another(host: &FakeHost) -> [DataPlane; 2] {
     workers
 }
 
-/// A worker that made no calls knows how many Envoys there are when it first decides alone.
+/// A worker that made no calls knows the number of Envoys when it first decides alone.
 #[test]
 fn an_outage_soon_after_the_start_divides_the_limits() {
     let host = host_that_knows();
@@ -391,7 +392,7 @@ fn end_with(host: &FakeHost, plane: &mut DataPlane, answer: &KeyAnswer) -> Vec<(
     end(host, plane, &mut call, Some(&answer))
 }
 
-/// Errors of keys are no reason to decide other keys alone, however many there are.
+/// Errors of some keys never make a worker decide other keys alone, however many there are.
 #[test]
 fn errors_of_keys_leave_the_breaker_closed() {
     let (host, mut plane) = (host_that_knows(), plane());
@@ -416,7 +417,7 @@ fn errors_of_keys_leave_the_breaker_closed() {
         1,
         "the engine answered nothing"
     );
-    // Another key is asked for, and its answer ends what the events say.
+    // Another key is requested, and its answer ends the outage event.
     assert_eq!(arrive(&host, &mut plane, 20, "alice").0, 1);
     let granted = KeyAnswer::Lease(Lease {
         granted: 1,
@@ -427,8 +428,8 @@ fn errors_of_keys_leave_the_breaker_closed() {
     assert_eq!(host.metric("loudou.fleet.down"), 0);
 }
 
-/// Started without an engine, an Envoy divides by the number of its settings, and later by the engine's, also by a
-/// smaller one.
+/// An Envoy that starts without an engine divides limits by the number in its settings, and later
+/// by the engine's number, even if that is smaller.
 #[test]
 fn without_a_number_of_the_engine_the_settings_count() {
     for (settings, reported, passes) in [
@@ -462,14 +463,15 @@ fn without_a_number_of_the_engine_the_settings_count() {
         assert_eq!(host.metric("loudou.fleet.down"), 1);
         let passed = (10..30).filter(|stream| arrive(&host, &mut plane, *stream, "alice").0 == 0);
         assert_eq!(passed.count(), passes, "{settings}, {reported:?}");
-        // The admin API shows the same part.
+        // The admin API shows the share as well.
         let view = Pulse::find(&host, "loudou").map(Pulse::view);
         let envoys = 8 / u32::try_from(passes).expect("few");
         assert!(view.is_none_or(|view| view.envoys == envoys));
     }
 }
 
-/// A key is denied for its cost, and has errors then. A request that costs less asks once, and is decided here.
+/// A key is denied for its cost, and then has errors. A cheaper request asks once, and is decided
+/// here.
 #[test]
 fn a_request_below_a_denial_does_not_ask_again_and_again() {
     let host = host_that_knows();
@@ -496,11 +498,11 @@ fn a_request_below_a_denial_does_not_ask_again_and_again() {
     let lost = KeyAnswer::Failed(LeaseError::Refused);
     assert_eq!(end_with(&host, &mut plane, &lost), [(2, 0)]);
     assert_eq!(host.calls.borrow().len(), calls);
-    // What was denied stays denied.
+    // The denied cost stays denied.
     assert_eq!(arrive(&mut plane, 3, "2"), 429);
 }
 
-/// A full engine answers that a key is empty, and refuses to write when something has come back.
+/// A full engine answers that a key is empty, and refuses writes when tokens have come back.
 #[test]
 fn an_empty_key_of_a_full_engine_has_no_bucket_here() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
