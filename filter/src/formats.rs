@@ -1,17 +1,19 @@
-//! The formats of the values that outlive a build: the versions that this build writes, and those that it reads.
+//! Formats of shared data values that outlive a build: the versions that this build writes, and the
+//! versions that it reads.
 //!
 //! | value | key | version | reads |
 //! | --- | --- | --- | --- |
-//! | record of the rules | `rules` | [`RECORD`] | the same, with optional parts of a later build |
-//! | pages of buckets | version and number | [`loudou_store::page::KIND`] | the same |
-//! | events | `tail` | [`EVENTS`] | the same; the segments have none |
-//! | ends of bans | `banends` | [`BAN_ENDS`] | the same |
-//! | changes that travel | `changes` | [`CHANGES`] | the same |
+//! | record of the rules | `rules` | [`RECORD`] | this version, with optional parts of a later build |
+//! | pages of buckets | version and number | [`loudou_store::page::KIND`] | this version |
+//! | events | `tail` | [`EVENTS`] | this version (segments have none) |
+//! | ends of bans | `banends` | [`BAN_ENDS`] | this version |
+//! | changes that travel | `changes` | [`CHANGES`] | this version |
 //!
-//! No version has changed since the first release, so there are no readers of earlier ones. A build that changes
-//! one takes another key, reads the earlier value there where its own is missing, and names both here. A value of
-//! another version under the key of this build breaks that rule. This build does not replace it, because the build
-//! that wrote it may still be at work; the status names it.
+//! No version has changed since the first release, so there are no readers of earlier versions. A
+//! build that changes a version uses another key, reads the earlier value if its own is missing,
+//! and lists both here. A value with another version under this build's key breaks that rule. This
+//! build does not replace such a value, because the build that wrote it may still be running. The
+//! status names it.
 
 use crate::bytes::take_number;
 use crate::host::Host;

@@ -347,7 +347,7 @@ impl Active {
         self.give(host, loans, now, |_, _| Some(Why::Refused));
     }
 
-    /// Returns the tokens for which `why` gives a reason.
+    /// Returns those tokens for which `why` gives a reason.
     fn give(
         &self,
         host: &dyn Host,
