@@ -57,11 +57,17 @@ fn collect(root: &Path, folder: &str, files: &mut Vec<String>) -> Result<()> {
         };
         if is_folder && !SKIPPED.contains(&name.as_str()) {
             collect(root, &path, files)?;
-        } else if (name.ends_with(".rs") || name.ends_with(".md")) && name != "CHANGELOG.md" {
+        } else if is_text(Path::new(&name)) && name != "CHANGELOG.md" {
             files.push(path);
         }
     }
     Ok(())
+}
+
+/// Returns true if the file has comments or paragraphs to check.
+fn is_text(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|end| end == "rs" || end == "md")
 }
 
 /// The phrases and the exceptions.

@@ -1,5 +1,5 @@
 //! The table of the API's calls. Dispatch, access, 404 and 405 are derived from it, and a test
-//! compares `docs/admin-api.md` with it.
+//! compares `docs/reference/admin-api.md` with it.
 
 use loudou_api::Access;
 

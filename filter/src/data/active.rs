@@ -42,7 +42,8 @@ pub(crate) struct Active {
     pub(super) table: Table,
     records: Records,
     rules: RuleSet,
-    /// Record of each rule. `None` for a rule that the record does not contain.
+    /// Record of each rule and of each trial, in the order of `rules`. `None` for a rule that the record does
+    /// not contain.
     sources: Vec<Option<Rc<RuleRecord>>>,
     /// True if any rule needs the wall clock. Reading it costs a call into the host.
     reads_wall: bool,

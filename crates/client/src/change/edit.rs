@@ -20,7 +20,8 @@ pub struct Edit {
     pub rule: String,
     /// New state of the rule.
     pub to: EditTo,
-    /// The rule as it was when this was decided. The request carries its generation.
+    /// The rule as it was when this was decided, or the tried rule if its trial begins. The request
+    /// carries its generation.
     pub seen: Box<RuleView>,
     /// Treatment of the levels of live buckets.
     pub carry: Carry,
