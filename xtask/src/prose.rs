@@ -117,13 +117,11 @@ impl List {
     /// Returns a line for each phrase in the comments of a Rust file or in the paragraphs of a document.
     fn find(&self, path: &str, text: &str) -> Vec<String> {
         let mut found = Vec::new();
-        for (line, block) in blocks(path.ends_with(".rs"), text) {
+        for (line, block) in blocks(is_rust(path), text) {
             let lower = block.to_lowercase();
             for phrase in &self.phrases {
-                let is_there = match phrase.is_at_start {
-                    true => has_words(&lower, &phrase.words) == Some(0),
-                    false => has_words(&lower, &phrase.words).is_some(),
-                };
+                let at = has_words(&lower, &phrase.words);
+                let is_there = at.is_some_and(|at| at == 0 || !phrase.is_at_start);
                 let mut exceptions = self.exceptions.iter();
                 let is_allowed =
                     exceptions.any(|(file, part)| file == path && block.contains(part));
@@ -135,6 +133,10 @@ impl List {
         }
         found
     }
+}
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|end| end == "rs")
 }
 
 /// Returns the place of whole words in a text.
