@@ -1,7 +1,8 @@
-//! One decision against the store, step by step: read the page and decide, write it back unless another
-//! worker was faster.
+//! Decides one request against the store in separate steps: reads the page, decides, and writes the
+//! page back. If another worker wrote the page in the meantime, the steps are repeated.
 //!
-//! The steps are separate so that a model can interleave those of many workers in any order.
+//! The steps are separate functions so that a model can interleave the steps of many workers in any
+//! order.
 
 use alloc::boxed::Box;
 
@@ -15,7 +16,7 @@ use crate::shared_data::{SharedData, StoreFailed, Written};
 use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, Table};
 
-/// A request to the bucket `key` of a rule.
+/// A request to a bucket, which is identified by a rule and a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Take<'a> {
     /// The rule.
@@ -24,39 +25,40 @@ pub struct Take<'a> {
     pub limits: &'a Limits,
     /// The key.
     pub key: &'a str,
-    /// The requested cost, and the time.
+    /// Requested cost and time of the request.
     pub ask: Ask,
-    /// How to take from the lease, where many Envoys share the limits.
+    /// How to take tokens from the lease, if many Envoys share the limits.
     pub lease: Option<ByLease<'a>>,
 }
 
 /// A decision of a bucket.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// The bucket's answer; a ban refuses without evaluating the limits.
+    /// The bucket's decision. A banned key is refused without evaluating the limits.
     pub answer: Result<BucketDecision, Ban>,
-    /// For giving the cost back; `None` for a refusal.
+    /// Receipt for giving the cost back; `None` if the request is refused.
     pub receipt: Option<Receipt>,
-    /// The effect on the lease; a request that waits for it took nothing.
+    /// Effect on the lease. A request that waits for the lease has taken nothing.
     pub leased: Option<Leased>,
 }
 
-/// A [`Take`] in progress: reads and writes in turn until one write succeeds.
+/// A [`Take`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
+/// write succeeds.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     take: Take<'a>,
     change: PageChange<'a>,
-    /// The result once the page is written.
+    /// Decision that is returned once the page is written.
     planned: Option<Box<Charge>>,
 }
 
 impl<'a> Attempt<'a> {
-    /// An attempt before its first step.
+    /// Creates an attempt before its first step.
     pub fn new(table: &'a Table, take: Take<'a>) -> Self {
         Self::at(table, table.id(take.rule.tag(), take.key), take)
     }
 
-    /// The same with a known address of the bucket: hashing a key twice costs time.
+    /// Like [`Attempt::new`], but with a known bucket address, which avoids hashing the key twice.
     pub fn at(table: &'a Table, id: BucketId, take: Take<'a>) -> Self {
         Self {
             take,
@@ -76,7 +78,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// How long the request will wait if the decision is written.
+    /// Returns how long the request will wait if the decision is written.
     pub fn wait(&self) -> Nanos {
         let answer = self.planned.as_ref().map(|charge| &charge.answer);
         match answer {
@@ -85,13 +87,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether the request will wait for a lease, and takes nothing.
+    /// Returns true if the request will wait for a lease. Such a request takes nothing.
     pub fn waits_for_lease(&self) -> bool {
         let leased = self.planned.as_ref().and_then(|charge| charge.leased);
         leased.is_some_and(Leased::waits)
     }
 
-    /// The request waits at most for `patience`, in the decisions from the next read on.
+    /// Limits the wait of the request to `patience`, from the next read on.
     pub const fn shorten(&mut self, patience: Nanos) {
         self.take.ask.patience = patience;
     }
@@ -139,8 +141,8 @@ impl<'a> Attempt<'a> {
         }))
     }
 
-    /// The answer of the slot. A banned key takes nothing. A refusal that reaches the penalty's threshold
-    /// bans the key.
+    /// Decides by the bucket in `slot`. A banned key takes nothing. A refusal that reaches the
+    /// penalty's threshold bans the key.
     fn answer(
         &self,
         slot: &mut Slot,
@@ -163,15 +165,18 @@ impl<'a> Attempt<'a> {
                 (answer, Some(leased))
             }
         };
-        // A request that only could not be held is no strike: another client may have filled the worker.
+        // A refusal only because this worker holds too many requests is not a strike, because other
+        // clients may have filled the worker.
         let strikes = answer.is_refused() && !ask.is_hurried();
         if let Some(penalty) = penalty.filter(|_| strikes) {
             slot.conduct.strike(penalty, now);
-            // A ban by a penalty is not an operator's; an earlier operator's ban is over.
+            // A ban by a penalty replaces an operator's ban that has ended, so the slot is no
+            // longer pinned.
             slot.flags &= !FLAG_PINNED;
         }
         if leased.is_none() {
-            // The instant that the answer is for, which a cost of 0 does not store.
+            // Passes the instant of the decision, because a cost of 0 does not store it in the
+            // bucket.
             slot.note(limits, &answer);
         } else {
             let keeps_debt = lease.is_some_and(ByLease::gives_credit);
@@ -181,7 +186,7 @@ impl<'a> Attempt<'a> {
         (slot.conduct.ban(now).map_or(Ok(answer), Err), leased)
     }
 
-    /// Writes the decision. `None` if another worker was faster: read again.
+    /// Writes the decision. Returns `None` if another worker was faster. Then read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -191,7 +196,7 @@ impl<'a> Attempt<'a> {
         match self.change.write(store, stats) {
             Ok(Written::Done) => Some(Ok(*charge)),
             Ok(Written::Conflict) => None,
-            // Nothing had to be taken, so the verdict stands; only its record is lost.
+            // A refusal takes nothing, so the verdict stands. Only its count is lost.
             Err(GaveUp::Conflicts) if is_refused(&charge.answer) => {
                 stats.lost_counts = stats.lost_counts.saturating_add(1);
                 Some(Ok(*charge))
@@ -211,7 +216,7 @@ fn is_refused(answer: &Result<BucketDecision, Ban>) -> bool {
 }
 
 impl Table {
-    /// Decides, and takes the cost if admitted.
+    /// Decides, and takes the cost if the request is admitted.
     pub fn charge(
         &self,
         store: &mut dyn SharedData,
@@ -222,7 +227,8 @@ impl Table {
         self.charge_at(store, id, take, stats)
     }
 
-    /// The same for the bucket at this address, which is the address of the rule and key.
+    /// Like [`Table::charge`], but with a known bucket address, which must match the rule and key
+    /// of `take`.
     pub fn charge_at(
         &self,
         store: &mut dyn SharedData,
@@ -240,13 +246,15 @@ impl Table {
     }
 }
 
-/// The most words of a bucket that is decided in place: those of eight limits with a word each.
+/// Maximum number of words in a bucket that is decided in place: enough for eight limits with a
+/// word each.
 const MOST_WORDS: usize = 8;
 
 impl Attempt<'_> {
-    /// The straight way of a decision: most requests find their bucket in its page, unchanged rules, and a slot without
-    /// optional parts that count, and are admitted at once or refused. They are decided in place. `None` if the other
-    /// way has to, which decides alike; nothing is changed then.
+    /// The fast path, which decides in place. It handles most requests: the bucket is in its page,
+    /// the rule is unchanged, the slot has no optional parts that matter, and the request is
+    /// admitted at once or refused. Otherwise it returns `None` and changes nothing.
+    /// [`Attempt::plan`] then decides, with the same result as the fast path where both apply.
     fn plan_straight(&mut self) -> Option<Box<Charge>> {
         let take = &self.take;
         let limits = take.limits;
@@ -287,37 +295,42 @@ impl Attempt<'_> {
     }
 }
 
-/// The root of the promises in a bucket of this origin. No promise has root 0.
+/// Returns the promise root for a bucket with this origin. It is never 0, which means "no promise".
 pub(crate) fn root_of(origin: u32) -> u64 {
     u64::from(origin).saturating_add(1)
 }
 
-/// The receipt of a bucket: its address, the amount taken, and the origin of the bucket in its slot.
+/// Receipt for what a request took from a bucket: the bucket's address, the amount, and the origin
+/// in its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub(crate) id: BucketId,
     pub(crate) taken: Taken,
     pub(crate) origin: u32,
-    /// If the request waits, the version of the rule under which it was taken, or to which an edit has brought it.
+    /// If the request waits, the rule version that the amount belongs to. Edits of the rule may
+    /// have moved it forward.
     pub(crate) version: u32,
-    /// The root of the count of promises that the request is in, if it waits: see [`root_of`].
+    /// If the request waits, the root of the promises that count it (see [`root_of`]); otherwise 0.
     pub(crate) root: u64,
-    /// Whether the lease covered the cost, and the limits here did not take it.
+    /// True if the lease covered the cost, so that the local limits were not charged.
     pub(crate) is_leased: bool,
-    /// When some of the amount was taken only until the request ends, whatever an edit has made of it since. If `None`, a
-    /// limit that counts requests in flight gets nothing back, although an edit may have put it in force.
+    /// When permits that last until the end of the request were taken, even if the rule was edited
+    /// since. If `None`, a limit of requests in flight gets nothing back, although an edit may have
+    /// added such a limit.
     pub(crate) permits_at: Option<Nanos>,
-    /// The number of Envoys by whose part of the limits the cost was taken; 0 for the whole limits.
+    /// Number of Envoys by which the limits were divided when the cost was taken; 0 if they were
+    /// not divided.
     pub(crate) envoys: u32,
 }
 
 impl Receipt {
-    /// The receipt for `ask`, which is about to take from the bucket in a slot.
+    /// Creates a receipt for `ask`, which is about to take from the bucket in `slot`.
     pub(crate) fn new(id: BucketId, slot: &Slot, ask: &Ask) -> Self {
         Self::of(id, Taken::new(&slot.bucket, ask), slot.origin)
     }
 
-    /// The receipt of a request that waits, where the promises had this root when it came.
+    /// Marks the request as waiting. `root` is the root of the bucket's promises before the
+    /// request.
     pub(crate) fn wait(&mut self, version: u32, root: u64) {
         self.version = version;
         self.root = match root {
@@ -326,7 +339,7 @@ impl Receipt {
         };
     }
 
-    /// The receipt for what was taken from the bucket with this origin.
+    /// Creates a receipt for `taken` from the bucket with this address and origin.
     pub(crate) const fn of(id: BucketId, taken: Taken, origin: u32) -> Self {
         Self {
             id,
@@ -340,22 +353,23 @@ impl Receipt {
         }
     }
 
-    /// The version of the rule to which it belongs, if the request waits.
+    /// If the request waits, the rule version that the receipt belongs to.
     pub const fn version(&self) -> u32 {
         self.version
     }
 
-    /// The amount taken.
+    /// Amount taken.
     pub const fn taken(&self) -> &Taken {
         &self.taken
     }
 
-    /// Whether the lease of the key covered the cost.
+    /// Returns true if the key's lease covered the cost.
     pub const fn is_leased(&self) -> bool {
         self.is_leased
     }
 
-    /// Brings the receipt of a request that waits to a later version of the rule, in which this was taken.
+    /// Moves the receipt of a waiting request to a later rule version. `taken` is the amount in
+    /// that version, if it changed.
     pub fn bring_forward(&mut self, version: u32, taken: Option<Taken>) {
         self.version = version;
         if let Some(taken) = taken {
@@ -369,29 +383,29 @@ impl Receipt {
     }
 }
 
-/// The side effects of decisions.
+/// Counters of the side effects of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Slots that were newly used.
+    /// Number of new buckets that did not evict another one.
     pub created: u64,
-    /// Idle buckets that were evicted.
+    /// Number of idle buckets that were evicted.
     pub evicted_lossless: u64,
-    /// Evicted buckets with used capacity.
+    /// Number of evicted buckets with used capacity.
     pub evicted_lossy: u64,
-    /// Retries after conflicts.
+    /// Number of retries after conflicts.
     pub cas_retries: u64,
-    /// Decisions given up.
+    /// Number of decisions given up after too many conflicts.
     pub cas_give_ups: u64,
-    /// Refusals that could not be counted in their bucket.
+    /// Number of refusals that could not be counted in their bucket.
     pub lost_counts: u64,
-    /// Costs that could not be given back: they stay taken until they expire.
+    /// Number of costs that could not be given back. They stay taken until they expire.
     pub lost_returns: u64,
-    /// Responses that could not be counted for their upstream.
+    /// Number of responses that could not be counted for their upstream.
     pub lost_responses: u64,
 }
 
 impl StoreStats {
-    /// Counts a newly used slot, and the eviction for it.
+    /// Counts a new bucket and the eviction that made room for it.
     pub(crate) const fn count_new(&mut self, evicted: Evicted) {
         let counter = match evicted {
             Evicted::Nothing => &mut self.created,
@@ -402,18 +416,19 @@ impl StoreStats {
     }
 }
 
-/// The reason for a missing decision.
+/// Reason why there is no decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveUp {
-    /// Too many conflicts.
+    /// Too many conflicts with other workers.
     Conflicts,
-    /// The host failed.
+    /// The host could not read or write the store.
     Failed,
-    /// The page has a version that this code does not know.
+    /// The page has a format version that this code does not know.
     UnknownPage,
-    /// Every bucket of the page that could be evicted is banned by an operator or holds permits.
+    /// The page is full, and every candidate for eviction is banned by an operator or holds
+    /// permits.
     PageFull,
-    /// The bucket has a newer version of its rule than this worker.
+    /// The bucket belongs to a newer version of the rule than this worker has.
     Outdated,
 }
 

@@ -11,7 +11,7 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
 use crate::table::{Age, LiveRule};
 
-/// An operator's ban or unban of the bucket `key` of a rule.
+/// An operator's ban or unban of a key of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SetBan<'a> {
     /// The rule.
@@ -27,12 +27,12 @@ pub struct SetBan<'a> {
 /// The change of a ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTo {
-    /// A ban from now on for this long; `None` for ever. An earlier ban that ends later stays, as the
-    /// operator's.
+    /// Bans from now on for this long; `None` bans for ever. An earlier ban that ends later keeps
+    /// its end, and becomes an operator's ban.
     Banned(Option<Nanos>),
-    /// The same, in place of any earlier ban.
+    /// Like [`SetTo::Banned`], but replaces any earlier ban, even one with a later end.
     Replaced(Option<Nanos>),
-    /// An unban, which also forgets the strikes and past bans.
+    /// Unbans the key, and forgets its strikes and past bans.
     Free,
 }
 
@@ -41,24 +41,24 @@ pub enum SetTo {
 pub enum BanEffect {
     /// Something changed.
     Changed,
-    /// All was so already.
+    /// Nothing changed, because the bucket already had this state.
     #[default]
     None,
-    /// The bucket was not as the caller expects it, so nothing changed.
+    /// The bucket did not have the state that the caller expects, so nothing changed.
     Unexpected,
 }
 
 /// A [`SetBan`] in progress.
 struct Setting<'a> {
     set: SetBan<'a>,
-    /// Whether the bucket is as the caller expects it.
+    /// Returns true if the bucket has the state that the caller expects.
     only_if: &'a dyn Fn(Option<&Slot>) -> bool,
     change: PageChange<'a>,
     before: Option<Slot>,
 }
 
 impl Setting<'_> {
-    /// Changes the page, unless nothing is to change.
+    /// Applies the ban or unban to the page, and returns its effect.
     fn plan(&mut self) -> Result<BanEffect, GaveUp> {
         let SetBan {
             rule,
@@ -107,7 +107,7 @@ impl Setting<'_> {
     }
 }
 
-/// Bans from `now` on. Unless the ban `replaces` an earlier one, the later end counts.
+/// Bans from `now` on. An earlier ban with a later end is kept unless `replaces` is true.
 fn impose(slot: &mut Slot, now: Nanos, span: Option<Nanos>, replaces: bool) {
     let mut conduct = slot.conduct;
     conduct.impose(now, span);
@@ -123,8 +123,8 @@ fn impose(slot: &mut Slot, now: Nanos, span: Option<Nanos>, replaces: bool) {
 }
 
 impl Table {
-    /// Bans or unbans the key of a bucket; returns the bucket as it was. Without a bucket only a ban has an
-    /// effect: it creates one.
+    /// Bans or unbans a key, and returns its bucket before the change. If there is no bucket, a ban
+    /// creates one and an unban has no effect.
     pub fn set_ban(
         &self,
         store: &mut dyn SharedData,
@@ -135,7 +135,8 @@ impl Table {
         Ok(before)
     }
 
-    /// The same if the bucket is as the caller expects it, with the effect.
+    /// Like [`Table::set_ban`], but changes nothing unless `only_if` returns true for the bucket.
+    /// Also returns the effect.
     pub fn set_ban_if(
         &self,
         store: &mut dyn SharedData,

@@ -1,8 +1,9 @@
-//! The change of one page, step by step: read it, change a slot, write it back unless another worker was faster, and
-//! read again if one was.
+//! Changes one page in separate steps: reads it, changes a slot, and writes it back. If another
+//! worker wrote the page in the meantime, the steps are repeated.
 //!
-//! Whatever changes a bucket goes through [`PageChange`]: a request, its return, a ban, a lease, a reset, and the
-//! sweep. The steps are separate so that the model of the store can let other workers in between.
+//! Every change of a bucket uses [`PageChange`]: requests, returns, bans, leases, resets, and the
+//! sweep. The steps are separate functions so that the model of the store can run other workers in
+//! between.
 
 use loudou_limiter::{Clock, Limits};
 
@@ -12,24 +13,25 @@ use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, StoreKey, Table};
 
-/// A change of a page in progress: reads and writes in turn until one write succeeds.
+/// A change of a page in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn
+/// until a write succeeds.
 #[derive(Debug)]
 pub(crate) struct PageChange<'a> {
     table: &'a Table,
     pub(crate) id: BucketId,
-    /// The key of the bucket, for its name if it is new.
+    /// Key of the bucket, which is stored as its name if the bucket is new.
     key: &'a str,
     page_key: StoreKey,
-    /// The page as read, then as it is to be written.
+    /// The page as read. After a change, the page to write.
     pub(crate) page: PageBytes,
     expected: Cas,
-    /// What a new bucket has evicted; `None` if no bucket is new.
+    /// What was evicted for the new bucket; `None` if the change creates no bucket.
     created: Option<Evicted>,
     tries: u32,
 }
 
 impl<'a> PageChange<'a> {
-    /// A change before its first step.
+    /// Creates a change before its first step.
     pub(crate) fn new(table: &'a Table, id: BucketId, key: &'a str) -> Self {
         Self {
             table,
@@ -50,8 +52,8 @@ impl<'a> PageChange<'a> {
         Ok(())
     }
 
-    /// The slot of the bucket in the version of the rule in force, and its place; a missing one begins, and has no place
-    /// yet.
+    /// Returns the bucket's slot, converted to the rule version in force, and its index. If the
+    /// bucket is missing, returns a new slot without an index.
     pub(crate) fn slot(
         &mut self,
         rule: &dyn LiveRule,
@@ -74,7 +76,7 @@ impl<'a> PageChange<'a> {
         Ok((Some(index), slot))
     }
 
-    /// Makes room for a new bucket, and begins it.
+    /// Makes room for a new bucket, and returns its initial slot.
     pub(crate) fn begin(
         &mut self,
         rule: &dyn LiveRule,
@@ -87,7 +89,7 @@ impl<'a> PageChange<'a> {
         Ok(Slot::new((rule, limits), self.id, origin, clock))
     }
 
-    /// Puts a slot in its place; a new one after all others.
+    /// Writes a slot at `index`, or appends it if there is no index.
     pub(crate) fn put(&mut self, index: Option<usize>, slot: &Slot) {
         match index {
             Some(index) => self.page.replace(index, slot),
@@ -95,7 +97,8 @@ impl<'a> PageChange<'a> {
         }
     }
 
-    /// Writes the page. After a conflict, because another worker was faster, read again.
+    /// Writes the page. [`Written::Conflict`] means that another worker was faster. Then read
+    /// again.
     pub(crate) fn write(
         &mut self,
         store: &mut dyn SharedData,

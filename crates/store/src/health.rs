@@ -1,10 +1,11 @@
-//! The health of an upstream: the share of errors among its latest responses, and the switch that
+//! Health of an upstream: the error share among its recent responses, and the failing state that
 //! [`When`] derives from it.
 //!
-//! The window is cut into slots that start at multiples of their length on the clock, so it covers
-//! between nine tenths and all of its length. The switch is updated with each response and at each
-//! start of a slot, the only instants at which the share changes: so all readers of the same counts see
-//! the same state, whether or not it was read in between.
+//! The time window consists of ten slots whose starts are multiples of the slot length. The
+//! newest slot is only partly over, so the window covers between nine tenths and all of its length.
+//! The state is updated with each response and at each start of a slot. The error share changes
+//! only at these instants, so all readers of the same counts see the same state, no matter when
+//! they read it.
 
 use alloc::vec::Vec;
 
@@ -12,25 +13,25 @@ use loudou_limiter::Nanos;
 
 use crate::upstreams::When;
 
-/// The number of slots.
+/// Number of slots in the window.
 const SLOTS: usize = 10;
-/// The same as a `u64`.
+/// [`SLOTS`] as a `u64`.
 const SLOTS_U64: u64 = 10;
 const VERSION: u8 = 1;
-/// The encoded size of a [`Health`], in bytes.
+/// Encoded size of a [`Health`], in bytes.
 pub const HEALTH_BYTES: usize = 2 + 3 * size_of::<u64>() + SLOTS * size_of::<u64>();
 
-/// The numbers of responses and of errors.
+/// Numbers of responses and errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All responses.
+    /// Number of all responses, including errors.
     pub responses: u32,
-    /// Errors among them.
+    /// Number of errors.
     pub errors: u32,
 }
 
 impl Count {
-    /// Compares the share of errors with `share` (`Greater`: above it), without a division.
+    /// Compares the error share with `share` (`Greater` if it is above) without a division.
     fn compare(self, share: loudou_limiter::Decimal) -> core::cmp::Ordering {
         let errors = u64::from(self.errors).saturating_mul(1_000);
         let share = u64::from(share.thousandths());
@@ -41,18 +42,18 @@ impl Count {
 /// The health of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The length of a slot; never zero.
+    /// Length of a slot; never zero.
     slot: Nanos,
-    /// The number of the newest slot.
+    /// Number of the newest slot.
     newest: u64,
-    /// A ring, indexed by the number of the slot.
+    /// Ring of counts, indexed by slot number modulo [`SLOTS`].
     counts: [Count; SLOTS],
     fails: bool,
     since: Nanos,
 }
 
 impl Health {
-    /// A new upstream, first seen at `now`.
+    /// Creates the health of an upstream that was first seen at `now`.
     pub fn new(when: &When, now: Nanos) -> Self {
         let slot = Nanos::new((when.within.get() / SLOTS_U64).max(1));
         Self {
@@ -64,17 +65,17 @@ impl Health {
         }
     }
 
-    /// Whether the upstream fails, so that the rule applies.
+    /// Returns true if the upstream fails, so that the rule applies.
     pub const fn fails(&self) -> bool {
         self.fails
     }
 
-    /// The instant of the latest change of that state.
+    /// When [`fails`](Self::fails) last changed.
     pub const fn since(&self) -> Nanos {
         self.since
     }
 
-    /// The counts in the window.
+    /// Returns the sum of the counts in the window.
     pub fn count(&self) -> Count {
         let mut sum = Count::default();
         for count in &self.counts {
@@ -84,10 +85,10 @@ impl Health {
         sum
     }
 
-    /// Advances the window to `now`. A clock that goes back has no effect.
+    /// Advances the window to `now`. Has no effect if the clock went back.
     pub fn advance(&mut self, when: &When, now: Nanos) {
         let current = number(now, self.slot);
-        // After a longer time the window is empty.
+        // After `SLOTS` steps the window is empty, so more steps change nothing.
         for _ in 0..SLOTS {
             if self.newest >= current {
                 return;
@@ -111,7 +112,7 @@ impl Health {
         self.switch(when, now.max(self.start()));
     }
 
-    /// Whether the window is empty at `now`.
+    /// Returns true if the window is empty at `now`.
     pub fn is_stale(&self, now: Nanos) -> bool {
         number(now, self.slot) >= self.newest.saturating_add(SLOTS_U64)
     }
@@ -128,7 +129,7 @@ impl Health {
         }
     }
 
-    /// When the newest slot started.
+    /// Start of the newest slot.
     const fn start(&self) -> Nanos {
         Nanos::new(self.newest.saturating_mul(self.slot.get()))
     }
@@ -150,7 +151,8 @@ impl Health {
         }
     }
 
-    /// Reads the output of [`Health::encode`], and returns the remaining bytes; `None` if it is invalid.
+    /// Decodes the output of [`Health::encode`], and returns the remaining bytes. `None` if the
+    /// bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([VERSION, fails], mut rest) = bytes.split_first_chunk()? else {
             return None;
@@ -178,7 +180,7 @@ impl Health {
     }
 }
 
-/// The number of the slot that `now` is in.
+/// Returns the number of the slot that contains `now`.
 fn number(now: Nanos, slot: Nanos) -> u64 {
     now.get().checked_div(slot.get()).unwrap_or(0)
 }

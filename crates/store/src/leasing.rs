@@ -1,4 +1,5 @@
-//! The lease of a bucket: how a request takes from it, and how a call to the relay and its answer change it.
+//! Leases of buckets: how a request takes tokens from a lease, and how calls to the relay and their
+//! answers change it.
 
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{Ask, BucketDecision, Clock, Limits};
@@ -11,67 +12,68 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::LiveRule;
 use crate::table::{BucketId, Table};
 
-/// How a request takes from the lease of its bucket.
+/// How a request takes from its bucket's lease.
 #[derive(Clone, Copy, Debug)]
 pub struct ByLease<'a> {
-    /// The limits that all Envoys share.
+    /// Limits that all Envoys share.
     pub terms: &'a Terms,
-    /// How long the request has been waiting for the lease.
+    /// Phase of the request's wait for the lease.
     pub phase: Phase,
-    /// Whether the engine cannot be asked.
+    /// True if the engine is unreachable.
     pub is_down: bool,
-    /// Who decides then.
+    /// What happens to requests while the engine is unreachable.
     pub outage: Outage,
 }
 
-/// Who decides while the engine cannot be asked.
+/// What happens to requests while the engine is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
-    /// The bucket here, with the limits divided by this number of Envoys.
+    /// The local bucket decides, with the limits divided by this number of Envoys.
     Local(u32),
-    /// Every request passes.
+    /// All requests are admitted.
     Admit,
-    /// None passes.
+    /// All requests are refused.
     Refuse,
 }
 
 /// The effect of a request on its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leased {
-    /// Its verdict.
+    /// Verdict of the lease.
     pub verdict: LeaseVerdict,
-    /// Whether it should be asked for more.
+    /// True if the engine should be asked for more tokens.
     pub is_due: bool,
 }
 
-/// A change of the lease of the bucket `key` of a rule.
+/// The bucket whose lease changes.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseOf<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
     /// The limits of the key.
     pub limits: &'a Limits,
-    /// The same limits as all Envoys share them.
+    /// [`limits`](Self::limits) in the form that all Envoys share.
     pub terms: &'a Terms,
     /// The key.
     pub key: &'a str,
-    /// The address of its bucket.
+    /// Address of the bucket.
     pub id: BucketId,
     /// The current time.
     pub clock: Clock,
 }
 
-/// A change of a lease in progress: reads and writes in turn until one write succeeds.
+/// A lease change in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
+/// write succeeds.
 #[derive(Debug)]
 pub struct Leasing<'a> {
     of: LeaseOf<'a>,
     change: PageChange<'a>,
-    /// Whether anything changes.
+    /// True if there is a change to write.
     is_planned: bool,
 }
 
 impl<'a> Leasing<'a> {
-    /// A change before its first step.
+    /// Creates a change before its first step.
     pub fn new(table: &'a Table, of: LeaseOf<'a>) -> Self {
         Self {
             of,
@@ -80,7 +82,7 @@ impl<'a> Leasing<'a> {
         }
     }
 
-    /// Reads the page and changes the lease. A missing bucket is created.
+    /// Reads the page and changes the lease. Creates the bucket if it is missing.
     pub fn read(
         &mut self,
         store: &mut dyn SharedData,
@@ -91,7 +93,7 @@ impl<'a> Leasing<'a> {
         Ok(())
     }
 
-    /// Changes the page; returns whether anything changes.
+    /// Applies the change to the page. Returns true if the page has to be written.
     fn plan(&mut self, change: &mut dyn FnMut(&mut Lease)) -> Result<bool, GaveUp> {
         let LeaseOf {
             rule,
@@ -117,7 +119,7 @@ impl<'a> Leasing<'a> {
         Ok(true)
     }
 
-    /// Writes the result. `None` if another worker was faster: read again.
+    /// Writes the result. Returns `None` if another worker was faster. Then read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -140,17 +142,17 @@ impl<'a> Leasing<'a> {
 }
 
 impl Leased {
-    /// Whether the request waits until the lease is asked for.
+    /// Returns true if the request waits for the lease.
     pub const fn waits(self) -> bool {
         matches!(self.verdict, LeaseVerdict::Wait { .. })
     }
 
-    /// Whether the engine was not asked, and [`Outage`] decided.
+    /// Returns true if the engine was unreachable, so that [`Outage`] decided.
     pub const fn is_local(self) -> bool {
         matches!(self.verdict, LeaseVerdict::Local)
     }
 
-    /// Whether tokens of the lease cover the request, or its credit.
+    /// Returns true if the lease admits the request by its tokens or its credit.
     pub(crate) const fn admits(self) -> bool {
         matches!(self.verdict, LeaseVerdict::Admit)
     }
@@ -162,8 +164,8 @@ impl ByLease<'_> {
         self.terms.settings().credit > 0
     }
 
-    /// Decides by the lease of a slot, or in an outage as the rule says. A request that waits has no answer
-    /// yet: the one returned takes nothing.
+    /// Decides by the slot's lease, or by [`Outage`] while the engine is unreachable. If the
+    /// request has to wait, the returned decision takes nothing.
     pub(crate) fn answer(
         &self,
         slot: &mut Slot,
@@ -178,7 +180,7 @@ impl ByLease<'_> {
         if ask.is_hurried()
             && let LeaseVerdict::Wait { until } = verdict
         {
-            // It cannot be held.
+            // The request cannot be held, so it is refused.
             verdict = LeaseVerdict::Refuse {
                 retry_after: Some(until.since(now)),
             };
@@ -201,8 +203,8 @@ impl ByLease<'_> {
 }
 
 impl Table {
-    /// Changes the lease of a bucket. `change` may be called several times, each time with the lease as it is
-    /// by then; only its last result is kept.
+    /// Changes the lease of a bucket. After a conflict, `change` is called again with the current
+    /// lease. Only its last result is kept.
     pub fn lease(
         &self,
         store: &mut dyn SharedData,

@@ -1,14 +1,24 @@
-//! The bounded store of Loudou's buckets: a fixed number of buckets in a key-value store that can neither
-//! list, delete nor expire, shared by workers that never wait for each other.
+//! The bounded store of Loudou's buckets. It keeps a fixed number of buckets in a key-value store
+//! that cannot list, delete or expire keys. Workers share it without locks, so they never wait for
+//! each other.
 //!
-//! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
-//! live in pages ([`page`]); [`Table`] finds a bucket's page by a seeded hash. [`Take`] decides,
-//! [`Give`] gives back, [`Leasing`] changes
-//! the lease of a limit that many Envoys share, [`SetBan`] and the sweep change existing buckets, all with compare-and-swap;
-//! [`swap`](mod@swap) does the same for other values. [`names`] keeps the printable keys beside the pages,
-//! and [`scan`] reads many pages in search of a text. [`memory`] and [`paged`] are stores for tests and replays, and [`overlay`] is a store for previews.
-//! [`upstreams`] counts the responses of upstreams ([`health`]), and [`top`] the most frequent keys. The
-//! store knows of a rule only its [`LiveRule`].
+//! [`SharedData`] is the interface of that key-value store, with exactly the semantics of Envoy's
+//! shared data. Buckets live in pages ([`page`]), and [`Table`] finds the page of a bucket by a
+//! seeded hash.
+//!
+//! These types change buckets, all with compare-and-swap:
+//!
+//! - [`Take`] decides a request and takes its cost.
+//! - [`Give`] gives a cost back.
+//! - [`Leasing`] changes the lease of a limit that many Envoys share.
+//! - [`SetBan`] and the sweep change existing buckets.
+//! - [`swap`](mod@swap) changes other values.
+//!
+//! [`names`] stores the printable keys in separate values next to the pages, and [`scan`] searches
+//! many pages for a text. [`memory`] and [`paged`] are stores for tests and replays, and
+//! [`overlay`] is a store for previews. [`upstreams`] counts the responses of upstreams
+//! ([`health`]), and [`top`] counts the most frequent keys. The store knows a rule only through its
+//! [`LiveRule`].
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,11 +1,11 @@
-//! Shared data in memory with the semantics of Envoy's: for tests, models and replays.
+//! In-memory shared data with the semantics of Envoy's shared data, for tests, models and replays.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
-/// A store with one version counter for all keys, as Envoy has.
+/// A store with one version counter for all keys, as in Envoy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStore {
     values: BTreeMap<Vec<u8>, (Vec<u8>, Cas)>,
@@ -13,7 +13,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub const fn new() -> Self {
         Self {
             values: BTreeMap::new(),
@@ -21,17 +21,17 @@ impl MemoryStore {
         }
     }
 
-    /// The number of keys: they are never removed.
+    /// Number of keys, which are never removed.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether nothing was ever written.
+    /// Returns true if nothing was ever written.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// All keys with their values, in the order of the keys.
+    /// Iterates over all keys and their values in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let values = self.values.iter();
         values.map(|(key, (value, _))| (key.as_slice(), value.as_slice()))

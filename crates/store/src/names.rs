@@ -1,5 +1,5 @@
-//! The printable keys of a page's buckets, in a separate value: written only when a bucket is
-//! created, so the page that every request reads and writes stays small.
+//! Printable keys of a page's buckets. They are stored in a separate value, which is written only
+//! when a bucket is created, so the page that every request reads and writes stays small.
 //!
 //! ```text
 //! names  "LN" | version u8 | entry…      entry  fingerprint u64 | length u8 | bytes
@@ -11,21 +11,21 @@ use alloc::vec::Vec;
 use crate::page::{Page, SLOTS};
 
 const MAGIC: [u8; 3] = *b"LN\x01";
-/// The prefix of the keys of names; see [`crate::page::KIND`].
+/// Prefix of the store keys of names; see [`crate::page::KIND`].
 pub(crate) const KIND: u8 = b'n';
-/// The longest key, in bytes.
+/// Maximum stored size of a key, in bytes. Longer keys are truncated.
 pub const MAX_KEY: usize = 128;
-/// The maximum number of names. Two workers may add names at once, each with its own page; room for twice
-/// the buckets keeps both names.
+/// Maximum number of names. Two workers may add names at the same time, each with its own version
+/// of the page. Room for twice as many names as buckets keeps both.
 pub const ENTRIES: usize = 2 * SLOTS;
 
-/// The size of this many names of this many bytes.
+/// Maximum encoded size of `entries` names with keys of `key` bytes.
 pub const fn bytes(entries: usize, key: usize) -> usize {
     let entry = key.saturating_add(size_of::<u64>()).saturating_add(1);
     entries.saturating_mul(entry).saturating_add(MAGIC.len())
 }
 
-/// The fingerprints and keys in stored names; an unreadable value has none.
+/// Iterates over the fingerprints and keys in stored names. An unreadable value has none.
 pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, &str)> {
     let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or_default();
     let entries = core::iter::from_fn(move || {
@@ -38,14 +38,14 @@ pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, &str)> {
     entries.filter_map(|(fingerprint, name)| Some((fingerprint, core::str::from_utf8(name).ok()?)))
 }
 
-/// The keys of a page.
+/// Stored names of a page's buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     entries: Vec<(u64, String)>,
 }
 
 impl Names {
-    /// Reads names; an unreadable value has no names.
+    /// Decodes names. An unreadable value has none.
     pub fn decode(bytes: &[u8]) -> Self {
         let entries = entries(bytes).map(|(fingerprint, name)| (fingerprint, name.to_string()));
         Self {
@@ -53,7 +53,7 @@ impl Names {
         }
     }
 
-    /// Writes names into `out`, replacing what it held.
+    /// Encodes the names into `out`, replacing its contents.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&MAGIC);
@@ -67,7 +67,7 @@ impl Names {
         }
     }
 
-    /// The key of a bucket.
+    /// Returns the key of a bucket.
     pub fn get(&self, fingerprint: u64) -> Option<&str> {
         self.entries
             .iter()
@@ -75,12 +75,13 @@ impl Names {
             .map(|(_, name)| name.as_str())
     }
 
-    /// Whether the next key replaces another one.
+    /// Returns true if the next key replaces another one.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= ENTRIES
     }
 
-    /// Adds a key; if there is no room, names of buckets that `page` no longer has are removed.
+    /// Adds a key. If there is no room, first removes names of buckets that are no longer in
+    /// `page`.
     pub fn add(&mut self, fingerprint: u64, key: &str, page: &Page) {
         self.entries.retain(|(own, _)| *own != fingerprint);
         while self.is_full() {

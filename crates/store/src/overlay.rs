@@ -1,28 +1,29 @@
-//! Shared data for previews: reads pass through, writes stay in separate memory.
+//! Shared data for previews: reads come from the underlying store, and writes stay in separate
+//! memory.
 //!
-//! A value that was read once stays as it was read, so the user of an overlay sees one state of the store,
-//! whatever other workers write meanwhile, and has no conflicts.
+//! Each value is read from the underlying store only once. The user of an overlay therefore sees
+//! one unchanging state, without conflicts, while other workers write.
 
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
-/// The first version of an overlay's values.
+/// Version of a value that the overlay has read but not written.
 const FIRST: Cas = 1;
 
-/// Shared data over other shared data, which it never writes.
+/// Shared data on top of other shared data, which is never written.
 pub struct Overlay<'a> {
     below: &'a mut dyn SharedData,
-    /// In the order of their keys.
+    /// Entries in key order.
     entries: Vec<Entry>,
     last_cas: Cas,
 }
 
 struct Entry {
     key: Vec<u8>,
-    /// The value in the store below; `None` if it is missing there.
+    /// Value in the underlying store; `None` if the key is missing there.
     read: Option<Vec<u8>>,
-    /// The value written since, and its version.
+    /// Value written since, and its version.
     written: Option<(Vec<u8>, Cas)>,
 }
 
@@ -35,7 +36,7 @@ impl core::fmt::Debug for Overlay<'_> {
 }
 
 impl<'a> Overlay<'a> {
-    /// An overlay of `below` without writes.
+    /// Creates an overlay of `below` without writes.
     pub fn new(below: &'a mut dyn SharedData) -> Self {
         Self {
             below,
@@ -44,14 +45,14 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Forgets the writes, but not the values read.
+    /// Discards the writes, but keeps the values that were read.
     pub fn undo(&mut self) {
         for entry in &mut self.entries {
             entry.written = None;
         }
     }
 
-    /// The entry of a key, read from below at its first use.
+    /// Returns the entry of a key, which is read from the underlying store at its first use.
     fn entry(&mut self, key: &[u8]) -> Result<&mut Entry, StoreFailed> {
         let found = self
             .entries
@@ -117,7 +118,7 @@ mod tests {
         cas.map(|_cas| value)
     }
 
-    /// The overlay has the same traps as the store below; see `memory`.
+    /// Checks that the overlay has the same traps as the store below; see `memory`.
     #[test]
     fn writes_are_as_in_shared_data_and_stay_above() {
         let mut below = MemoryStore::new();
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(value(&mut below, b"new"), None);
     }
 
-    /// A store that returns another value at each read.
+    /// A store that returns a different value at each read.
     struct Restless(u8);
 
     impl SharedData for Restless {

@@ -1,4 +1,4 @@
-//! A page: up to [`SLOTS`] buckets in one value of the store.
+//! A page stores up to [`SLOTS`] buckets in one value of the store.
 //!
 //! ```text
 //! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
@@ -14,13 +14,22 @@
 //!       left at its later limits: count u8 | units u32…                    only with its flag
 //!       word u64…
 //! ```
-//! Little endian; zeros at the end of a bucket's words and of those units are left out. Permits end after the last
-//! touch, and a run of refusals begins at it or before it, so one instant has room for either ([`codec::Instant`]).
-//! A slot stores the time from which it is idle, and until when it holds permits of requests in flight, so that
-//! eviction needs neither the rule nor the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning
-//! of its state, which is new when a bucket is created and when an edit converts it: cost taken earlier is not
-//! given back later. Old and new code overlap while Envoy drains, and pages are never deleted: each version has
-//! separate pages ([`KIND`]), and a reader that does not know the version does not touch the page.
+//!
+//! Numbers are little endian. Zeros at the end of a bucket's words and of the units left at later
+//! limits are omitted. Permits end after the last touch of a bucket, and a run of refusals begins
+//! no later than the last touch. One field can therefore store either instant ([`codec::Instant`]).
+//!
+//! A slot stores the time from which it is idle and the time until which requests in flight hold
+//! permits. Eviction therefore needs neither the rule nor the limits that wrote the slot
+//! ([`mod@victim`]).
+//!
+//! The origin of a slot numbers the beginning of its state. It changes when the bucket is created
+//! and when an edit of the rule converts its state. A cost that was taken under another origin is
+//! not given back.
+//!
+//! Old and new code run at the same time while Envoy drains, and pages are never deleted. Each
+//! format version therefore has separate pages ([`KIND`]), and a reader does not touch a page whose
+//! version it does not know.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -41,38 +50,41 @@ mod codec;
 mod patch;
 mod victim;
 
-/// The maximum number of buckets in a page.
+/// Maximum number of buckets in a page.
 pub const SLOTS: usize = 16;
-/// The size of a page's head, in bytes.
+/// Size of a page's head, in bytes.
 pub const PAGE_HEAD: usize = 8;
-/// The size of a slot without its words and all that is only there with a flag, in bytes.
+/// Size of a slot without its words and optional parts, in bytes.
 const SLOT_HEAD: usize = 49;
-/// [`SLOTS`] as it stands in a page.
+/// [`SLOTS`] as encoded in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
 const VERSION: u8 = 9;
-/// The prefix of the keys of pages. It includes the version, so that pages of another version do not
-/// interfere: they would stay until Envoy restarts, and their buckets would fall back to `on_error`.
+/// Prefix of the store keys of pages. It includes the format version, so that code of different
+/// versions uses different pages. Otherwise, unreadable pages would stay until Envoy restarts, and
+/// requests for their buckets would fall back to `on_error`.
 pub const KIND: u8 = VERSION;
-/// The largest number in five bytes.
+/// Largest number in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
-/// Set for an operator's ban: the bucket is never evicted while it is banned. Bans of penalties are not
-/// pinned, since a client that can make up many keys could fill the store with them.
+/// Flag for an operator's ban. The bucket is never evicted while it is banned. Bans by penalties
+/// are not pinned, because a client that can make up many keys could fill the store with them.
 pub const FLAG_PINNED: u8 = 2;
-/// Set if evicting the idle bucket loses something: a full token bucket that started with
-/// less than its capacity.
+/// Flag that is set if evicting the idle bucket loses something. This is the case for a token
+/// bucket that started with less than its capacity and is now full.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
-/// How long a debt keeps its slot from being evicted after it was last touched.
+/// How long a debt protects its slot from eviction after the last touch.
 const DEBT_KEPT: Nanos = Nanos::from_secs(60);
 
-/// A refusal that comes later than this after the one before it begins a new run of refusals, give or take a
-/// [`Tick`]. Admitted requests in between do not end a run: a key just over its limit is admitted and refused in turn.
+/// A refusal that comes later than this after the previous refusal begins a new run of refusals,
+/// with an error of up to one [`Tick`]. Admitted requests in between do not end a run, because a
+/// key just over its limit is alternately admitted and refused.
 pub const RUN_GAP: Nanos = Nanos::from_secs(60);
 
-/// The maximum size of a slot with this many words, unless its key is or may soon be banned, has requests
-/// in flight or held, has a log that lost capacity, or was refused and had units given back.
+/// Maximum size of a slot with this many words. Slots with bans or strikes, with requests in flight
+/// or held, with a log that lost capacity, or with both a refusal and units given back can be
+/// larger.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -80,7 +92,8 @@ pub const fn slot_bytes(words: usize) -> usize {
         .saturating_add(GIVEN_BYTES)
 }
 
-/// Whether a full bucket of these limits is worth more than a new one.
+/// Returns [`FLAG_KEEPS_GAIN`] if a full bucket with these limits is worth more than a new one,
+/// else 0.
 pub(crate) fn gain_flag(limits: &Limits) -> u8 {
     if limits.forgets_losslessly() {
         0
@@ -92,48 +105,50 @@ pub(crate) fn gain_flag(limits: &Limits) -> u8 {
 /// One bucket in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The bucket: a hash of rule and key.
+    /// Hash of rule and key, which identifies the bucket.
     pub fingerprint: u64,
-    /// The tag of the rule.
+    /// Tag of the rule.
     pub rule_tag: u32,
-    /// The version of the rule that wrote the words.
+    /// Version of the rule that wrote the words.
     pub version: u32,
-    /// The time from which the bucket is idle, in milliseconds, rounded up.
+    /// Time from which the bucket is idle, in milliseconds, rounded up.
     pub idle_at_ms: u64,
-    /// The time until which requests in flight hold permits, in milliseconds, rounded up; 0 without
-    /// permits. A lost return expires by then, whatever other limits are in the bucket.
+    /// Time until which requests in flight hold permits, in milliseconds, rounded up; 0 without
+    /// permits. If a return is lost, its permits expire by then, whatever other limits the bucket
+    /// has.
     pub held_until_ms: u64,
-    /// Requests admitted.
+    /// Number of admitted requests.
     pub admitted: u64,
-    /// Requests refused.
+    /// Number of refused requests.
     pub refused: u64,
-    /// When the last of these was refused; without meaning if there is none.
+    /// When the last request was refused. Meaningless if `refused` is 0.
     pub refused_at: Tick,
-    /// When the run of refusals began that this was in, in milliseconds, rounded down; 0 if that is not known. It
-    /// is not kept while requests in flight hold permits, because both have the same place in a page.
+    /// When the latest run of refusals began, in milliseconds, rounded down; 0 if unknown. It is
+    /// lost while requests in flight hold permits, because both instants share one field of the
+    /// page.
     pub refused_since_ms: u64,
     /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
-    /// The page's origin at which the state began.
+    /// Value of the page's counter of origins when the state began.
     pub origin: u32,
     /// Bans and strikes.
     pub conduct: Conduct,
-    /// The part of this Envoy in limits that many Envoys share; `None` as long as that is nothing.
+    /// This Envoy's lease of limits that many Envoys share; `None` while it would be empty.
     pub lease: Option<Box<Lease>>,
-    /// The time of the last touch, and the state of the limits.
+    /// Time of the last touch, and state of the limits.
     pub bucket: Bucket,
 }
 
 /// The buckets of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The number of states that began in this page; it wraps around.
+    /// Number of states that began in this page. Wraps around.
     pub origins: u32,
-    /// At most [`SLOTS`].
+    /// The buckets, at most [`SLOTS`].
     pub slots: Vec<Slot>,
 }
 
-/// Bytes that this code cannot read as a page.
+/// The error for bytes that this code cannot read as a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage;
 
@@ -152,31 +167,33 @@ impl Slot {
         }
     }
 
-    /// When the last request was refused, up to a tick earlier; `None` if none was.
+    /// Returns when the last request was refused, rounded down to a tick. `None` if no request was
+    /// refused.
     pub fn refused_before(&self, now: Nanos) -> Option<Nanos> {
         (self.refused > 0).then(|| self.refused_at.before(now))
     }
 
-    /// When the run of refusals began that lasts at `now`; `None` if none does, or if that is not known. It is never
-    /// after `now`, and never before the first request of the bucket, because only a refusal by this bucket sets it.
+    /// Returns the beginning of the current run of refusals. `None` if there is no run at `now`, or
+    /// if its beginning is unknown. The result is never after `now`, and never before the first
+    /// request of the bucket, because only a refusal by this bucket sets it.
     pub fn refused_since(&self, now: Nanos) -> Option<Nanos> {
         let is_known = self.refused_since_ms > 0 && self.refused_within(RUN_GAP, now);
         is_known.then(|| Nanos::from_millis(self.refused_since_ms).min(now))
     }
 
-    /// Whether a request was refused within `span` before `now`.
+    /// Returns true if a request was refused within `span` before `now`.
     pub fn refused_within(&self, span: Nanos, now: Nanos) -> bool {
         self.refused > 0 && self.refused_at.is_within(span, now)
     }
 
-    /// Whether a ban by an operator is in force: then nothing evicts it.
+    /// Returns true if an operator's ban is in force, which protects the bucket from eviction.
     pub fn is_pinned(&self, now: Nanos) -> bool {
         self.flags & FLAG_PINNED != 0 && self.conduct.ban(now).is_some()
     }
 }
 
 impl Page {
-    /// Reads a page.
+    /// Decodes a page.
     pub fn decode(bytes: &[u8]) -> Result<Self, UnknownPage> {
         let mut reader = Bytes(bytes);
         let (count, origins) = reader.page_head()?;
@@ -190,7 +207,7 @@ impl Page {
         }
     }
 
-    /// Writes a page into `out`, replacing what it held.
+    /// Encodes the page into `out`, replacing its contents.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&MAGIC);
@@ -206,14 +223,15 @@ impl Page {
         }
     }
 
-    /// The slot of a bucket.
+    /// Returns the slot of a bucket.
     pub fn find(&mut self, fingerprint: u64) -> Option<&mut Slot> {
         self.slots
             .iter_mut()
             .find(|slot| slot.fingerprint == fingerprint)
     }
 
-    /// Makes room for one more bucket of a rule at `now`; returns what was evicted. `Err` if nothing may be.
+    /// Makes room for one more bucket of a rule at `now`. Returns what was evicted, or `Err` if
+    /// nothing may be evicted.
     pub fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
         if self.slots.len() < SLOTS {
             return Ok(Evicted::Nothing);
@@ -225,7 +243,7 @@ impl Page {
     }
 }
 
-/// The room for a new bucket.
+/// How room for a new bucket was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
     /// The page had a free slot.
@@ -236,17 +254,18 @@ pub enum Evicted {
     Lossy,
 }
 
-/// Every bucket that the newcomer could replace is banned by an operator or holds permits.
+/// The error for a page in which an operator's ban or permits protect every bucket that the new one
+/// could replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFull;
 
 impl Slot {
-    /// Whether evicting the bucket loses nothing.
+    /// Returns true if evicting the bucket loses nothing.
     pub const fn is_idle(&self, now_ms: u64) -> bool {
         is_idle(self.idle_at_ms, self.flags, now_ms)
     }
 
-    /// Stores the time from which the bucket is idle, and until when it holds permits, from its limits' answer.
+    /// Updates `idle_at_ms` and `held_until_ms` from a decision of the bucket's limits.
     pub(crate) fn note(&mut self, limits: &Limits, answer: &BucketDecision) {
         let after = |span| answer.at().saturating_add(span).millis_ceil();
         let held = limits.held_for(answer).map_or(0, after);
@@ -256,9 +275,10 @@ impl Slot {
         self.idle_at_ms = idle.max(self.held_until_ms);
     }
 
-    /// Like [`Slot::note`], but for its lease; called after it. A debt of requests that passed on credit is kept
-    /// like permits, because it would be forgotten with the slot. A debt of requests that were admitted alone is
-    /// not: in an outage, clients that make up keys could otherwise fill the pages with slots that nothing evicts.
+    /// Like [`Slot::note`], but for the lease. Call it after `note`. A debt by requests that passed
+    /// on credit protects the slot like permits, because evicting the slot would cancel the debt. A
+    /// debt by requests that were admitted during an outage does not: otherwise, clients that make
+    /// up keys could fill the pages with slots that cannot be evicted.
     pub(crate) fn note_lease(&mut self, now: Nanos, keeps_debt: bool) {
         let Some(lease) = self.lease.as_deref() else {
             return;
@@ -277,7 +297,7 @@ const fn is_idle(idle_at_ms: u64, flags: u8, now_ms: u64) -> bool {
     idle_at_ms <= now_ms && flags & FLAG_KEEPS_GAIN == 0
 }
 
-/// The beginning of a slot.
+/// Head of a slot, decoded without the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotHead {
     /// [`crate::page::Slot::fingerprint`].
@@ -292,7 +312,7 @@ pub struct SlotHead {
     refused_at: Option<Tick>,
     /// [`crate::page::Slot::flags`].
     pub flags: u8,
-    /// Whether the slot has a conduct: strikes, penalties or a ban.
+    /// True if the slot has a conduct: strikes, penalties or a ban.
     pub has_conduct: bool,
 }
 
@@ -308,7 +328,7 @@ impl SlotHead {
             .is_some_and(|tick| tick.is_within(span, now))
     }
 
-    /// The head of the slot that begins with these bytes.
+    /// Decodes the head of the slot at the beginning of `slot`.
     fn read(slot: &[u8]) -> Result<Self, UnknownPage> {
         let head = Head::of(slot)?;
         let flags = head.flags();
@@ -326,45 +346,46 @@ impl SlotHead {
 
 // The time of a bucket's last refusal, in three bytes.
 
-/// A tick is 2^28 ns, about a quarter of a second, so that a shift makes one of a time.
+/// Number of bits to shift by. A tick is 2^28 ns, about a quarter of a second, so that a shift
+/// converts a time to ticks.
 const TICK_BITS: u32 = 28;
-/// Ticks are counted modulo 2^24.
+/// Mask of the tick counter, which counts modulo 2^24.
 const MASK: u64 = (1 << 24) - 1;
 
-/// An instant, to a quarter of a second, modulo 52 days.
+/// An instant with a resolution of a quarter of a second, modulo 52 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick([u8; 3]);
 
 impl Tick {
-    /// The tick that `at` is in.
+    /// Returns the tick that contains `at`.
     pub fn of(at: Nanos) -> Self {
         let bytes = (at.get() >> TICK_BITS).to_le_bytes();
         Self(bytes.first_chunk().copied().unwrap_or_default())
     }
 
-    /// The latest instant up to `now` at which it began. It may be one of 52 days later, if nothing was refused
-    /// since.
+    /// Returns the latest start of this tick up to `now`. If the tick is older than 52 days, the
+    /// result is too late by a multiple of 52 days.
     pub fn before(self, now: Nanos) -> Nanos {
         let [a, b, c] = self.0;
         let own = u64::from(u32::from_le_bytes([a, b, c, 0]));
         let last = now.get() >> TICK_BITS;
-        // Another worker's clock may be ahead by a moment, and in the next tick.
+        // The clock of another worker may be slightly ahead and already in the next tick.
         let ago = (last.wrapping_add(1).wrapping_sub(own) & MASK).saturating_sub(1);
         Nanos::new(last.saturating_sub(ago) << TICK_BITS)
     }
 
-    /// Whether it ended within `span` before `now`, or not at all.
+    /// Returns true if the tick ended within `span` before `now`, or has not ended yet.
     pub fn is_within(self, span: Nanos, now: Nanos) -> bool {
         let end = self.before(now).saturating_add(Nanos::new(1 << TICK_BITS));
         now.since(end) < span
     }
 
-    /// The encoded form.
+    /// Returns the encoded form.
     const fn to_bytes(self) -> [u8; 3] {
         self.0
     }
 
-    /// Of the encoded form.
+    /// Decodes the encoded form.
     const fn from_bytes(bytes: [u8; 3]) -> Self {
         Self(bytes)
     }
@@ -381,7 +402,8 @@ mod tests {
     const TURN: u64 = (MASK + 1) << TICK_BITS;
 
     proptest! {
-        /// Within a turn of the counter, the instant is known to a tick, and never later than it was.
+        /// Checks that, within one turn of the counter, the instant is known to a tick and never
+        /// later than it was.
         #[test]
         fn an_instant_is_known_to_a_tick(at in any::<u64>(), ago in 0..TURN - 2 * TICK) {
             let now = at.saturating_add(ago);
@@ -389,14 +411,14 @@ mod tests {
             prop_assert!(read <= at && at - read < TICK, "{read} for {at} at {now}");
         }
 
-        /// Of one by a clock that is ahead by a moment, too.
+        /// Also checks an instant by a clock that is slightly ahead.
         #[test]
         fn one_tick_ahead_is_now(now in 0..u64::MAX / 2, ahead in 0..TICK) {
             let (at, now) = (Nanos::new(now + ahead), Nanos::new(now));
             prop_assert!(Tick::of(at).is_within(Nanos::new(1), now));
         }
 
-        /// A refusal counts for the whole span, and at most a tick longer.
+        /// Checks that a refusal counts for the whole span, and at most one tick longer.
         #[test]
         fn a_span_is_kept_to_a_tick(at in 0..u64::MAX / 2, ago in 0..TURN - 2 * TICK, span in 1..u64::MAX / 2) {
             let now = Nanos::new(at + ago);

@@ -1,7 +1,7 @@
-//! Shared data in memory for one table that one thread uses, as in a replay.
+//! In-memory shared data for a single table and a single thread, as in a replay.
 //!
-//! Pages are found by their number instead of by their key, and names are not kept: a replay
-//! computes the keys itself. Everything else is as in [`MemoryStore`].
+//! Pages are found by number instead of by store key, and names are not kept because a replay
+//! computes the keys. Otherwise, the semantics are as in [`MemoryStore`].
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 #[derive(Clone, Debug)]
 pub struct PagedStore {
     namespace: Vec<u8>,
-    /// By page number; version 0 if nothing was written yet.
+    /// Pages by number. Version 0 means that the page was never written.
     pages: Vec<(Vec<u8>, Cas)>,
     last_cas: Cas,
     /// Values that are neither pages nor names.
@@ -28,7 +28,7 @@ enum KeyKind {
 }
 
 impl PagedStore {
-    /// An empty store for a table of `namespace` with room for `buckets`.
+    /// Creates an empty store for a table of `namespace` with room for `buckets`.
     pub fn new(namespace: &str, buckets: u32) -> Self {
         let pages = usize::try_from(buckets).unwrap_or(0).div_ceil(SLOTS).max(1);
         let mut empty = Vec::new();

@@ -1,6 +1,6 @@
-//! Giving back the cost of a request that has ended or was abandoned.
+//! Gives back the cost of a request that has ended or was abandoned.
 //!
-//! A missing bucket has nothing to subtract, and none is created.
+//! If the bucket is missing, there is nothing to subtract from, and no bucket is created.
 
 use loudou_limiter::Clock;
 
@@ -13,20 +13,22 @@ use crate::shared_data::{SharedData, Written};
 use crate::table::Table;
 use crate::table::{Age, LiveRule};
 
-/// The reason for giving back.
+/// Reason for giving a cost back, which determines how much is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The request has passed and ended: the amount that it took only until its end.
+    /// The request passed and has ended. Gives back the amount that was taken only until its end.
     Ended,
-    /// The request was held and now passes: it keeps what it took, and is no longer waited for.
+    /// The request was held and now passes. Its cost stays taken, but no longer counts as waiting.
     Passed,
-    /// The request was admitted, but the client left while it was held: the whole amount.
+    /// The request was admitted, but the client left while it was held. Gives back the whole
+    /// amount.
     Left,
-    /// The same, because another rule refused the request: it was not admitted after all.
+    /// Like [`Why::Left`], but because another rule refused the request. Also stops counting it as
+    /// admitted.
     Refused,
 }
 
-/// The return of the amount that a request took from the bucket `key` of a rule.
+/// A return of the amount that a request took from a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Give<'a> {
     /// The rule.
@@ -41,17 +43,18 @@ pub struct Give<'a> {
     pub clock: Clock,
 }
 
-/// A [`Give`] in progress: reads and writes in turn until one write succeeds.
+/// A [`Give`] in progress. Call [`read`](Self::read) and [`write`](Self::write) in turn until a
+/// write succeeds.
 #[derive(Debug)]
 pub struct Giving<'a> {
     give: Give<'a>,
     change: PageChange<'a>,
-    /// Whether anything changes.
+    /// True if there is a change to write.
     is_planned: bool,
 }
 
 impl<'a> Giving<'a> {
-    /// An attempt before its first step.
+    /// Creates an attempt before its first step.
     pub fn new(table: &'a Table, give: Give<'a>) -> Self {
         Self {
             give,
@@ -71,12 +74,13 @@ impl<'a> Giving<'a> {
         Ok(())
     }
 
-    /// Changes the page; returns whether anything changes.
+    /// Changes the page. Returns true if it has to be written.
     ///
-    /// Everything is given back while the state is the one it was taken from. If an edit has converted the
-    /// state, or a reset has begun it anew, a request that waits still has its place in the queue. Besides, and if another bucket is in the
-    /// slot, only amounts taken until the end of a request are given back: those limits know the permits that
-    /// they gave out.
+    /// The whole amount is given back as long as the slot still has the state from which it was
+    /// taken. If an edit has converted the state, or a reset has replaced it, a waiting request
+    /// still has its place in the queue and can leave it. In all other cases, including when
+    /// another bucket uses the slot, only amounts that last until the end of a request are given
+    /// back, because those limits know the permits that they gave out.
     fn plan(&mut self) -> Result<bool, GaveUp> {
         let Give {
             rule,
@@ -114,7 +118,7 @@ impl<'a> Giving<'a> {
             moved.unwrap_or_else(|| receipt.taken.in_place())
         });
         let concerns_all = (is_same || moved.is_some()) && why != Why::Ended;
-        // Also permits of a limit that an edit has removed.
+        // An edit may have removed the limit, so this covers its remaining permits, too.
         let may_release = limits.may_release(&slot.bucket) && why != Why::Passed;
         let permits_at = receipt.permits_at.filter(|_| may_release);
         if !concerns_all && permits_at.is_none() {
@@ -157,7 +161,8 @@ impl<'a> Giving<'a> {
         Ok(true)
     }
 
-    /// The same for a cost that the lease covered: its tokens come back while the lease lasts.
+    /// Like [`Giving::plan`], but for a cost that the lease covered. The tokens return to the lease
+    /// while it lasts.
     fn plan_lease(&mut self) -> bool {
         let Give {
             receipt,
@@ -185,7 +190,7 @@ impl<'a> Giving<'a> {
         true
     }
 
-    /// Writes the result. `None` if another worker was faster: read again.
+    /// Writes the result. Returns `None` if another worker was faster. Then read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -210,8 +215,8 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back the amount that a request took, as far as it is returned. Failures are counted as lost
-    /// returns.
+    /// Gives back the amount that a request took, as far as [`Why`] allows. Failures are counted as
+    /// lost returns.
     pub fn give(
         &self,
         store: &mut dyn SharedData,

@@ -1,4 +1,4 @@
-//! Slots that begin, that begin anew, and that come to a new version of their rule.
+//! Creates slots, resets them, and converts them to a new version of their rule.
 
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Limits};
@@ -9,7 +9,7 @@ use crate::table::BucketId;
 use crate::table::LiveRule;
 
 impl Slot {
-    /// A bucket of a rule that nobody has used yet.
+    /// Creates the slot of an unused bucket.
     pub(crate) fn new(
         (rule, limits): (&dyn LiveRule, &Limits),
         id: BucketId,
@@ -34,7 +34,8 @@ impl Slot {
         }
     }
 
-    /// The same in place of this one, which has the places of requests that wait; `None` if nobody waits.
+    /// Creates a slot that replaces this one and keeps the queue places of its waiting requests.
+    /// Returns `None` if no request waits.
     pub(crate) fn anew_behind(
         &self,
         rule: &dyn LiveRule,
@@ -50,8 +51,9 @@ impl Slot {
         Some(anew)
     }
 
-    /// Brings a slot of an earlier version to the one in force; returns whether its state was converted, which
-    /// then begins at `origin`. What its lease holds was granted under the earlier numbers.
+    /// Converts a slot of an earlier version to the version in force. Returns true if its state
+    /// changed. The state then begins at `origin`, and the lease is marked as granted under the
+    /// earlier limits.
     pub(crate) fn bring_forward(
         &mut self,
         rule: &dyn LiveRule,
@@ -63,11 +65,11 @@ impl Slot {
         self.version = rule.version();
         let Some(bucket) = brought else { return false };
         self.bucket = bucket;
-        // Those that wait keep their promises.
+        // Waiting requests keep their promises.
         limits.set_root(&mut self.bucket, root_of(self.origin));
         self.origin = origin;
         self.flags = self.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        // A ban may keep the limits from answering.
+        // Asks the limits directly, because a ban may keep them from answering requests.
         self.note(limits, &limits.peek(&self.bucket, 0, clock.now));
         if let Some(lease) = &mut self.lease {
             lease.after_edit();

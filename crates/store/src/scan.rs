@@ -1,8 +1,8 @@
-//! Reading page after page in search of buckets, at a fraction of the cost of decoding them.
+//! Searches pages for buckets at a fraction of the cost of decoding them.
 //!
-//! A search has to look at every page, and most pages have no bucket that it wants. So the fields that rule a
-//! bucket out are read from the stored bytes, in place; a bucket is decoded only where it is wanted, and
-//! the names of a page are read only where they matter.
+//! A search has to look at every page, and most pages contain no matching bucket. The fields that
+//! exclude a bucket are therefore read in place from the stored bytes. A bucket is decoded only if
+//! it may match, and the names of a page are read only if they are needed.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::page::{PageBytes, Slot, SlotHead};
 use crate::shared_data::SharedData;
 use crate::table::Table;
 
-/// A reader of the pages of a table, one after the other.
+/// A reader of a table's pages.
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
     table: &'a Table,
@@ -20,7 +20,7 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// A reader that has read no page yet.
+    /// Creates a reader that has not read any page.
     pub fn new(table: &'a Table) -> Self {
         Self {
             table,
@@ -29,13 +29,14 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads the buckets of a page. `false` if it was never written, or if this code cannot read it.
+    /// Reads the buckets of a page. Returns false if the page has no buckets or if this code cannot
+    /// read it.
     pub fn read_page(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
         let key = self.table.page_key(index);
         self.page.read(store, &key).is_ok() && !self.page.is_empty()
     }
 
-    /// Reads the names of a page. `false` if there are none.
+    /// Reads the names of a page. Returns false if there are none.
     pub fn read_names(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
         let key = self.table.key(names::KIND, index);
         if !matches!(store.get(&key, &mut self.names), Ok(Some(_))) {
@@ -44,42 +45,44 @@ impl<'a> Scan<'a> {
         !self.names.is_empty()
     }
 
-    /// The beginnings of the buckets of the page that was read last, in no particular order.
+    /// Iterates over the heads of the buckets in the last page that was read, in no particular
+    /// order.
     pub fn heads(&self) -> impl Iterator<Item = SlotHead> + '_ {
         self.page.heads()
     }
 
-    /// One of its buckets.
+    /// Returns a bucket of the last page that was read.
     pub fn slot(&self, fingerprint: u64) -> Option<Slot> {
         self.page.find(fingerprint).map(|(_, slot)| slot)
     }
 
-    /// The name of a bucket, from the names that were read last.
+    /// Returns the name of a bucket from the last names that were read.
     pub fn name(&self, fingerprint: u64) -> Option<&str> {
         let mut names = names::entries(&self.names);
         let found = names.find(|(own, _)| *own == fingerprint);
         found.map(|(_, name)| name)
     }
 
-    /// Whether some of these names may contain a text: never `false` if one does.
+    /// Returns false only if none of the names that were read last contains the text.
     pub fn may_have(&self, text: &Needle<'_>) -> bool {
         text.is_in(&self.names)
     }
 }
 
-/// The longest jump.
+/// Maximum jump.
 const FAR: u8 = u8::MAX;
 
 /// A text to search for.
 #[derive(Clone, Debug)]
 pub struct Needle<'a> {
     text: &'a [u8],
-    /// By the byte under the end of the text: how far it can move without skipping a match.
+    /// How far the end of the text can move without skipping a match, indexed by the byte at this
+    /// end.
     jumps: [u8; 256],
 }
 
 impl<'a> Needle<'a> {
-    /// A text; the empty one is in every value.
+    /// Prepares a search for `text`. Every value contains the empty text.
     pub fn new(text: &'a str) -> Self {
         let text = text.as_bytes();
         let jump = |distance: usize| u8::try_from(distance).unwrap_or(FAR);
@@ -93,7 +96,7 @@ impl<'a> Needle<'a> {
         Self { text, jumps }
     }
 
-    /// Whether the text is in `value`.
+    /// Returns true if `value` contains the text.
     pub fn is_in(&self, value: &[u8]) -> bool {
         let mut end = self.text.len();
         let Some(last) = self.text.last() else {

@@ -1,31 +1,33 @@
-//! Changing one shared value: read it, compute the new one, write that unless another worker has written
-//! meanwhile, and start over if one has.
+//! Changes a shared value with compare-and-swap: reads the value, computes the new one, and writes
+//! it. If another worker wrote in the meantime, the change starts over.
 
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
 
-/// The maximum number of tries of a change. Each failed try means that another worker has written between
-/// this worker's read and its write, so only a value that all workers change without a pause reaches this
-/// limit. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because giving up
-/// a change of these values costs no decision.
+/// Maximum number of tries of a change. Each failed try means that another worker wrote between the
+/// read and the write. The limit is therefore reached only by a value that all workers change
+/// without a pause. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because giving up a
+/// change of these values loses no decision.
 pub const MAX_TRIES: u32 = 16;
 
-/// The result of a change.
+/// Result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swapped {
-    /// The new value is written.
+    /// The new value was written.
     Done,
-    /// There was nothing to change.
+    /// The change left the value as it was.
     Unchanged,
     /// Other workers were faster in all [`MAX_TRIES`] tries.
     Contended,
 }
 
-/// Gets the value, `None` if the key is missing; returns the new one, or `None` to leave it unchanged.
+/// A function that computes the new value. Its argument is the current value, or `None` if the key
+/// is missing. It returns `None` to leave the value unchanged.
 pub type Change<'a> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'a;
 
-/// Changes the value of `key`. `change` is called again with a fresh value when another worker was faster.
+/// Changes the value of `key`. If another worker was faster, `change` is called again with the new
+/// value.
 pub fn swap(
     store: &mut dyn SharedData,
     key: &[u8],
@@ -52,7 +54,8 @@ mod tests {
 
     const KEY: &[u8] = b"k";
 
-    /// A change in which another worker is faster the first `rivals` times; returns the result and the value.
+    /// Runs a change in which another worker is faster the first `rivals` times. Returns the result
+    /// and the value.
     fn against(rivals: u32) -> (Swapped, Vec<u8>) {
         struct Rivalled(MemoryStore, u32);
         impl SharedData for Rivalled {

@@ -1,7 +1,8 @@
-//! Converting untouched buckets to the version in force, so that the history of a rule can be forgotten.
+//! Converts untouched buckets to the version in force, so that older versions of a rule can be
+//! forgotten.
 //!
-//! A rule that is edited again and again would otherwise have to remember every change as long as any
-//! bucket lives. The sweep visits the pages in small steps; the caller keeps its position.
+//! Without the sweep, a rule that is edited often would have to remember every change as long as
+//! any bucket lives. The sweep visits the pages in small steps, and the caller stores its position.
 
 use alloc::vec::Vec;
 
@@ -16,8 +17,9 @@ use crate::table::{Age, LiveRule};
 use crate::table::{BucketId, Table};
 
 impl Table {
-    /// Converts the buckets of `rule` in a page to the version in force; returns their number. A bucket
-    /// whose name is lost stays unchanged: its key, and so its limits, are unknown.
+    /// Converts the buckets of `rule` in a page to the version in force, and returns their number.
+    /// A bucket whose name is lost stays unchanged, because its key, and therefore its limits, are
+    /// unknown.
     pub fn bring_page_forward(
         &self,
         store: &mut dyn SharedData,

@@ -1,9 +1,9 @@
-//! The table of all buckets: it finds the page of a bucket, and changes buckets.
+//! The table of all buckets, which finds the page of a bucket and changes buckets.
 //!
-//! One read and one compare-and-swap per decision. A conflict is retried with a fresh read, a
-//! bounded number of times; then the rule's `on_error` decides. The first worker of the process that
-//! opens the table fixes the number of pages, because a bucket has to be in the same page for all
-//! workers.
+//! Each decision takes one read and one compare-and-swap. After a conflict it is retried with a
+//! fresh read. If the maximum number of retries is reached, the rule's `on_error` decides. A bucket
+//! has to be in the same page for all workers, so the first worker of the process that opens the
+//! table fixes the number of pages.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,55 +20,57 @@ use crate::page::{Page, PageBytes, SLOTS, Slot};
 use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, SharedData, Written};
 use crate::{names, page};
 
-/// The maximum number of retries of a name. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name
-/// costs no decision.
+/// Maximum number of retries of writing a name. It is lower than
+/// [`MAX_RETRIES`](crate::MAX_RETRIES), because a lost name loses no decision.
 const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
-/// The most buckets of a table. A head that says more is damaged; every search goes through all pages.
+/// Maximum number of buckets in a table. A table head with a larger number is damaged. The number
+/// is bounded because every search reads all pages.
 pub const MAX_BUCKETS: u32 = 1 << 24;
 
-/// A key of the store. Those of most namespaces need no memory of their own.
+/// A store key. Keys of most namespaces fit without a heap allocation.
 pub(crate) type StoreKey = SmallVec<[u8; 32]>;
 
-/// The size of the kind and the page at the end of a key.
+/// Size of the kind and page number at the end of a key.
 const KEY_END: usize = 5;
 
-/// The table of all buckets of one namespace.
+/// Table of all buckets of one namespace.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// A key of the store with zeros in place of its kind and page.
+    /// Store key with zeros in place of its kind and page number.
     any_key: Vec<u8>,
     seed: HashSeed,
     pages: u32,
     started: Nanos,
 }
 
-/// One bucket's address.
+/// Address of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BucketId {
-    /// The tag of its rule.
+    /// Tag of its rule.
     pub rule_tag: u32,
-    /// The bucket's identifier within the page.
+    /// Identifier of the bucket within its page.
     pub fingerprint: u64,
-    /// Its page.
+    /// Number of its page.
     pub page: u32,
 }
 
-/// Gets a bucket and the origin of the one that takes its place, which it returns; `None` to remove the bucket.
+/// A function that computes the slot that replaces a bucket. Its arguments are the bucket and the
+/// new slot's origin. It returns `None` to remove the bucket.
 type Anew<'a> = dyn Fn(&Slot, u32) -> Result<Option<Slot>, GaveUp> + 'a;
 
-/// A bucket that was reset.
+/// Result of a bucket reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reset {
-    /// The bucket as it was.
+    /// The bucket before the reset.
     pub before: Slot,
-    /// Whether a new one is in its place: requests wait in it.
+    /// True if a new bucket replaced it, because requests wait in it.
     pub stays: bool,
 }
 
 impl Table {
-    /// Opens the table of `namespace`, or creates it with room for `buckets` and the seed `random`. An
-    /// existing table keeps its size and seed. More than [`MAX_BUCKETS`] are that many.
+    /// Opens the table of `namespace`, or creates it with room for `buckets` and the seed `random`.
+    /// An existing table keeps its size and seed. `buckets` is limited to [`MAX_BUCKETS`].
     pub fn open(
         store: &mut dyn SharedData,
         namespace: &str,
@@ -86,7 +88,7 @@ impl Table {
         Self::find(store, namespace)?.ok_or(GaveUp::Failed)
     }
 
-    /// The table of `namespace`, if it exists.
+    /// Returns the table of `namespace`, if it exists.
     pub fn find(store: &mut dyn SharedData, namespace: &str) -> Result<Option<Self>, GaveUp> {
         let key = [namespace.as_bytes(), b":head"].concat();
         let mut head = Vec::new();
@@ -114,33 +116,33 @@ impl Table {
         })
     }
 
-    /// The seed of this process.
+    /// Hash seed of this process.
     pub const fn seed(&self) -> &HashSeed {
         &self.seed
     }
 
-    /// The number of pages.
+    /// Number of pages.
     pub const fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// The maximum number of buckets.
+    /// Maximum number of buckets.
     pub fn buckets(&self) -> u64 {
         u64::from(self.pages).saturating_mul(u64::try_from(SLOTS).unwrap_or(1))
     }
 
-    /// The time of the table's creation.
+    /// Time of the table's creation.
     pub const fn started(&self) -> Nanos {
         self.started
     }
 
-    /// The address of a bucket.
+    /// Returns the address of a bucket.
     pub fn id(&self, rule_tag: u32, key: &str) -> BucketId {
         let mut hasher = self.seed.hasher();
         hasher.write(&rule_tag.to_le_bytes());
         hasher.write(key.as_bytes());
         let (fingerprint, place) = hasher.finish();
-        // Lemire's range reduction: any number of pages, without a division.
+        // Lemire's range reduction works for any number of pages and needs no division.
         let page = u128::from(place).saturating_mul(u128::from(self.pages)) >> 64;
         BucketId {
             rule_tag,
@@ -162,14 +164,14 @@ impl Table {
         key
     }
 
-    /// The current bucket, if it exists.
+    /// Returns the current bucket, if it exists.
     pub fn look(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let mut page = PageBytes::default();
         page.read(store, &self.page_key(id.page))?;
         Ok(page.find(id.fingerprint).map(|(_, slot)| slot))
     }
 
-    /// The ban of a bucket at `now`, if there is one.
+    /// Returns the ban of a bucket at `now`, if there is one.
     pub fn ban_of(
         &self,
         store: &mut dyn SharedData,
@@ -180,14 +182,15 @@ impl Table {
         Ok(slot.and_then(|slot| slot.conduct.ban(now.max(slot.bucket.last))))
     }
 
-    /// Resets a bucket: the next request gets a new one. Returns the bucket as it was.
+    /// Resets a bucket, so that the next request gets a new one. Returns the bucket before the
+    /// reset.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let reset = self.replace(store, id, &|_, _| Ok(None))?;
         Ok(reset.map(|reset| reset.before))
     }
 
-    /// The same for a rule whose requests may wait in the bucket of `key`: those keep their places, and those that come
-    /// later are behind them.
+    /// Like [`Table::reset`], but for a rule whose requests may wait in the bucket of `key`.
+    /// Waiting requests keep their places in the queue, and new requests come after them.
     pub fn reset_behind(
         &self,
         store: &mut dyn SharedData,
@@ -210,7 +213,8 @@ impl Table {
         id: BucketId,
         anew: &Anew<'_>,
     ) -> Result<Option<Reset>, GaveUp> {
-        // The bucket is not new, so that its name stays.
+        // The empty key is safe: names are written only for new buckets, and this one keeps its
+        // name.
         let mut change = PageChange::new(self, id, "");
         loop {
             change.read(store)?;
@@ -234,7 +238,7 @@ impl Table {
         }
     }
 
-    /// All buckets of a page with their names; `None` if the page was never written.
+    /// Returns all buckets of a page and their names, or `None` if the page was never written.
     pub fn page(
         &self,
         store: &mut dyn SharedData,
@@ -249,7 +253,7 @@ impl Table {
         Ok(Some((page, Names::decode(&bytes))))
     }
 
-    /// Writes the printable key of a new bucket. A failure only loses the name.
+    /// Writes the printable key of a new bucket. If this fails, only the name is lost.
     pub(crate) fn add_name(
         &self,
         store: &mut dyn SharedData,
@@ -267,7 +271,7 @@ impl Table {
             if names.get(id.fingerprint) == Some(key) {
                 return;
             }
-            // The page's buckets only matter if a name has to be replaced.
+            // The page's buckets matter only if a name has to be replaced.
             let lives = names.is_full().then(|| Page::decode(page).ok()).flatten();
             names.add(id.fingerprint, key, &lives.unwrap_or_default());
             names.encode(&mut bytes);
@@ -284,24 +288,24 @@ fn pages_of(buckets: u32) -> u32 {
     buckets.div_ceil(u32::try_from(SLOTS).unwrap_or(1))
 }
 
-// The store's view of a rule: the limits of its keys, through time.
+// The store's view of a rule, with the limits of its keys in each version.
 
-/// A rule in force, as its buckets see it.
+/// A rule in force, as the store sees it.
 pub trait LiveRule {
-    /// A number that distinguishes the rule's buckets from those of other rules.
+    /// Number that distinguishes the rule's buckets from buckets of other rules.
     fn tag(&self) -> u32;
 
-    /// The version in force; each written bucket gets it.
+    /// Version in force, which is stored in each bucket that is written.
     fn version(&self) -> u32;
 
-    /// How a bucket's version is related to the one in force.
+    /// Compares a bucket's version with the version in force.
     fn age(&self, version: u32) -> Age;
 
-    /// The limits of a key's bucket.
+    /// Returns the limits of a key's bucket.
     fn limits_of(&self, key: &str) -> &Limits;
 
-    /// Converts the bucket of `key` from its version to the one in force, in which it has `limits`; `None` if
-    /// nothing changes.
+    /// Converts the bucket of `key` from its version to the version in force, in which it has
+    /// `limits`. Returns `None` if nothing changes.
     fn bring_forward(
         &self,
         of: (&str, &Limits),
@@ -309,8 +313,9 @@ pub trait LiveRule {
         clock: Clock,
     ) -> Option<Bucket>;
 
-    /// Converts what a waiting request took from the bucket of `key` as [`LiveRule::bring_forward`] converts
-    /// the bucket; `None` if nothing changes, or if the version is not known any more.
+    /// Converts what a waiting request took from the bucket of `key`, as
+    /// [`LiveRule::bring_forward`] converts the bucket. Returns `None` if nothing changes, or if
+    /// the version is no longer known.
     fn bring_taken_forward(
         &self,
         of: (&str, &Limits),
@@ -318,10 +323,10 @@ pub trait LiveRule {
         clock: Clock,
     ) -> Option<Taken>;
 
-    /// The penalty for keys that are refused too often.
+    /// Penalty for keys that are refused too often.
     fn penalty(&self) -> Option<&Penalty>;
 
-    /// The bucket of a key in a slot, as it is under the version in force.
+    /// Returns the bucket in `slot`, converted to the version in force.
     fn bucket_of(&self, key: &str, slot: &Slot, clock: Clock) -> Bucket {
         let limits = self.limits_of(key);
         self.bring_forward((key, limits), (&slot.bucket, slot.version), clock)
@@ -329,20 +334,21 @@ pub trait LiveRule {
     }
 }
 
-// Not a supertrait: it would link the text of every part of a rule into the filter.
+// `Debug` is not a supertrait, because it would link the debug text of all parts of a rule into the
+// filter.
 impl fmt::Debug for dyn LiveRule + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rule {:08x} version {}", self.tag(), self.version())
     }
 }
 
-/// How the version of a bucket is related to the one in force.
+/// Age of a bucket's version, compared with the version in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
     /// The bucket has the version in force.
     Current,
     /// The bucket has to be converted.
     Older,
-    /// The bucket has a newer version: this worker's rule is out of date.
+    /// The bucket has a newer version, so this worker's rule is out of date.
     Newer,
 }

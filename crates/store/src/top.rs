@@ -1,7 +1,8 @@
-//! Heavy hitters: the keys that were refused most, and admitted most, in recent time and bounded memory.
+//! Heavy hitters: the keys with the most refused and the most admitted requests in recent time, in
+//! bounded memory.
 //!
-//! [`Summary`] has the counters. A worker counts in its [`Tally`], whose counts are added to those of all workers, which
-//! [`recent()`] reads.
+//! [`Summary`] contains the counters. Each worker counts in its [`Tally`] and regularly adds these
+//! counts to the shared counts of all workers, which [`recent()`] reads.
 
 use alloc::collections::BinaryHeap;
 use alloc::string::String;
@@ -15,18 +16,18 @@ use crate::names::MAX_KEY;
 use crate::shared_data::{SharedData, StoreFailed};
 use crate::swap::{Swapped, swap};
 
-/// The number of keys with a counter, in each half of the covered time, for each [`By`].
+/// Number of keys with a counter, for each [`By`] and each half of the covered time.
 pub const COUNTERS: usize = 256;
-/// The maximum time for which counts stay in a worker.
+/// Maximum time before a worker's counts are flushed.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(250);
-/// The length of a half. Counts cover the current half and the whole previous one.
+/// Length of a half. Counts cover the current half and the whole previous one.
 pub const HALF: Nanos = Nanos::from_secs(60);
 
 /// The kinds of counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// Refused requests, including those that a rule in shadow mode would have refused.
+    /// Refused requests, including requests that a rule in shadow mode would have refused.
     #[default]
     Refused,
     /// Admitted requests, at once or after a wait.
@@ -36,10 +37,10 @@ pub enum By {
 impl By {
     /// All kinds.
     pub const ALL: [Self; 2] = [Self::Refused, Self::Admitted];
-    /// The names in requests and responses.
+    /// Names of the kinds in requests and responses.
     pub const NAMES: [&'static str; 2] = ["refused", "admitted"];
 
-    /// The name.
+    /// Name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -47,7 +48,7 @@ impl By {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.name() == name)
     }
@@ -56,13 +57,13 @@ impl By {
 /// Recent counts.
 #[derive(Clone, Debug)]
 pub struct Recent {
-    /// The start of the covered time, within [`crate::top::FLUSH_AFTER`].
+    /// Start of the covered time, with an error of up to [`crate::top::FLUSH_AFTER`].
     pub since: Nanos,
     /// The counts.
     pub counts: Summary,
 }
 
-/// The recent counts of `namespace`.
+/// Returns the recent counts of `namespace`.
 pub fn recent(
     store: &mut dyn SharedData,
     namespace: &str,
@@ -72,7 +73,7 @@ pub fn recent(
     let mut bytes = Vec::new();
     store.get(&key(namespace), &mut bytes)?;
     let shared = Shared::read(&bytes).unwrap_or_default();
-    // Another worker may have begun a half that this worker's clock has not reached yet.
+    // Another worker may have begun a half that has not begun on this worker's clock.
     let shared = shared.at(half(now));
     let before = shared.half.saturating_sub(1);
     // Room for all keys of both halves, so none is dropped.
@@ -92,28 +93,27 @@ pub fn recent(
     })
 }
 
-// The counts of one worker, until it adds them to those of all workers.
+// Counts of one worker before they are added to the shared counts.
 //
-// Counting only touches the worker's own memory. Its counts are flushed into the shared value when they
-// are [`FLUSH_AFTER`] old, so they are never older than that, and are added to the half in which
-// the oldest of them was counted.
+// Counting changes only the worker's memory. The counts are flushed to the shared value once they
+// are [`FLUSH_AFTER`] old. They are added to the half in which the oldest of them was counted.
 
-/// The counts of a worker.
+/// Counts of a worker.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// The key of the shared value.
+    /// Store key of the shared value.
     key: Vec<u8>,
-    /// By [`By`].
+    /// Counts by [`By`].
     refused: Summary,
     admitted: Summary,
-    /// The half that the counts belong to.
+    /// Number of the half that the counts belong to.
     half: u64,
-    /// The time of the next flush, if there are counts.
+    /// Time of the next flush; `None` if there are no counts.
     due: Option<Nanos>,
 }
 
 impl Tally {
-    /// An empty tally for `namespace`.
+    /// Creates an empty tally for `namespace`.
     pub fn new(namespace: &str) -> Self {
         Self {
             key: key(namespace),
@@ -124,7 +124,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request of a key, whose hash in the table of buckets is `fingerprint`.
+    /// Counts a request. `fingerprint` is the hash of its key in the table of buckets.
     pub fn count(&mut self, by: By, rule_tag: u32, fingerprint: u64, key: &str, now: Nanos) {
         if self.due.is_none() {
             self.start(now);
@@ -141,13 +141,13 @@ impl Tally {
         self.due = Some(now.saturating_add(FLUSH_AFTER));
     }
 
-    /// When it has to be flushed, if there is anything to flush.
+    /// When the tally has to be flushed; `None` if it is empty.
     pub const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// Adds the counts to the shared value if that is due. Counts that cannot be written are kept, and
-    /// retried as if they had been counted now.
+    /// Adds the counts to the shared value if that is due. Counts that cannot be written are kept,
+    /// and retried like new counts.
     pub fn flush(&mut self, store: &mut dyn SharedData, now: Nanos) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -164,7 +164,7 @@ impl Tally {
         }
     }
 
-    /// The shared value with this worker's counts added.
+    /// Returns the shared value with this worker's counts added.
     fn added_to(&self, bytes: &[u8]) -> Vec<u8> {
         let mut shared = Shared::read(bytes).unwrap_or_default().at(self.half);
         let part =
@@ -178,7 +178,7 @@ impl Tally {
     }
 }
 
-/// A part with `own` added.
+/// Returns the encoded `part` with `own` added.
 fn merged(part: &[u8], own: &Summary) -> Vec<u8> {
     let found = Summary::decode(part, COUNTERS);
     let mut all = found.unwrap_or_else(|| Summary::new(COUNTERS));
@@ -188,34 +188,36 @@ fn merged(part: &[u8], own: &Summary) -> Vec<u8> {
     out
 }
 
-// The joint counts of all workers, in one value of the store.
+// Shared counts of all workers, in one value of the store.
 //
 // ```text
 // "LT" | version u8 | half u64 | part, four times      part  length u32 | summary
 // ```
-// `half` is the number of the current half; its parts come first, refused and admitted, then those of the
-// previous one. A value of another version is ignored: counts are for people, not for decisions.
+//
+// `half` is the number of the current half. The parts of the current half come first (refused, then
+// admitted), followed by the parts of the previous half. A value of another version is ignored,
+// because counts are only displayed and affect no decisions.
 
 const MAGIC: [u8; 3] = *b"LT\x01";
-/// Both halves of both [`By`].
+/// Number of parts: each of the two halves has a part for each [`By`].
 const PARTS: usize = 4;
 
-/// The size of a value with all counters in use, and keys of this many bytes.
+/// Maximum size of the value if keys have up to `key` bytes.
 pub const fn shared_bytes(key: usize) -> usize {
     let part = bytes(COUNTERS, key).saturating_add(size_of::<u32>());
     let head = MAGIC.len().saturating_add(size_of::<u64>());
     part.saturating_mul(PARTS).saturating_add(head)
 }
 
-/// A value that was read: its summaries are still bytes.
+/// A value that was read, with its summaries still encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shared<'a> {
-    /// The current half at the time of writing.
+    /// Number of the current half at the time of writing.
     half: u64,
     parts: [&'a [u8]; PARTS],
 }
 
-/// The number of the half that `now` is in.
+/// Returns the number of the half that contains `now`.
 const fn half(now: Nanos) -> u64 {
     match now.get().checked_div(HALF.get()) {
         Some(half) => half,
@@ -223,7 +225,7 @@ const fn half(now: Nanos) -> u64 {
     }
 }
 
-/// The key of the counts of `namespace`.
+/// Returns the store key of the counts of `namespace`.
 fn key(namespace: &str) -> Vec<u8> {
     [namespace.as_bytes(), b":top"].concat()
 }
@@ -241,7 +243,8 @@ impl<'a> Shared<'a> {
         rest.is_empty().then_some(Self { half, parts })
     }
 
-    /// The same value with `half` as the current half: counts before the previous half are forgotten.
+    /// Returns the counts with `half` as the current half. Forgets counts from before the previous
+    /// half.
     fn at(self, half: u64) -> Self {
         let [refused, admitted, ..] = self.parts;
         match half.saturating_sub(self.half) {
@@ -257,14 +260,14 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The counts of a half; nothing unless it is the current or the previous one.
+    /// Returns the counts of a half. They are empty unless it is the current or the previous half.
     fn part(&self, half: u64, by: By) -> &'a [u8] {
         let place = self.place(half, by);
         let part = place.and_then(|place| self.parts.get(place));
         part.copied().unwrap_or_default()
     }
 
-    /// The index among the parts.
+    /// Returns the index of a half's part.
     fn place(&self, half: u64, by: By) -> Option<usize> {
         let first = match self.half.checked_sub(half) {
             Some(0) => 0_usize,
@@ -277,7 +280,7 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Replaces the parts of a half: refused and admitted; `None` leaves a part unchanged.
+    /// Replaces the refused and the admitted part of a half. `None` leaves a part unchanged.
     fn put(&mut self, half: u64, parts: [Option<&'a [u8]>; 2]) {
         for (by, part) in By::ALL.into_iter().zip(parts) {
             let place = self.place(half, by);
@@ -300,36 +303,41 @@ impl<'a> Shared<'a> {
     }
 }
 
-// Counts of the most counted keys, with a fixed number of counters however many keys there are.
+// Counts of the most frequent keys. The number of counters is fixed, no matter how many keys there
+// are.
 //
 // These are the space-saving counters of Metwally, Agrawal and El Abbadi ("Efficient computation of
-// frequent and top-k elements in data streams", 2005), merged as Agarwal, Cormode, Huang, Phillips,
-// Wei and Yi do ("Mergeable summaries", 2012). New keys get a counter each until there are twice
-// as many as places, and then only the most counted half stays: this is a merge with the keys of
-// the meantime, so the average cost of a new key does not depend on the number of counters.
+// frequent and top-k elements in data streams", 2005), with the merge by Agarwal, Cormode, Huang,
+// Phillips, Wei and Yi ("Mergeable summaries", 2012). Each new key gets a counter until there are
+// twice as many counters as places. Then only the half with the largest counts is kept. This is
+// equivalent to a merge with the keys that came in the meantime. The average cost of a new key
+// therefore does not depend on the number of counters.
 //
 // With K places, a total count of N, and merges in any order:
+//
 // - `count - error <= truth <= count` for a key with a counter;
-// - `truth <= floor` for a key without one;
-// - `error <= floor <= N / K`. So every key with more than N / K has a counter, and with at most K
-//   keys in all, counts are exact.
+// - `truth <= floor` for a key without a counter;
+// - `error <= floor <= N / K`. Every key with more than N / K therefore has a counter. If there are
+//   at most K keys in total, the counts are exact.
 //
-// An entry may carry a mark: any other data that is counted for its key, since it has its counter. The
-// filter uses none; a replay uses it to distinguish kinds of requests.
+// An entry may carry a mark, which is any other data that is counted for its key while it has a
+// counter. The filter uses no marks. A replay uses them to distinguish kinds of requests.
 //
-// The last bound holds because `K * floor + Σ (count - floor) <= N`: counting adds the same to both sides,
-// merging adds both, and when the floor rises by n, more than K counters lose n of their height.
+// The last bound holds because `K * floor + Σ (count - floor) <= N`. Counting adds the same amount
+// to both sides, and merging adds the inequalities. If the floor rises by n, more than K counters
+// lose n of their height above the floor.
 
-/// No entry.
+/// Index value for "no entry".
 const NONE: u16 = u16::MAX;
-/// The slots of the index for each place, of which at most two have an entry; four while two summaries of
-/// one size are merged. If another size has left entries out of a full index, the cut corrects that.
+/// Index slots for each place. At most two of them have an entry, or four while two summaries of
+/// equal size are merged. If a merge with a larger summary overfills the index, the final cut
+/// rebuilds it.
 const INDEX_PER_PLACE: usize = 4;
 
-/// The encoded size of a summary with this many entries and keys of this many bytes.
+/// Encoded size of a summary with this many entries and keys of this many bytes.
 const fn bytes(entries: usize, key: usize) -> usize {
     let head = size_of::<u64>().saturating_add(size_of::<u16>());
-    // Rule tag, fingerprint, count, error, length.
+    // Rule tag, fingerprint, count, error, key length.
     let entry = key.saturating_add(4 + 3 * 8 + 1);
     entries.saturating_mul(entry).saturating_add(head)
 }
@@ -337,36 +345,37 @@ const fn bytes(entries: usize, key: usize) -> usize {
 /// A key and its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry<M = ()> {
-    /// The tag of its rule.
+    /// Tag of the key's rule.
     pub rule_tag: u32,
-    /// The hash of the key in the table of buckets; collisions are unlikely.
+    /// Hash of the key in the table of buckets. Collisions are unlikely.
     pub fingerprint: u64,
-    /// The key, at most [`MAX_KEY`] bytes of it.
+    /// The key, truncated to [`MAX_KEY`] bytes.
     pub key: String,
-    /// The maximum count.
+    /// Upper bound of the count.
     pub count: u64,
-    /// The maximum error of the count.
+    /// Maximum error of the count.
     pub error: u64,
-    /// Other data counted for the key. It covers only `count - error`, so it may be too low.
+    /// Other data counted for the key. It covers only `count - error` requests, so it may be too
+    /// low.
     pub mark: M,
 }
 
-/// The most counted keys.
+/// Counters of the most frequent keys.
 #[derive(Clone, Debug)]
 pub struct Summary<M = ()> {
     places: usize,
     floor: u64,
-    /// Entries after the first `used` are only kept for their memory.
+    /// Entries. Those after the first `used` are unused, and kept to reuse their memory.
     entries: Vec<Entry<M>>,
     used: usize,
-    /// A hash table of indices in `entries`, with linear probing.
+    /// Hash table of indices in `entries`, with linear probing.
     index: Vec<u16>,
 }
 
 impl<M: Default> Summary<M> {
-    /// An empty summary with places for this many keys and a mark for each.
+    /// Creates an empty summary with places for this many keys and a mark for each.
     pub fn marked(places: usize) -> Self {
-        // The index would lose an entry without a number for it.
+        // The number of places is limited so that each entry has an index below `NONE`.
         let places = places.clamp(1, usize::from(NONE) / INDEX_PER_PLACE);
         let slots = places
             .saturating_mul(INDEX_PER_PLACE)
@@ -380,29 +389,29 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// The maximum count of a key without a counter.
+    /// Maximum count of a key without a counter.
     pub const fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// The keys with a counter, in no particular order.
+    /// Returns the keys with a counter, in no particular order.
     pub fn entries(&self) -> &[Entry<M>] {
         self.entries.get(..self.used).unwrap_or_default()
     }
 
-    /// Whether the summary is empty.
+    /// Returns true if the summary is empty.
     pub const fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Forgets everything, but keeps its memory.
+    /// Forgets all counts, but keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.floor = 0;
         self.used = 0;
         self.index.fill(NONE);
     }
 
-    /// Counts a key `times` times, and updates its mark.
+    /// Adds `times` to the count of a key, and updates its mark.
     pub fn add_marked(
         &mut self,
         rule_tag: u32,
@@ -429,14 +438,16 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// The most counted entries that are `wanted`, in descending order; equal ones by rule and key.
+    /// Returns the entries that are `wanted` in descending order of their counts. Entries with
+    /// equal counts are ordered by rule and key.
     pub fn most(&self, wanted: impl Fn(&Entry<M>) -> bool) -> Vec<&Entry<M>> {
         let all = self.entries().iter().enumerate();
         let found = all.filter(|(_, entry)| wanted(entry)).map(|(place, e)| {
             let rank = (Reverse(e.count), e.rule_tag, e.key.as_str());
             (rank, place)
         });
-        // With a heap: the library's sorts are several KiB each, and the filter's module has to be small.
+        // Sorts with a heap, because the library's sorts take several KiB each, and the filter's
+        // module has to be small.
         let ranked = found.collect::<BinaryHeap<_>>().into_sorted_vec();
         let entries = ranked.into_iter();
         entries
@@ -444,7 +455,7 @@ impl<M: Default> Summary<M> {
             .collect()
     }
 
-    /// Keeps only as many counters as there are places: the largest.
+    /// Keeps only the largest counters, one for each place.
     fn cut(&mut self) {
         if self.used <= self.places {
             return;
@@ -469,8 +480,8 @@ impl<M: Default> Summary<M> {
         self.reindex();
     }
 
-    /// The largest count without a place: the smallest one that is exceeded by at most as many counts as there
-    /// are places. Found by bisection, in bounded time and few bytes of code.
+    /// Returns the largest count that is dropped: the smallest count that is exceeded by no more
+    /// counts than there are places. The bisection takes bounded time and little code.
     fn largest_dropped(&self) -> u64 {
         let counts = self.entries().iter().map(|entry| entry.count);
         let (mut least, mut most) = (self.floor, counts.max().unwrap_or(self.floor));
@@ -498,7 +509,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// The entry of a key, or the slot of the index for its insertion.
+    /// Returns the entry of a key, or the index slot for its insertion.
     fn find(&mut self, rule_tag: u32, fingerprint: u64) -> Result<&mut Entry<M>, usize> {
         let place = self.probe(rule_tag, fingerprint)?;
         self.entries.get_mut(place).ok_or(usize::MAX)
@@ -506,7 +517,7 @@ impl<M: Default> Summary<M> {
 
     fn probe(&self, rule_tag: u32, fingerprint: u64) -> Result<usize, usize> {
         let mask = self.index.len().saturating_sub(1);
-        // The lower half is enough for a table of this size.
+        // The lower half of the hash is enough for a table of this size.
         let [a, b, c, d, ..] = fingerprint.to_le_bytes();
         let start = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(0);
         for step in 0..self.index.len() {
@@ -529,7 +540,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Gives a key a counter; `slot` is its free slot of the index.
+    /// Gives a key a counter. `slot` is its free index slot.
     fn insert(
         &mut self,
         slot: usize,
@@ -550,7 +561,7 @@ impl<M: Default> Summary<M> {
         entry.fingerprint = fingerprint;
         entry.key.clear();
         let end = key.floor_char_boundary(MAX_KEY);
-        // At most this long, so that the longest keys bound the size of an entry.
+        // Reserves no more than this, so that the maximum key size bounds the size of an entry.
         entry.key.reserve_exact(end);
         entry.key.push_str(key.get(..end).unwrap_or_default());
         (entry.count, entry.error) = (count, error);
@@ -561,12 +572,12 @@ impl<M: Default> Summary<M> {
 }
 
 impl Summary {
-    /// An empty summary with places for this many keys.
+    /// Creates an empty summary with places for this many keys.
     pub fn new(places: usize) -> Self {
         Self::marked(places)
     }
 
-    /// Counts a key `times` times.
+    /// Adds `times` to the count of a key.
     pub fn add(&mut self, rule_tag: u32, fingerprint: u64, key: &str, times: u64) {
         self.add_marked(rule_tag, fingerprint, key, times, |()| {});
     }
@@ -574,7 +585,8 @@ impl Summary {
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         let (own, others) = (self.floor, other.floor);
-        // A key without a counter in `other` was counted there up to its floor; other keys are corrected below.
+        // First assumes that each key has no counter in `other`, where its count is then at most
+        // the floor. Keys with a counter there are corrected below.
         for entry in self.entries.iter_mut().take(self.used) {
             entry.count = entry.count.saturating_add(others);
             entry.error = entry.error.saturating_add(others);
@@ -625,7 +637,8 @@ impl Summary {
         }
     }
 
-    /// Reads the output of [`Summary::encode`] with at most this many places; `None` for anything else.
+    /// Decodes the output of [`Summary::encode`] with at most `places` entries. Returns `None` for
+    /// any other input.
     pub fn decode(bytes: &[u8], places: usize) -> Option<Self> {
         let mut summary = Self::new(places);
         let (floor, rest) = bytes.split_first_chunk()?;

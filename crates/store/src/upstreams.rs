@@ -1,13 +1,16 @@
-//! The health of the upstreams, as all workers see it: one value for each [`When`] and cluster.
+//! Health of the upstreams, shared by all workers. There is one value for each pair of a [`When`]
+//! and a cluster.
 //!
-//! Nothing can be deleted, so the number of places is fixed: [`PLACES`], four for each cluster that is
-//! [`PROMISED`] one. A value may be in any of 20 places, each drawn by a hash of its own, and the
-//! search ends at the first that was never written. A new value takes the place of one that no longer
-//! counts. A cluster without a place is not counted.
+//! Shared data cannot be deleted, so the number of places for values is fixed: [`PLACES`], which is
+//! four times the [`PROMISED`] number of values. A value may be in any of 20 places, which are
+//! chosen by separate hashes. The search for it ends at the first place that was never written. A
+//! new value may replace a value whose window is empty. If no place is found for a cluster, its
+//! responses are not counted.
 //!
-//! With n of the places taken, a cluster finds none with a probability of (n / 4096)^20. For the last of
-//! 1 024 that is 9·10⁻¹³, and for any of them at most Σ (n / 4096)^20 over n < 1024, less than
-//! 4096 · (1/4)^21 / 21 = 5·10⁻¹¹. The first place is the right one for most: 1.15 reads each.
+//! With n places taken, a cluster finds no place with a probability of (n / 4096)^20. For the last
+//! of 1 024 clusters, this is 9·10⁻¹³. For any of them, it is at most Σ (n / 4096)^20 over n <
+//! 1024, which is less than 4096 · (1/4)^21 / 21 = 5·10⁻¹¹. Most values are in their first place,
+//! and the average is 1.15 reads.
 
 use alloc::vec::Vec;
 
@@ -20,53 +23,56 @@ use crate::health::{HEALTH_BYTES, Health};
 use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::table::{StoreKey, Table};
 
-/// The number of values that always find a place: one for each [`When`] and cluster.
+/// Number of values that practically always find a place, one for each pair of a [`When`] and a
+/// cluster.
 pub const PROMISED: usize = 1_024;
-/// The number of places.
+/// Number of places.
 pub const PLACES: usize = 4 * PROMISED;
-/// The last of them; its bits are those of a place.
+/// Number of the last place. It is also the bit mask of place numbers.
 const LAST: u32 = 4_095;
-/// The number of places that a value may use.
+/// Number of places that a value may use.
 const TRIES: u64 = 20;
-/// The prefix of their keys. The prefix `u` belongs to 1 024 places with another search.
+/// Prefix of the store keys of places. The prefix `u` belongs to a layout of 1 024 places
+/// with a different search.
 const KIND: u8 = b'U';
-/// The maximum length of a stored name, in bytes: it is only displayed.
+/// Maximum size of a stored cluster name, in bytes. Longer names are truncated, because they are
+/// only displayed.
 const MAX_NAME: usize = 128;
-/// The size of a value without its health and its name, in bytes.
+/// Size of a value without its health and name, in bytes.
 const HEAD: usize = size_of::<u32>() + size_of::<u64>();
 
-/// The size of a value of a cluster with a name of this many bytes.
+/// Size of a value for a cluster with a name of this many bytes.
 pub const fn bytes(name: usize) -> usize {
     let name = if name < MAX_NAME { name } else { MAX_NAME };
     name.saturating_add(HEALTH_BYTES).saturating_add(HEAD)
 }
 
-/// A value: the health of an upstream.
+/// A stored value: the health of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// The tag of its [`When`].
+    /// Tag of its [`When`].
     pub when: u32,
-    /// The beginning of the cluster's name; any bytes.
+    /// Beginning of the cluster's name, which may be any bytes.
     pub cluster: Vec<u8>,
-    /// The health.
+    /// Health of the upstream.
     pub health: Health,
     fingerprint: u64,
 }
 
-/// A place that has a value, or may get one.
+/// A place that contains the wanted value, or is free for it.
 struct Found {
     key: StoreKey,
     expected: Cas,
     health: Option<Health>,
 }
 
-/// The subject of a value.
+/// What a value is about: a [`When`] and a cluster.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     tag: u32,
     cluster: &'a [u8],
     fingerprint: u64,
-    /// The seed of its places.
+    /// Seed of the hashes that choose its places.
     draw: u64,
 }
 
@@ -85,7 +91,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The place of step `step` of the search.
+    /// Returns the place that the search reads at step `step`.
     fn place(&self, step: u64) -> u32 {
         let place = mix(self.draw.wrapping_add(step)) & u64::from(LAST);
         u32::try_from(place).unwrap_or(0)
@@ -97,7 +103,7 @@ impl<'a> Subject<'a> {
 }
 
 impl Table {
-    /// Whether an upstream fails, by `when`. An unknown upstream does not.
+    /// Returns true if an upstream fails according to `when`. An unknown upstream does not fail.
     pub fn fails(
         &self,
         store: &mut dyn SharedData,
@@ -147,7 +153,7 @@ impl Table {
         None
     }
 
-    /// Every upstream that was seen, in the order of their names.
+    /// Returns all upstreams that were seen, ordered by name.
     pub fn upstreams(&self, store: &mut dyn SharedData) -> Result<Vec<Upstream>, StoreFailed> {
         let mut seen: Vec<Upstream> = Vec::new();
         let mut bytes = Vec::new();
@@ -156,7 +162,8 @@ impl Table {
                 let Some(upstream) = decode(&bytes) else {
                     continue;
                 };
-                // There are few, and a sort would take a large part of the module.
+                // Uses insertion, because there are few upstreams, and a library sort would take a
+                // large part of the module.
                 let at = seen.partition_point(|other| other.cluster < upstream.cluster);
                 seen.insert(at, upstream);
             }
@@ -164,7 +171,7 @@ impl Table {
         Ok(seen)
     }
 
-    /// The value of `subject`, or else a place for it.
+    /// Returns the value of `subject`, or else a free place for it.
     fn find_upstream(
         &self,
         store: &mut dyn SharedData,
@@ -182,7 +189,7 @@ impl Table {
                     health: None,
                 })));
             };
-            // An unreadable value belongs to another version, and stays.
+            // An unreadable value belongs to another version, and is kept.
             let Some(there) = decode(&bytes) else {
                 continue;
             };
@@ -224,24 +231,24 @@ fn decode(bytes: &[u8]) -> Option<Upstream> {
     })
 }
 
-/// A rule that applies only while too large a share of an upstream's responses are errors. One switch
-/// for each upstream, and with two thresholds, so that it does not flutter at one.
+/// Condition of a rule that applies only while an upstream's error share is too high. Each upstream
+/// has one state. Two thresholds keep it from flapping around a single one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct When {
-    /// The rule starts to apply when the share of errors is above this.
+    /// The rule starts to apply when the error share is above this.
     #[serde(rename = "upstream_error_rate_over")]
     pub over: Decimal,
-    /// The rule stops applying when the share is below this; at most `over`.
+    /// The rule stops applying when the error share is below this. At most `over`.
     pub until_under: Decimal,
-    /// The period in which responses are counted.
+    /// Length of the time window in which responses are counted.
     pub within: Nanos,
-    /// The minimum number of responses in this period for the rule to start to apply.
+    /// Minimum number of responses in the window for the rule to start to apply.
     pub least: u32,
 }
 
 impl When {
-    /// A number that distinguishes the counts of this condition from those of others. Rules with equal
-    /// conditions share their counts.
+    /// Number that distinguishes the counts of this condition from counts of other conditions.
+    /// Rules with equal conditions share their counts.
     pub fn tag(&self) -> u32 {
         let numbers = [
             self.over.thousandths().into(),

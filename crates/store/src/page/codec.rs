@@ -1,5 +1,5 @@
-//! The encoded form of a slot. Whatever reads or writes a part of a slot does it by the tables of this file: the
-//! offsets of the numbers in its head, and the sizes of the optional parts.
+//! Encoded form of a slot. All code that reads or writes slot parts uses the offsets and
+//! sizes in this file: the offsets of the numbers in the head, and the sizes of the optional parts.
 
 #![expect(
     clippy::inline_always,
@@ -15,7 +15,7 @@ use loudou_limiter::{Bucket, GIVEN, MAX_BUCKET_WORDS, Nanos, Words};
 
 use super::{MAGIC, MAX_COUNT, MAX_U40, SLOT_HEAD, Slot, Tick, UnknownPage, VERSION};
 
-/// The offsets of the numbers in the head of a slot, see [`super`].
+/// Offsets of the numbers in the head of a slot; see [`super`].
 const FINGERPRINT_AT: usize = 0;
 const RULE_TAG_AT: usize = 8;
 const VERSION_AT: usize = 12;
@@ -28,33 +28,34 @@ pub(super) const FLAGS_AT: usize = 42;
 const ORIGIN_AT: usize = 43;
 pub(super) const WORDS_AT: usize = 47;
 
-/// Only in the encoded form: the units given back to the bucket are present.
+/// Flag of the encoded form only: units given back to the bucket are present.
 pub(super) const FLAG_GIVEN: u8 = 1;
-/// The size of the number of these units, in bytes.
+/// Encoded size of these units, in bytes.
 pub(super) const GIVEN_BYTES: usize = 5;
-/// Only in the encoded form: the slot's conduct is present.
+/// Flag of the encoded form only: the slot's conduct is present.
 pub(super) const FLAG_CONDUCT: u8 = 8;
-/// The size of a conduct, in bytes.
+/// Encoded size of a conduct, in bytes.
 const CONDUCT: usize = 18;
-/// Only in the encoded form: an [`Instant`] is present.
+/// Flag of the encoded form only: an [`Instant`] is present.
 pub(super) const FLAG_HELD: u8 = 16;
-/// The size of an [`Instant`], in bytes.
+/// Encoded size of an [`Instant`], in bytes.
 pub(super) const HELD: usize = 5;
-/// Only in the encoded form: the end of the slot's queue is present.
+/// Flag of the encoded form only: the end of the slot's queue is present.
 const FLAG_LINE: u8 = 32;
-/// The size of the end of a queue, in bytes.
+/// Encoded size of the end of a queue, in bytes.
 const LINE: usize = 8;
-/// Only in the encoded form: the slot's lease is present.
+/// Flag of the encoded form only: the slot's lease is present.
 pub(super) const FLAG_LEASE: u8 = 64;
-/// The size of a lease without the units left at its later limits, in bytes.
+/// Encoded size of a lease without the units left at its later limits, in bytes.
 const LEASE: usize = LEASE_WORDS * size_of::<u64>();
-/// Only in the encoded form, beside [`FLAG_LEASE`]: the units left at the later limits of the lease are present.
+/// Flag of the encoded form only: the units left at the later limits of the lease are present. It
+/// is set only together with [`FLAG_LEASE`].
 pub(super) const FLAG_LATER: u8 = 128;
-/// The flags that are only in the encoded form.
+/// All flags that exist only in the encoded form.
 pub(super) const FLAGS_IN_BYTES: u8 =
     FLAG_GIVEN | FLAG_CONDUCT | FLAG_HELD | FLAG_LINE | FLAG_LEASE | FLAG_LATER;
 
-/// The maximum size of the lease of a bucket with this many limits.
+/// Maximum encoded size of the lease of a bucket with this many limits, in bytes.
 pub const fn lease_bytes(limits: usize) -> usize {
     match limits {
         0 | 1 => LEASE,
@@ -62,7 +63,7 @@ pub const fn lease_bytes(limits: usize) -> usize {
     }
 }
 
-/// The size of the units left at this many limits after the first.
+/// Encoded size of the units left at this many limits after the first, in bytes.
 pub(super) const fn later_bytes(limits: usize) -> usize {
     limits.saturating_mul(size_of::<u32>()).saturating_add(1)
 }
@@ -75,7 +76,7 @@ impl Slot {
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
         let instant_ms = self.instant_ms();
         let held_flag = if instant_ms > 0 { FLAG_HELD } else { 0 };
-        // A queue whose end has passed is empty.
+        // A queue whose end has passed is empty, so its end is not stored.
         let has_line = self.bucket.line > self.bucket.last;
         let line_flag = if has_line { FLAG_LINE } else { 0 };
         let lease = self.lease.as_deref().filter(|lease| !lease.is_fresh());
@@ -112,18 +113,18 @@ impl Slot {
         }
     }
 
-    /// The [`Instant`] that is encoded; 0 for none.
+    /// Returns the [`Instant`] to encode, in milliseconds; 0 for none.
     fn instant_ms(&self) -> u64 {
         let last = self.bucket.last;
         match Instant::of(self.held_until_ms.min(MAX_U40), last) {
             Instant::HeldUntil(ms) => ms,
-            // Permits that have expired are none.
+            // Permits that have expired are not stored.
             Instant::RefusedSince(_) => self.refused_since_ms.min(last.as_millis()).min(MAX_U40),
         }
     }
 
     fn encode_head(&self, in_bytes: u8, count: u16) -> [u8; SLOT_HEAD] {
-        // In one piece: a head has ten numbers, and each addition to a vector has a price.
+        // Builds the head as one array, because ten separate additions to a vector are slower.
         let mut head = [0; SLOT_HEAD];
         put(&mut head, FINGERPRINT_AT, self.fingerprint.to_le_bytes());
         put(&mut head, RULE_TAG_AT, self.rule_tag.to_le_bytes());
@@ -144,17 +145,18 @@ impl Slot {
     }
 }
 
-/// An instant of a slot, in milliseconds. Builds that know only the first of its two meanings ignore the second,
-/// which is an end of permits that has passed, and leave it out when they change the slot.
+/// An instant of a slot, in milliseconds. Older builds know only the first of the two meanings.
+/// They see the second as an end of permits that has passed, and leave it out when they change the
+/// slot.
 pub(super) enum Instant {
-    /// [`Slot::held_until_ms`]: it is after the last touch of the bucket.
+    /// [`Slot::held_until_ms`], which is after the last touch of the bucket.
     HeldUntil(u64),
-    /// [`Slot::refused_since_ms`]: it is not.
+    /// [`Slot::refused_since_ms`], which is at or before the last touch of the bucket.
     RefusedSince(u64),
 }
 
 impl Instant {
-    /// The meaning of an instant in a slot whose bucket was last touched then.
+    /// Returns the meaning of a stored instant, given the bucket's last touch.
     #[inline(always)]
     pub(super) const fn of(ms: u64, last: Nanos) -> Self {
         if Nanos::from_millis(ms).get() > last.get() {
@@ -164,7 +166,7 @@ impl Instant {
         }
     }
 
-    /// [`Slot::held_until_ms`].
+    /// Value of [`Slot::held_until_ms`].
     pub(super) const fn held_until_ms(&self) -> u64 {
         match self {
             Self::HeldUntil(ms) => *ms,
@@ -172,7 +174,7 @@ impl Instant {
         }
     }
 
-    /// [`Slot::refused_since_ms`].
+    /// Value of [`Slot::refused_since_ms`].
     pub(super) const fn refused_since_ms(&self) -> u64 {
         match self {
             Self::HeldUntil(_) => 0,
@@ -181,8 +183,8 @@ impl Instant {
     }
 }
 
-/// Writes a number of the head at its offset. Offsets are constants, so the bounds of the head are checked when this is
-/// compiled.
+/// Writes a number of the head at its offset. The offsets are constants, so the compiler can check
+/// the bounds.
 #[inline(always)]
 pub(super) fn put<const N: usize>(head: &mut [u8; SLOT_HEAD], at: usize, bytes: [u8; N]) {
     if let Some(place) = head.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
@@ -190,12 +192,12 @@ pub(super) fn put<const N: usize>(head: &mut [u8; SLOT_HEAD], at: usize, bytes: 
     }
 }
 
-/// The head of a slot in its encoded form.
+/// Head of a slot in its encoded form.
 #[derive(Clone, Copy)]
 pub(super) struct Head<'a>(pub(super) &'a [u8; SLOT_HEAD]);
 
 impl<'a> Head<'a> {
-    /// The head of the slot that begins with these bytes.
+    /// Returns the head of the slot at the beginning of `slot`.
     pub(super) fn of(slot: &'a [u8]) -> Result<Self, UnknownPage> {
         slot.first_chunk().map(Self).ok_or(UnknownPage)
     }
@@ -251,13 +253,13 @@ impl<'a> Head<'a> {
         u32::from_le_bytes(self.bytes(ORIGIN_AT))
     }
 
-    /// The number of the words of its bucket.
+    /// Number of words in the bucket.
     #[inline(always)]
     pub(super) fn words(self) -> usize {
         u16::from_le_bytes(self.bytes(WORDS_AT)).into()
     }
 
-    /// The number in five bytes at this offset.
+    /// Reads the five-byte number at this offset.
     #[inline(always)]
     pub(super) fn number(self, at: usize) -> u64 {
         let low = u64::from(u32::from_le_bytes(self.bytes(at)));
@@ -272,13 +274,13 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The five bytes of a number up to [`MAX_U40`].
+/// Encodes a number up to [`MAX_U40`] in five bytes.
 pub(super) fn u40(number: u64) -> [u8; 5] {
     let bytes = number.to_le_bytes();
     bytes.first_chunk().copied().unwrap_or_default()
 }
 
-/// The number in these five bytes.
+/// Decodes a number of five bytes.
 #[inline(always)]
 pub(super) fn from_u40([low @ .., high]: [u8; 5]) -> u64 {
     u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32
@@ -297,8 +299,8 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     out.push(conduct.bans);
 }
 
-/// The sizes of the units given back, the conduct, the [`Instant`], the queue's end and the words of the lease that follow a slot's head
-/// with these flags.
+/// Sizes of the optional parts that follow a slot's head with these flags: units given back,
+/// conduct, [`Instant`], end of the queue, and words of the lease.
 pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     const fn size(flags: u8, flag: u8, size: usize) -> usize {
         if flags & flag == 0 { 0 } else { size }
@@ -312,11 +314,11 @@ pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     ]
 }
 
-/// Bytes that are read from the front.
+/// Reader that consumes bytes from the front.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl Bytes<'_> {
-    /// Reads the head of a page: the number of its slots, and its origins.
+    /// Reads the head of a page: its slot count and its origin counter.
     pub(super) fn page_head(&mut self) -> Result<(u8, u32), UnknownPage> {
         let [a, b, version, count] = self.take()?;
         let origins = self.u32()?;
@@ -345,7 +347,7 @@ impl Bytes<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// Reads a slot without its words, and the number of its words.
+    /// Reads a slot without its words, and its number of words.
     pub(super) fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
         let head: [u8; SLOT_HEAD] = self.take()?;
         let head = Head(&head);
@@ -421,7 +423,7 @@ impl Bytes<'_> {
         Ok(conduct)
     }
 
-    /// A number that would have been left out if it were 0.
+    /// Reads a number that must not be 0, because a 0 would have been omitted.
     fn present(&mut self) -> Result<u64, UnknownPage> {
         self.u40().and_then(|number| match number {
             0 => Err(UnknownPage),
@@ -441,7 +443,7 @@ impl Bytes<'_> {
             for units in &mut *later {
                 *units = self.u32()?;
             }
-            // Zeros at the end are left out.
+            // Zeros at the end are omitted, so a final 0 is invalid.
             if later.last().is_none_or(|last| *last == 0) {
                 return Err(UnknownPage);
             }

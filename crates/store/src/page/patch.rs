@@ -1,5 +1,5 @@
-//! A page as it is stored. One slot is read and written in place; the others are only
-//! skipped, which takes a fraction of the time of reading and writing them all.
+//! A page in its encoded form. One slot is read and written in place, and the other slots are only
+//! skipped. This takes a fraction of the time of decoding and encoding the whole page.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,23 +19,23 @@ use super::{
 use crate::attempt::GaveUp;
 use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
 
-/// The offsets of a page's number of slots, and of its origins.
+/// Offsets of a page's slot count and origin counter.
 const COUNT_AT: usize = 3;
 const ORIGINS_AT: usize = 4;
-/// The size of a word, in bytes.
+/// Size of a word, in bytes.
 const WORD: usize = 8;
 
-/// The bytes of a well-formed page.
+/// Bytes of a well-formed page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageBytes {
     bytes: Vec<u8>,
-    /// The offset of each slot; all other entries are the end of the page.
+    /// Offset of each slot. Only the first `count` entries are valid.
     starts: [usize; SLOTS],
     count: usize,
 }
 
 impl PageBytes {
-    /// Reads the page at `key`, which has no slots if it is missing; returns its version.
+    /// Reads the page at `key`, and returns its version. A missing page has no slots.
     pub(crate) fn read(&mut self, store: &mut dyn SharedData, key: &[u8]) -> Result<Cas, GaveUp> {
         if let Some(cas) = store.get(key, &mut self.bytes)? {
             self.check().map_err(|_unknown| GaveUp::UnknownPage)?;
@@ -50,13 +50,13 @@ impl PageBytes {
         &self.bytes
     }
 
-    /// Makes it a page without slots.
+    /// Replaces the contents with a page without slots.
     fn clear(&mut self) {
         Page::default().encode(&mut self.bytes);
         self.count = 0;
     }
 
-    /// Finds the slots, as strictly as [`Page::decode`].
+    /// Finds the slots, and checks them as strictly as [`Page::decode`].
     fn check(&mut self) -> Result<(), UnknownPage> {
         let mut reader = Bytes(&self.bytes);
         let (count, _origins) = reader.page_head()?;
@@ -80,7 +80,7 @@ impl PageBytes {
         origins.map_or(0, |origins| u32::from_le_bytes(*origins))
     }
 
-    /// Counts one more state that begins in this page; its number.
+    /// Counts one more state that begins in this page, and returns its number.
     pub(crate) fn new_origin(&mut self) -> u32 {
         let origin = self.origins().wrapping_add(1);
         self.set_origins(origin);
@@ -95,14 +95,14 @@ impl PageBytes {
         }
     }
 
-    /// The index and the slot of a bucket.
+    /// Returns a bucket's index and slot.
     pub(crate) fn find(&self, fingerprint: u64) -> Option<(usize, Slot)> {
         let index = self.index_of(fingerprint)?;
         let slot = self.bytes.get(self.range(index))?;
         Some((index, Bytes(slot).slot().ok()?))
     }
 
-    /// The slot of a bucket, to change in place, if it is a plain one.
+    /// Returns a bucket's slot for changes in place, if it is a plain slot.
     pub(crate) fn find_plain(&mut self, fingerprint: u64) -> Option<PlainSlot<'_>> {
         let range = self.range(self.index_of(fingerprint)?);
         PlainSlot::of(self.bytes.get_mut(range)?)
@@ -117,12 +117,12 @@ impl PageBytes {
         })
     }
 
-    /// Whether there is no slot.
+    /// Returns true if the page has no slots.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The heads of the slots.
+    /// Iterates over the heads of the slots.
     pub(crate) fn heads(&self) -> impl Iterator<Item = SlotHead> + '_ {
         (0..self.count).filter_map(|index| {
             let slot = self.bytes.get(self.range(index))?;
@@ -130,7 +130,7 @@ impl PageBytes {
         })
     }
 
-    /// The same as [`Page::make_room`].
+    /// Like [`Page::make_room`], but on the encoded page.
     pub(crate) fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
         if self.count < SLOTS {
             return Ok(Evicted::Nothing);
@@ -144,7 +144,7 @@ impl PageBytes {
         Ok(evicted)
     }
 
-    /// Removes a slot; the last one takes its place.
+    /// Removes a slot, and moves the last slot to its place.
     pub(crate) fn remove(&mut self, index: usize) {
         let last = self.range(self.count.saturating_sub(1));
         let moved = self.bytes.split_off(last.start.min(self.bytes.len()));
@@ -154,7 +154,7 @@ impl PageBytes {
         self.set_count(self.count.saturating_sub(1));
     }
 
-    /// Appends a slot if there is room.
+    /// Appends a slot. The page must have room for it.
     pub(crate) fn push(&mut self, slot: &Slot) {
         let index = self.count;
         if let Some(start) = self.starts.get_mut(index) {
@@ -164,7 +164,7 @@ impl PageBytes {
         self.set_count(index.saturating_add(1));
     }
 
-    /// Writes a slot in the place of the one at `index`.
+    /// Replaces the slot at `index`.
     pub(crate) fn replace(&mut self, index: usize, slot: &Slot) {
         let end = self.bytes.len();
         slot.encode(&mut self.bytes);
@@ -178,7 +178,7 @@ impl PageBytes {
         }
     }
 
-    /// Replaces the slot at `range` with `slot`; later slots move.
+    /// Replaces the slot at `range` with `slot`, and moves the later slots.
     fn splice(&mut self, range: Range<usize>, slot: &[u8]) {
         let (start, old) = (range.start, range.len());
         let behind = self.bytes.split_off(range.end.min(self.bytes.len()));
@@ -209,13 +209,14 @@ impl PageBytes {
     }
 }
 
-/// The end of a well-formed slot that begins at `start`.
+/// Returns the end of the slot that begins at `start`, or `None` if it is not well-formed.
 fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let slot = bytes.get(start..)?;
     let fixed = Head::of(slot).ok()?;
     let (words, flags) = (fixed.words(), fixed.flags());
     let parts = flags & FLAGS_IN_BYTES;
-    // In most slots, the words follow the head directly, or after the beginning of a run of refusals.
+    // In most slots the words directly follow the head, or follow the beginning of a run of
+    // refusals.
     let words_at = if parts == 0 {
         SLOT_HEAD
     } else if parts == FLAG_HELD {
@@ -263,7 +264,8 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(start.saturating_add(length))
 }
 
-/// The end of the well-formed units left at the later limits of a lease.
+/// Returns the end of the units left at the later limits of a lease, or `None` if they are not
+/// well-formed.
 fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
     let count = usize::from(*slot.get(start)?);
     let end = start.saturating_add(later_bytes(count));
@@ -272,17 +274,18 @@ fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
     (fits && *last != [0; 4]).then_some(end)
 }
 
-// A plain slot: a head, the beginning of a run of refusals, and words, as the slots of most decisions are. It is read and written in place, at
-// fixed offsets: decoding a slot and encoding it again is several times as much code for each request.
+// A plain slot has a head, sometimes the beginning of a run of refusals, and words. Most decisions
+// use plain slots, which are read and written in place at fixed offsets. Decoding and encoding the
+// whole slot would take several times as much code for each request.
 
-/// A slot without any of the optional parts, but perhaps with the beginning of a run of refusals.
+/// A slot whose only optional part, if any, is the beginning of a run of refusals.
 pub(crate) struct PlainSlot<'a> {
     head: &'a mut [u8; SLOT_HEAD],
     words: &'a mut [[u8; size_of::<u64>()]],
 }
 
 impl<'a> PlainSlot<'a> {
-    /// The slot with these bytes, which are well-formed; `None` if it has optional parts.
+    /// Returns the slot in these well-formed bytes, or `None` if it has other optional parts.
     pub(super) fn of(slot: &'a mut [u8]) -> Option<Self> {
         let (head, rest) = slot.split_first_chunk_mut()?;
         let words = match Head(head).flags() & FLAGS_IN_BYTES {
@@ -315,12 +318,13 @@ impl<'a> PlainSlot<'a> {
         Head(self.head).origin()
     }
 
-    /// The last touch of its bucket.
+    /// Time of the bucket's last touch.
     pub(crate) fn last(&self) -> Nanos {
         Head(self.head).last()
     }
 
-    /// Copies the words of its bucket to the beginning of `words`; their number, unless there are more.
+    /// Copies the bucket's words to the beginning of `words`, and returns their number. `None` if
+    /// they do not fit.
     pub(crate) fn read(&self, words: &mut [u64]) -> Option<usize> {
         let words = words.get_mut(..self.words.len())?;
         for (word, bytes) in words.iter_mut().zip(self.words.iter()) {
@@ -329,8 +333,8 @@ impl<'a> PlainSlot<'a> {
         Some(words.len())
     }
 
-    /// Whether the words of its bucket can be replaced by these in place: there are as many without zeros at the
-    /// end.
+    /// Returns true if `words` can replace the bucket's words in place, which needs the same number
+    /// of words without zeros at the end.
     pub(crate) fn has_room_for(&self, words: &[u64]) -> bool {
         let (own, more) = words.split_at(self.words.len().min(words.len()));
         own.len() == self.words.len()
@@ -338,20 +342,22 @@ impl<'a> PlainSlot<'a> {
             && more.iter().all(|word| *word == 0)
     }
 
-    /// Writes words for which there is room.
+    /// Writes the words. Call this only if [`has_room_for`](Self::has_room_for) returns true for
+    /// them.
     pub(crate) fn write(&mut self, words: &[u64]) {
         for (bytes, word) in self.words.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
         }
     }
 
-    /// Whether a refusal at `at` begins a run of refusals, which cannot be noted in place.
+    /// Returns true if a refusal at `at` begins a run of refusals, which cannot be recorded in
+    /// place.
     pub(crate) fn begins_run(&self, at: Nanos) -> bool {
         let head = Head(self.head);
         head.refused() == 0 || !head.refused_at().is_within(RUN_GAP, at)
     }
 
-    /// Notes the last touch, the time from which the bucket is idle, and one more decision.
+    /// Records the last touch, the time from which the bucket is idle, and one more decision.
     pub(crate) fn note(&mut self, last: Nanos, idle_at_ms: u64, is_refused: bool) {
         put(self.head, LAST_AT, last.get().to_le_bytes());
         put(self.head, IDLE_AT, u40(idle_at_ms.min(MAX_U40)));

@@ -1,16 +1,16 @@
-//! The choice of the bucket of a full page that is evicted for a new one.
+//! Chooses the bucket of a full page that is evicted for a new one.
 //!
-//! A client that can make up keys can fill every page. So each rule has a fair share of a page: the
-//! number of slots that no operator's ban pins, divided by the number of rules that have one of them,
-//! including the rule of the new bucket. Unused slots of a share are lent to the other rules. The
-//! victim is, in this order:
+//! A client that can make up keys can fill every page. Each rule therefore has a fair share of a
+//! page: the number of slots that are not pinned by an operator's ban, divided by the number of
+//! rules with such slots, including the rule of the new bucket. Rules may use unused slots of the
+//! other rules' shares. The victim is chosen in this order:
 //!
-//! 1. an idle bucket of any rule, because nothing is lost;
-//! 2. if the rule of the new bucket has its share or more: the bucket of that rule with the least worth
-//!    that holds no permits. If all hold permits, there is no victim;
-//! 3. otherwise, among the rules above their share: the bucket with the least worth of the rule with the
-//!    most buckets. Buckets that hold permits come last;
-//! 4. if there are more rules than slots: the bucket with the least worth that holds no permits.
+//! 1. An idle bucket of any rule, because nothing is lost.
+//! 2. If the rule of the new bucket has its share or more: that rule's bucket with the lowest worth
+//!    that holds no permits. If all of them hold permits, there is no victim.
+//! 3. Otherwise, if some rules exceed their share: the bucket with the lowest worth of the rule
+//!    with the most buckets. Buckets that hold permits come last.
+//! 4. If there are more rules than slots: the bucket with the lowest worth that holds no permits.
 
 use core::cmp::Reverse;
 
@@ -21,7 +21,7 @@ use super::{
     optional_bytes,
 };
 
-/// The fields that the choice depends on. Only these are read of each slot.
+/// The fields that the choice depends on. No other fields of the slots are read.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
     rule_tag: u32,
@@ -41,10 +41,10 @@ struct Candidate {
     worth: Worth,
 }
 
-/// The worth of a bucket; the one with the least is evicted first.
+/// Worth of a bucket. The bucket with the lowest worth is evicted first.
 type Worth = (u8, u64);
 
-/// The first part of the worth of an idle bucket.
+/// First part of an idle bucket's worth.
 const IDLE: u8 = 0;
 
 impl Standing {
@@ -60,14 +60,14 @@ impl Standing {
         }
     }
 
-    /// The fields of the slot that begins with these bytes.
+    /// Reads the fields of the slot at the beginning of `slot`.
     pub(super) fn read(slot: &[u8]) -> Result<Self, UnknownPage> {
         let fixed = Head::of(slot)?;
         let flags = fixed.flags();
         let [given, conduct, held, ..] = optional_bytes(flags);
         let conduct_at = SLOT_HEAD.saturating_add(given);
         let held_at = conduct_at.saturating_add(conduct);
-        // A conduct begins with the end of its ban.
+        // The encoded conduct begins with the end of its ban.
         let number = |size: usize, at: usize| match slot.get(at..) {
             Some(bytes) if size > 0 => Bytes(bytes).u40(),
             Some(_) => Ok(0),
@@ -84,9 +84,13 @@ impl Standing {
         })
     }
 
-    /// Idle buckets have no worth. A bucket that never refused is worth its used capacity. A flood of new
-    /// keys may aim at evicting a bucket that refused, so it comes after those; among them the one that was
-    /// untouched longest comes first. Banned buckets come last; those whose ban ends soonest come first.
+    /// Returns the worth of the bucket. From lowest to highest:
+    ///
+    /// - idle buckets.
+    /// - buckets that never refused a request, ordered by their used capacity.
+    /// - buckets that refused a request, because a flood of new keys may aim at evicting them. The
+    ///   bucket that was untouched longest comes first.
+    /// - banned buckets. The bucket whose ban ends first comes first.
     const fn worth(&self, now_ms: u64) -> Worth {
         if is_idle(self.idle_at_ms, self.flags, now_ms) {
             (IDLE, self.idle_at_ms)
@@ -99,22 +103,24 @@ impl Standing {
         }
     }
 
-    /// The bucket as a candidate, unless an operator's ban pins it.
+    /// Returns the bucket as a candidate, or `None` if an operator's ban pins it.
     fn candidate(self, now_ms: u64) -> Option<Candidate> {
         let is_pinned = self.flags & FLAG_PINNED != 0 && now_ms < self.banned_until_ms;
         (!is_pinned).then(|| Candidate {
             rule_tag: self.rule_tag,
-            // Other requests would get the permits of requests in flight again.
+            // If a bucket with permits were evicted, other requests could get the permits of its
+            // requests in flight.
             is_held: now_ms < self.held_until_ms,
             worth: self.worth(now_ms),
         })
     }
 }
 
-/// By position in the page; `None` for a slot that an operator's ban pins.
+/// Candidates by position in the page; `None` for a slot that an operator's ban pins.
 type Candidates = [Option<Candidate>; SLOTS];
 
-/// The slot that is evicted for a bucket of the rule, and the loss.
+/// Returns the slot that is evicted for a bucket of the rule `newcomer`, and what its eviction
+/// loses.
 pub(super) fn victim(
     slots: impl Iterator<Item = Standing>,
     newcomer: u32,
@@ -138,7 +144,7 @@ pub(super) fn victim(
     }
 }
 
-/// The rules of a page and the number of their candidates, the rule of the new bucket first.
+/// Number of candidates of each rule in the page. The rule of the new bucket comes first.
 struct Rules {
     counts: [(u32, usize); SLOTS + 1],
     len: usize,
@@ -162,7 +168,7 @@ impl Rules {
     }
 }
 
-/// The candidate that is evicted if none is idle.
+/// Returns the candidate to evict if no bucket is idle.
 fn least_by_share(all: &Candidates, newcomer: u32) -> Option<usize> {
     let mut rules = Rules {
         counts: [(newcomer, 0); SLOTS + 1],
@@ -186,7 +192,8 @@ fn least_by_share(all: &Candidates, newcomer: u32) -> Option<usize> {
             return may_go.then_some((false, false, Reverse(own), worth));
         }
         let count = rules.of(rule_tag);
-        // A slot that is not lent is taken only if no slot is lent: then there are more rules than slots.
+        // A slot within its rule's share is evicted only if no rule exceeds its share, which means
+        // that there are more rules than slots.
         let is_lent = count > share;
         (is_lent || !is_held).then_some((!is_lent, is_held, Reverse(count), worth))
     };
