@@ -1,7 +1,7 @@
-//! The rule file: from a JSON tree to valid rules, or to *all* of its problems.
+//! Reads the rule file: turns a JSON tree into valid rules, or into a list of *all* its problems.
 //!
-//! Reading continues after a problem. A [`Problem`] names the place, the value, the allowed values and
-//! a suggestion; a caller that has the text adds line and column from the place.
+//! Reading continues after a problem. A [`Problem`] contains the path, the value, the allowed
+//! values and a suggestion. A caller that has the text can find the line and column by the path.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -63,14 +63,14 @@ pub use warnings::{advice, preflight_advice};
 use grammar::object;
 use rules::Around;
 
-/// The most rules in a file.
+/// Maximum number of rules in a file.
 pub const MAX_RULES: usize = 256;
-/// The largest rule file, in bytes.
+/// Maximum size of a rule file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// The most problems that are reported; a file with more has one cause.
+/// Maximum number of problems that are reported. More problems usually have a common cause.
 const MAX_PROBLEMS: usize = 100;
 
-/// A rule file.
+/// Grammar of a rule file.
 const RULE_FILE: Object = object!([
     Field::required("version", Form::Only(1), "The version of this format."),
     Field::optional(
@@ -131,9 +131,9 @@ const BODY: Field = Field::optional(
     "1024",
     "The most of a body that Envoy buffers while its request is held, in KiB: its `per_connection_buffer_limit_bytes`.",
 );
-/// The field `store.waiting`.
+/// Grammar of the field `store.waiting`.
 const WAITING: Object = object!([HELD, MEMORY, BODY]);
-/// The field `store`.
+/// Grammar of the field `store`.
 const STORE: Object = object!([
     BUCKETS,
     Field::optional(
@@ -150,15 +150,15 @@ const STORE: Object = object!([
     ),
 ]);
 
-/// The outcome of reading: the file if it has no errors, and all problems, warnings included.
+/// Result of reading a rule file.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The rules, when there was no error.
+    /// The rules; `None` if there are errors.
     pub file: Option<RuleFile>,
-    /// The admin API that the data role answers itself, likewise.
+    /// Settings of the admin API that the data role serves. `None` if the file does not configure
+    /// it or has errors.
     pub admin: Option<EmbeddedAdmin>,
-    /// Errors and warnings, in the order of the document; the fields of an object in the order of its
-    /// map.
+    /// Errors and warnings in document order. The fields of an object come in the order of its map.
     pub problems: Vec<Problem>,
 }
 
@@ -170,10 +170,10 @@ pub fn parse(document: &Value) -> Parsed {
     finish(file, admin.flatten(), report)
 }
 
-/// Reads one rule, without defaults: the form in which rules are exported.
+/// Reads one rule, as it is exported. Defaults do not apply.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
-    // The file that the rule is from has a fleet if the rule needs one.
+    // Assumes a fleet, because the rule's file has a fleet if the rule needs one.
     let around = Around {
         defaults: None,
         has_fleet: true,
@@ -182,14 +182,14 @@ pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     report.unless_invalid(rule)
 }
 
-/// Reads a list of limits alone.
+/// Reads a list of limits.
 pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
     let mut report = Report::default();
     let limits = limits::limits(&Cursor::root(document), &mut report);
     report.unless_invalid(limits)
 }
 
-/// Reads the `store` part of a plugin configuration that has no rules.
+/// Reads the `store` part of a plugin configuration without rules.
 pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
     let mut report = Report::default();
     let settings = store(Some(&Cursor::root(document)), &mut report);
@@ -199,7 +199,7 @@ pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
 fn finish(file: Option<RuleFile>, admin: Option<EmbeddedAdmin>, report: Report) -> Parsed {
     let mut problems: Vec<Problem> = Vec::new();
     for problem in report.problems {
-        // A problem in the defaults is found once per rule.
+        // Skips duplicates, because a problem in the defaults is found once per rule.
         if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
             problems.push(problem);
         }
@@ -283,7 +283,7 @@ fn all_rules(cursors: &[Cursor<'_, '_>], around: Around<'_, '_>, report: &mut Re
                 report.add(warning);
             }
         }
-        // The name of an invalid rule is taken, too.
+        // The name of an invalid rule also counts as used.
         if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
@@ -295,7 +295,8 @@ fn all_rules(cursors: &[Cursor<'_, '_>], around: Around<'_, '_>, report: &mut Re
         }
         let Some(rule) = rule else { continue };
         if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
-            // One in 2^32 per pair: the store tells rules apart by a 32-bit tag of the name.
+            // The store distinguishes rules by a 32-bit tag of the name, so two names collide with
+            // a probability of 1 in 2^32.
             let message = format!(
                 "this name has the same tag as `{}`; choose another",
                 other.name
@@ -309,7 +310,7 @@ fn all_rules(cursors: &[Cursor<'_, '_>], around: Around<'_, '_>, report: &mut Re
     rules
 }
 
-/// Checks that the field `shadows` names another rule of the file.
+/// Checks that the field `shadows` names another rule in the file.
 fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report) {
     for cursor in cursors {
         let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
@@ -356,7 +357,7 @@ fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings 
     settings
 }
 
-/// The kinds of names; they differ in length and in the allowed characters.
+/// The kinds of names, which differ in length and in allowed characters.
 #[derive(Clone, Copy)]
 enum NameKind {
     Rule,

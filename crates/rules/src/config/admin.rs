@@ -1,4 +1,5 @@
-//! Reading the plugin configuration of the admin role, and the admin API that a data role answers itself.
+//! Reads the plugin configuration of the admin role, and the settings of the admin API that a data
+//! role serves.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,17 +14,17 @@ use super::reader::{Cursor, Fields, Report, several};
 use crate::hex;
 use crate::rule::StoreSettings;
 
-/// The roles.
+/// Names of the roles.
 const ROLES: [(&str, ()); 1] = [("admin", ())];
-/// The access level of a token.
+/// Names of the access levels.
 const ACCESS: [(&str, Access); 2] = [("view", Access::View), ("edit", Access::Edit)];
-/// The longest name of a token, in bytes.
+/// Maximum size of a token's name, in bytes.
 const MAX_NAME: usize = 63;
-/// The longest host name, in bytes.
+/// Maximum size of a host name, in bytes.
 const MAX_HOST: usize = 253;
-/// The longest path of an embedded admin API, in bytes.
+/// Maximum size of an embedded admin API's path, in bytes.
 const MAX_AT: usize = 64;
-/// An admin configuration.
+/// Grammar of the admin role's configuration.
 pub(super) const ADMIN_FILE: Object = object!([
     Field::optional("version", Form::Only(1), "", "The version of this format."),
     Field::optional(
@@ -34,7 +35,7 @@ pub(super) const ADMIN_FILE: Object = object!([
     ),
     Field::required("admin", Form::Defined("admin"), "The admin role."),
 ]);
-/// The field `admin` of the admin role.
+/// Grammar of the field `admin` of the admin role.
 pub(super) const ADMIN: Object = object!([
     Field::required(
         "role",
@@ -54,7 +55,7 @@ pub(super) const ADMIN: Object = object!([
         "The hosts that requests may name, without ports, besides loopback and the listener's address.",
     ),
 ]);
-/// The field `admin` of a rule file.
+/// Grammar of the field `admin` of a rule file.
 pub(super) const EMBEDDED: Object = object!([
     Field::required(
         "at",
@@ -69,19 +70,19 @@ pub(super) const EMBEDDED: Object = object!([
         "The hosts that requests may name, without ports, besides loopback.",
     ),
 ]);
-/// Access tokens; there may be none.
+/// Grammar of access tokens, if the list may be empty.
 const TOKENS: Form = Form::List(&List {
     fewest: 0,
     most: 0,
     item: Field::value(Form::Defined("token"), ""),
 });
-/// Access tokens, at least one.
+/// Grammar of access tokens, if at least one is required.
 const SOME_TOKENS: Form = Form::List(&List {
     fewest: 1,
     most: 0,
     item: Field::value(Form::Defined("token"), ""),
 });
-/// The hosts that a request may name.
+/// Grammar of the hosts that requests may name.
 const HOSTS: Form = Form::List(&List {
     fewest: 0,
     most: 0,
@@ -93,7 +94,7 @@ const HOSTS: Form = Form::List(&List {
         "",
     ),
 });
-/// A token.
+/// Grammar of a token.
 pub(super) const TOKEN: Object = object!([
     Field::required(
         "name",
@@ -112,55 +113,56 @@ pub(super) const TOKEN: Object = object!([
     ),
 ]);
 
-/// The admin role's settings.
+/// Settings of the admin role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// The namespace of the store that it serves.
+    /// Settings of the store that the admin API serves.
     pub store: StoreSettings,
-    /// Access tokens. Without any, loopback clients have full access.
+    /// Access tokens. If there are none, loopback clients have full access.
     pub tokens: Vec<Token>,
-    /// The hosts, in lower case, that requests may name, besides loopback and the address of the listener.
+    /// Hosts that requests may name in addition to loopback and the listener's address, in lower
+    /// case.
     pub hosts: Vec<String>,
 }
 
-/// A token, known by its hash.
+/// An access token, of which only the hash is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The name of the token's holder in events.
+    /// Name of the token's holder, which is shown in events.
     pub name: String,
     /// SHA-256 of the token.
     pub sha256: [u8; 32],
-    /// The access level.
+    /// Access level.
     pub may: Access,
 }
 
-/// The access level of a token.
+/// Access level of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// Read.
+    /// May only read.
     #[default]
     View,
-    /// Read and write.
+    /// May read and write.
     Edit,
 }
 
-/// The admin API that a data role answers itself.
+/// Settings of the admin API that a data role serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddedAdmin {
-    /// The path below which it is answered: it begins with a slash and does not end with one.
+    /// Path prefix of the API. It begins with a slash and does not end with one.
     pub at: String,
-    /// Its settings; there is a token at least.
+    /// Settings of the API, with at least one token.
     pub settings: AdminSettings,
 }
 
-/// Whether a document configures the admin role, and not the data role: one that has rules limits by them, even if
-/// it has an admin API of its own.
+/// Returns true if a document configures the admin role. A document with rules configures the data
+/// role, even if it also has an embedded admin API.
 pub fn is_admin(document: &Value) -> bool {
     document.get("admin").is_some() && document.get("rules").is_none()
 }
 
-/// Reads an admin configuration.
+/// Reads the configuration of the admin role.
 pub fn parse_admin(document: &Value) -> Result<AdminSettings, Vec<Problem>> {
     let mut report = Report::default();
     let settings = settings(&Cursor::root(document), &mut report);
@@ -181,7 +183,7 @@ fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSetting
     Some(with_callers(&admin, store, report))
 }
 
-/// Reads the field `admin` of a rule file with this store.
+/// Reads the field `admin` of a rule file with the given store settings.
 pub(super) fn embedded(
     cursor: &Cursor<'_, '_>,
     store: &StoreSettings,
@@ -198,7 +200,8 @@ pub(super) fn embedded(
     let tokens = admin.need("tokens", "a list of tokens", report)?;
     let settings = with_callers(&admin, store.clone(), report);
     if tokens.value.as_array().is_some_and(Vec::is_empty) {
-        // Behind a proxy on the same machine, every client's connection is to a loopback address.
+        // Tokens are required, because behind a proxy on the same machine, all clients seem to
+        // connect from loopback.
         report.error(&tokens, "no tokens", "at least one token");
     }
     Some(EmbeddedAdmin {

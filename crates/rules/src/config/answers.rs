@@ -1,4 +1,4 @@
-//! Reading `refuse` and `respond`: the responses to clients.
+//! Reads `refuse` and `respond`, which configure the responses to clients.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,15 +18,16 @@ const GRPC: [(&str, GrpcStatus); 2] = [
     ("resource_exhausted", GrpcStatus::ResourceExhausted),
     ("unavailable", GrpcStatus::Unavailable),
 ];
-/// The longest text of a body, in bytes.
+/// Maximum size of a body's text, in bytes.
 const MAX_BODY: usize = 4096;
-/// The longest value of a header, in bytes.
+/// Maximum size of a header value, in bytes.
 const MAX_VALUE: usize = 1024;
-/// The most headers of one refusal.
+/// Maximum number of headers of a refusal.
 const MAX_HEADERS: usize = 16;
-/// The default content type of a text.
+/// Default content type of a text body.
 const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
-/// Headers that Envoy sets, that concern one connection, or that another field sets.
+/// Headers that cannot be set here, because Envoy or another field sets them, or because they
+/// concern the connection.
 const NOT_SETTABLE: &[&str] = &[
     "connection",
     "content-length",
@@ -42,7 +43,8 @@ const NOT_SETTABLE: &[&str] = &[
     "transfer-encoding",
     "upgrade",
 ];
-/// Prefixes of the names of headers that another field or gRPC sets.
+/// Prefixes of header names that cannot be set here, because another field or gRPC sets these
+/// headers.
 const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
 
 const STATUS: Field = Field::optional("status", Form::Integer(400, 599), "429", "The HTTP status.");
@@ -53,9 +55,9 @@ const STATUS_WITHOUT_KEY: Field = Field::optional(
     "The HTTP status for a request without a key, where on_missing_key is refuse; the default is status. 400 tells \
      clients that another try is in vain.",
 );
-/// A value of a header.
+/// Grammar of a header value.
 const VALUE: Text = Text::like("^[!-~]([ -~]*[!-~])?$", MAX_VALUE);
-/// The fields of `refuse`.
+/// Grammar of the field `refuse`.
 pub(super) const REFUSE: Object = object!([
     STATUS,
     STATUS_WITHOUT_KEY,
@@ -89,12 +91,12 @@ pub(super) const REFUSE: Object = object!([
          automatically. Both include the time to wait.",
     ),
 ]);
-/// The fields of a body that is a text.
+/// Grammar of a text body.
 pub(super) const BODY: Object = object!([
     Field::required("text", Form::Text(Text::any(MAX_BODY)), "The body."),
     Field::optional(
         "content_type",
-        // A slash with text on both sides.
+        // The pattern requires a slash with text on both sides.
         Form::Text(Text::like("^[!-.0-~][ -.0-~]*/([ -~]*[!-~])$", MAX_VALUE,)),
         CONTENT_TYPE,
         "Its content type.",
@@ -110,7 +112,7 @@ const HEADERS: [(&str, RateLimitHeaders); 5] = [
 ];
 const JITTER: Field = Field::optional(
     "retry_after_jitter",
-    // Up to twice the wait.
+    // A jitter of 1 at most doubles the wait.
     Form::Decimal(
         Decimal::from_thousandths(0),
         Decimal::from_thousandths(1_000),
@@ -119,7 +121,7 @@ const JITTER: Field = Field::optional(
     "The maximum random increase of Retry-After, as a fraction of the wait; never a decrease. Clients \
      that were refused together then retry at different times.",
 );
-/// The fields of `respond`.
+/// Grammar of the field `respond`.
 pub(super) const RESPOND: Object = object!([
     Field::optional(
         "ratelimit_headers",
@@ -248,7 +250,8 @@ fn headers(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<(String, String)
     headers
 }
 
-/// The problem with the name of a header, in lower case, and the allowed names.
+/// Returns the problem of a header name in lower case and the allowed names, or `None` if the name
+/// is valid.
 fn why_not(name: &str, is_there: bool) -> Option<(&'static str, &'static str)> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if NOT_SETTABLE.contains(&name) || NOT_SETTABLE_STARTS.iter().any(|s| name.starts_with(s)) {

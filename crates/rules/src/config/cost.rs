@@ -1,4 +1,4 @@
-//! Reading `cost`.
+//! Reads `cost`.
 
 use loudou_limiter::bounds::MAX_AMOUNT;
 
@@ -20,12 +20,12 @@ const REQUEST_BYTES: Field = Field::optional(
     "",
     "One unit per this many bytes of the content length, rounded up; at least one.",
 );
-/// A cost: a number, or [`COST`].
+/// Grammar of a cost: a number, or [`COST`].
 pub(super) const COSTS: Form = Form::Or(&[
     Field::value(AMOUNT, ""),
     Field::value(Form::Defined("cost"), ""),
 ]);
-/// A cost that is not a fixed number.
+/// Grammar of a cost that is not a fixed number.
 pub(super) const COST: Object = object!(
     [
         Field::optional(

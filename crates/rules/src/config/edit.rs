@@ -1,4 +1,5 @@
-//! Edits of rules: the replaced parts, and whether they fit the other parts.
+//! Edits of rules, which replace parts of a rule. The reader checks that the new parts fit the
+//! others.
 
 use alloc::vec::Vec;
 
@@ -13,10 +14,10 @@ use super::{fleet, limits, mode, overrides};
 use crate::joined::joined;
 use crate::rule::{Mode, Override, Overrides, Rule};
 
-/// The parts of a rule that an edit may replace.
+/// Names of the rule parts that an edit may replace.
 pub const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
 
-/// The parts of a rule that an edit replaces; `None` leaves a part unchanged.
+/// New values of the parts that an edit replaces. `None` leaves a part unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleEdit {
     /// New limits.
@@ -25,10 +26,10 @@ pub struct RuleEdit {
     /// A new mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// A new penalty, or none.
+    /// The new penalty. `Some(None)` removes the penalty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Option<Penalty>>,
-    /// New overrides, which replace all existing ones.
+    /// The new overrides, which replace all existing overrides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overrides: Option<Overrides>,
 }
@@ -50,13 +51,13 @@ impl RuleEdit {
         }
     }
 
-    /// Whether the edit replaces nothing.
+    /// Returns true if the edit replaces nothing.
     pub const fn is_empty(&self) -> bool {
         let (limits, mode) = (self.limits.is_none(), self.mode.is_none());
         limits && mode && self.penalty.is_none() && self.overrides.is_none()
     }
 
-    /// The same edit without the parts that equal those of `rule`.
+    /// Removes the parts that are equal to the parts of `rule`.
     #[must_use]
     pub fn beyond(self, rule: &Rule) -> Self {
         Self {
@@ -68,14 +69,16 @@ impl RuleEdit {
     }
 }
 
-/// Reads the body of an edit: `{"limits": [...], "mode": "shadow"}`, at least one part.
+/// Reads the body of an edit, such as `{"limits": [...], "mode": "shadow"}`. It must have at least
+/// one part.
 pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
     let mut report = Report::default();
     let edit = edit(&Cursor::root(document), &mut report);
     report.unless_invalid(edit)
 }
 
-/// Reads the override of one key: `{"scale": 10}`, which has to fit the rule's limits, if they are known.
+/// Reads the override of one key, such as `{"scale": 10}`. If the rule's limits are known, the
+/// override must fit them.
 pub fn parse_override(
     pattern: &str,
     document: &Value,
@@ -88,7 +91,7 @@ pub fn parse_override(
     report.unless_invalid(value)
 }
 
-/// The scales in a rule's overrides that are too large or too small for its limits.
+/// Returns the problems of overrides whose scale is too large or too small for the rule's limits.
 pub fn misfits(rule: &Rule) -> Vec<Problem> {
     let overrides = rule.overrides.iter();
     let scales = overrides.filter_map(|(pattern, own)| match own {

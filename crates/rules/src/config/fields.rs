@@ -1,4 +1,4 @@
-//! The fields of rule files as tables in Markdown, from the grammar.
+//! Renders the fields of rule files as Markdown tables, from the grammar.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use super::schema::{default_value, defined};
 
 const HEAD: &str = "| field | values | default | meaning |\n| --- | --- | --- | --- |\n";
 
-/// Tables of all fields in Markdown: of a rule, of the file around it, of each algorithm, and of the
+/// Returns Markdown tables of all fields of a rule, the surrounding file, each algorithm, and the
 /// admin role.
 pub fn fields_markdown() -> String {
     let mut out = String::new();
@@ -38,7 +38,7 @@ pub fn fields_markdown() -> String {
     out
 }
 
-/// A row for each field of an object, and for its nested fields.
+/// Adds a row for each field of an object, and for its nested fields.
 fn rows(object: &Object, place: &str, within: &[&str], out: &mut String) {
     for field in object.fields {
         let mut name = String::from(place);
@@ -48,10 +48,11 @@ fn rows(object: &Object, place: &str, within: &[&str], out: &mut String) {
     }
 }
 
-/// The fields within a form, if they are not listed yet.
+/// Adds rows for the fields within a form, unless they are already listed.
 fn below(form: Form, place: &str, within: &[&str], out: &mut String) {
     match form {
-        // `not` is a match; limits, rules and defaults have tables of their own.
+        // `not` is a match, which is already listed. Limits, rules and defaults have separate
+        // tables.
         Form::Defined(name) if within.contains(&name) => {}
         Form::Defined("limits" | "rule" | "defaults") => {}
         Form::Defined(name) => {
@@ -88,7 +89,7 @@ fn row(field: &Field, place: &str, out: &mut String) {
     out.extend([format!("| {} |\n", cells.join(" | "))]);
 }
 
-/// A text as code. A text that contains a backtick needs two around it.
+/// Formats a text as Markdown code. Text with a backtick needs two backticks around it.
 fn code(text: &str) -> String {
     if text.contains('`') {
         format!("`` {text} ``")
@@ -97,7 +98,7 @@ fn code(text: &str) -> String {
     }
 }
 
-/// The values that a form allows, in words.
+/// Describes the allowed values of a form.
 fn values(form: Form) -> String {
     match form {
         Form::Integer(least, most) => format!("a whole number, {least} to {most}"),

@@ -1,4 +1,4 @@
-//! Reading `fleet` and `scope`, and the limits that a fleet can share.
+//! Reads `fleet` and `scope`, and finds the limits that a fleet cannot share.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -16,9 +16,9 @@ use super::reader::written;
 use super::reader::{Cursor, Report};
 use crate::rule::{FleetSettings, OnOutage, Override, Overrides, Rule, Scope, Secret};
 
-/// The longest name of a cluster, in bytes.
+/// Maximum size of a cluster name, in bytes.
 const MAX_CLUSTER: usize = 256;
-/// The longest token, in bytes.
+/// Maximum size of a token, in bytes.
 const MAX_TOKEN: usize = 256;
 const LEASE: Nanos = Nanos::from_millis(200);
 const TIMEOUT: Nanos = Nanos::from_millis(30);
@@ -27,7 +27,7 @@ const OUTAGES: [(&str, OnOutage); 3] = [
     ("admit", OnOutage::Admit),
     ("refuse", OnOutage::Refuse),
 ];
-/// The words of the field `scope`.
+/// Words of the field `scope`.
 pub(super) const SCOPES: [(&str, Scope); 2] = [("envoy", Scope::Envoy), ("fleet", Scope::Fleet)];
 pub(super) const SCOPE: Field = Field::optional(
     "scope",
@@ -56,7 +56,7 @@ const ENVOYS: Field = Field::optional(
     "The number of Envoys by which each divides the limits while the relay does not answer, until the relay has \
      reported how many there are.",
 );
-/// The field `fleet`.
+/// Grammar of the field `fleet`.
 pub(super) const FLEET: Object = object!([
     Field::required(
         "cluster",
@@ -121,7 +121,7 @@ pub(super) fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<F
     })
 }
 
-/// A secret; its problems do not show the value.
+/// Reads a secret. Its problems do not show the value.
 fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Secret> {
     let text = cursor.value.as_str().unwrap_or("");
     let fits = (1..=MAX_TOKEN).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
@@ -132,7 +132,7 @@ fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Secret> {
     fits.then(|| Secret::new(text.to_string()))
 }
 
-/// Reports a rule that is shared in a file without a fleet.
+/// Reports a rule with fleet scope in a file without a fleet.
 pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
     let message = "the file has no `fleet`, whose Envoys would share the buckets";
     let allowed =
@@ -140,15 +140,15 @@ pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
     report.error(scope, message, allowed);
 }
 
-/// Explains why an edit cannot change the scope.
+/// Explains in `problem` why an edit cannot change the scope.
 pub(super) fn not_edited(problem: &mut Problem) {
     problem.message =
         "an edit cannot change the scope: with another one, a key has another bucket".into();
     problem.suggestion = None;
 }
 
-/// The limits of a rule and of its overrides that a fleet cannot share; empty unless the rule's scope is the
-/// fleet. Places are those within the rule.
+/// Returns the problems of the limits that a fleet cannot share, in a rule and its overrides. There
+/// are none unless the rule has fleet scope. Paths are relative to the rule.
 pub fn unshared(rule: &Rule) -> Vec<Problem> {
     let (limits, overrides) = (
         Path::root().field("limits"),
@@ -162,14 +162,14 @@ pub fn unshared(rule: &Rule) -> Vec<Problem> {
     problems
 }
 
-/// The problems of the limits at `at`.
+/// Returns the problems of the limits at the path `at`.
 pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
     let limits = limits.iter().enumerate();
     let problems = limits.filter_map(|(index, limit)| of_limit(limit, &at.index(index)));
     problems.collect()
 }
 
-/// The problems of the overrides at `at`.
+/// Returns the problems of the overrides at the path `at`.
 pub(super) fn of_overrides(overrides: &Overrides, at: &Path) -> Vec<Problem> {
     let own = overrides.iter().filter_map(|(pattern, own)| match own {
         Override::Limits(limits) => Some((pattern, limits)),
@@ -214,7 +214,7 @@ fn of_limit(limit: &Limit, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field(field), &value, message).allowed(allowed))
 }
 
-/// The field that has the period of a limit.
+/// Name of the field that contains a limit's period.
 const fn period_field(limit: &Limit) -> &'static str {
     match limit.algorithm() {
         Algorithm::FixedWindow(_) => "window",

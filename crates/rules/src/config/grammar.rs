@@ -1,7 +1,7 @@
-//! The grammar of rule files as data: every field with its form, bounds, default and meaning.
+//! The grammar of rule files as data: all fields with their forms, bounds, defaults and meanings.
 //!
-//! The rows stand beside the readers that use them. The JSON Schema, the table of fields and edit forms
-//! are made of the same rows.
+//! The fields are defined next to the readers that use them. The JSON Schema, the table of fields
+//! and the edit forms are generated from the same definitions.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,41 +10,41 @@ use crate::joined::joined;
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::{DURATION_FORM, Decimal, Nanos, RATE_FORM};
 
-/// Aliases of fields and words, and their canonical names. Both are read.
+/// Aliases of fields and words, with their canonical names. The reader accepts both.
 pub(super) const ALIASES: [(&str, &str); 3] = [
     ("share", "namespace"),
     ("peer", "client_cert"),
     ("gcra", "funnel"),
 ];
 
-/// The canonical name of an alias.
+/// Returns the canonical name of an alias.
 pub(super) fn written_as(alias: &str) -> Option<&'static str> {
     let mut all = ALIASES.into_iter();
     all.find(|(other, _)| *other == alias).map(|(_, own)| own)
 }
 
-/// The alias of a field or a word.
+/// Returns the alias of a field or word.
 pub(super) fn alias_of(name: &str) -> Option<&'static str> {
     let mut all = ALIASES.into_iter();
     all.find(|(_, own)| *own == name).map(|(alias, _)| alias)
 }
 
-/// One field of rule files. Without a name: a value in another place, such as a list.
+/// A field of rule files, or an unnamed value such as a list element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field; empty for an unnamed value.
     pub name: &'static str,
-    /// The allowed values.
+    /// Form of the allowed values.
     pub form: Form,
-    /// The default, as it would be written or in words, empty if there is nothing to write; `None` for a
-    /// required field.
+    /// The default, as written in a file or described in words. It is empty if there is nothing to
+    /// show. `None` for a required field.
     pub default: Option<&'static str>,
-    /// The meaning, in one sentence.
+    /// Meaning of the field, in one sentence.
     pub doc: Doc,
 }
 
 impl Field {
-    /// A required field.
+    /// Creates a required field.
     pub(super) const fn required(name: &'static str, form: Form, doc: &'static str) -> Self {
         Self {
             name,
@@ -54,7 +54,7 @@ impl Field {
         }
     }
 
-    /// A field with a default.
+    /// Creates a field with a default.
     pub(super) const fn optional(
         name: &'static str,
         form: Form,
@@ -69,12 +69,12 @@ impl Field {
         }
     }
 
-    /// A value without a field name.
+    /// Creates an unnamed value.
     pub(super) const fn value(form: Form, doc: &'static str) -> Self {
         Self::required("", form, doc)
     }
 
-    /// The same field with another meaning.
+    /// Returns the field with another meaning.
     pub(super) const fn meaning(self, doc: &'static str) -> Self {
         Self {
             doc: Doc::new(doc),
@@ -83,7 +83,8 @@ impl Field {
     }
 }
 
-/// A text for people. The filter never shows it, and its module has to be small: there it is left out.
+/// A text for documentation. It is empty in the filter, which never shows it and whose module has
+/// to be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doc {
     #[cfg(feature = "words")]
@@ -101,7 +102,7 @@ impl Doc {
         Self {}
     }
 
-    /// The text; empty without the feature `words`.
+    /// Returns the text, which is empty without the feature `words`.
     pub const fn text(self) -> &'static str {
         #[cfg(feature = "words")]
         return self.text;
@@ -110,54 +111,56 @@ impl Doc {
     }
 }
 
-/// The form of a field's values.
+/// Form of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A whole number from the first to the second.
+    /// A whole number within these bounds, which are inclusive.
     Integer(u32, u32),
-    /// A number with up to three decimals, from the first to the second.
+    /// A number with up to three decimals within these bounds, which are inclusive.
     Decimal(Decimal, Decimal),
-    /// A rate: `30/60s`.
+    /// A rate, such as `30/60s`.
     Rate,
-    /// A duration from the first to the second: `60s`. By reference, so that a form stays small.
+    /// A duration within these bounds, such as `60s`. The bounds are a reference, which keeps forms
+    /// small.
     Duration(&'static [Nanos; 2]),
-    /// One of these words.
+    /// Any of these words.
     Word(&'static [&'static str]),
     /// `true` or `false`.
     Boolean,
-    /// This number.
+    /// Exactly this number.
     Only(u32),
     /// A text.
     Text(Text),
     /// A list.
     List(&'static List),
-    /// An object with arbitrary names.
+    /// An object with arbitrary field names.
     Map(&'static Names),
     /// An object with these fields.
     Object(&'static Object),
-    /// The definition of this name.
+    /// The definition with this name.
     Defined(&'static str),
-    /// Any of these.
+    /// A value of any of these forms.
     Or(&'static [Field]),
-    /// Exactly one of these.
+    /// A value of exactly one of these forms.
     OneOf(&'static [Field]),
-    /// Nothing.
+    /// No value.
     Null,
 }
 
-/// A text.
+/// Form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// A regular expression that the text matches, unless empty.
+    /// Regular expression that the text must match; empty for none.
     pub pattern: Doc,
-    /// Whether the text has to be non-empty.
+    /// True if the text must not be empty.
     pub some: bool,
-    /// The maximum length, unless 0.
+    /// Maximum length; 0 for no maximum.
     pub longest: usize,
 }
 
 impl Text {
-    /// A text that matches `pattern`, of at most `longest` bytes, unless that is 0.
+    /// Creates a form for texts that match `pattern`. They have at most `longest` bytes, unless
+    /// `longest` is 0.
     pub(super) const fn like(pattern: &'static str, longest: usize) -> Self {
         Self {
             pattern: Doc::new(pattern),
@@ -166,7 +169,7 @@ impl Text {
         }
     }
 
-    /// Any text of 1 to `longest` bytes.
+    /// Creates a form for any text of 1 to `longest` bytes.
     pub(super) const fn any(longest: usize) -> Self {
         Self {
             pattern: Doc::new(""),
@@ -176,42 +179,43 @@ impl Text {
     }
 }
 
-/// A list.
+/// Form of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {
-    /// The fewest elements.
+    /// Minimum number of elements.
     pub fewest: usize,
-    /// The most elements, unless 0.
+    /// Maximum number of elements; 0 for no maximum.
     pub most: usize,
-    /// The form of each element.
+    /// Form of the elements.
     pub item: Field,
 }
 
-/// An object with arbitrary names, each with a value of the same form.
+/// Form of an object with arbitrary field names whose values all have one form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The most names.
+    /// Maximum number of fields.
     pub most: usize,
-    /// The form of a name.
+    /// Form of the field names.
     pub name: Text,
-    /// Names that are not allowed, in lower case, and beginnings of such names.
+    /// Names that are not allowed, in lower case, and prefixes of such names.
     pub not: [&'static [&'static str]; 2],
-    /// The form of each value.
+    /// Form of the values.
     pub value: Form,
 }
 
-/// An object.
+/// Form of an object with known fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its fields.
+    /// The fields.
     pub fields: &'static [Field],
-    /// Their names.
+    /// Names of the fields.
     pub names: &'static [&'static str],
-    /// The names of which exactly one is present; the fields of these names have defaults.
+    /// Names of which exactly one must be present. Fields with these names have defaults.
     pub choice: &'static [&'static str],
 }
 
-/// An [`Object`] of these fields. The names are a list of their own, so that the filter has only these.
+/// Creates an [`Object`] with these fields. The names are a separate list, so that the filter
+/// contains only the names.
 macro_rules! object {
     ($fields:expr) => {
         $crate::config::grammar::object!($fields, &[])
@@ -226,7 +230,7 @@ macro_rules! object {
 }
 pub(super) use object;
 
-/// The names of fields.
+/// Returns the names of fields.
 pub(super) const fn names<const N: usize>(fields: &[Field; N]) -> [&'static str; N] {
     let mut names = [""; N];
     let mut from: &[Field] = fields;
@@ -241,7 +245,7 @@ pub(super) const fn names<const N: usize>(fields: &[Field; N]) -> [&'static str;
     names
 }
 
-/// The words of a list of words with their meanings.
+/// Returns the words from a list of words with their meanings.
 pub(super) const fn words<T, const N: usize>(pairs: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut words = [""; N];
     let mut from: &[(&'static str, T)] = pairs;
@@ -256,18 +260,18 @@ pub(super) const fn words<T, const N: usize>(pairs: &[(&'static str, T); N]) -> 
     words
 }
 
-/// The allowed values of a number with at most three decimals.
+/// Describes the allowed values of a number with at most three decimals.
 pub(super) fn decimal_form(least: Decimal, most: Decimal) -> String {
     format!("a number from {least} to {most} with at most 3 decimals")
 }
 
-/// The allowed values of a duration.
+/// Describes the allowed values of a duration.
 pub(super) fn duration_form([least, most]: [Nanos; 2]) -> String {
     format!("{DURATION_FORM}; from {least} to {most}")
 }
 
 impl Form {
-    /// In words, for error messages.
+    /// Describes the allowed values, for error messages.
     pub fn allowed(self) -> String {
         match self {
             Self::Integer(least, most) => format!("a whole number from {least} to {most}"),

@@ -1,5 +1,5 @@
-//! JSON text as a tree, without duplicate fields: a tree has only the last of two, so the first would be
-//! ignored without a word.
+//! Parses JSON text, and rejects duplicate fields. A JSON tree keeps only the last of several
+//! fields with the same name, so the others would be silently ignored.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,22 +8,23 @@ use serde_json::{Map, Value};
 
 use super::problem::{Path, Problem, Step};
 
-/// The most duplicate fields that are reported.
+/// Maximum number of duplicate fields that are reported.
 const MOST: usize = 16;
 
-/// The reason why a text is not read.
+/// Reason why a text is rejected.
 #[derive(Debug)]
 pub enum JsonError {
-    /// It is not JSON.
+    /// The text is not JSON.
     Invalid(serde_json::Error),
-    /// Objects have fields of the same name.
+    /// Objects have several fields with the same name.
     Duplicates(Vec<Problem>),
 }
 
-/// Reads JSON; an object with two fields of one name is an error.
+/// Parses JSON. An object with several fields of the same name is an error.
 pub fn parse_json(text: &[u8]) -> Result<Value, JsonError> {
     let value: Value = serde_json::from_slice(text).map_err(JsonError::Invalid)?;
-    // Every field has one colon in the text. So most texts are only counted, in linear time.
+    // Each field has exactly one colon in the text outside of strings. For most texts, comparing
+    // the counts therefore suffices, in linear time.
     if colons(text) == fields(&value) {
         return Ok(value);
     }
@@ -36,7 +37,7 @@ pub fn parse_json(text: &[u8]) -> Result<Value, JsonError> {
     Err(JsonError::Duplicates(scan.found))
 }
 
-/// The number of colons outside of texts.
+/// Returns the number of colons outside of strings.
 fn colons(text: &[u8]) -> usize {
     let mut count = 0_usize;
     let (mut in_text, mut is_escaped) = (false, false);
@@ -52,7 +53,8 @@ fn colons(text: &[u8]) -> usize {
     count
 }
 
-/// The number of fields of all objects in a tree. Its depth was bounded when it was read.
+/// Returns the number of fields of all objects in a tree. The recursion is safe, because the parser
+/// bounds the depth of the tree.
 fn fields(value: &Value) -> usize {
     let within = |inner: &mut dyn Iterator<Item = &Value>| {
         inner.fold(0, |sum: usize, value| sum.saturating_add(fields(value)))
@@ -64,7 +66,7 @@ fn fields(value: &Value) -> usize {
     }
 }
 
-/// Walks through valid JSON for its duplicate fields.
+/// Searches valid JSON for duplicate fields.
 struct Scan<'t> {
     rest: &'t [u8],
     path: Vec<Step>,
@@ -72,7 +74,7 @@ struct Scan<'t> {
 }
 
 impl Scan<'_> {
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_ascii_start();
         self.rest.first().copied()
@@ -137,7 +139,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads a text, whose escapes count as what they stand for.
+    /// Reads a string. Escapes are decoded.
     fn text(&mut self) -> String {
         let mut is_escaped = false;
         let ends = |byte: &u8| {
@@ -175,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// The places of duplicate fields.
+    /// Returns the paths of the duplicate fields.
     fn duplicates(text: &str) -> Vec<String> {
         match parse_json(text.as_bytes()) {
             Ok(_) => Vec::new(),
@@ -196,10 +198,10 @@ mod tests {
                 &["a[0].c.d"],
             ),
             (r#"[{"a":1},{"a":1,"b":{},"a":{}}]"#, &["[1].a"]),
-            // A second one that hides fields below the first.
+            // A second field that hides nested fields of the first.
             (r#"{"a":{"b":1,"c":2},"a":null}"#, &["a"]),
             (r#"{"a":null,"a":{"b":1,"b":2}}"#, &["a", "a.b"]),
-            // Escapes stand for the same name.
+            // Escapes that decode to the same name.
             (r#"{"a":1,"\u0061":2}"#, &["a"]),
             (r#"{"\\":1,"\u005c":2}"#, &["\\"]),
             (r#"{"\"":1,"\"":2}"#, &["\""]),

@@ -1,4 +1,4 @@
-//! Reading `key`.
+//! Reads `key`.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -13,11 +13,11 @@ use super::suggest::nearest;
 use crate::joined::joined;
 use crate::rule::{KeyPart, SourcePrefix};
 
-/// The longest literal of a key, in bytes.
+/// Maximum size of a literal in a key, in bytes.
 const MAX_LITERAL: usize = 64;
-/// The parts of a key that are one word.
+/// Key parts that are written as one word.
 const WORDS: &[&str] = &words(&KeyPart::WORDS);
-/// The parts of a key that are objects.
+/// Key parts that are written as objects.
 const PARTS: Object = object!(
     [
         part_of(
@@ -66,7 +66,7 @@ const fn part_of(name: &'static str, form: Form, doc: &'static str) -> Field {
     Field::optional(name, form, "", doc)
 }
 
-/// A key.
+/// Grammar of a key.
 pub(super) const KEY: List = List {
     fewest: 0,
     most: MAX_PARTS,
@@ -96,7 +96,7 @@ const NORMALIZE: Field = Field::optional(
     "Whether spellings of one path share a bucket: escaped letters and digits, repeated slashes, dot \
      segments, a slash at the end, parameters after a semicolon.",
 );
-/// A path in a key.
+/// Grammar of a path in a key.
 pub(super) const PATH: Object = object!([SEGMENTS, NORMALIZE]);
 
 const V4_PREFIX: Field = Field::optional(
@@ -111,7 +111,7 @@ const V6_PREFIX: Field = Field::optional(
     "64",
     "The prefix length for IPv6 addresses, in bits.",
 );
-/// A source in a key.
+/// Grammar of a source in a key.
 pub(super) const SOURCE: Object = object!([V4_PREFIX, V6_PREFIX]);
 
 pub(super) fn key(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<KeyPart> {

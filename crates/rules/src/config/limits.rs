@@ -1,4 +1,4 @@
-//! Reading `limits`.
+//! Reads `limits`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -28,19 +28,20 @@ pub(super) use numbers::Numbers;
 #[cfg(feature = "words")]
 pub use phrase::phrase;
 
-/// One algorithm in the rule file.
+/// An algorithm in the rule file.
 struct Entry {
     name: &'static str,
-    /// A description of one or two sentences.
+    /// Description in one or two sentences.
     doc: Doc,
     fields: &'static [Field],
     read: Read,
-    /// The meaning of one such limit.
+    /// Returns the meaning of a limit with this algorithm.
     #[cfg(feature = "words")]
     phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
-/// Reads an algorithm. `None` if a number is invalid by itself; this is reported.
+/// Reads an algorithm. Returns `None` if a number is out of its own bounds, which has then been
+/// reported.
 type Read = fn(&Numbers<'_, '_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
 const ENTRIES: &[Entry] = &[
@@ -56,15 +57,15 @@ const ENTRIES: &[Entry] = &[
     concurrency::CONCURRENCY,
 ];
 
-/// The name of a limit.
+/// Grammar of a limit's name.
 pub(super) const NAME: Text = Text::like("^[a-z0-9_-]{1,63}$", 0);
-/// The limits of a bucket.
+/// Grammar of a bucket's limits.
 pub(super) const LIMITS: List = List {
     fewest: 1,
     most: MAX_LIMITS,
     item: Field::value(Form::OneOf(&DEFINED), ""),
 };
-/// A definition of each algorithm.
+/// References to the definitions of all algorithms.
 const DEFINED: [Field; ENTRIES.len()] = {
     let mut defined = [Field::value(Form::Null, ""); ENTRIES.len()];
     let mut from = ENTRIES;
@@ -79,7 +80,7 @@ const DEFINED: [Field; ENTRIES.len()] = {
     defined
 };
 
-/// The fields that every limit has.
+/// Fields that all limits have.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];
 
 const CAPACITY: Field = Field::required(
@@ -100,19 +101,19 @@ const MAX_WAIT_FIELD: Field = Field::optional(
     "The maximum time that a request is held instead of being refused.",
 );
 
-/// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
-/// one.
+/// Returns the fields of an algorithm in the order of the documentation. They are empty if the
+/// algorithm is unknown.
 pub fn fields(algorithm: &str) -> &'static [Field] {
     known(algorithm).map_or(&[], |entry| entry.fields)
 }
 
-/// The algorithm of that name or alias.
+/// Returns the algorithm with this name or alias.
 fn known(name: &str) -> Option<&'static Entry> {
     let name = written_as(name).unwrap_or(name);
     ENTRIES.iter().find(|entry| entry.name == name)
 }
 
-/// The description of each algorithm.
+/// Names and descriptions of all algorithms.
 pub(super) fn docs() -> impl Iterator<Item = (&'static str, &'static str)> {
     ENTRIES.iter().map(|entry| (entry.name, entry.doc.text()))
 }
@@ -128,7 +129,7 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
     let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
     for cursor in &cursors {
         let limit = limit(cursor, report);
-        // The name of an invalid limit is taken, too.
+        // The name of an invalid limit also counts as used.
         if let Some(name) = own_name(cursor.value) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
@@ -152,7 +153,7 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
     limits
 }
 
-/// The name of a limit; by default that of its algorithm.
+/// Returns the name of a limit, which defaults to the name of its algorithm.
 fn own_name(limit: &Value) -> Option<&str> {
     let name = limit.get("name").filter(|name| !name.is_null());
     if let Some(name) = name {
@@ -189,7 +190,7 @@ fn allowed(entry: &Entry) -> Vec<&'static str> {
     COMMON.into_iter().chain(own).collect()
 }
 
-/// The algorithm, read first because the other fields depend on it.
+/// Returns the algorithm, which is read first because the other fields depend on it.
 fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry> {
     let names = joined(Algorithm::NAMES, ", ");
     let Some(object) = cursor.value.as_object() else {
@@ -213,8 +214,8 @@ fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry>
     known
 }
 
-/// The problems of a limit whose algorithm is unknown: fields that no algorithm has, and
-/// numbers that are invalid for all.
+/// Reports the problems of a limit with an unknown algorithm: fields that no algorithm has, and
+/// numbers that are invalid for all algorithms.
 fn look_over(cursor: &Cursor<'_, '_>, report: &mut Report) {
     let mut all: Vec<&str> = COMMON.to_vec();
     for field in ENTRIES.iter().flat_map(|entry| entry.fields) {

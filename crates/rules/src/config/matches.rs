@@ -1,4 +1,4 @@
-//! Reading `match`.
+//! Reads `match`.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,15 +15,15 @@ use crate::rule::cidr::{CIDR_FORM, Cidr, CidrError};
 use crate::rule::pattern::MAX_PATTERN;
 use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Pattern, Test};
 
-/// The most methods, tests or key parts in one list.
+/// Maximum number of methods, tests or key parts in a list.
 pub(super) const MAX_PARTS: usize = 16;
-/// The most networks in one list.
+/// Maximum number of networks in a list.
 const MAX_NETWORKS: usize = 64;
-/// The longest text to match, in bytes.
+/// Maximum size of a text to match, in bytes.
 const MAX_TEXT: usize = 1024;
-/// The maximum nesting depth of `not`.
+/// Maximum nesting depth of `not`.
 const MAX_DEPTH: usize = 4;
-/// A list of tests, all of which have to pass.
+/// Creates a field with a list of tests, all of which have to pass.
 const fn tests(name: &'static str, item: &'static List, doc: &'static str) -> Field {
     Field::optional(name, Form::List(item), "", doc)
 }
@@ -36,7 +36,7 @@ const fn parts(item: Form) -> List {
     }
 }
 
-/// The fields of a match.
+/// Grammar of a match.
 pub(super) const MATCH: Object = object!([
     Field::optional(
         "methods",
@@ -103,7 +103,7 @@ pub(super) const MATCH: Object = object!([
     ),
 ]);
 
-/// A test of a value: `test!("header", exact)`.
+/// Creates the field for a test, for example by `test!("header", exact)`.
 macro_rules! test {
     ($what:literal, present) => {
         Field::optional("present", Form::Boolean, "", "Whether it is present.")
@@ -144,7 +144,7 @@ macro_rules! test {
 
 const TEXT: Text = Text::any(MAX_TEXT);
 
-/// An object with this field and exactly one of the tests.
+/// Creates an object with this field and exactly one of the tests.
 macro_rules! tested {
     ($field:expr) => {
         object!(
@@ -172,7 +172,7 @@ pub(super) const METADATA: Object = tested!(Field::required(
 ));
 
 const HOST_TESTS: &[&str] = &["exact", "prefix", "suffix"];
-/// The test of the host.
+/// Grammar of the test for the host.
 pub(super) const HOST: Object = object!(
     [
         test!("host without its port", exact),
@@ -182,7 +182,7 @@ pub(super) const HOST: Object = object!(
     HOST_TESTS
 );
 const ROUTE_TESTS: &[&str] = &["exact", "prefix"];
-/// The test of the route.
+/// Grammar of the test for the route.
 pub(super) const ROUTE: Object = object!(
     [test!("route's name", exact), test!("route's name", prefix)],
     ROUTE_TESTS
@@ -192,7 +192,7 @@ const fn path_like(name: &'static str, pattern: &'static str, doc: &'static str)
     Field::optional(name, Form::Text(Text::like(pattern, MAX_TEXT)), "", doc)
 }
 
-/// The test of the path.
+/// Grammar of the test for the path.
 pub(super) const PATH: Object = object!(
     [
         path_like(
@@ -302,7 +302,7 @@ fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {
     })
 }
 
-/// Whether braces only enclose whole segments.
+/// Returns true if braces enclose only whole segments.
 fn is_segment(segment: &str) -> bool {
     let name = segment.strip_prefix('{').and_then(|s| s.strip_suffix('}'));
     let inner = name.unwrap_or(segment);
@@ -313,7 +313,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     let fields = cursor.object(HOST.names, report)?;
     let (_, value) = fields.one_of(HOST.choice, report)?;
     let text = value.text(MAX_NAME, report)?;
-    // An address in brackets has colons; other hosts have a colon only before the port.
+    // A host has a colon only before the port, except for an address in brackets.
     let has_port = text.contains(':') && !text.contains(['[', ']']);
     if has_port || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
         let bare = text.split([':', '/']).find(|part| part.contains('.'));
@@ -322,7 +322,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
         report.add(problem.suggest(bare.filter(|bare| *bare != text)));
         return None;
     }
-    // As the host of a request is read.
+    // Normalizes the text in the same way as the host of a request.
     let whole = |host: &str| {
         let bare = host.get(..without_root(host.as_bytes()).len());
         bare.unwrap_or(host).to_ascii_lowercase()
@@ -335,7 +335,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     })
 }
 
-/// The only one of the tests `kinds` that is present.
+/// Reads the test of these `kinds` that is present. There must be exactly one.
 fn test(fields: &Fields<'_, '_>, kinds: &[&'static str], report: &mut Report) -> Option<Test> {
     let (kind, value) = fields.one_of(kinds, report)?;
     if kind == "present" {
@@ -352,7 +352,7 @@ fn test(fields: &Fields<'_, '_>, kinds: &[&'static str], report: &mut Report) ->
     })
 }
 
-/// A regular expression.
+/// Reads a regular expression.
 fn pattern(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Pattern> {
     let text = cursor.text(MAX_PATTERN, report)?;
     let pattern = Pattern::new(text);

@@ -1,4 +1,4 @@
-//! The field `mode` of rules and of edits.
+//! The field `mode` of rules and edits.
 
 use super::grammar::{Field, Form, words};
 use crate::rule::Mode;
@@ -15,5 +15,5 @@ pub(super) const MODE: Field = Field::optional(
     "Whether refusals are enforced: enforce, shadow (only counted), or off (the rule is skipped).",
 );
 
-/// The words of the field `mode`.
+/// Words of the field `mode`.
 pub const MODE_NAMES: [&str; 3] = words(&MODES);

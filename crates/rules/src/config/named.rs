@@ -1,4 +1,5 @@
-//! Methods, names of headers, query parameters and cookies, and paths of metadata: in matches, keys and costs.
+//! Reads methods, metadata paths, and names of headers, query parameters and cookies, as used in
+//! matches, keys and costs.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,21 +8,21 @@ use alloc::vec::Vec;
 use super::grammar::{Field, Form, List, Text};
 use super::reader::{Cursor, Report, several};
 
-/// The longest method, in bytes.
+/// Maximum size of a method, in bytes.
 pub(super) const MAX_METHOD: usize = 32;
-/// The longest name of a header, a query parameter, a cookie or a key of metadata, in bytes.
+/// Maximum size of the name of a header, query parameter, cookie or metadata key, in bytes.
 pub(super) const MAX_NAME: usize = 256;
-/// The longest path of metadata.
+/// Maximum number of steps in a metadata path.
 pub(super) const MAX_METADATA: usize = 8;
 
-/// The name of a header in a test or a key.
+/// Grammar of a header name in a test or a key.
 pub(super) const HEADER_NAME: Form =
     Form::Text(Text::like("^[A-Za-z0-9!#$%&'*+.^_`|~:-]+$", MAX_NAME));
 pub(super) const QUERY_NAME: Form =
     Form::Text(Text::like("^[^\\u0000-\\u001f\\u007f-\\u009f]+$", MAX_NAME));
 pub(super) const COOKIE_NAME: Form =
     Form::Text(Text::like("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", MAX_NAME));
-/// The namespace of metadata, and the keys below it.
+/// Grammar of a metadata path: the namespace, and the keys below it.
 pub(super) const METADATA_PATH: Form = Form::List(&List {
     fewest: 2,
     most: MAX_METADATA,
@@ -69,7 +70,7 @@ pub(super) fn name(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) ->
 pub(super) const METADATA_FORM: &str =
     "a namespace and keys: [envoy.filters.http.jwt_authn, payload, sub]";
 
-/// The namespace of metadata, and the keys below it.
+/// Reads a metadata path: the namespace, and the keys below it.
 pub(super) fn metadata_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Vec<String>> {
     let count = cursor.value.as_array().map(Vec::len);
     if count.is_some_and(|count| !(2..=MAX_METADATA).contains(&count)) {

@@ -1,4 +1,4 @@
-//! Reading `overrides` and `penalty`.
+//! Reads `overrides` and `penalty`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,9 +16,9 @@ use super::scale::scaled;
 use super::suggest::nearest;
 use crate::rule::{Override, Overrides};
 
-/// The most overrides of one rule.
+/// Maximum number of overrides of a rule.
 pub const MAX_OVERRIDES: usize = 1_024;
-/// The overrides that are one word.
+/// Overrides that are written as one word.
 const WORDS: [(&str, Override); 2] = [
     ("unlimited", Override::Unlimited),
     ("banned", Override::Banned),
@@ -33,7 +33,7 @@ const SCALE: Field = Field::optional(
     "A factor for all numbers of the rule's limits that count cost units, rounded up; \
     times stay unchanged.",
 );
-/// An override of one key that is not a word: exactly one of these.
+/// Grammar of an override that is not a word. Exactly one of these fields must be present.
 pub(super) const OVERRIDE: Object = object!(
     [
         SCALE,
@@ -46,7 +46,7 @@ pub(super) const OVERRIDE: Object = object!(
     ],
     &["scale", "limits"]
 );
-/// The overrides of a rule.
+/// Grammar of a rule's overrides.
 pub(super) const OVERRIDES: Names = Names {
     most: MAX_OVERRIDES,
     name: Text::like("^[!-~]+$", MAX_KEY.saturating_add(1)),
@@ -57,14 +57,14 @@ pub(super) const OVERRIDES: Names = Names {
     ]),
 };
 
-/// The longest window and the longest ban of a penalty.
+/// Maximum window and maximum ban of a penalty.
 const MAX_SPAN: Nanos = Nanos::from_secs(31 * 86_400);
 const SPAN: Form = Form::Duration(&[Nanos::from_millis(1), MAX_SPAN]);
-/// Each ban is as long as the previous one.
+/// Default factor, with which each ban is as long as the previous one.
 const FACTOR: Decimal = Decimal::from_thousandths(1_000);
 const MAX_FACTOR: Decimal = Decimal::from_thousandths(100_000);
 
-/// The fields of a penalty.
+/// Grammar of a penalty.
 pub(super) const PENALTY: Object = object!([
     Field::required(
         "after",
@@ -91,7 +91,7 @@ pub(super) const PENALTY: Object = object!([
     ),
 ]);
 
-/// Reads the overrides of a rule with these limits, if they are known.
+/// Reads the overrides of a rule. `rule` contains its limits, if they are known.
 pub(super) fn overrides(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -114,7 +114,7 @@ pub(super) fn overrides(
     overrides
 }
 
-/// Reads the override of one key of a rule with these limits.
+/// Reads the override of one key. `rule` contains the rule's limits, if they are known.
 pub(super) fn one(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -135,7 +135,7 @@ pub(super) fn one(
     Some(Override::Scale(scale))
 }
 
-/// The problem of a scale that exceeds the bounds of the rule's limits.
+/// Returns the problem of a scale with which the rule's limits exceed their bounds.
 pub(super) fn misfit(at: Path, scale: Decimal) -> Problem {
     let written = serde_json::to_vec(&scale).unwrap_or_default();
     let value = serde_json::from_slice(&written).unwrap_or_default();
@@ -155,7 +155,8 @@ fn word(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Override> {
     known.map(|(_, value)| value)
 }
 
-/// Whether the key is valid; its form is that in which buckets show keys.
+/// Returns true if the key of an override is valid. It must be written in the form in which buckets
+/// show keys. Reports a problem otherwise.
 pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let key = pattern.strip_suffix('*').unwrap_or(pattern);
     let problem = |message: &str, allowed: &str| at.wrong_name(message).allowed(allowed);
@@ -173,7 +174,7 @@ pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report)
     false
 }
 
-/// Whether a request may have this key.
+/// Returns true if a request may have this key.
 pub fn is_key(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY && is_printable(key)
 }
@@ -182,7 +183,7 @@ fn is_printable(key: &str) -> bool {
     key.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// A text with the bytes that keys cannot have escaped.
+/// Escapes the bytes that keys cannot contain.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

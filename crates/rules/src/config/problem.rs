@@ -1,4 +1,4 @@
-//! A problem in a rule file: the place, the value, the allowed values, and a suggestion.
+//! A problem in a rule file, with its path, the value, the allowed values, and a suggestion.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,32 +7,32 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One step into a document.
+/// A step of a path in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Into the field of an object.
+    /// Step into a field of an object.
     Field(String),
-    /// Into an element of a list.
+    /// Step into an element of a list.
     Index(usize),
 }
 
-/// A place in a document, from its root.
+/// A path in a document, from its root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(Vec<Step>);
 
 impl Path {
-    /// The document itself.
+    /// Returns the path of the document itself.
     pub const fn root() -> Self {
         Self(Vec::new())
     }
 
-    /// The field `name` of the object at this place.
+    /// Returns the path of the field `name` in the object at this path.
     #[must_use]
     pub fn field(&self, name: &str) -> Self {
         self.join(Step::Field(name.to_string()))
     }
 
-    /// Element `index` of the list at this place.
+    /// Returns the path of element `index` in the list at this path.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         self.join(Step::Index(index))
@@ -44,7 +44,7 @@ impl Path {
         Self(steps)
     }
 
-    /// The steps from the root.
+    /// Returns the steps from the root.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
@@ -72,7 +72,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The severity of a problem.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -83,18 +83,18 @@ pub enum Severity {
     Warning,
 }
 
-/// One problem.
+/// A problem in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Error or warning.
+    /// Severity: error or warning.
     pub severity: Severity,
-    /// The place.
+    /// Path of the value.
     pub path: Path,
-    /// Whether the field's name is wrong, not its value.
+    /// True if the field's name is wrong, rather than its value.
     pub at_name: bool,
-    /// The value that was found, as JSON, shortened; empty when something is missing.
+    /// The value as JSON, shortened. Empty if something is missing.
     pub value: String,
-    /// The description of the problem.
+    /// Description of the problem.
     pub message: String,
     /// The allowed values, if they are short enough to list.
     pub allowed: Option<String>,
@@ -103,7 +103,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// An error at `path`.
+    /// Creates an error at `path`.
     pub fn error(path: Path, value: &Value, message: impl Into<String>) -> Self {
         let value = if value.is_null() {
             String::new()
@@ -121,7 +121,7 @@ impl Problem {
         }
     }
 
-    /// The same problem as a warning.
+    /// Turns the problem into a warning.
     #[must_use]
     pub fn warning(self) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Problem {
         }
     }
 
-    /// The same problem with the allowed values.
+    /// Sets the allowed values.
     #[must_use]
     pub fn allowed(self, allowed: impl Into<String>) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl Problem {
         }
     }
 
-    /// The same problem with a suggestion.
+    /// Sets the suggestion.
     #[must_use]
     pub fn suggest(self, suggestion: Option<&str>) -> Self {
         Self {
@@ -150,7 +150,8 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// One line, without line and column: `rules[0].limits[0].rate: "0/s": …`.
+    /// Formats the problem on one line, without line and column:
+    /// `rules[0].limits[0].rate: "0/s": …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.path)?;
         if !self.value.is_empty() && !self.at_name {
@@ -167,7 +168,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Escapes control characters: problems are shown on terminals and in logs.
+/// Escapes control characters, because problems are shown on terminals and in logs.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,5 @@
-//! Reading a JSON tree field by field. Reading continues after a problem, so that all are found.
+//! Reads a JSON tree field by field. Reading continues after a problem, so that all problems are
+//! found.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,8 +14,8 @@ use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 use crate::joined::joined;
 
-/// A value and its place: the parent value, and so on. The place becomes a [`Path`] only if the value
-/// has a problem.
+/// A value and its position in the document, as a chain of parent values. It is converted to a
+/// [`Path`] only if the value has a problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, 'c> {
     /// The value.
@@ -22,20 +23,20 @@ pub struct Cursor<'a, 'c> {
     within: Option<(&'c Self, Position<'a>)>,
 }
 
-/// The position of a value in its parent.
+/// Position of a value in its parent.
 #[derive(Clone, Copy, Debug)]
 enum Position<'a> {
     Field(&'a str),
     Index(usize),
 }
 
-/// The number of problems up to which unknown fields get a suggestion.
+/// Number of problems after which unknown fields get no suggestion.
 const SUGGESTED: usize = 256;
 
-/// Collects problems.
+/// Collector of problems.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The problems, in the order of reading.
+    /// The problems in the order of reading.
     pub problems: Vec<Problem>,
 }
 
@@ -45,7 +46,7 @@ impl Report {
         self.problems.push(problem);
     }
 
-    /// Adds the problems of the value at `at`, whose paths begin at that value.
+    /// Adds problems of the value at `at`. Their paths are relative to that value.
     pub fn within(&mut self, at: &Cursor<'_, '_>, problems: Vec<Problem>) {
         let place = at.path();
         for problem in problems {
@@ -55,15 +56,16 @@ impl Report {
         }
     }
 
-    /// Adds the problem of the value at `at`.
+    /// Adds an error for the value at `at`.
     pub fn error(&mut self, at: &Cursor<'_, '_>, message: &str, allowed: &str) {
         self.add(at.wrong(message).allowed(allowed));
     }
 
-    /// The value that was read, unless it has errors. Warnings do not reject it.
+    /// Returns the value that was read, unless there are errors. Warnings do not reject it.
     ///
     /// # Errors
-    /// All problems, warnings included.
+    ///
+    /// Returns all problems, including warnings.
     pub fn unless_invalid<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
         let wrong = |problem: &Problem| problem.severity == Severity::Error;
         match read {
@@ -73,7 +75,7 @@ impl Report {
     }
 }
 
-/// An object whose field names are known to be allowed ones.
+/// An object whose field names have been checked.
 #[derive(Debug)]
 pub struct Fields<'a, 'c> {
     map: &'a Map<String, Value>,
@@ -81,7 +83,7 @@ pub struct Fields<'a, 'c> {
 }
 
 impl<'a, 'c> Cursor<'a, 'c> {
-    /// The value of a whole document.
+    /// Creates a cursor for a whole document.
     pub const fn root(value: &'a Value) -> Self {
         Self {
             value,
@@ -96,13 +98,13 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Another value at the same place.
+    /// Returns a cursor with another value at this position.
     #[must_use]
     pub const fn with(&self, value: &'a Value) -> Self {
         Self { value, ..*self }
     }
 
-    /// The place in the document.
+    /// Returns the path in the document.
     pub fn path(&self) -> Path {
         let mut steps = Vec::new();
         let mut at = self;
@@ -117,12 +119,12 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Path::from(steps)
     }
 
-    /// A problem with the value.
+    /// Creates a problem with the value.
     pub fn wrong(&self, message: &str) -> Problem {
         Problem::error(self.path(), self.value, message)
     }
 
-    /// A problem with the field's name.
+    /// Creates a problem with the field's name.
     pub(crate) fn wrong_name(&self, message: &str) -> Problem {
         Problem {
             at_name: true,
@@ -136,7 +138,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         report.error(self, &message, allowed);
     }
 
-    /// Opens an object, and reports every field that is not one of `allowed`.
+    /// Opens an object, and reports each field that is not in `allowed`.
     pub fn object(&'c self, allowed: &[&str], report: &mut Report) -> Option<Fields<'a, 'c>> {
         let Some(map) = self.value.as_object() else {
             let allowed = format!("an object with {}", joined(allowed, ", "));
@@ -150,7 +152,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
                     field.check_alias(map.get(canonical), canonical, report);
                     continue;
                 }
-                // What is far too much gets no suggestions, each of which takes time.
+                // Suggestions take time, so there are none after too many problems.
                 if report.problems.len() >= SUGGESTED {
                     report.add(field.wrong_name("unknown field"));
                     continue;
@@ -179,7 +181,8 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// The fields of an object with arbitrary names: `form`.
+    /// Returns the fields of an object with arbitrary field names. `form` describes the object in
+    /// messages.
     pub(crate) fn members(&'c self, form: &str, report: &mut Report) -> Vec<(&'a str, Self)> {
         let Some(map) = self.value.as_object() else {
             self.misplaced("an object", form, report);
@@ -192,7 +195,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         map.iter().map(member).collect()
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub fn list(&'c self, report: &mut Report) -> Option<Vec<Self>> {
         let Some(list) = self.value.as_array() else {
             self.misplaced("a list", "a list", report);
@@ -202,7 +205,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Some(list.iter().enumerate().map(at).collect())
     }
 
-    /// A text that is not empty and not longer than `longest` bytes.
+    /// Reads a text that is not empty and has at most `longest` bytes.
     pub(crate) fn text(&self, longest: usize, report: &mut Report) -> Option<&'a str> {
         let allowed = format!("a text of 1 to {longest} bytes");
         match self.value.as_str() {
@@ -214,7 +217,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         None
     }
 
-    /// A text, which may be empty and of any length.
+    /// Reads a text, which may be empty and have any length.
     pub fn string(&self, report: &mut Report) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
@@ -223,8 +226,8 @@ impl<'a, 'c> Cursor<'a, 'c> {
         text
     }
 
-    /// A whole number from `least` to `most`. Envoy passes numbers of a Struct as doubles, so
-    /// `15.0` is 15.
+    /// Reads a whole number from `least` to `most`. Envoy passes the numbers of a Struct as
+    /// doubles, so `15.0` is accepted as 15.
     pub(crate) fn integer(&self, least: u32, most: u32, report: &mut Report) -> Option<u32> {
         let number = self.value.as_u64().or_else(|| whole(self.value));
         let number = number
@@ -240,7 +243,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         number
     }
 
-    /// The problem of a value that is no number, or none within its bounds.
+    /// Describes the problem of a value that is not a number, or out of bounds.
     fn no_number(&self) -> &'static str {
         if self.value.is_number() {
             "out of range"
@@ -249,7 +252,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// A number of at most three decimals, from `least` to `most`.
+    /// Reads a number with at most three decimals from `least` to `most`.
     pub(crate) fn decimal(
         &self,
         least: Decimal,
@@ -265,7 +268,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         fits
     }
 
-    /// A whole number within the bounds of a field.
+    /// Reads a whole number within the bounds of a field.
     #[expect(
         clippy::inline_always,
         reason = "only the field's bounds remain in the code"
@@ -278,7 +281,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// A number within the bounds of a field.
+    /// Reads a number within the bounds of a field.
     #[expect(
         clippy::inline_always,
         reason = "only the field's bounds remain in the code"
@@ -291,7 +294,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(crate) fn boolean(&self, report: &mut Report) -> Option<bool> {
         let boolean = self.value.as_bool();
         if boolean.is_none() {
@@ -300,14 +303,15 @@ impl<'a, 'c> Cursor<'a, 'c> {
         boolean
     }
 
-    /// The meaning of one of these words.
+    /// Reads a word from the list, and returns its meaning.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)], report: &mut Report) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let place = self.which(&names, report)?;
         words.get(place).map(|(_, meaning)| *meaning)
     }
 
-    /// The position of the word in the list. Envoy reads YAML's bare `off` as false.
+    /// Returns the index of the word in the list. Envoy reads a bare `off` in YAML as false, so
+    /// false counts as `off`.
     fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
         let found = match self.value {
             Value::Bool(false) => Some("off"),
@@ -323,7 +327,8 @@ impl<'a, 'c> Cursor<'a, 'c> {
 }
 
 impl<'a, 'c> Fields<'a, 'c> {
-    /// The field `name`, if it is present under this name or its alias. JSON's null counts as absent.
+    /// Returns the field `name`, if it is present under this name or its alias. A JSON null counts
+    /// as absent.
     pub fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         self.named(name).or_else(|| self.named(alias_of(name)?))
     }
@@ -334,7 +339,7 @@ impl<'a, 'c> Fields<'a, 'c> {
         (!value.is_null()).then_some(field)
     }
 
-    /// The field `name`; its absence is reported.
+    /// Returns the field `name`, and reports its absence.
     pub fn need(&self, name: &str, form: &str, report: &mut Report) -> Option<Cursor<'a, 'c>> {
         let field = self.get(name);
         if field.is_none() {
@@ -348,7 +353,8 @@ impl<'a, 'c> Fields<'a, 'c> {
         self.of.with(&Value::Null).wrong(&message).allowed(form)
     }
 
-    /// The only one of the fields `names` that is present; none or several are reported.
+    /// Returns the only present field of `names`. Reports a problem if there is none or more than
+    /// one.
     pub(crate) fn one_of(
         &self,
         names: &[&'static str],
@@ -386,7 +392,8 @@ pub(super) fn several<T>(
     read_ones
 }
 
-/// The part of [`several`] that does not depend on the type, so that the code has one copy of it.
+/// The part of [`several`] that does not depend on the type, which is separate so that it is
+/// compiled only once.
 fn each(
     cursor: &Cursor<'_, '_>,
     most: usize,
@@ -405,7 +412,7 @@ fn each(
     }
 }
 
-/// A double without a fraction, as a whole number.
+/// Returns a double without a fraction as a whole number.
 fn whole(value: &Value) -> Option<u64> {
     let text = format!("{}", value.as_number()?);
     text.strip_suffix(".0")?.parse().ok()
@@ -424,9 +431,10 @@ fn kind(value: &Value) -> &'static str {
 
 // An object with all of its fields, as in a rule file.
 
-/// All fields of a limit or of another object, as in a rule file.
+/// Returns all fields of a limit or another object, as in a rule file.
 pub fn written(object: &impl Serialize) -> Map<String, Value> {
-    // Through the text, so that the filter, whose module has to be small, needs no second serialiser.
+    // Converts through text, so that the filter, whose module has to be small, needs no second
+    // serializer.
     let text = serde_json::to_vec(object).unwrap_or_default();
     match serde_json::from_slice(&text) {
         Ok(Value::Object(fields)) => fields,

@@ -1,4 +1,4 @@
-//! Reading one rule.
+//! Reads one rule.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ const fn part(name: &'static str, form: Form, default: &'static str, doc: &'stat
     Field::optional(name, form, default, doc)
 }
 
-/// The fields of a rule.
+/// Grammar of a rule.
 pub(super) const RULE: Object = object!([
     Field::required("name", Form::Text(NAME), "Its name, unique in the file."),
     part(
@@ -141,12 +141,12 @@ pub(super) const RULE: Object = object!([
     ),
 ]);
 const NAME: Text = Text::like("^[a-z0-9-]{1,63}$", 0);
-/// The fields that are required unless the defaults have them, and their allowed values.
+/// Fields that are required unless the defaults have them, and their allowed values.
 pub(super) const NEEDED: [(&str, &str); 2] = [
     ("key", "a list of key parts; [] for one bucket for all"),
     ("limits", "a list of limits"),
 ];
-/// The fields of a rule that `defaults` may have: all but the name.
+/// Grammar of `defaults`: all fields of a rule except the name.
 pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names.split_first()) {
     (Some((_, fields)), Some((_, names))) => Object {
         fields,
@@ -156,7 +156,7 @@ pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names
     _ => RULE,
 };
 
-/// The parts of a file that its rules depend on.
+/// Parts of a file that its rules depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a, 'c> {
     pub(super) defaults: Option<&'c Fields<'a, 'c>>,
@@ -192,8 +192,8 @@ impl<'a, 'c> WithDefaults<'a, 'c> {
     }
 }
 
-/// The fields of a rule that `defaults` may have, too. `None` for an invalid field, and for an absent
-/// field that is required.
+/// The fields of a rule that `defaults` may also have. `None` for an invalid field, and for an
+/// absent field that is required.
 struct Parts {
     matches: Option<Match>,
     on_long_value: OnLongValue,
@@ -271,7 +271,7 @@ impl Parts {
         }
     }
 
-    /// Reports the limits that a fleet would have to share and cannot.
+    /// Reports the limits of a fleet rule that a fleet cannot share.
     fn check_shared(&self, fields: &WithDefaults<'_, '_>, report: &mut Report) {
         if self.scope != Scope::Fleet {
             return;
@@ -341,14 +341,14 @@ pub(super) fn check_defaults(around: Around<'_, '_>, report: &mut Report) {
     Parts::read(&fields, report).check_shared(&fields, report);
 }
 
-// Reading `when`.
+// Reading of `when`.
 
 const SMALLEST: Decimal = Decimal::from_thousandths(1);
 const ALL: Decimal = Decimal::from_thousandths(1_000);
 const WITHIN: Nanos = Nanos::from_secs(10);
 const LEAST: u32 = 20;
 
-/// The fields of `when`.
+/// Grammar of the field `when`.
 pub(super) const WHEN: Object = object!([
     Field::required(
         "upstream_error_rate_over",

@@ -1,5 +1,6 @@
-//! Reading a request to explain: `{"method": "POST", "path": "/reply", "headers":
-//! {"x-user-id": "alice"}, "source": "10.0.0.1", …}`, every field optional.
+//! Reads a request to explain:
+//! `{"method": "POST", "path": "/reply", "headers": {"x-user-id": "alice"}, "source": "10.0.0.1", …}`.
+//! All fields are optional.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -15,7 +16,7 @@ use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use crate::request::{Sample, Text};
 
-/// The fields of a sample.
+/// Names of the fields of a sample.
 pub const SAMPLE: &[&str] = &[
     "method",
     "path",
@@ -28,12 +29,12 @@ pub const SAMPLE: &[&str] = &[
     "client_cert",
     "cost",
 ];
-/// The longest text of a sample, in bytes.
+/// Maximum size of a text in a sample, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
-/// The most values of headers, and the most of metadata.
+/// Maximum number of header values, and of metadata values.
 const MAX_VALUES: usize = 100;
 
-/// Reads a sample; the default request is `GET /`. Its texts stay in `document`.
+/// Reads a sample, which borrows its texts from `document`. The default request is `GET /`.
 pub fn parse_sample(document: &Value) -> Result<Sample<'_>, Vec<Problem>> {
     let mut report = Report::default();
     let sample = sample(&Cursor::root(document), &mut report);
@@ -152,7 +153,7 @@ fn headers<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Vec<(Cow<'a, str
     headers
 }
 
-/// Whether a sample may have a header of that name.
+/// Returns true if a sample may have a header with this name. Reports a problem otherwise.
 fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let field = match name.to_ascii_lowercase().as_str() {
         ":method" => "method",
@@ -168,7 +169,7 @@ fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
     false
 }
 
-/// A value as on the wire, without surrounding blanks.
+/// Reads a value as it would be sent, without surrounding white space.
 fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     let text = cursor.value.as_str().filter(|text| {
         let is_not_allowed = |b: u8| matches!(b, b'\0' | b'\r' | b'\n');
@@ -181,7 +182,7 @@ fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     text.map(|text| Cow::Borrowed(text.as_bytes().trim_ascii()))
 }
 
-/// All texts in an object of metadata and in its nested objects.
+/// Adds all texts in an object of metadata and in its nested objects.
 fn below<'a>(
     cursor: &Cursor<'a, '_>,
     path: String,

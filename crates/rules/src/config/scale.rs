@@ -1,8 +1,8 @@
 //! Limits scaled by the factor of an override.
 //!
-//! Numbers that count cost units grow; times stay unchanged: the length of a window, the maximum wait,
-//! the warm-up time. Fractions are rounded up, so a scale of 1 or more never gives less than the rule.
-//! The rule's own numbers are whole, so a scale of 1 or less never gives more.
+//! Numbers of cost units are multiplied. Times, such as window lengths, maximum waits and warm-up
+//! times, stay unchanged. Fractions are rounded up, so a scale of 1 or more never gives less than
+//! the rule. The rule's numbers are whole, so a scale of 1 or less never gives more.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::reader::written;
 
-/// Limits scaled by this factor; `None` if they are too large for their algorithms.
+/// Returns limits scaled by this factor, or `None` if they are too large for their algorithms.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     let scale = scale.thousandths().into();
     let one = |limit: &Limit| {
@@ -23,7 +23,7 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
         for (name, value) in &mut fields {
             *value = match name.as_str() {
                 "capacity" | "slot_capacity" | "initial" => Value::from(fits(value, scale)?),
-                // Above the capacity it has the effect of the capacity: no request waits.
+                // A value above the capacity has the same effect as the capacity: no request waits.
                 "immediate" => Value::from(fits(value, scale).unwrap_or(MAX_AMOUNT)),
                 "rate" => {
                     let rate = Rate::parse(value.as_str()?)?;
@@ -43,7 +43,7 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     super::parse_limits(&Value::Array(list?)).ok()
 }
 
-/// A number of cost units, if it is within the bounds.
+/// Returns a scaled number of cost units, if it is within the bounds.
 fn fits(value: &Value, scale: u64) -> Option<u32> {
     amount(value.as_u64()?, scale)
 }
@@ -54,20 +54,20 @@ fn amount(amount: u64, scale: u64) -> Option<u32> {
     (product <= MAX_AMOUNT).then_some(product)
 }
 
-/// A refill in lumps keeps its period; its amount grows.
+/// Scales the amount of a refill at intervals, and keeps its period.
 fn lumps(rate: Rate, scale: u64) -> Option<Rate> {
     Rate::new(amount(rate.amount().into(), scale)?, rate.period())
 }
 
-/// The exact ratio, over a longer period if necessary. If no numbers within the bounds give it: the
-/// nearest rate above it, whose period is less than a nanosecond too short. The slowest rate is one unit
-/// in [`MAX_PERIOD`].
+/// Returns the exactly scaled rate, over a longer period if necessary. If no numbers within the
+/// bounds express it, returns the nearest higher rate, whose period is less than a nanosecond too
+/// short. The slowest rate is one unit in [`MAX_PERIOD`].
 fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
     let (amount, period) = (
         u64::from(rate.amount()).checked_mul(scale)?,
         rate.period().get(),
     );
-    // The period stays as written if the amount is a whole number.
+    // If the amount is a whole number, the period stays as written.
     let whole = gcd(amount, 1_000);
     let (amount, longer) = (amount.checked_div(whole)?, 1_000_u64.checked_div(whole)?);
     if let Some(exact) = within(amount, times(period, longer)) {
@@ -85,7 +85,8 @@ fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
         .checked_mul(period)?
         .checked_div(amount.into())?;
     let above = within(count, period.min(MAX_PERIOD.get().into()))?;
-    // A scale below 1 of a rate at the bounds.
+    // Rounding up a rate near the bounds could exceed the rule's rate, although the scale is at
+    // most 1.
     let is_more = times(above.amount().into(), rate.period().get())
         > times(rate.amount().into(), above.period().get());
     Some(if scale <= 1_000 && is_more {
@@ -95,7 +96,7 @@ fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
     })
 }
 
-/// A rate whose numbers are within the bounds.
+/// Returns a rate if its numbers are within the bounds.
 fn within(amount: u64, period: u128) -> Option<Rate> {
     let amount = u32::try_from(amount)
         .ok()
@@ -106,7 +107,7 @@ fn within(amount: u64, period: u128) -> Option<Rate> {
     Rate::new(amount?, Nanos::new(period?))
 }
 
-/// The greatest common divisor.
+/// Returns the greatest common divisor.
 fn gcd(a: u64, b: u64) -> u64 {
     let (mut a, mut b) = (a, b);
     while let Some(rest) = a.checked_rem(b) {

@@ -1,7 +1,8 @@
-//! The JSON Schema of rule files: the grammar, walked.
+//! Generates the JSON Schema of rule files from the grammar.
 //!
-//! It never rejects a file that the reader accepts. Only the reader rejects what a schema cannot express:
-//! duplicate names, numbers that do not fit together, lengths in bytes instead of characters.
+//! The schema accepts every file that the reader accepts. The reader rejects more than a schema can
+//! express: duplicate names, numbers that do not fit together, and lengths in bytes rather than
+//! characters.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,13 +15,13 @@ use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
 use super::{RULE_FILE, STORE, WAITING, admin};
 use super::{answers, cost, fleet, keys, limits, matches, overrides, rules};
 
-/// A rate whose amount and period are not zero.
+/// Pattern of a rate whose amount and period are not zero.
 const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
 const DURATION: &str = "^[0-9]+(d|h|m|s|ms|us|ns)$";
-/// A duration that is not zero.
+/// Pattern of a duration that is not zero.
 const SOME_DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
 
-/// Names and their definitions: those listed before the algorithms, and those after them.
+/// Names and their definitions. The algorithms come between the two lists.
 const DEFINITIONS: [&[Field]; 2] = [
     &[
         Field::required("rule_file", Form::Object(&RULE_FILE), ""),
@@ -62,13 +63,13 @@ const DEFINITIONS: [&[Field]; 2] = [
     ],
 ];
 
-/// The definition of that name.
+/// Returns the definition with this name.
 pub(super) fn defined(name: &str) -> Option<Form> {
     let mut all = DEFINITIONS.into_iter().flatten();
     all.find(|field| field.name == name).map(|field| field.form)
 }
 
-/// The JSON Schema (draft 2020-12) of a rule file, and of the admin role's configuration.
+/// Returns the JSON Schema (draft 2020-12) of a rule file and of the admin role's configuration.
 pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -98,7 +99,7 @@ fn definitions() -> Value {
     Value::Object(definitions)
 }
 
-/// A key and limits are required, unless the defaults have them.
+/// Requires a key and limits in rules, unless the defaults have them.
 fn needed() -> [Value; 2] {
     rules::NEEDED.map(|(name, _)| {
         json!({
@@ -112,7 +113,7 @@ fn needed() -> [Value; 2] {
     })
 }
 
-/// A limit of one algorithm.
+/// Returns the schema of a limit with one algorithm.
 fn limit(algorithm: &str, doc: &str) -> Value {
     let mut properties = Map::new();
     let about = format!("Its name, unique in the rule. Without: {algorithm}.");
@@ -130,7 +131,7 @@ fn limit(algorithm: &str, doc: &str) -> Value {
     Value::Object(with(doc.to_string(), closed))
 }
 
-/// The allowed values of a field, its meaning and its default.
+/// Returns the schema of a field: its allowed values, meaning and default.
 fn described(field: &Field) -> Map<String, Value> {
     let mut doc = field.doc.text().to_string();
     match field.form {
@@ -150,7 +151,7 @@ fn described(field: &Field) -> Map<String, Value> {
     with(doc, schema)
 }
 
-/// A schema that begins with a description, unless that is empty.
+/// Adds a description to the front of a schema, unless it is empty.
 fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     if doc.is_empty() {
         return schema;
@@ -161,7 +162,7 @@ fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     described
 }
 
-/// A default as a value; `None` if it is only described in words.
+/// Returns a default as a value, or `None` if it is only described in words.
 pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
     match form {
         _ if text.is_empty() => None,
@@ -175,7 +176,7 @@ pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
     }
 }
 
-/// The schema of a form.
+/// Returns the schema of a form.
 fn shape(form: Form) -> Map<String, Value> {
     let all = |of: &[Field]| of.iter().map(described).collect::<Vec<_>>();
     let schema = match form {
@@ -292,7 +293,7 @@ fn required(fields: &[Field]) -> impl Iterator<Item = &'static str> {
     required.map(|field| field.name)
 }
 
-/// A field, and its alias. JSON's null stands for an absent field.
+/// Returns the schemas of a field and its alias. A JSON null counts as an absent field.
 fn property(field: &Field) -> impl Iterator<Item = (String, Value)> {
     let schema = described(field);
     let alias = alias_of(field.name).map(|alias| {
@@ -308,7 +309,7 @@ fn property(field: &Field) -> impl Iterator<Item = (String, Value)> {
     core::iter::once((field.name.to_string(), schema)).chain(alias)
 }
 
-/// An object with these properties and no others.
+/// Returns the schema of an object with only these properties.
 fn closed(properties: Map<String, Value>, required: &[&str]) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("type".to_string(), Value::from("object"));
@@ -320,14 +321,14 @@ fn closed(properties: Map<String, Value>, required: &[&str]) -> Map<String, Valu
     object
 }
 
-/// Takes a field out; the others stay in their order, where a map has one.
+/// Removes a field. The order of the other fields stays, if the map has an order.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let taken = fields.get(name).cloned();
     fields.retain(|own, _| own != name);
     taken
 }
 
-/// The same, or null.
+/// Extends a schema to also allow null.
 fn or_null(mut fields: Map<String, Value>) -> Value {
     if let Some(Value::String(kind)) = fields.get("type") {
         let kinds = json!([kind, "null"]);
@@ -340,7 +341,7 @@ fn or_null(mut fields: Map<String, Value>) -> Value {
         let either = [json!({ "$ref": reference }), json!({ "type": "null" })];
         fields.insert("anyOf".to_string(), json!(either));
     } else if let Some(only) = take(&mut fields, "const") {
-        // Null stands for an absent field, so it is allowed in place of a constant.
+        // A null counts as an absent field, so it is allowed in place of a constant.
         fields.insert("enum".to_string(), json!([only, null]));
     }
     Value::Object(fields)

@@ -1,4 +1,4 @@
-//! A limit without the fields that repeat a default: for people, and for forms.
+//! Limits without the fields that repeat a default, for display and for forms.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,12 +10,12 @@ use super::reader::written;
 use super::{Field, limit_fields, parse_limits};
 use crate::joined::joined;
 
-/// The fields of a limit without those that repeat a default.
+/// Returns the fields of a limit without the fields that repeat a default.
 pub fn spoken(limit: &Limit) -> Map<String, Value> {
     spoken_value(&written(limit))
 }
 
-/// The same for a limit as JSON. A limit that cannot be read stays unchanged.
+/// Like [`spoken`], but for a limit as JSON. A limit that cannot be read stays unchanged.
 pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     let mut fields = limit.clone();
     let Some(whole) = read(&fields) else {
@@ -34,8 +34,9 @@ pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// A limit in the notation for people: `15 at 30/m`, or `fixed_window 1000, window 1d` where there is more to report
-/// than capacity and rate. Reads any algorithm, including ones newer than this program.
+/// Returns a limit in a short notation for people: `15 at 30/m`, or `fixed_window 1000, window 1d`
+/// if there is more to show than capacity and rate. Accepts any algorithm, including algorithms
+/// newer than this program.
 pub fn short(limit: &Map<String, Value>) -> String {
     let fields = spoken_value(limit);
     if is_plain(&fields) {
@@ -44,12 +45,13 @@ pub fn short(limit: &Map<String, Value>) -> String {
     with_algorithm(&fields)
 }
 
-/// Like [`short`], but always with the algorithm, where two of them are compared.
+/// Like [`short`], but always with the algorithm, for comparing two algorithms.
 pub fn short_with_algorithm(limit: &Map<String, Value>) -> String {
     with_algorithm(&spoken_value(limit))
 }
 
-/// A limit in the notation for people, with its name: `burst 15 at 30/m`, `daily: fixed_window 1000, window 1d`.
+/// Like [`short`], but with the limit's name: `burst 15 at 30/m`,
+/// `daily: fixed_window 1000, window 1d`.
 pub fn short_with_name(limit: &Map<String, Value>) -> String {
     let name = limit.get("name").and_then(Value::as_str);
     let mut words = String::from(name.unwrap_or_default());
@@ -59,7 +61,7 @@ pub fn short_with_name(limit: &Map<String, Value>) -> String {
     words
 }
 
-/// Returns true if capacity and rate are all that there is to report.
+/// Returns true if there is nothing to show except capacity and rate.
 fn is_plain(fields: &Map<String, Value>) -> bool {
     let mut names = fields.keys().map(String::as_str);
     let is_known = |name| matches!(name, "name" | "algorithm" | "capacity" | "rate");
@@ -78,7 +80,7 @@ fn with_algorithm(fields: &Map<String, Value>) -> String {
     words
 }
 
-/// `1000 at 1000/d, refill interval`.
+/// Formats the numbers of a limit, such as `1000 at 1000/d, refill interval`.
 fn numbers(fields: &Map<String, Value>) -> String {
     let [capacity, rate] = ["capacity", "rate"].map(|name| fields.get(name).map(text));
     let mut parts: Vec<String> = Vec::new();

@@ -1,17 +1,19 @@
-//! "Did you mean": the nearest of the allowed names.
+//! "Did you mean": finds the allowed name that is nearest to a misspelt name.
 
 use alloc::vec::Vec;
 
-/// The maximum length: longer texts are not typing errors of a name, and the work is quadratic.
+/// Maximum length of a text. Longer texts are not misspelt names, and the search takes quadratic
+/// time.
 const LONGEST: usize = 64;
 
-/// The allowed name within two edits of `text` (one for names of up to three letters), if any.
+/// Returns the nearest allowed name within two edits of `text`, or within one edit if `text` has at
+/// most three bytes.
 pub fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
     if text.len() > LONGEST {
         return None;
     }
     let within = if text.len() <= 3 { 1 } else { 2 };
-    // Most names are ruled out by their length, which costs nothing.
+    // The length excludes most names at almost no cost.
     let length = text.chars().count();
     allowed
         .iter()
@@ -22,7 +24,7 @@ pub fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
         .map(|(_, name)| name)
 }
 
-/// Levenshtein's distance, in characters and ignoring ASCII case.
+/// Returns the Levenshtein distance in characters, ignoring ASCII case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().map(|c| c.to_ascii_lowercase()).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

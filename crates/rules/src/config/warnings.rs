@@ -1,4 +1,4 @@
-//! Rules that are valid but probably a mistake.
+//! Finds rules that are valid but probably a mistake.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,11 +18,11 @@ mod fleet;
 pub(super) mod patterns;
 mod preflights;
 
-/// From this state size per bucket, reading and writing pages costs more than deciding.
+/// State size per bucket, in bytes, from which reading and writing pages costs more than deciding.
 const LARGE_STATE: usize = 1024;
 
-/// Warnings about parts of a file that are valid but probably a mistake, in addition to those of
-/// [`super::parse`]. They help to check a file; the filter does not use them.
+/// Returns warnings about valid parts of a file that are probably a mistake, in addition to the
+/// warnings of [`super::parse`]. They help people check a file. The filter does not use them.
 pub fn advice(file: &RuleFile) -> Vec<Problem> {
     let at_rules = Path::root().field("rules");
     let mut warnings = Vec::new();
@@ -56,7 +56,7 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     warnings
 }
 
-/// A threshold that no share can exceed.
+/// Warns about a threshold that no error share can exceed.
 fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
     let over = rule.when?.over;
     if over < Decimal::from_thousandths(1_000) {
@@ -67,7 +67,8 @@ fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at, &Value::from(1), message).warning())
 }
 
-/// Keys that the overrides of the defaults ban, and that a rule whose own overrides replace these does not mention.
+/// Warns about keys that the default overrides ban, if a rule replaces these overrides without
+/// mentioning the keys.
 pub(super) fn dropped_bans(defaults: &Value, own: &Value, at: Path) -> Option<Problem> {
     let (defaults, own) = (defaults.as_object()?, own.as_object()?);
     let bans = |over: &Value| over == "banned";
@@ -96,7 +97,8 @@ pub(super) fn dropped_bans(defaults: &Value, own: &Value, at: Path) -> Option<Pr
     Some(problem.suggest(Some(&format!("{first}: banned"))))
 }
 
-/// An equal earlier rule: both have to admit, so this rule has no effect.
+/// Warns about a rule that repeats an earlier one. Both have to admit a request, so the second has
+/// no effect.
 fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     let same = |other: &&Rule| {
         let named = Rule {
@@ -114,7 +116,7 @@ fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("name"), &name, message).warning())
 }
 
-/// A cost above a capacity is always refused: probably a mistake.
+/// Warns about a cost above a capacity, with which every request is refused.
 pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     let cost = u64::from(rule.cost.least());
     let small: Vec<_> = rule
@@ -134,12 +136,12 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("cost"), &value, message).warning())
 }
 
-/// A `max_wait` below the time of one request: almost no request can wait.
+/// Warns about a `max_wait` below the time of one request, with which almost no request can wait.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     let fields = super::reader::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
     let one = time_of(cost, limit.algorithm().rate()?);
-    // The next refill may come at any moment.
+    // The next refill may come at any moment, so a short wait can be enough.
     let comes_in_lumps = fields
         .get("refill")
         .is_some_and(|refill| refill == "interval");
@@ -153,7 +155,7 @@ fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("max_wait"), &value, message).warning())
 }
 
-/// The time in which `cost` passes at `rate`, rounded up.
+/// Returns the time in which `cost` passes at `rate`, rounded up.
 fn time_of(cost: u64, rate: Rate) -> Nanos {
     let span = u128::from(cost).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));
@@ -180,7 +182,7 @@ fn large_state(limits: &Limits, at: &Path) -> Option<Problem> {
     Some(Problem::error(at, &name, message).warning())
 }
 
-/// The keys of overrides that no request can have.
+/// Warns about overrides for keys that no request can have.
 pub(crate) fn impossible_keys(rule: &Rule, at: &Path) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (pattern, _) in rule.overrides.iter() {
@@ -196,7 +198,7 @@ pub(crate) fn impossible_keys(rule: &Rule, at: &Path) -> Vec<Problem> {
     problems
 }
 
-/// The problem with the key of an override of `rule`, if no request can have that key.
+/// Returns the problem of an override's key, if no request can have that key.
 pub fn impossible_key(rule: &Rule, pattern: &str) -> Option<Problem> {
     let beginning = pattern.strip_suffix('*');
     let possible = rule.may_have(beginning.unwrap_or(pattern), beginning.is_some());

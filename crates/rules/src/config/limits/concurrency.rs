@@ -1,4 +1,4 @@
-//! The fields of `concurrency`.
+//! Reads the fields of `concurrency`.
 
 #[cfg(feature = "words")]
 use alloc::format;
@@ -39,7 +39,7 @@ pub(super) const CONCURRENCY: Entry = Entry {
     },
 };
 
-/// The meaning of these limits, as the end of a sentence.
+/// Describes these limits as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn concurrency(&self) -> Option<String> {

@@ -1,4 +1,4 @@
-//! The fields of `funnel` and `token_bucket`.
+//! Reads the fields of `funnel` and `token_bucket`.
 
 #[cfg(feature = "words")]
 use alloc::borrow::ToOwned as _;
@@ -83,7 +83,7 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
     },
 };
 
-/// The meaning of these limits, as the end of a sentence.
+/// Describes these limits as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn leaking(&self) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Reading the fields of an object by a table of them.
+//! Reads the fields of an object according to their grammar.
 
 use alloc::format;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::config::grammar::{Field, Form, duration_form};
 use crate::config::reader::{Cursor, Fields, Report};
 
-/// Reads the fields of one algorithm by their table. Every getter reports an invalid value and returns
-/// `None` for it, and for an absent field without a default.
+/// Reads the fields of an algorithm according to their grammar. A getter returns `None` for an
+/// invalid value, which it reports, and for an absent field without a default.
 #[derive(Debug)]
 pub(in crate::config) struct Numbers<'a, 'c> {
     pub(in crate::config) fields: Fields<'a, 'c>,
@@ -18,7 +18,7 @@ pub(in crate::config) struct Numbers<'a, 'c> {
 }
 
 impl<'a, 'c> Numbers<'a, 'c> {
-    /// The field of that name, if present; its absence is reported unless it has a default.
+    /// Returns the named field, if it is present. Reports its absence unless it has a default.
     fn field(&self, name: &str, report: &mut Report) -> Option<(Cursor<'a, 'c>, Form)> {
         let field = self.table.iter().find(|field| field.name == name)?;
         let cursor = match field.default {
@@ -28,12 +28,12 @@ impl<'a, 'c> Numbers<'a, 'c> {
         Some((cursor?, field.form))
     }
 
-    /// Whether the field is present.
+    /// Returns true if the field is present.
     pub(in crate::config) fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some()
     }
 
-    /// The value of a present and valid field, or its default.
+    /// Returns `value` if the field is present, else `default`.
     pub(in crate::config) fn or<T>(&self, name: &str, value: Option<T>, default: T) -> Option<T> {
         if self.has(name) { value } else { Some(default) }
     }
@@ -45,7 +45,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         }
     }
 
-    /// A whole number that another field bounds, too.
+    /// Reads a whole number that another field also bounds.
     pub(in crate::config) fn integer_up_to(
         &self,
         name: &str,
@@ -66,7 +66,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         cursor.decimal(least, most, report)
     }
 
-    /// A number that another field bounds, too.
+    /// Reads a number that another field also bounds.
     pub(in crate::config) fn decimal_up_to(
         &self,
         name: &str,
@@ -94,7 +94,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         }
     }
 
-    /// The field `max_wait`, or its default.
+    /// Reads the field `max_wait`, or returns its default.
     pub(in crate::config) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
         let max_wait = self.duration("max_wait", report);
         self.or("max_wait", max_wait, default)
@@ -126,7 +126,7 @@ fn rate(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Rate> {
     fits
 }
 
-/// Whether the amount or the period of a rate is zero.
+/// Returns true if the amount or the period of a rate is zero.
 fn is_zero_rate(rate: &str) -> bool {
     let zero = |number: &str| !number.is_empty() && number.bytes().all(|b| b == b'0');
     rate.split_once('/').is_some_and(|(amount, period)| {

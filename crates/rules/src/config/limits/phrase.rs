@@ -1,6 +1,6 @@
-//! The meaning of one limit, as the end of a sentence: `may do 15 at once, then one every 2s`.
+//! Describes one limit as the end of a sentence, such as `may do 15 at once, then one every 2s`.
 //!
-//! The phrase of each algorithm stands beside its fields.
+//! The phrases of each algorithm are defined next to its fields.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -13,7 +13,7 @@ use crate::config::reader::written;
 use crate::humanise::humanise;
 use crate::rule::Cost;
 
-/// The meaning of a limit for clients, when a request takes `cost`.
+/// Describes what a limit means for clients if a request takes `cost`.
 pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     let algorithm = limit.algorithm();
     let numbers = Phrase {
@@ -26,18 +26,18 @@ pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     phrase.unwrap_or_else(|| format!("is limited by {}", algorithm.name()))
 }
 
-/// The numbers of a limit, as in a rule file.
+/// The numbers of a limit, as written in a rule file.
 #[derive(Debug)]
 pub(super) struct Phrase {
     pub(super) algorithm: &'static str,
     fields: Map<String, Value>,
     pub(super) capacity: u64,
-    /// Whether a request takes more than one unit, so that requests and units are not the same.
+    /// True if a request may take more than one unit, so that requests and units differ.
     pub(super) in_units: bool,
 }
 
 impl Phrase {
-    /// The text of a field, or of its default.
+    /// Returns the text of a field, or of its default.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         if let Some(value) = self.fields.get(name) {
             let text = value.as_str().map(str::to_owned);
@@ -64,13 +64,13 @@ impl Phrase {
         self.text(name).is_some_and(|text| text == word)
     }
 
-    /// `may do 15`.
+    /// Returns a phrase such as `may do 15`.
     pub(super) fn may(&self, count: u64) -> String {
         let verb = if self.in_units { "take" } else { "do" };
         format!("may {verb} {}", self.some(count))
     }
 
-    /// `15`, or `15 units`.
+    /// Returns a phrase such as `15` or `15 units`.
     pub(super) fn some(&self, count: u64) -> String {
         match (self.in_units, count) {
             (false, _) => count.to_string(),
@@ -79,7 +79,7 @@ impl Phrase {
         }
     }
 
-    /// `one every 2s`, or `7 per second (one about every 143ms)`.
+    /// Returns a phrase such as `one every 2s` or `7 per second (one about every 143ms)`.
     pub(super) fn pace(&self, rate: Rate) -> String {
         let one = if self.in_units { "one unit" } else { "one" };
         let (amount, period) = (u64::from(rate.amount()), rate.period().get());
@@ -99,7 +99,7 @@ impl Phrase {
         format!("{some} per {per} ({one} about every {about})")
     }
 
-    /// The handling of requests that come too early.
+    /// Describes what happens to requests that come too early.
     pub(super) fn early(&self) -> Option<String> {
         let wait = self.span("max_wait")?;
         if wait == Nanos::ZERO {
@@ -111,7 +111,7 @@ impl Phrase {
     }
 }
 
-/// `second`, `minute`, `hour`, `day`, or the time itself.
+/// Returns `second`, `minute`, `hour`, `day`, or the duration as a text.
 pub(super) fn time(span: Nanos) -> String {
     let text = span.to_string();
     match text.as_str() {
@@ -123,7 +123,7 @@ pub(super) fn time(span: Nanos) -> String {
     }
 }
 
-/// The time in which this amount passes at `rate`.
+/// Returns the time in which `amount` passes at `rate`.
 pub(super) fn time_of(amount: u64, rate: Rate) -> Nanos {
     let span = u128::from(amount).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));
@@ -195,7 +195,8 @@ mod tests {
         );
     }
 
-    /// No algorithm falls through to the phrase for unknown ones.
+    /// Checks that each algorithm has a phrase, and does not fall back to the phrase for unknown
+    /// algorithms.
     #[test]
     fn every_algorithm_has_words() {
         for name in Algorithm::NAMES {

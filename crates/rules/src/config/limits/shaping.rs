@@ -1,4 +1,4 @@
-//! The fields of the algorithms that shape: `leaky_queue` and the smooth ones.
+//! Reads the fields of the algorithms that shape traffic: `leaky_queue` and the smooth algorithms.
 
 #[cfg(feature = "words")]
 use alloc::format;
@@ -124,7 +124,7 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
     },
 };
 
-/// The meaning of these limits, as the end of a sentence.
+/// Describes these limits as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn queue(&self) -> Option<String> {
@@ -153,7 +153,7 @@ impl Phrase {
             let more = format!(" (the first {immediate} of them pass at once)");
             phrase.push_str(&more);
         }
-        // The longest wait is that at the end of the queue.
+        // The request at the end of the queue waits longest.
         let waiting = self.capacity.saturating_sub(immediate);
         if time_of(waiting, rate) > wait {
             let more = format!("; requests that would wait longer than {wait} are refused");

@@ -1,4 +1,4 @@
-//! The fields of the algorithms with a window.
+//! Reads the fields of the algorithms with a time window.
 
 #[cfg(feature = "words")]
 use alloc::format;
@@ -159,10 +159,10 @@ pub(super) const SLIDING_COUNTER: Entry = Entry {
     },
 };
 
-/// The meaning of these limits, as the end of a sentence.
+/// Describes these limits as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
-    /// The clock of refills, slots and sliding windows, unless it is the process clock.
+    /// Names the clock of refills, slots and sliding windows, unless it is the process clock.
     pub(super) fn by_clock(&self) -> &'static str {
         if self.is("align", "clock") {
             ", by the wall clock in UTC"

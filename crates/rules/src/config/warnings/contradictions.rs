@@ -1,4 +1,4 @@
-//! Matches whose parts contradict each other.
+//! Finds matches whose parts contradict each other.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use crate::config::problem::{Path, Problem};
 use crate::request::without_query;
 use crate::rule::{Match, NamedTest, PathMatch, Test, Truth};
 
-/// Parts of a match that contradict each other.
+/// Warns about parts of a match that contradict each other.
 pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     if let Some((at, why)) = of_tests(&matches.headers, at, "headers", contradict_on_one_line) {
         return Some(warning(at, HARDLY, &why));
@@ -22,14 +22,14 @@ pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     Some(warning(at, "no request ever matches", &why))
 }
 
-/// One line of a header may pass one test, and another line the other.
+/// Message for header tests that only different lines of the header can pass.
 const HARDLY: &str = "only requests that repeat the header may match";
 
 fn warning(at: Path, what: &str, why: &str) -> Problem {
     Problem::error(at, &Value::Null, format!("{what}: {why}")).warning()
 }
 
-/// Two tests of one value.
+/// Finds two contradictory tests of one value.
 fn of_tests(
     tests: &[NamedTest],
     at: &Path,
@@ -55,7 +55,7 @@ fn of_pseudo_headers(matches: &Match, at: &Path) -> Option<(Path, String)> {
     })
 }
 
-/// A `not` that matches whenever the other parts do.
+/// Finds a `not` that matches whenever the other parts do.
 fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     let not = matches.not.as_ref()?;
     let why = if not.is_everything() {
@@ -68,7 +68,8 @@ fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     Some((at.field("not"), String::from(why)))
 }
 
-/// Whether `other` matches whenever the other parts of `matches` do, as far as single parts show it.
+/// Returns true if `other` matches whenever the other parts of `matches` do, as far as a comparison
+/// of single parts can show.
 fn follows(other: &Match, matches: &Match) -> bool {
     let methods = other.methods.is_empty()
         || (!matches.methods.is_empty()
@@ -100,7 +101,8 @@ fn follows(other: &Match, matches: &Match) -> bool {
         && other.not.is_none()
 }
 
-/// Whether two tests of a header contradict each other, unless different lines pass them.
+/// Returns true if no single line of a header can pass both tests. Different lines may still pass
+/// them.
 fn contradict_on_one_line(one: &Test, two: &Test) -> bool {
     let is_of_presence = |test: &Test| matches!(test, Test::Present(_));
     !is_of_presence(one) && !is_of_presence(two) && contradict(one, two)
@@ -119,7 +121,7 @@ fn contradict(one: &Test, two: &Test) -> bool {
     }
 }
 
-/// The reason why a pseudo-header's test contradicts the method or the path.
+/// Returns the reason why the test of a pseudo-header contradicts the method or the path.
 fn contradicts_parts(matches: &Match, name: &str, test: &Test) -> Option<&'static str> {
     match (name, test) {
         (":method" | ":path" | ":authority" | ":scheme", Test::Present(false)) => {

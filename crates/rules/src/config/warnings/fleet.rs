@@ -1,4 +1,4 @@
-//! Settings of a fleet, and limits of its rules, that are probably a mistake.
+//! Finds settings of a fleet, and limits of its rules, that are probably a mistake.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -31,7 +31,7 @@ fn is_shared(rule: &Rule) -> bool {
     rule.scope == Scope::Fleet && rule.mode != Mode::Off
 }
 
-/// Settings that no rule uses.
+/// Warns about fleet settings that no rule uses.
 fn unused(rules: &[Rule], at: &Path) -> Option<Problem> {
     if rules.iter().any(|rule| rule.scope == Scope::Fleet) {
         return None;
@@ -40,7 +40,7 @@ fn unused(rules: &[Rule], at: &Path) -> Option<Problem> {
     Some(Problem::error(at.clone(), &Value::Null, message).warning())
 }
 
-/// Answers that come when their tokens have expired.
+/// Warns about a timeout that lets answers arrive after their tokens have expired.
 fn late(fleet: &FleetSettings, at: &Path) -> Option<Problem> {
     if fleet.timeout < fleet.lease {
         return None;
@@ -52,7 +52,7 @@ fn late(fleet: &FleetSettings, at: &Path) -> Option<Problem> {
     Some(problem.allowed(allowed).warning())
 }
 
-/// A credit with which each Envoy may pass more than the limit admits at once.
+/// Warns about a credit that lets each Envoy admit more than the limit admits at once.
 fn much_credit(rule: &Rule, credit: u32, at: &Path) -> Vec<Problem> {
     let limits = rule.limits.iter().enumerate();
     let small = limits.filter(|(_, limit)| limit.algorithm().capacity() < credit.into());

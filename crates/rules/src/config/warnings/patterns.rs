@@ -1,4 +1,4 @@
-//! Regular expressions that take long or test little.
+//! Finds regular expressions that take long or test only short values.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -9,13 +9,14 @@ use crate::config::problem::{Path, Problem};
 use crate::rule::pattern::Pattern;
 use crate::rule::{Mode, OnLongValue, Part, Rule};
 
-/// A pattern that cannot test values of this length deserves a warning, in bytes: paths and user agents have
-/// some hundred.
+/// Warn about patterns that cannot test values of this size, in bytes. Paths and user agents
+/// usually have some hundred bytes.
 const USUAL_VALUE: usize = 1024;
-/// The time that one request may take before there is a warning, in nanoseconds.
+/// Time per request from which there is a warning, in nanoseconds.
 const LONG: usize = 1_000_000;
 
-/// The time that the regular expressions of all rules may take for one request, in nanoseconds.
+/// Returns the maximum time that the regular expressions of all rules take for one request, in
+/// nanoseconds.
 pub fn worst_ns(rules: &[Rule]) -> usize {
     let rules = rules.iter().filter(|rule| rule.mode != Mode::Off);
     let patterns = rules.flat_map(|rule| rule.matches.patterns());
@@ -24,7 +25,8 @@ pub fn worst_ns(rules: &[Rule]) -> usize {
     })
 }
 
-/// Patterns that test only short values, and rules that a client can make stop others.
+/// Warns about patterns that test only short values, and about rules that let a client disable
+/// other rules.
 pub(super) fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     let patterns = rule.matches.patterns();
     let short = patterns
@@ -53,7 +55,7 @@ fn costly(pattern: &Pattern, at: &Path) -> Problem {
     Problem::error(at.clone(), &Value::from(pattern.text()), message).warning()
 }
 
-/// All rules together.
+/// Warns if the patterns of all rules together may take too long.
 pub(super) fn of_file(rules: &[Rule], at: &Path) -> Option<Problem> {
     let worst = worst_ns(rules);
     if worst < LONG {
@@ -70,7 +72,7 @@ pub(super) fn of_file(rules: &[Rule], at: &Path) -> Option<Problem> {
     Some(Problem::error(at.clone(), &Value::Null, message).warning())
 }
 
-/// The place of a regular expression below that of its match.
+/// Returns the path of a regular expression, given the path of its match.
 fn place(at: &Path, parts: &[Part]) -> Path {
     let at = parts.iter().fold(at.clone(), |at, part| match part {
         Part::Path => at.field("path"),

@@ -1,5 +1,5 @@
-//! Rules that refuse every CORS preflight: browsers send `OPTIONS` before some requests of a page, without
-//! its cookies and without most of its headers.
+//! Finds rules that refuse all CORS preflight requests. Browsers send an `OPTIONS` request before
+//! some requests of a page, without its cookies and without most of its headers.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,7 +37,8 @@ const SENT_PREFIXES: [&str; 4] = [":", "sec-", "x-forwarded-", "x-envoy-"];
 const ORIGIN: &str = "origin";
 const REQUESTED_METHOD: &str = "access-control-request-method";
 
-/// Warnings about rules that refuse every CORS preflight, unless an earlier filter answers them.
+/// Returns warnings about rules that refuse all CORS preflight requests, unless an earlier filter
+/// answers them.
 pub fn preflight_advice(file: &RuleFile) -> Vec<Problem> {
     let at = Path::root().field("rules");
     let rules = file.rules.iter().enumerate();
@@ -69,7 +70,7 @@ fn is_sent(name: &str) -> bool {
     SENT.contains(&name) || SENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether no preflight matches.
+/// Returns true if no preflight matches.
 fn never_holds(matches: &Match) -> bool {
     let has = |method: &String| method == OPTIONS;
     let method = !matches.methods.is_empty() && !matches.methods.iter().any(has);
@@ -84,7 +85,7 @@ fn never_holds(matches: &Match) -> bool {
     method || header || matches.cookies.iter().any(needs) || metadata.next().is_some() || not
 }
 
-/// Whether every preflight matches.
+/// Returns true if every preflight matches.
 fn always_holds(matches: &Match) -> bool {
     let has = |method: &String| method == OPTIONS;
     let rest = Match {
