@@ -1,13 +1,14 @@
-//! A rule set against one request.
+//! Evaluates a rule set against one request.
 //!
-//! Rules are evaluated in file order and every matching one must admit. When one refuses, the cost taken
-//! by earlier rules is given back, and later rules are skipped.
+//! Rules are evaluated in file order, and every matching rule must admit the request. When a rule
+//! refuses, the cost taken by earlier rules is given back, and later rules are skipped.
 //!
-//! A rule in shadow mode behaves as if it were the only one: it never affects the verdict, a refusal of
-//! another rule gives nothing back to it, and it is evaluated even after a rule that refused or stops.
+//! A rule in shadow mode behaves as if it were the only rule. It never affects the verdict. A
+//! refusal by another rule gives nothing back to it, and it is evaluated even after a rule that
+//! refused or stopped the evaluation.
 //!
-//! An enforced rule with `stop` ends the evaluation of the requests that it matches, whatever its
-//! verdict: later enforced rules do not apply to them.
+//! An enforced rule with `stop` ends the evaluation for the requests that it matches, whatever its
+//! verdict. Later enforced rules do not apply to these requests.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -29,37 +30,39 @@ use crate::rule::{Mode, OnError, OnOutage, Price, Reach, Rule};
 use crate::rule_set::RuleSet;
 use crate::rule_set::{ActiveRule, Grant};
 
-/// The outcome of one rule for a request.
+/// Outcome of one rule for a request.
 #[derive(Clone, Debug)]
 pub struct RuleOutcome {
-    /// The index of the rule in its set.
+    /// Index of the rule in its set.
     pub rule: usize,
-    /// The rule as it was evaluated.
+    /// The rule as it was when it was evaluated.
     pub active: Arc<ActiveRule>,
-    /// The key of the request; `None` if a part is missing.
+    /// Key of the request; `None` if a part is missing.
     pub key: Option<String>,
-    /// The address of the key's bucket.
+    /// Address of the key's bucket.
     pub id: Option<BucketId>,
     /// The rule's verdict.
     pub answer: Answer,
-    /// The price, if the bucket was evaluated.
+    /// Price of the request, if the bucket was evaluated.
     pub price: Option<Price>,
-    /// For giving the cost back; `None` if nothing was taken, or it was already given back.
+    /// Receipt for giving the cost back. `None` if nothing was taken, or if it was already given
+    /// back.
     pub receipt: Option<Receipt>,
-    /// The effect on the lease, if all Envoys share the limits.
+    /// Effect on the lease, if all Envoys share the limits.
     pub leased: Option<Leased>,
-    /// The part of this Envoy in the limits, if that decided.
+    /// This Envoy's part of the limits, if that part decided.
     part: Option<Box<Limits>>,
-    /// The longest time for which the request could have been held, if it has to wait.
+    /// If the request has to wait, the maximum time for which it could have been held.
     pub patience: Nanos,
-    /// The request would have had to wait, and was refused for this reason instead.
+    /// If the request would have had to wait and was refused instead, the reason for that.
     pub not_held: Option<NotHeld>,
-    /// The rule admitted the request, but a later enforced rule refused it: this answer does not count.
+    /// True if the rule admitted the request, but a later enforced rule refused it. The rule's
+    /// answer then has no effect.
     pub overruled: bool,
 }
 
 impl RuleOutcome {
-    /// A rule that does not apply.
+    /// Creates the outcome of a rule that does not apply.
     const fn new(rule: usize, active: Arc<ActiveRule>) -> Self {
         Self {
             rule,
@@ -77,7 +80,7 @@ impl RuleOutcome {
         }
     }
 
-    /// Evaluates the bucket of the request's key.
+    /// Charges the bucket of the request's key.
     fn charge(
         &mut self,
         key: String,
@@ -123,7 +126,7 @@ impl RuleOutcome {
         self.price = Some(price);
     }
 
-    /// See [`Outcome::is_plain`].
+    /// Returns true if the rule satisfies [`Outcome::is_plain`].
     fn is_plain(&self) -> bool {
         match &self.answer {
             Answer::Decided(decision) => {
@@ -135,22 +138,23 @@ impl RuleOutcome {
         }
     }
 
-    /// Whether the rule can refuse the request.
+    /// Returns true if the rule can refuse the request.
     pub fn is_enforced(&self) -> bool {
         self.active.rule().mode == Mode::Enforce
     }
 
-    /// Whether the request would be refused if the rule were enforced.
+    /// Returns true if the request would be refused if the rule were enforced.
     pub fn refuses(&self) -> bool {
         self.answer.refuses(self.active.rule().on_error)
     }
 
-    /// Whether the request has to wait for the lease of its key.
+    /// Returns true if the request has to wait for the lease of its key.
     pub fn waits_for_lease(&self) -> bool {
         self.is_enforced() && self.leased.is_some_and(Leased::waits)
     }
 
-    /// The limits that decided: those of the key, or the part of this Envoy in them; without a key, the rule's.
+    /// Returns the limits that decided: the key's limits, or this Envoy's part of them. Without a
+    /// key, these are the rule's limits.
     pub fn limits(&self) -> &Limits {
         match &self.part {
             Some(part) => part,
@@ -159,32 +163,32 @@ impl RuleOutcome {
     }
 }
 
-/// The outcome of a rule set for a request.
+/// Outcome of a rule set for a request.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Every rule that was evaluated, in order.
+    /// Outcomes of all evaluated rules, in file order.
     pub rules: Vec<RuleOutcome>,
-    /// The index, in `rules`, of the rule that refused the request.
+    /// Index in `rules` of the rule that refused the request.
     pub refused_by: Option<usize>,
-    /// The index of the rule, in its set, after which no enforced one was evaluated.
+    /// Index in the rule set of the rule after which no enforced rule was evaluated.
     pub stopped_by: Option<usize>,
-    /// Whether the last of the rules has no answer until the lease of its key is asked for. Nothing was taken
-    /// then, and the request has to be evaluated anew.
+    /// True if the last rule cannot answer before more tokens are requested for its key. Then
+    /// nothing was taken, and the request has to be evaluated again.
     pub is_pending: bool,
 }
 
 impl Outcome {
-    /// Whether the request is refused.
+    /// Returns true if the request is refused.
     pub const fn is_refused(&self) -> bool {
         self.refused_by.is_some()
     }
 
-    /// The verdict of the rule that refused the request.
+    /// Returns the outcome of the rule that refused the request.
     pub fn refusal(&self) -> Option<&RuleOutcome> {
         self.rules.get(self.refused_by?)
     }
 
-    /// The decision about the request, without rules in shadow mode.
+    /// Returns the verdict on the request. Rules in shadow mode do not count.
     pub fn verdict(&self) -> Verdict {
         if self.is_refused() {
             Verdict::Refuse
@@ -195,9 +199,9 @@ impl Outcome {
         }
     }
 
-    /// The instant at which an admitted request may pass, if it has to wait: the latest instant of the
-    /// enforced rules. It is on the clock of their buckets, which another worker may have
-    /// advanced beyond this one's `now`.
+    /// If an admitted request has to wait, returns the instant at which it may pass, which is the
+    /// latest such instant of the enforced rules. It is on the clock of their buckets, which
+    /// another worker may have advanced beyond this worker's `now`.
     pub fn due(&self) -> Option<Nanos> {
         let held = self
             .enforced()
@@ -207,7 +211,7 @@ impl Outcome {
             .filter(|_| !self.is_refused())
     }
 
-    /// The decisions of the rules that are enforced.
+    /// Decisions of the enforced rules.
     fn enforced(&self) -> impl Iterator<Item = &BucketDecision> {
         self.rules
             .iter()
@@ -217,13 +221,14 @@ impl Outcome {
             })
     }
 
-    /// Whether every rule admits the request at once, from a bucket that nobody shares with other Envoys, and
-    /// keeps what it took: nothing follows but to count it.
+    /// Returns true if each rule admits the request at once, from a bucket that is not shared with
+    /// other Envoys, and keeps the cost. Such a request only has to be counted.
     pub fn is_plain(&self) -> bool {
         self.rules.iter().all(RuleOutcome::is_plain)
     }
 
-    /// Gives the cost back to all rules: the request is evaluated anew when the lease of the last one is there.
+    /// Gives the cost back to all rules, because the request is evaluated again when the tokens for
+    /// the last rule arrive.
     fn put_off(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
         self.is_pending = true;
         for one in &mut self.rules {
@@ -233,14 +238,14 @@ impl Outcome {
         }
     }
 
-    /// Adds the outcome of a rule, in the order of the rules; its place.
+    /// Inserts the outcome of a rule in the order of the rules, and returns its index.
     fn add(&mut self, one: RuleOutcome) -> usize {
         let last = self.rules.last();
         if last.is_none_or(|last| last.rule < one.rule) {
             self.rules.push(one);
             return self.rules.len().saturating_sub(1);
         }
-        // Rules in shadow mode may be evaluated after later ones.
+        // Rules in shadow mode may be evaluated after later rules.
         let place = self.rules.partition_point(|other| other.rule < one.rule);
         self.refused_by = self
             .refused_by
@@ -249,7 +254,7 @@ impl Outcome {
         place
     }
 
-    /// Gives the cost back to earlier enforced rules after the last rule refused.
+    /// Gives the cost back to earlier enforced rules, because the last rule refused.
     fn overrule(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
@@ -266,7 +271,7 @@ impl Outcome {
         }
     }
 
-    /// How long the request is held: the longest wait of the rules that are enforced; zero when it
+    /// Returns how long the request is held: the maximum wait of the enforced rules, or zero if it
     /// is refused.
     pub fn wait(&self) -> Nanos {
         if self.is_refused() {
@@ -277,7 +282,7 @@ impl Outcome {
     }
 }
 
-/// Evaluates `rules` for `request`, and takes its cost from every bucket if all of them admit it.
+/// Evaluates `rules` for `request`. If all of them admit it, its cost is taken from each bucket.
 pub fn evaluate(
     rules: &RuleSet,
     table: &Table,
@@ -287,7 +292,7 @@ pub fn evaluate(
     stats: &mut StoreStats,
 ) -> Outcome {
     let outcome = Outcome {
-        // Most requests match one rule; without this there would be room for four.
+        // Most requests match one rule. By default, the first push would allocate room for four.
         rules: Vec::with_capacity(1),
         refused_by: None,
         stopped_by: None,
@@ -295,8 +300,9 @@ pub fn evaluate(
     };
     let candidates = rules.candidates(request);
     let next = |from: usize| candidates.as_ref().map_or(from, |those| those.next(from));
-    // A request that waits for a lease is evaluated anew, and a refusal in shadow mode is noted for good. So
-    // those rules are evaluated when no other makes it wait; they depend on no other.
+    // A request that waits for a lease is evaluated again, but the count of a refusal in shadow
+    // mode cannot be undone. Rules in shadow mode are therefore evaluated only after no other rule
+    // makes the request wait. This is possible because they do not depend on other rules.
     let puts_off = request.fleet().is_some();
     let mut run = Run {
         outcome,
@@ -329,8 +335,8 @@ pub fn evaluate(
     run.outcome
 }
 
-/// Decides and takes. A request that would have to wait is only asked then whether it may, and for how long;
-/// `not_held` is the reason if it may not.
+/// Decides and takes the cost. Only if the request would have to wait, it is checked whether and
+/// how long it may wait. If it may not, `not_held` is set to the reason.
 fn take_patiently(
     mut attempt: Attempt<'_>,
     store: &mut dyn SharedData,
@@ -343,7 +349,8 @@ fn take_patiently(
         attempt.read(store)?;
         let wait = attempt.wait();
         if attempt.waits_for_lease() {
-            // It waits no longer than a call takes, whatever its deadline is.
+            // A wait for the lease ends after the timeout of a call, so the request's deadline is
+            // not checked.
             if !*may_wait.get_or_insert_with(|| request.may_wait()) {
                 *not_held = Some(NotHeld::Full);
                 attempt.shorten(Nanos::ZERO);
@@ -359,7 +366,7 @@ fn take_patiently(
             }
         }
         if let Some(outcome) = attempt.write(store, stats) {
-            // Another worker may have made room since.
+            // Another worker may have made room in the meantime.
             let took = |charge: &Charge| charge.receipt.is_some();
             if outcome.as_ref().map_or(true, took) {
                 *not_held = None;
@@ -369,7 +376,7 @@ fn take_patiently(
     }
 }
 
-/// The answer for a key without limits, which an operator may still have banned.
+/// Returns the answer for a key without limits, which an operator may still have banned.
 fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos) -> Answer {
     match table.ban_of(store, id, now) {
         Err(gave_up) => Answer::GaveUp(gave_up),
@@ -377,7 +384,7 @@ fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos
     }
 }
 
-/// The price of a request under a rule, unless the request has a fixed cost.
+/// Returns the price of a request under a rule, unless the request has a fixed cost.
 pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     let is_invalid = false;
     match request.cost() {
@@ -386,31 +393,31 @@ pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     }
 }
 
-/// The verdict of one rule.
+/// Answer of one rule.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// The bucket decided; in shadow mode a refusal is only counted.
+    /// The bucket decided. In shadow mode a refusal is only counted.
     Decided(BucketDecision),
     /// The key is banned.
     Banned(Ban),
     /// The key has no limits.
     Unlimited,
-    /// The request has no key, and the rule does not apply.
+    /// The request has no key, so the rule does not apply.
     Skipped,
-    /// The request has no key, and is refused because of that.
+    /// The request is refused because it has no key.
     KeyMissing,
-    /// A value is longer than the rule's match tests, and the request is refused because of that.
+    /// The request is refused because a value is longer than the rule's match can test.
     ValueTooLong,
-    /// The request has several values of its key, and is refused because of that.
+    /// The request is refused because it has several values for its key.
     KeyAmbiguous,
-    /// The engine of the fleet cannot be asked, and requests are refused as long as that lasts.
+    /// The fleet's engine is unreachable, and requests are refused until it is reachable again.
     Outage,
-    /// The store failed; the rule's `on_error` applies.
+    /// The store failed, so the rule's `on_error` applies.
     GaveUp(GaveUp),
 }
 
 impl Answer {
-    /// The refusal of a request that gets no bucket.
+    /// Returns the refusal of a request for which no bucket is evaluated.
     fn without_key(reach: Reach) -> Self {
         match reach {
             Reach::Refuse => Self::ValueTooLong,
@@ -434,7 +441,7 @@ impl Answer {
         }
     }
 
-    /// Whether the request would be refused if the rule were enforced.
+    /// Returns true if the request would be refused if the rule were enforced.
     pub fn refuses(&self, on_error: OnError) -> bool {
         match self {
             Self::Decided(decision) => decision.is_refused(),
@@ -460,7 +467,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Evaluates a rule that may match, unless an enforced one before it refused or stopped.
+    /// Evaluates a rule that may match, unless an earlier enforced rule refused or stopped the
+    /// evaluation.
     fn evaluate(&mut self, index: usize, active: &Arc<ActiveRule>) {
         let rule = active.rule();
         let is_enforced = rule.mode == Mode::Enforce;
@@ -493,7 +501,8 @@ impl Run<'_> {
         }
     }
 
-    /// Decides on the key at one of the rules of the outcome, in its place: an outcome is large to move.
+    /// Decides by the key for the outcome at index `place`. The outcome is changed in place,
+    /// because it is large to move.
     fn decide(&mut self, place: usize, reach: Reach, key: Key) {
         let Some(one) = self.outcome.rules.get_mut(place) else {
             return;
@@ -513,7 +522,7 @@ impl Run<'_> {
             return;
         }
         let mut give = |give: &Give<'_>| {
-            // Lost returns are counted.
+            // The table counts lost returns.
             let _lost = self.table.give(self.store, give, self.stats);
         };
         if waits {

@@ -1,7 +1,8 @@
-//! The outcome that a rule set would have for a request, with reasons, rule by rule. Nothing is taken.
+//! Explains, rule by rule, which outcome a rule set would have for a request, without taking any
+//! cost.
 //!
-//! The verdict is that of [`evaluate`] itself, over an [`Overlay`] of the store. Further details (the
-//! failing part of a match, the state of the bucket) are read afterwards.
+//! The verdict comes from [`evaluate`] itself, which runs on an [`Overlay`] of the store. Further
+//! details, such as the failing part of a match or the state of the bucket, are read afterwards.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,92 +22,93 @@ use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
 use crate::rule_set::RuleSet;
 use crate::rule_set::{ActiveRule, Grant};
 
-/// The outcome that a rule set would have for a request.
+/// Outcome that a rule set would have for a request, with reasons.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The outcome of [`evaluate`]. Its receipts are invalid, because nothing was taken.
+    /// Outcome of [`evaluate`]. Its receipts are invalid, because nothing was taken.
     pub outcome: Outcome,
-    /// One for each rule of the set, in its order.
+    /// Explanations of all rules in the set, in its order.
     pub rules: Vec<RuleExplained>,
 }
 
-/// The explanation of one rule for a request.
+/// Explanation of one rule for a request.
 #[derive(Clone, Debug)]
 pub struct RuleExplained {
-    /// The part of the match because of which the rule does not apply; `None` if it applies.
+    /// Part of the match that keeps the rule from applying; `None` if it applies.
     pub failing: Option<Failing>,
-    /// The part of the match whose value is too long to tell, if the rule applies nevertheless.
+    /// If the rule applies, the part of the match whose value is too long to be tested.
     pub too_long: Option<Failing>,
-    /// The fate of the rule.
+    /// Whether and why the rule was evaluated or skipped.
     pub standing: Standing,
-    /// The first part of the key that the request lacks.
+    /// First key part that is missing in the request.
     pub missing: Option<Missing>,
-    /// The first part of the key that the request has several times.
+    /// First key part that occurs several times in the request.
     pub repeated: Option<Repeated>,
-    /// The key of a matching request, if it has one.
+    /// Key of a matching request, if it has one.
     pub key: Option<String>,
-    /// The price of the request, if it has a key.
+    /// Price of the request, if it has a key.
     pub price: Option<Price>,
-    /// The grant for that key.
+    /// What the rule grants to this key.
     pub allowance: Allowance,
-    /// The bucket of that key; `None` if it cannot be read, or if no limits apply.
+    /// Bucket of this key. `None` if it cannot be read, or if no limits apply.
     pub bucket: Option<BucketExplained>,
 }
 
-/// A rule's grant for a key.
+/// What a rule grants to a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allowance {
-    /// As far as the limits admit.
+    /// Requests are admitted within the limits.
     #[default]
     Limits,
     /// Every request is admitted.
     Unlimited,
-    /// No request is admitted while this ban lasts.
+    /// All requests are refused while this ban lasts.
     Banned(Ban),
 }
 
-/// The fate of a rule in an evaluation.
+/// Whether and why a rule was evaluated or skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The rule is evaluated; its answer has this index in [`Outcome::rules`].
+    /// The rule is evaluated. Its outcome has this index in [`Outcome::rules`].
     Asked(usize),
     /// The rule is off.
     Off,
     /// The rule does not match.
     NotFor,
-    /// The rule matches, but its `when` does not apply now: the upstream does not fail.
+    /// The rule matches, but its `when` does not apply, because the upstream does not fail.
     NotNow,
-    /// The rule is enforced, and the earlier rule with this index stops the evaluation.
+    /// The rule is enforced, but the earlier rule with this index stops the evaluation.
     BehindStop(usize),
-    /// The earlier rule with this index has refused.
+    /// The rule is skipped, because the earlier rule with this index refused.
     BehindRefusal(usize),
 }
 
-/// A bucket before a request, and its answer to the request.
+/// Bucket before a request, and its answer to the request.
 #[derive(Clone, Debug)]
 pub struct BucketExplained {
-    /// In the order of the limits.
+    /// The limits in the bucket's order.
     pub limits: Vec<LimitExplained>,
-    /// The index of the limit that refuses or is closest to refusing.
+    /// Index of the limit that refuses or is closest to refusing.
     pub reported: usize,
-    /// The limits that decide: those of the key, or the part of this Envoy in them.
+    /// The limits that decide: the key's limits, or this Envoy's part of them.
     pub of: Limits,
-    /// Who decides in place of a lease; `None` for the lease, and where no lease ever does.
+    /// What decides in place of a lease during an outage. `None` if a lease decides, or if the rule
+    /// has no lease.
     pub outage: Option<Outage>,
 }
 
-/// A limit before a request, and its answer to the request.
+/// Limit before a request, and its answer to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitExplained {
-    /// The used capacity now, in cost units, rounded up.
+    /// Used capacity now, in cost units, rounded up.
     pub used: u64,
-    /// The current state.
+    /// Current state.
     pub now: Decision,
-    /// The answer to the request; for a skipped rule, the answer that it would give.
+    /// Answer to the request. For a skipped rule, the answer that it would give.
     pub answer: Decision,
 }
 
-/// Explains the outcome that `rules` would have for `request`.
+/// Explains which outcome `rules` would have for `request`.
 pub fn explain(
     rules: &RuleSet,
     table: &Table,
@@ -133,7 +135,7 @@ pub fn explain(
     }
 }
 
-/// The input of an explanation.
+/// Input of an explanation.
 struct Look<'a, 'b> {
     table: &'a Table,
     store: &'a mut Overlay<'b>,
@@ -202,12 +204,12 @@ impl Look<'_, '_> {
             _ if !self.applies(active) => Standing::NotNow,
             (_, Some(by), _) => Standing::BehindStop(by),
             (_, None, Some(by)) => Standing::BehindRefusal(by),
-            // `evaluate` skips a rule for no other reason.
+            // This is the only other reason for `evaluate` to skip a rule.
             (_, None, None) => Standing::NotNow,
         }
     }
 
-    /// The grant of the evaluation, or else the grant that the rule would give.
+    /// Returns what the rule granted in the evaluation, or what it would grant if it was skipped.
     fn allowance(
         &self,
         active: &ActiveRule,
@@ -233,7 +235,8 @@ impl Look<'_, '_> {
         }
     }
 
-    /// The bucket as it is, with its answer of the evaluation, or else the answer that it would give.
+    /// Returns the bucket with its answer in the evaluation, or with the answer that it would give
+    /// if the rule was skipped.
     fn bucket(
         &mut self,
         active: &ActiveRule,
@@ -274,7 +277,7 @@ impl Look<'_, '_> {
         }
     }
 
-    /// The answer of an evaluated rule.
+    /// Returns the answer of an evaluated rule.
     fn heard(&self, standing: Standing) -> Option<&Answer> {
         let Standing::Asked(place) = standing else {
             return None;

@@ -1,4 +1,5 @@
-//! Rules that many Envoys share: how a request takes from the lease of its key, and the terms of that lease.
+//! Rules that many Envoys share: how a request takes tokens from the lease of its key, and the
+//! terms of that lease.
 
 use loudou_limiter::Limits;
 use loudou_limiter::lease::{LeaseSettings, Phase, Terms};
@@ -6,23 +7,23 @@ use loudou_store::{ByLease, Outage};
 
 use crate::rule::{Mode, OnOutage, Rule, Scope};
 
-/// The state of the fleet for one request.
+/// State of the fleet for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetView {
-    /// The settings of leases.
+    /// Settings of leases.
     pub lease: LeaseSettings,
-    /// The decision in an outage.
+    /// What happens to requests during an outage.
     pub on_outage: OnOutage,
-    /// How long the request has been waiting for a lease.
+    /// Phase of the request's wait for a lease.
     pub phase: Phase,
-    /// Whether the engine cannot be asked.
+    /// True if the engine is unreachable.
     pub is_down: bool,
-    /// The known number of Envoys, at least 1.
+    /// Known number of Envoys, at least 1.
     pub envoys: u32,
 }
 
 impl FleetView {
-    /// How to take by these terms.
+    /// Returns how to take tokens under these terms.
     pub(crate) const fn by<'a>(&self, terms: &'a Terms) -> ByLease<'a> {
         ByLease {
             terms,
@@ -32,12 +33,12 @@ impl FleetView {
         }
     }
 
-    /// Who decides while the engine cannot be asked; `None` while it can.
+    /// Returns what decides while the engine is unreachable; `None` while it is reachable.
     pub fn outage(&self) -> Option<Outage> {
         self.is_down.then(|| self.otherwise())
     }
 
-    /// The part of this Envoy in `limits`, if that decides while the engine cannot be asked.
+    /// Returns this Envoy's part of `limits`, if that part decides during an outage.
     pub(crate) fn part(&self, limits: &Limits) -> Option<Limits> {
         match self.otherwise() {
             Outage::Local(envoys) => limits.divided(envoys),
@@ -55,9 +56,10 @@ impl FleetView {
 }
 
 impl FleetView {
-    /// The terms of a key's limits under a rule; `None` unless all Envoys share them.
+    /// Returns the terms of a key's limits under a rule, or `None` unless all Envoys share them.
     ///
-    /// A rule in shadow mode never makes a request wait: it lets pass on credit, and settles afterwards.
+    /// A rule in shadow mode never makes a request wait. It admits requests on credit, and settles
+    /// the debt afterwards.
     pub fn terms(&self, rule: &Rule, limits: &Limits) -> Option<Terms> {
         if rule.scope != Scope::Fleet {
             return None;

@@ -1,9 +1,9 @@
-//! Hexadecimal digits in texts.
+//! Decoding of hexadecimal escapes.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// The byte in the first two digits of `text`, and the rest of the text.
+/// Returns the byte given by the first two digits of `text`, and the rest of the text.
 pub(crate) fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, rest @ ..] = text else {
         return None;
@@ -16,8 +16,8 @@ fn digit(hex: u8) -> Option<u8> {
     u8::try_from(digit).ok()
 }
 
-/// `text` with the byte in place of every `mark` and the two digits after it; all other bytes are
-/// mapped by `plain`. A `mark` without digits is no escape.
+/// Replaces each `mark` followed by two digits with the byte that they encode. Maps all other bytes
+/// with `plain`. A `mark` without digits is not an escape.
 pub fn unescaped<'a>(text: &'a [u8], mark: &[u8], plain: impl Fn(u8) -> u8) -> Cow<'a, [u8]> {
     let is_plain = |b: &u8| Some(b) != mark.first() && plain(*b) == *b;
     if text.iter().all(is_plain) {

@@ -1,18 +1,18 @@
-//! Spans of time for people, the same in events, on the screen and on the command line.
+//! Formats durations for people. Events, the screen and the command line use the same format.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 
-/// A span of nanoseconds for people, in at most two figures and a unit or two units: `850ms`,
-/// `1.2s`, `3m`, `2h5m`, `3d`. Rounded up, so that a wait is never shown shorter than it is.
+/// Formats nanoseconds with at most two digits and a unit, or with two units: `850ms`, `1.2s`,
+/// `3m`, `2h5m`, `3d`. Rounds up, so that a wait is never shown shorter than it is.
 pub fn humanise(ns: u64) -> String {
     const US: u64 = 1_000;
     const MS: u64 = 1_000_000;
     const S: u64 = 1_000_000_000;
     const M: u64 = 60 * S;
     const H: u64 = 60 * M;
-    // At each bound, rounding up would reach the next form.
+    // Each bound is the largest value that does not round up to the next format.
     match ns {
         0 => "0s".to_owned(),
         1..US => format!("{ns}ns"),
@@ -32,7 +32,8 @@ pub fn humanise(ns: u64) -> String {
     }
 }
 
-/// `total` small units as large and small ones; the small ones only below `most` large ones.
+/// Formats `total` small units as large and small units. The small units are shown only below
+/// `most` large units.
 fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
     let whole = total.checked_div(per).unwrap_or(0);
     let rest = total.checked_rem(per).unwrap_or(0);

@@ -1,9 +1,9 @@
-//! Texts put together to one.
+//! Joining of texts.
 
 use alloc::string::String;
 
-/// The texts with `between` between them. Unlike the standard library's `join`, it is not made for every
-/// length of `between`, which is 1.5 KiB of the filter.
+/// Joins the texts with `between`. The standard library's `join` is specialised for each length of
+/// `between`, which would add 1.5 KiB to the filter.
 pub fn joined(texts: &[impl AsRef<str>], between: &str) -> String {
     let mut out = String::new();
     for (index, text) in texts.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The numbers of a bucket as they decide now, for views: those of the bucket itself, or of limits that many
-//! Envoys share.
+//! The current numbers of a bucket, for display: from the bucket itself, or from the lease if many
+//! Envoys share its limits.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,19 +13,19 @@ use crate::fleet::FleetView;
 use crate::rule::Scope;
 use crate::rule_set::ActiveRule;
 
-/// A bucket and what decides on its requests.
+/// A bucket, and what decides its requests.
 #[derive(Clone, Debug)]
 pub struct Level<'a> {
     limits: Cow<'a, Limits>,
     bucket: Bucket,
-    /// The lease, if the engine was ever heard of it.
+    /// The lease, if the engine has ever reported one.
     lease: Option<(Lease, Terms)>,
     outage: Option<Outage>,
 }
 
 impl<'a> Level<'a> {
-    /// The bucket `key` of a rule, or an untouched one without a slot. Without the state of the fleet, the
-    /// bucket decides by all limits of its rule.
+    /// Returns the level of a bucket of `rule`. Without a slot, the bucket is untouched. Without a
+    /// `fleet`, the bucket decides by all limits of its rule.
     pub fn of(
         rule: &'a ActiveRule,
         key: &str,
@@ -63,29 +63,31 @@ impl<'a> Level<'a> {
         }
     }
 
-    /// The limits that decide: those of the key, or the part of this Envoy in them.
+    /// Returns the limits that decide: the key's limits, or this Envoy's part of them.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The lease, if the engine was ever heard of it; not in force in an [`outage`](Self::outage).
+    /// Returns the lease, if the engine has ever reported one. It is not in force during an
+    /// [`outage`](Self::outage).
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref().map(|(lease, _)| lease)
     }
 
-    /// Who decides in place of the lease; `None` for the lease, and where no lease ever does.
+    /// Returns what decides in place of the lease during an outage. `None` if the lease decides, or
+    /// if the rule has no lease.
     pub const fn outage(&self) -> Option<Outage> {
         self.outage
     }
 
-    /// The lease whose numbers are reported.
+    /// Returns the lease whose numbers are shown.
     fn reported(&self) -> Option<&(Lease, Terms)> {
         let is_local = matches!(self.outage, Some(Outage::Local(_)));
         self.lease.as_ref().filter(|_| !is_local)
     }
 
-    /// The decision on a request that is not made. In an outage that admits or refuses everything it has the
-    /// numbers that were known last.
+    /// Returns the decision on a hypothetical request. In an outage that admits or refuses
+    /// everything, it contains the last known numbers.
     pub fn answer(&self, ask: &Ask) -> BucketDecision {
         let is_open = matches!(self.outage, Some(Outage::Admit | Outage::Refuse));
         let answer = if let Some((lease, terms)) = self.reported() {
@@ -106,7 +108,7 @@ impl<'a> Level<'a> {
         answer
     }
 
-    /// The units taken from each limit, as of an [`answer`](Self::answer) at `now`.
+    /// Returns the units taken from each limit, according to an [`answer`](Self::answer) at `now`.
     pub fn used(&self, answer: &BucketDecision, now: Nanos) -> Vec<u64> {
         if self.reported().is_none() {
             return self.limits.used(&self.bucket, now);

@@ -1,13 +1,20 @@
-//! Rule files of Loudou: reading them, matching requests, keys, and evaluating a rule set.
+//! Rules of Loudou: reads rule files, matches requests, computes keys, and evaluates rule sets.
 //!
-//! Requests implement the [`request::Request`] trait and shared memory implements
-//! [`loudou_store::SharedData`], so the same code decides in Envoy, in a replay and in an editor's
-//! preview. Nothing panics: lints deny it, and arithmetic is checked or saturating.
+//! Requests implement the [`request::Request`] trait, and shared memory implements
+//! [`loudou_store::SharedData`]. The same code therefore decides in Envoy, in a replay and in an
+//! editor's preview. Nothing panics, because lints deny it, and arithmetic is checked or
+//! saturating.
 //!
-//! Read it in this order: [`rule`], [`config`] (the rule file), [`versions`] (the limits of a rule through
-//! time), [`rule_set`] with [`evaluate`](mod@evaluate) (the rules in force, all of them against one request),
-//! [`explain`](mod@explain) (the reasons for a decision), [`fleet`](mod@fleet) (limits that many Envoys share),
-//! [`size`] (the memory of a rule file).
+//! Read the modules in this order:
+//!
+//! - [`rule`]: the types of a rule.
+//! - [`config`]: the rule file.
+//! - [`versions`]: how the limits of a rule change over time.
+//! - [`rule_set`] and [`evaluate`](mod@evaluate): the rules in force, and their evaluation against
+//!   a request.
+//! - [`explain`](mod@explain): the reasons for a decision.
+//! - [`fleet`](mod@fleet): limits that many Envoys share.
+//! - [`size`]: the memory that a rule file needs.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

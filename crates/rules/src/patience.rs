@@ -1,31 +1,31 @@
-//! How long a request can be held: shorter than the time that its client waits for an answer.
+//! How long a request can be held. It must pass before its client stops waiting for a response.
 //!
-//! The deadline is that of `grpc-timeout`, or the time that an Envoy in front expects the request to take,
-//! whichever is sooner. A client may send both; they can only shorten a wait, and malformed values are
-//! ignored.
+//! The deadline is given by `grpc-timeout` or by the time that an Envoy in front expects the
+//! request to take, whichever is shorter. A client may send both headers. They can only shorten a
+//! wait, and malformed values are ignored.
 
 use loudou_limiter::Nanos;
 
 use crate::request::Request;
 
-/// The longest timeout that gRPC can express has eight digits.
+/// Maximum number of digits of a timeout in gRPC.
 const GRPC_DIGITS: usize = 8;
-/// Milliseconds with more digits than this are later than any wait.
+/// Maximum number of digits of a timeout in milliseconds. A longer number is later than any wait.
 const MS_DIGITS: usize = 18;
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 const EXPECTED_MS: &str = "x-envoy-expected-rq-timeout-ms";
 
-/// The reason for refusing a request that would have had to wait.
+/// Reason for refusing a request that would have had to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld {
-    /// Its deadline would come first.
+    /// Its deadline is earlier.
     Deadline,
-    /// The worker holds as many requests as it may.
+    /// The worker already holds the maximum number of requests.
     Full,
 }
 
 impl NotHeld {
-    /// The name in answers and logs.
+    /// Name of the reason in responses and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Deadline => "deadline",
@@ -34,7 +34,8 @@ impl NotHeld {
     }
 }
 
-/// The longest time for which a request can be held, and the reason for refusing it if it would be longer.
+/// Returns the maximum time for which a request can be held, and the reason for refusing it if it
+/// has to wait longer.
 pub(crate) fn patience(request: &mut dyn Request) -> (Nanos, NotHeld) {
     if !request.may_wait() {
         return (Nanos::ZERO, NotHeld::Full);
@@ -43,12 +44,12 @@ pub(crate) fn patience(request: &mut dyn Request) -> (Nanos, NotHeld) {
     let expected = request.header(EXPECTED_MS).and_then(|text| expected(&text));
     let deadline = grpc.into_iter().chain(expected).min();
     let deadline = deadline.map(|deadline| deadline.since(request.waited()));
-    // A wait that ends at the deadline is too long.
+    // A wait must end before the deadline, not at it.
     let patience = deadline.map_or(Nanos::MAX, |deadline| deadline.since(Nanos::new(1)));
     (patience, NotHeld::Deadline)
 }
 
-/// A `TimeoutValue` and `TimeoutUnit` of gRPC over HTTP/2: `100m` is 100 milliseconds.
+/// Parses a `TimeoutValue` and `TimeoutUnit` of gRPC over HTTP/2: `100m` is 100 milliseconds.
 fn grpc(text: &[u8]) -> Option<Nanos> {
     let (unit, digits) = text.split_last()?;
     let unit: u64 = match unit {
@@ -63,7 +64,7 @@ fn grpc(text: &[u8]) -> Option<Nanos> {
     number(digits, GRPC_DIGITS).map(|count| Nanos::new(count.saturating_mul(unit)))
 }
 
-/// Whole milliseconds; Envoy sends 0 where there is no timeout.
+/// Parses whole milliseconds. Envoy sends 0 if there is no timeout.
 fn expected(text: &[u8]) -> Option<Nanos> {
     number(text, MS_DIGITS)
         .filter(|ms| *ms > 0)

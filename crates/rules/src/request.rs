@@ -1,5 +1,5 @@
-//! The values of a request that rules read. In the filter they come from Envoy; a [`Sample`] is a log line
-//! of a replay, or a request to explain.
+//! The values of a request that rules read. In the filter they come from Envoy. A [`Sample`] is a
+//! log line of a replay, or a request to explain.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -10,16 +10,16 @@ use crate::fleet::FleetView;
 use crate::joined::joined;
 use loudou_limiter::Nanos;
 
-/// One request. Every value is as the client or the network sent it: any bytes, of any length up to
-/// the host's own bounds.
+/// A request. Each value is as the client or the network sent it: any bytes, of any length that the
+/// host allows.
 pub trait Request {
     /// The method.
     fn method(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The path, with its query if it has one.
     fn path(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// The line of the header `name` (lower case) that counts: see [`first_filled`].
+    /// The line of the header `name` (in lower case) that counts; see [`first_filled`].
     fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
-    /// Calls `see` for each line of the header `name`, in the order of the request.
+    /// Calls `see` for each line of the header `name`, in request order.
     fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
         if let Some(line) = self.header(name) {
             see(&line);
@@ -27,39 +27,40 @@ pub trait Request {
     }
     /// The trusted client address, without the port.
     fn source(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// The name of the route.
+    /// Name of the route.
     fn route(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The identity in the client's certificate: its first URI, else its first DNS name.
     fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
-    /// A text in the dynamic metadata that earlier filters have set: the namespace, then the
-    /// keys below it.
+    /// A text in the dynamic metadata that earlier filters have set. The path is the namespace,
+    /// followed by the keys below it.
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
     }
-    /// The upstream that the request goes to: the name of Envoy's cluster.
+    /// Name of the Envoy cluster to which the request goes.
     fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
 
-    /// A fixed cost that takes precedence over the rule's; `None` for the rule's cost.
+    /// A fixed cost that takes precedence over the rule's cost; `None` to use the rule's cost.
     fn cost(&mut self) -> Option<u64> {
         None
     }
-    /// Whether the request may be held; asked only when a rule would hold it.
+    /// Returns true if the request may be held. Called only if a rule would hold it.
     fn may_wait(&mut self) -> bool {
         true
     }
-    /// For how long the request has waited already, where it is decided again.
+    /// How long the request has already waited, if it is evaluated again.
     fn waited(&self) -> Nanos {
         Nanos::ZERO
     }
-    /// A maximum wait that takes precedence over the limit's; `None` for the limit's.
+    /// A maximum wait that takes precedence over the limit's; `None` to use the limit's.
     fn max_wait(&mut self) -> Option<Nanos> {
         None
     }
-    /// The state of the fleet; `None` where rules that many Envoys share are decided by one bucket.
+    /// State of the fleet; `None` in replays and previews, where one local bucket decides even if
+    /// many Envoys share the rule.
     fn fleet(&mut self) -> Option<FleetView> {
         None
     }
@@ -68,7 +69,7 @@ pub trait Request {
 /// Borrowed bytes of a request, or their unescaped form.
 pub type Text<'a> = Cow<'a, [u8]>;
 
-/// A request outside of a host: a line of a log, or an invented one.
+/// A request without a host, such as a log line or an invented request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample<'a> {
     /// The method.
@@ -79,23 +80,24 @@ pub struct Sample<'a> {
     pub host: Option<Text<'a>>,
     /// The trusted client address, without the port.
     pub source: Option<Text<'a>>,
-    /// The name of the route.
+    /// Name of the route.
     pub route: Option<Text<'a>>,
-    /// The upstream that the request goes to.
+    /// Name of the Envoy cluster to which the request goes.
     pub cluster: Option<Text<'a>>,
-    /// The identity in the client's certificate.
+    /// Identity in the client's certificate.
     pub client_cert: Option<Text<'a>>,
-    /// In order, one for each line; names in any case.
+    /// Header lines in order. Names may have any case.
     pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
-    /// Whether `_` stands for `-` in the names of headers.
+    /// True if `_` in header names stands for `-`.
     pub underscores: bool,
-    /// By its path, with dots between the steps.
+    /// Metadata values by path, with dots between the steps.
     pub metadata: Vec<(String, Text<'a>)>,
-    /// A fixed cost that takes precedence over the rule's.
+    /// A fixed cost that takes precedence over the rule's cost.
     pub cost: Option<u64>,
     /// A maximum wait that takes precedence over the limit's.
     pub max_wait: Option<Nanos>,
-    /// The state of the fleet; `None` where rules that many Envoys share are decided by one bucket.
+    /// State of the fleet; `None` in replays and previews, where one local bucket decides even if
+    /// many Envoys share the rule.
     pub fleet: Option<FleetView>,
 }
 
@@ -177,8 +179,8 @@ impl Request for Sample<'_> {
     }
 }
 
-/// The value that counts of several with one name: the first one that is not empty. If all are empty, the
-/// value is present and empty, which a key treats as missing.
+/// Returns the value that counts if there are several with the same name: the first value that is
+/// not empty. If all are empty, the value is present and empty, which a key treats as missing.
 pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>) -> Option<T> {
     let mut empty = None;
     for value in values {
@@ -190,7 +192,7 @@ pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>
     empty
 }
 
-/// Whether a sample writes the header `name` (in lower case) as `own`.
+/// Returns true if `own` is how a sample writes the header `name` (in lower case).
 fn is_same(own: &str, name: &str, underscores: bool) -> bool {
     let plain = |byte: u8| match byte {
         b'_' if underscores => b'-',
@@ -199,25 +201,25 @@ fn is_same(own: &str, name: &str, underscores: bool) -> bool {
     own.len() == name.len() && own.bytes().map(plain).eq(name.bytes())
 }
 
-/// The path without its query and fragment.
+/// Returns the path without its query and fragment.
 pub(crate) fn without_query(path: &[u8]) -> &[u8] {
     path.split(|b| *b == b'?' || *b == b'#')
         .next()
         .unwrap_or(path)
 }
 
-/// `example.com:80` without the port. An IPv6 address keeps its brackets.
+/// Returns `example.com:80` without the port. An IPv6 address keeps its brackets.
 pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
     let colon = authority.iter().rposition(|b| *b == b':');
     let parts = colon.and_then(|at| authority.split_at_checked(at));
     match parts {
-        // The colons of an IPv6 address are in brackets.
+        // A colon within brackets belongs to an IPv6 address.
         Some((host, port)) if !port.contains(&b']') => host,
         _ => authority,
     }
 }
 
-/// `example.com.` without the dot of the root.
+/// Returns `example.com.` without the dot of the root domain.
 pub(crate) fn without_root(host: &[u8]) -> &[u8] {
     match host.strip_suffix(b".") {
         Some(rest) if !rest.is_empty() => rest,
@@ -225,13 +227,13 @@ pub(crate) fn without_root(host: &[u8]) -> &[u8] {
     }
 }
 
-/// The address in `1.2.3.4:567` or `[::1]:567`; an address without a port stays unchanged.
+/// Returns the address in `1.2.3.4:567` or `[::1]:567`. An address without a port stays unchanged.
 pub fn bare_address(address: &[u8]) -> &[u8] {
     if let Some(inner) = address.strip_prefix(b"[") {
         return inner.split(|b| *b == b']').next().unwrap_or(inner);
     }
     let host = without_port(address);
-    // More than one colon belongs to an IPv6 address.
+    // More than one colon means an IPv6 address.
     if host.contains(&b':') { address } else { host }
 }
 

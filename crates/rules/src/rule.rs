@@ -1,7 +1,7 @@
 //! Rules as in a rule file: match, key, limits and actions.
 //!
-//! These types are only ever built valid, by [`crate::config`]; serialised, they are the rule file's
-//! own form, so an exported rule set can be committed and read back.
+//! [`crate::config`] builds these types, and only with valid values. They serialise to the format
+//! of the rule file, so an exported rule set can be committed and read back.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -62,21 +62,22 @@ mod possible;
 mod respond;
 pub mod text;
 
-/// A whole rule file. `defaults` are already applied to the rules.
+/// A whole rule file. The rules already include the `defaults`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleFile {
-    /// The format; always 1.
+    /// Format version, which is always 1.
     pub version: Version,
-    /// The store that holds the buckets.
+    /// Settings of the store that holds the buckets.
     pub store: StoreSettings,
-    /// The fleet whose Envoys share the buckets of some rules; without it, no rule has [`Scope::Fleet`].
+    /// Settings of the fleet whose Envoys share the buckets of some rules. Without them, no rule
+    /// has [`Scope::Fleet`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetSettings>,
-    /// The rules, in order of evaluation.
+    /// The rules in evaluation order.
     pub rules: Vec<Rule>,
 }
 
-/// The version of the rule file's format.
+/// Version of the rule file format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Version;
 
@@ -86,27 +87,27 @@ impl Serialize for Version {
     }
 }
 
-/// The store that holds the buckets.
+/// Settings of the store that holds the buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreSettings {
-    /// The maximum number of live buckets.
+    /// Maximum number of live buckets.
     pub buckets: u32,
-    /// The prefix of all shared-data keys and metrics: two installations with different namespaces in one
-    /// `vm_id` share nothing.
+    /// Prefix of all shared-data keys and metrics. Two installations with different namespaces in
+    /// one `vm_id` share nothing.
     pub namespace: String,
-    /// The bounds on held requests.
+    /// Bounds on held requests.
     #[serde(skip_serializing_if = "WaitingSettings::is_default")]
     pub waiting: WaitingSettings,
 }
 
-/// The bounds on the requests that one worker holds.
+/// Bounds on the requests that one worker holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingSettings {
-    /// The most requests.
+    /// Maximum number of requests.
     pub requests: u32,
-    /// The most memory that they take in Envoy, in MiB.
+    /// Maximum memory that they take in Envoy, in MiB.
     pub memory_mib: u32,
-    /// The most that Envoy buffers of the body of each, in KiB.
+    /// Maximum body size that Envoy buffers for each request, in KiB.
     pub body_kib: u32,
 }
 
@@ -136,43 +137,44 @@ impl Default for StoreSettings {
     }
 }
 
-/// One rule.
+/// A rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rule {
-    /// The name, unique in the file.
+    /// Name of the rule, unique in the file.
     pub name: String,
     /// The requests that the rule matches.
     #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
     pub matches: Match,
-    /// The decision for requests with a value that is longer than the match tests.
+    /// What happens to requests with a value that is longer than the match can test.
     #[serde(skip_serializing_if = "OnLongValue::is_default")]
     pub on_long_value: OnLongValue,
-    /// Only while an upstream fails; without it, always.
+    /// If present, the rule applies only while an upstream fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
-    /// The key of a request's bucket; empty for one bucket for all requests.
+    /// Parts of the key that identifies a request's bucket. If empty, all requests share one
+    /// bucket.
     pub key: Vec<KeyPart>,
-    /// The decision for requests without a key part.
+    /// What happens to requests that lack a key part.
     pub on_missing_key: OnMissingKey,
-    /// The decision for requests with several values of a key part.
+    /// What happens to requests with several values for a key part.
     #[serde(skip_serializing_if = "is_first")]
     pub on_ambiguous_key: OnAmbiguousKey,
-    /// The limits of a bucket.
+    /// Limits of a bucket.
     pub limits: Limits,
-    /// The Envoys that share the buckets.
+    /// Which Envoys share the buckets.
     #[serde(skip_serializing_if = "Scope::is_default")]
     pub scope: Scope,
-    /// The cost of a request.
+    /// Cost of a request.
     pub cost: Cost,
-    /// Whether refusals are enforced.
+    /// Mode: enforced, in shadow mode, or off.
     pub mode: Mode,
-    /// The rule with which this one is compared.
+    /// Name of the rule with which this rule is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadows: Option<String>,
-    /// Whether later rules are skipped for requests that this one matches.
+    /// True if later rules are skipped for requests that this rule matches.
     #[serde(skip_serializing_if = "is_false")]
     pub stop: bool,
-    /// The decision for a request when the store fails.
+    /// What happens to a request if the store fails.
     pub on_error: OnError,
     /// Exceptions from the limits for some keys.
     #[serde(skip_serializing_if = "KeyMap::is_empty")]
@@ -180,7 +182,7 @@ pub struct Rule {
     /// Bans for keys that are refused too often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Penalty>,
-    /// The response to refused requests.
+    /// Response to refused requests.
     #[serde(skip_serializing_if = "Refuse::is_default")]
     pub refuse: Refuse,
     /// Headers of responses.
@@ -212,14 +214,14 @@ impl Rule {
         }
     }
 
-    /// A number that distinguishes the buckets of this rule from others, by its name and its key. It is the
-    /// same in every build.
+    /// Number that distinguishes this rule's buckets from buckets of other rules. It depends on the
+    /// rule's name and key, and is equal in all builds.
     pub fn tag(&self) -> u32 {
         let key = of_key(&self.key);
         tag(&[self.name.as_bytes(), b"\n", &key].concat())
     }
 
-    /// A number that differs for rules that differ in any field.
+    /// Number that differs for rules that differ in any field.
     pub(crate) fn whole_tag(&self) -> u32 {
         tag(&serde_json::to_vec(self).unwrap_or_default())
     }
@@ -235,7 +237,7 @@ fn is_first(value: &OnAmbiguousKey) -> bool {
     *value == OnAmbiguousKey::First
 }
 
-/// The decision for requests without a key part.
+/// What happens to requests that lack a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMissingKey {
@@ -248,32 +250,32 @@ pub enum OnMissingKey {
     Share,
 }
 
-/// The decision for requests with several values of a key part.
+/// What happens to requests with several values for a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnAmbiguousKey {
-    /// The first value that is not empty is the key.
+    /// The first non-empty value is used.
     #[default]
     First,
     /// The request is refused.
     Refuse,
 }
 
-/// Whether refusals are enforced.
+/// Mode of a rule, which controls whether its refusals are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Yes.
+    /// Refusals are enforced.
     #[default]
     Enforce,
-    /// No, but they are counted.
+    /// Refusals are only counted.
     Shadow,
     /// The rule is not evaluated.
     Off,
 }
 
 impl Mode {
-    /// The name in rule files.
+    /// Name of the mode in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",
@@ -282,30 +284,31 @@ impl Mode {
         }
     }
 
-    /// The mode of that name.
+    /// Returns the mode with this name.
     pub fn parse(name: &str) -> Option<Self> {
         let modes = [Self::Enforce, Self::Shadow, Self::Off];
         modes.into_iter().find(|mode| mode.name() == name)
     }
 }
 
-/// The decision for a request when the store fails.
+/// What happens to a request if the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
-    /// The request passes.
+    /// The request is admitted.
     #[default]
     Admit,
     /// The request is refused.
     Refuse,
 }
 
-/// The decision for requests whose match stays open, because a value is longer than a regular expression
-/// tests.
+/// What happens to requests if it is unknown whether they match, because a value is longer than a
+/// regular expression can test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLongValue {
-    /// The rule applies. Otherwise a client would escape a limit by making a value longer.
+    /// The rule applies. With the other settings, a client could escape a limit by making a value
+    /// longer.
     #[default]
     Apply,
     /// The rule does not apply.
@@ -315,26 +318,26 @@ pub enum OnLongValue {
 }
 
 impl OnLongValue {
-    /// Whether this is the default, which serialised rules leave out.
+    /// Returns true for the default, which serialised rules omit.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Whether a rule applies to a request.
+/// Result of checking whether a rule applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// It applies.
+    /// The rule applies.
     Yes,
-    /// It does not.
+    /// The rule does not apply.
     No,
-    /// It applies, and refuses the request because a value is too long.
+    /// The rule applies, and refuses the request because a value is too long.
     Refuse,
 }
 
 impl Rule {
-    /// Whether the rule's match applies to a request, by its `on_long_value`.
+    /// Checks whether the rule's match applies to a request, which may depend on `on_long_value`.
     pub fn reach(&self, request: &mut dyn Request) -> Reach {
         match (self.matches.fit(request), self.on_long_value) {
             (Fit::Yes, _) | (Fit::TooLong(_), OnLongValue::Apply) => Reach::Yes,
@@ -344,25 +347,25 @@ impl Rule {
     }
 }
 
-/// The exception from a rule's limits for a key.
+/// An exception from a rule's limits for a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Override {
-    /// The rule's limits, with all numbers that count cost units multiplied by this factor.
+    /// The rule's limits, with all numbers of cost units multiplied by this factor.
     Scale(Decimal),
-    /// Other limits.
+    /// Limits that replace the rule's limits.
     Limits(Limits),
-    /// No limits: every request is admitted.
+    /// No limits. Every request is admitted.
     Unlimited,
     /// No request is admitted.
     Banned,
 }
 
-/// The overrides of a rule. A key is exact, or a prefix followed by `*`.
+/// Overrides of a rule. A pattern is an exact key, or a prefix followed by `*`.
 pub type Overrides = KeyMap<Override>;
 
 impl<T: Serialize> Serialize for KeyMap<T> {
-    /// An object of patterns.
+    /// Serialises the map as an object from patterns to values.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_map(Some(self.len()))?;
         for (pattern, value) in self.entries() {
@@ -372,12 +375,12 @@ impl<T: Serialize> Serialize for KeyMap<T> {
     }
 }
 
-// The identity of a rule's buckets, in a separate form.
+// The identity of a rule's buckets has a separate format.
 //
-// The form never changes, even if fields of rule files are renamed: it determines the tag of a bucket,
-// and with another tag every live bucket would start anew.
+// This format never changes, even if fields of rule files are renamed, because the tag of a bucket
+// depends on it. With another tag, all live buckets would be lost.
 
-/// The identity of a key, from the identities of its parts.
+/// Returns the identity of a key, which consists of the identities of its parts.
 fn of_key(parts: &[KeyPart]) -> Vec<u8> {
     let parts = parts.iter().map(KeyPart::identity).collect();
     serde_json::to_vec(&Value::Array(parts)).unwrap_or_default()
@@ -386,7 +389,7 @@ fn of_key(parts: &[KeyPart]) -> Vec<u8> {
 impl KeyPart {
     fn identity(&self) -> Value {
         if let Some(word) = self.word() {
-            // The word that this part had when its buckets got their tags.
+            // Uses the old name, which the tags of existing buckets depend on.
             return text(if *self == Self::ClientCert {
                 "peer"
             } else {
@@ -411,7 +414,8 @@ impl KeyPart {
                 normalize,
             } => {
                 let segments = segments.map(|count| ("segments", count.into()));
-                // As before there were two forms of paths, unless the path is the raw one.
+                // Uses the old format, which had only two forms of paths, unless the path is the
+                // raw path.
                 let path = match (normalize, segments) {
                     (true, Some(segments)) => object(None, segments),
                     (_, segments) => object(segments, ("normalize", (*normalize).into())),
@@ -428,32 +432,33 @@ fn text(text: &str) -> Value {
     Value::String(text.to_string())
 }
 
-// The cost of a request.
+// Costs of requests.
 
-/// The cost of a request.
+/// Cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// The same for every request.
+    /// A fixed cost.
     Fixed(u32),
     /// The value of a header.
     Header {
-        /// The header's name, in lower case.
+        /// Name of the header, in lower case.
         name: String,
-        /// The cost if the header is missing or is not a whole number from 1.
+        /// Cost if the header is missing or is not a whole number from 1.
         default: u32,
-        /// The maximum; larger values count as this.
+        /// Maximum cost. Larger values count as this.
         max: u32,
     },
-    /// One unit per this many bytes of the content length, rounded up; 1 without a content length.
+    /// One unit for each of this many bytes of the content length, rounded up. The cost is 1
+    /// without a content length.
     RequestBytes(u32),
 }
 
-/// The cost that a rule charges for a request.
+/// Cost that a rule charges for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     /// The cost.
     pub cost: u64,
-    /// Whether the request named an invalid cost, so that the default is charged.
+    /// True if the request contains an invalid cost, so that the default is charged.
     pub is_invalid: bool,
 }
 
@@ -465,7 +470,7 @@ impl Price {
 }
 
 impl Cost {
-    /// The cost of `request`, as far as its headers show.
+    /// Returns the cost of `request` according to its headers.
     pub fn price(&self, request: &mut dyn Request) -> Price {
         match self {
             Self::Fixed(cost) => Price::of((*cost).into()),
@@ -488,7 +493,7 @@ impl Cost {
         }
     }
 
-    /// The minimum cost.
+    /// Minimum cost.
     pub const fn least(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -496,7 +501,7 @@ impl Cost {
         }
     }
 
-    /// The cost of a request that names none.
+    /// Cost of a request that does not specify one.
     pub const fn usual(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -506,7 +511,7 @@ impl Cost {
     }
 }
 
-/// Digits as a number; saturates at the maximum.
+/// Parses digits as a number, which saturates at the maximum.
 fn whole(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The rules of a file at work, and the index that finds those that may match.
+//! The rules in force, and the index that finds the rules that may match a request.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::request::{Request, without_query};
 use crate::rule::{Match, Mode, Override, PathMatch, Rule, Test, parts};
 use crate::versions::History;
 
-/// The rules of a file at work, in its order. An outcome keeps the rules that it refers to.
+/// The rules in force, in file order. An outcome keeps the rules that it refers to alive.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<ActiveRule>>,
@@ -20,7 +20,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Applies an edit of the rule `name` from `at`; returns whether the rule exists.
+    /// Applies an edit of the rule `name` from `at`. Returns true if the rule exists.
     pub fn edit(&mut self, name: &str, edit: &RuleEdit, carry: Carry, at: Nanos) -> bool {
         // An edit does not change the match, so the index stays valid.
         let mut rules = self.rules.iter_mut();
@@ -31,7 +31,7 @@ impl RuleSet {
         true
     }
 
-    /// Replaces rules by their places. The index stays unless the match of one has changed.
+    /// Replaces rules by their indices. Rebuilds the index only if the match of a rule has changed.
     pub fn replace(&mut self, changes: impl IntoIterator<Item = (usize, Arc<ActiveRule>)>) {
         let mut is_stale = false;
         for (place, new) in changes {
@@ -45,7 +45,7 @@ impl RuleSet {
         }
     }
 
-    /// The rules that may match; `None` for all of them.
+    /// Returns the rules that may match; `None` means all rules.
     pub(crate) fn candidates(&self, request: &mut dyn Request) -> Option<Mask> {
         self.index.candidates(request)
     }
@@ -67,17 +67,17 @@ impl Deref for RuleSet {
     }
 }
 
-// The rules of a set that may match a request, by its method, its path and its host.
+// An index of rules by the method, path and host that they require.
 //
-// The index only excludes rules; the remaining candidates are evaluated in full. A request is looked up
-// once for each kind of test that any rule has, whatever the number of rules.
+// The index only excludes rules. The remaining candidates are evaluated in full. The number of
+// lookups for a request depends on the kinds of tests in the rules, not on the number of rules.
 
-/// Up to this number of rules, testing each is faster.
+/// Number of rules up to which testing each rule is faster.
 const FEW: usize = 4;
-/// Bits of a word.
+/// Number of bits in a word.
 const WORD: usize = 64;
 
-/// A set of rules, by their index. An index beyond all rules of a file is always in the set.
+/// A set of rules by index. An index beyond the maximum number of rules is always in the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mask([u64; MAX_RULES / WORD]);
 
@@ -88,7 +88,7 @@ impl Mask {
         }
     }
 
-    /// The first rule of the set from an index on.
+    /// Returns the first rule in the set with an index of at least `from`.
     pub(crate) fn next(&self, from: usize) -> usize {
         let mut at = from;
         while let Some(word) = self.0.get(at / WORD) {
@@ -121,12 +121,12 @@ fn bit(rule: usize) -> u64 {
     1_u64.wrapping_shl(place)
 }
 
-/// Rules by a text that they require of a request.
+/// Rules by a text that they require in a request.
 #[derive(Clone, Debug, Default)]
 struct ByText {
-    /// The rules that require no text.
+    /// Rules that require no text.
     any: Mask,
-    /// In order.
+    /// Texts in order, with the rules that require them.
     texts: Vec<(Vec<u8>, Mask)>,
 }
 
@@ -156,15 +156,15 @@ impl ByText {
     }
 }
 
-/// The index of a rule set.
+/// Index of a rule set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     is_worth_it: bool,
     methods: ByText,
     hosts: ByText,
-    /// By a whole path; rules that require none are in `prefixes`.
+    /// Rules by their exact path. Rules without an exact path are in `prefixes`.
     paths: ByText,
-    /// By the start of a path, which ends at the end of a segment.
+    /// Rules by a path prefix of whole segments.
     prefixes: ByText,
     longest_prefix: usize,
 }
@@ -202,7 +202,7 @@ impl Index {
         self.prefixes.add(prefix, rule);
     }
 
-    /// The rules that may match; `None` if none was excluded, because there are few.
+    /// Returns the rules that may match; `None` if there are too few rules for an index.
     pub(crate) fn candidates(&self, request: &mut dyn Request) -> Option<Mask> {
         self.is_worth_it.then(|| self.look_up(request))
     }
@@ -239,7 +239,7 @@ impl Index {
         if self.prefixes.texts.is_empty() {
             return mask;
         }
-        // A prefix ends before a slash, after one, or at the end of the path.
+        // A prefix ends before a slash, after a slash, or at the end of the path.
         let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
         let ends = slashes.flat_map(|(at, _)| [at, at.saturating_add(1)]);
         for end in ends.take_while(|end| *end <= self.longest_prefix) {
@@ -252,7 +252,7 @@ impl Index {
     }
 }
 
-/// The common start of paths that fit `template`: up to the slash before its first `{`.
+/// Returns the common start of paths that match `template`, up to the slash before its first `{`.
 fn literal_prefix(template: &[u8]) -> &[u8] {
     let brace = template.iter().position(|b| *b == b'{');
     brace.and_then(|at| template.get(..at)).unwrap_or(template)
@@ -294,14 +294,14 @@ mod index_tests {
     }
 }
 
-// A rule at work: its limits through time, for each of its keys.
+// A rule in force, with the limits of each of its keys in each version.
 
 /// A rule in force, with the changes that its live buckets may still need.
 #[derive(Clone, Debug)]
 pub struct ActiveRule {
     rule: Arc<Rule>,
     history: Arc<History>,
-    /// Shared with the rule that it replaces, if the limits are the same.
+    /// The scaled limits, which are shared with the replaced rule if its limits are equal.
     scales: Arc<Scales>,
     bans_keys: bool,
     reads_wall: bool,
@@ -309,14 +309,15 @@ pub struct ActiveRule {
     tag: u32,
 }
 
-/// The rule's limits by each scale among its overrides, in the order of the scales: many keys have the same.
+/// The rule's limits, scaled by each scale in its overrides, in the order of the scales. Many keys
+/// have equal scales.
 #[derive(Debug, Default)]
 struct Scales(Vec<(Decimal, Limits)>);
 
-/// The grant for a key.
+/// What a rule grants to a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
-    /// A bucket of these limits.
+    /// A bucket with these limits.
     Limits(&'a Limits),
     /// Every request is admitted.
     Unlimited,
@@ -325,18 +326,19 @@ pub enum Grant<'a> {
 }
 
 impl ActiveRule {
-    /// A rule with its history.
+    /// Creates a rule with its history.
     pub fn new(rule: impl Into<Arc<Rule>>, history: impl Into<Arc<History>>) -> Self {
         Self::build(rule.into(), history.into(), None, None)
     }
 
-    /// The same rule after a change of its limits, overrides or history. What they have in common is shared.
+    /// Returns the rule after a change of its limits, overrides or history. Unchanged parts are
+    /// shared.
     #[must_use]
     pub fn replaced_by(&self, rule: Arc<Rule>, history: Arc<History>) -> Self {
         Self::build(rule, history, Some(self), None)
     }
 
-    /// A rule that shares its buckets only with rules equal to it in every field.
+    /// Creates a rule that shares its buckets only with rules that are equal in all fields.
     pub fn alone(rule: Rule) -> Self {
         let tag = rule.whole_tag();
         Self::build(Arc::new(rule), Arc::default(), None, Some(tag))
@@ -378,7 +380,7 @@ impl ActiveRule {
         }
     }
 
-    /// Applies `edit` from `at`: live buckets are converted when they are next touched.
+    /// Applies `edit` from `at`. Live buckets are converted when they are next touched.
     pub fn edit(&mut self, edit: &RuleEdit, carry: Carry, at: Nanos) {
         let mut rule = Rule::clone(&self.rule);
         edit.apply(&mut rule);
@@ -393,12 +395,12 @@ impl ActiveRule {
         &self.rule
     }
 
-    /// The rule, to keep it.
+    /// Returns the rule as a shared pointer.
     pub fn shared_rule(&self) -> &Arc<Rule> {
         &self.rule
     }
 
-    /// Whether the rule's limits can be scaled by all of its overrides; else the override gives the limits.
+    /// Returns true if the rule's limits can be scaled by all scales in its overrides.
     pub fn scales_fit(&self) -> bool {
         let mut all = self.rule.overrides.values();
         all.all(|own| match own {
@@ -407,12 +409,12 @@ impl ActiveRule {
         })
     }
 
-    /// The grant for a key.
+    /// Returns what the rule grants to a key.
     pub fn grant(&self, key: &str) -> Grant<'_> {
         match self.rule.overrides.get(key) {
             None => Grant::Limits(&self.rule.limits),
             Some(Override::Limits(limits)) => Grant::Limits(limits),
-            // An edit whose limits cannot be scaled is rejected earlier.
+            // An edit whose limits cannot be scaled has been rejected before.
             Some(Override::Scale(scale)) => {
                 Grant::Limits(self.scales.get(*scale).unwrap_or(&self.rule.limits))
             }
@@ -421,32 +423,32 @@ impl ActiveRule {
         }
     }
 
-    /// The grant for a request that may have no key: without one, the rule's limits.
+    /// Returns the limits for a request, which are the rule's limits if it has no key.
     pub fn limits_for(&self, key: Option<&str>) -> &Limits {
         key.map_or(&self.rule.limits, |key| self.limits_of(key))
     }
 
-    /// Whether an override bans any key.
+    /// Returns true if an override bans any key.
     pub const fn bans_keys(&self) -> bool {
         self.bans_keys
     }
 
-    /// Whether the limits of any key need the wall clock, or needed it before an edit.
+    /// Returns true if the limits of any key need the wall clock, or needed it before an edit.
     pub const fn reads_wall(&self) -> bool {
         self.reads_wall
     }
 
-    /// Whether the rule matches every request, whatever its upstream does.
+    /// Returns true if the rule matches every request, whatever the state of its upstream is.
     pub const fn matches_all(&self) -> bool {
         self.matches_all
     }
 
-    /// A request to the rule's bucket `key`.
+    /// Creates a request to the bucket of `key`.
     pub fn take<'a>(&'a self, key: &'a str, ask: Ask) -> Take<'a> {
         self.take_of(self.limits_of(key), key, ask)
     }
 
-    /// A request to the rule's bucket `key`, which has these limits.
+    /// Creates a request to the bucket of `key`, which has these limits.
     pub(crate) const fn take_of<'a>(
         &'a self,
         limits: &'a Limits,
@@ -462,7 +464,7 @@ impl ActiveRule {
         }
     }
 
-    /// The return of the cost that a request took from the rule's bucket `key`.
+    /// Creates a return of the cost that a request took from the bucket of `key`.
     pub const fn give<'a>(
         &'a self,
         key: &'a str,
@@ -479,8 +481,8 @@ impl ActiveRule {
         }
     }
 
-    /// Plans a request anew that waits to pass at `due` by this rule, whose `receipt` comes to the rule's version.
-    /// `None` if nothing has changed for it.
+    /// Plans a request again that waits to pass this rule at `due`, and moves its `receipt` to the
+    /// rule's version. Returns `None` if nothing has changed for it.
     pub fn plan(
         &self,
         key: &str,
@@ -509,8 +511,8 @@ impl ActiveRule {
         plan
     }
 
-    /// Whether the rule's `when` applies to a request that the rule matches. If the store cannot be read, it
-    /// applies: the store then fails for the bucket, too.
+    /// Returns true if the rule's `when` applies to a request that the rule matches. It also
+    /// applies if the store cannot be read, because the store then also fails for the bucket.
     pub fn applies(
         &self,
         table: &Table,
@@ -526,7 +528,7 @@ impl ActiveRule {
     }
 }
 
-/// Whether an override of the rule bans any key.
+/// Returns true if an override of the rule bans any key.
 fn ban_any(rule: &Rule) -> bool {
     let mut overrides = rule.overrides.values();
     overrides.any(|own| matches!(own, Override::Banned))
@@ -545,7 +547,7 @@ impl LiveRule for ActiveRule {
         self.history.age(version)
     }
 
-    /// The limits of an override. A key that is unlimited or banned keeps its bucket.
+    /// Returns the limits of a key. A key that is unlimited or banned keeps its bucket.
     fn limits_of(&self, key: &str) -> &Limits {
         match self.grant(key) {
             Grant::Limits(limits) => limits,
@@ -580,7 +582,8 @@ impl LiveRule for ActiveRule {
 }
 
 impl Scales {
-    /// Those of a rule; `known` are of the same limits.
+    /// Returns the scaled limits of a rule. Reuses `known`, whose limits must be equal to the
+    /// rule's.
     fn of(rule: &Rule, known: Option<&Arc<Self>>) -> Self {
         let mut scales = Self::default();
         for own in rule.overrides.values() {

@@ -1,9 +1,10 @@
-//! The limits of a rule through time, and the conversions of its buckets.
+//! Tracks the versions of a rule's limits, and converts its buckets from one version to the next.
 //!
-//! A bucket has the number of the version that wrote it. When it is next touched, it is converted
-//! through every later change that concerns its key, each at the instant of that change: changes of the
-//! rule's limits, and of the overrides of that key. So a late touch gives the level that an immediate
-//! conversion of all buckets would have given, for keys with overrides, too.
+//! A bucket contains the number of the version that wrote it. When it is next touched, it is
+//! converted through each later change that concerns its key, at the instant of that change. Such
+//! changes are changes of the rule's limits and of the key's overrides. A late touch therefore
+//! gives the same level as an immediate conversion of all buckets would have given, also for keys
+//! with overrides.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -19,40 +20,40 @@ use crate::rule::{Override, Rule, holds};
 /// A change of the limits of a rule's buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The version after the change: buckets of an earlier version still need it.
+    /// Version after the change. Buckets of earlier versions still need the change.
     pub version: u32,
-    /// The instant of the change.
+    /// Time of the change.
     pub at: Nanos,
-    /// The treatment of levels.
+    /// How the change treats the levels of buckets.
     pub carry: Carry,
-    /// The replaced part.
+    /// The part of the rule that was replaced.
     pub before: Before,
 }
 
 /// The part of a rule that a change replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Its limits.
+    /// The rule's limits.
     Limits(Limits),
-    /// Some of the overrides; `None` for a key without one.
+    /// Some of the overrides; `None` for a key that had no override.
     Overrides(Arc<[(String, Option<Override>)]>),
-    /// Nothing: only the levels were reset.
+    /// Nothing, because only the levels were reset.
     Same,
 }
 
-/// The changes of a rule that live buckets may still need, oldest first.
+/// Changes of a rule that live buckets may still need, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The oldest version since which all changes are known.
+    /// Version from which on all changes are known.
     pub since: u32,
-    /// The version in force.
+    /// Version in force.
     pub version: u32,
-    /// The changes from `since` to `version`.
+    /// Changes from `since` to `version`.
     pub changes: Vec<Change>,
 }
 
 impl History {
-    /// A rule that begins with `version`.
+    /// Creates the history of a rule that begins with `version`.
     pub const fn new(version: u32) -> Self {
         Self {
             since: version,
@@ -61,8 +62,9 @@ impl History {
         }
     }
 
-    /// Records that `before` became `after` at the instant `at`, which makes `version`; returns whether that
-    /// concerns any bucket. A change of overrides keeps the used amount, unless `carry` is `reset`.
+    /// Records that `before` became `after` at the instant `at`, which creates `version`. Returns
+    /// true if the change concerns any bucket. A change of overrides keeps the used amount, unless
+    /// `carry` is `reset`.
     pub fn note(
         &mut self,
         before: &Rule,
@@ -85,7 +87,7 @@ impl History {
         self.changes.len() > known
     }
 
-    /// Records at the instant `at` that some overrides have changed, which makes `version`.
+    /// Records that some overrides changed at the instant `at`, which creates `version`.
     pub fn note_overrides(
         &mut self,
         replaced: Vec<(String, Option<Override>)>,
@@ -106,7 +108,7 @@ impl History {
         });
     }
 
-    /// The limits that were in force before.
+    /// Returns all limits that were in force before.
     pub(crate) fn limits(&self) -> impl Iterator<Item = &Limits> {
         self.changes.iter().flat_map(|change| {
             let (of_rule, overrides) = match &change.before {
@@ -122,14 +124,14 @@ impl History {
         })
     }
 
-    /// Forgets the changes up to `version`, which no bucket needs any more.
+    /// Forgets the changes up to `version`, because no bucket needs them any more.
     pub fn forget(&mut self, version: u32) {
         let version = version.min(self.version);
         self.since = self.since.max(version);
         self.changes.retain(|change| change.version > version);
     }
 
-    /// How a bucket of `version` is related to the version in force.
+    /// Compares the version of a bucket with the version in force.
     pub fn age(&self, version: u32) -> Age {
         match version.cmp(&self.version) {
             core::cmp::Ordering::Less => Age::Older,
@@ -138,8 +140,9 @@ impl History {
         }
     }
 
-    /// Converts the bucket of `key` from `version` to the one in force, in which it has `limits`; `None` if it
-    /// does not change. A bucket of an unknown version becomes new.
+    /// Converts the bucket of `key` from `version` to the version in force, in which it has
+    /// `limits`. Returns `None` if the bucket does not change. A bucket of an unknown version is
+    /// replaced with a new one.
     pub fn bring_forward(
         &self,
         rule: &Rule,
@@ -167,8 +170,9 @@ impl History {
     }
 
     /// Converts what a waiting request took from the bucket of `key` at `version`, as
-    /// [`History::bring_forward`] converts the bucket, and the limits that the key had at that version; `None`
-    /// if nothing changes for it, or if the version is not known any more.
+    /// [`History::bring_forward`] converts the bucket. Also returns the limits that the key had at
+    /// that version. Returns `None` if nothing changes for the request, or if the version is no
+    /// longer known.
     pub fn bring_taken_forward<'a>(
         &'a self,
         rule: &'a Rule,
@@ -192,7 +196,8 @@ impl History {
         Some((moved?, first))
     }
 
-    /// The changes since `version` that concern `key`, newest first, with the limits that it had before.
+    /// Returns the changes since `version` that concern `key`, newest first, with the limits that
+    /// the key had before.
     fn steps<'a>(
         &'a self,
         rule: &'a Rule,
@@ -230,10 +235,10 @@ impl History {
     }
 }
 
-/// The overrides of `before` that `after` lacks or changes, in the order of their patterns, which is that of
-/// the record; `None` for keys that are new in `after`.
+/// Returns the overrides of `before` that `after` lacks or changes, in the order of their patterns,
+/// as required by the record. `None` stands for keys that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
-    // Runs that are in order already.
+    // `changed_since` returns sorted runs, so most insertions are at the end.
     let mut patterns: Vec<String> = Vec::new();
     for pattern in after.overrides.changed_since(&before.overrides) {
         if let Err(place) = patterns.binary_search(&pattern) {
@@ -247,7 +252,8 @@ fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Overri
     patterns.into_iter().map(before).collect()
 }
 
-/// The limits of a key with these overrides: an exact one takes precedence, then the longest prefix.
+/// Returns the limits of a key with these overrides. An exact override takes precedence, followed
+/// by the one with the longest prefix.
 fn limits_by<'a>(own: &[(String, Override)], rule: &'a Limits) -> Cow<'a, Limits> {
     let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
     let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
@@ -257,12 +263,12 @@ fn limits_by<'a>(own: &[(String, Override)], rule: &'a Limits) -> Cow<'a, Limits
     }
 }
 
-/// The limits that an override gives to a bucket of a rule with these limits. A key that is unlimited or
-/// banned keeps its bucket, under the rule's limits.
+/// Returns the limits that an override gives to a bucket, where `rule` contains the rule's limits.
+/// A key that is unlimited or banned keeps its bucket under the rule's limits.
 pub(crate) fn limits_of<'a>(gives: &Override, rule: &'a Limits) -> Cow<'a, Limits> {
     match gives {
         Override::Limits(limits) => Cow::Owned(limits.clone()),
-        // An edit whose limits cannot be scaled is rejected earlier.
+        // An edit whose limits cannot be scaled has been rejected before.
         Override::Scale(scale) => scaled(rule, *scale).map_or(Cow::Borrowed(rule), Cow::Owned),
         Override::Unlimited | Override::Banned => Cow::Borrowed(rule),
     }

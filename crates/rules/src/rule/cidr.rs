@@ -7,27 +7,28 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
-/// The form of a CIDR.
+/// Description of the allowed networks, for messages.
 pub const CIDR_FORM: &str = "an address or a network: 203.0.113.7, 203.0.113.0/24, 2001:db8::/32";
 
-/// A network; a single address is the smallest network.
+/// A network. A single address is a network with the full prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     network: IpAddr,
     length: u8,
 }
 
-/// The reason why a text is not a network.
+/// Reason why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CidrError {
-    /// The form is invalid.
+    /// The text is malformed.
     Form,
-    /// The address has bits beyond the prefix; this is the network without them.
+    /// The address has bits beyond the prefix. Contains the network without these bits.
     HostBits(Cidr),
 }
 
 impl Cidr {
-    /// Reads `203.0.113.0/24`, or an address alone. IPv4 addresses in IPv6 ones are IPv4.
+    /// Parses `203.0.113.0/24`, or a single address. IPv4-mapped IPv6 addresses become IPv4
+    /// addresses.
     pub fn parse(text: &str) -> Result<Self, CidrError> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -37,7 +38,7 @@ impl Cidr {
         let most = bits(address);
         let length = match length {
             None => most,
-            // No sign and no leading zero, which `parse` would accept.
+            // `parse` would accept a sign and leading zeros.
             Some(digits) => digits
                 .parse()
                 .ok()
@@ -59,12 +60,12 @@ impl Cidr {
         }
     }
 
-    /// Whether `address` is in the network.
+    /// Returns true if `address` is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.network.is_ipv4() && network(address, self.length) == self.network
     }
 
-    /// Whether all of `other` is in the network.
+    /// Returns true if all of `other` is in the network.
     pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.network)
     }
@@ -76,12 +77,13 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// The longest text of a network.
+/// Maximum size of a network's text, in bytes.
 const MOST_TEXT: usize = 43;
 
 impl Cidr {
-    /// As the standard library writes addresses (RFC 5952), put together without its formatting: that is two
-    /// kilobytes of the filter, and this is the key of many requests.
+    /// Formats the network like the standard library (RFC 5952), but without its formatting code,
+    /// which would add two KiB to the filter. Many requests use this text as their key, so it
+    /// should also be fast.
     fn text(&self) -> String {
         let mut text = String::with_capacity(MOST_TEXT);
         match self.network {
@@ -103,7 +105,7 @@ impl Cidr {
     }
 }
 
-/// Adds a number in lower case, without zeros before it.
+/// Adds a number in lower case, without leading zeros.
 fn push_number(text: &mut String, number: u16, base: u16) {
     if let Some(rest) = number.checked_div(base).filter(|rest| *rest > 0) {
         push_number(text, rest, base);
@@ -112,7 +114,7 @@ fn push_number(text: &mut String, number: u16, base: u16) {
     text.extend(char::from_digit(digit.into(), base.into()));
 }
 
-/// Adds the groups of an address; `::` stands for the first of the longest runs of two or more zeros.
+/// Adds the groups of an address. `::` replaces the first of the longest runs of two or more zeros.
 fn push_groups(text: &mut String, groups: [u16; 8]) {
     let (mut begin, mut end, mut from) = (8_usize, 8_usize, 0_usize);
     for (index, group) in groups.into_iter().enumerate() {
@@ -137,13 +139,14 @@ fn push_groups(text: &mut String, groups: [u16; 8]) {
     }
 }
 
-/// The number of bits of a client's address that identify the client.
+/// Number of address bits that identify a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SourcePrefix {
-    /// For an IPv4 address.
+    /// Prefix length for IPv4, in bits.
     #[serde(rename = "v4_prefix")]
     pub v4: u8,
-    /// For an IPv6 address. Clients get whole networks of 64 bits, so longer prefixes do not identify clients.
+    /// Prefix length for IPv6, in bits. Clients get whole networks of 64 bits, so longer prefixes
+    /// do not identify clients.
     #[serde(rename = "v6_prefix")]
     pub v6: u8,
 }
@@ -155,10 +158,11 @@ impl Default for SourcePrefix {
 }
 
 impl SourcePrefix {
-    /// The whole address for IPv4, the /64 for IPv6.
+    /// The whole address for IPv4, and the /64 network for IPv6.
     pub const DEFAULT: Self = Self { v4: 32, v6: 64 };
 
-    /// The network of a client as text; anything but an IP address (such as a Unix socket) stays unchanged.
+    /// Returns the network of a client as text. `None` if the source is not an IP address, such as
+    /// a Unix socket.
     pub(super) fn apply(self, source: &[u8]) -> Option<String> {
         let address = address(source)?;
         let length = if address.is_ipv4() { self.v4 } else { self.v6 };
@@ -167,7 +171,8 @@ impl SourcePrefix {
     }
 }
 
-/// The address of a client, without a zone. IPv4 addresses in IPv6 ones are IPv4.
+/// Returns the address of a client, without a zone. IPv4-mapped IPv6 addresses become IPv4
+/// addresses.
 pub(super) fn address(source: &[u8]) -> Option<IpAddr> {
     let bare = source.split(|b| *b == b'%').next()?;
     let address: IpAddr = core::str::from_utf8(bare).ok()?.parse().ok()?;
@@ -181,7 +186,7 @@ const fn bits(address: IpAddr) -> u8 {
     }
 }
 
-/// The first `length` bits of an address.
+/// Returns an address with only its first `length` bits.
 fn network(address: IpAddr, length: u8) -> IpAddr {
     let away = u32::from(bits(address).saturating_sub(length));
     match address {
@@ -206,7 +211,8 @@ mod tests {
         Cidr::parse(text).expect(text)
     }
 
-    /// The standard library is the model; an IPv4 address in an IPv6 one is an IPv4 address here.
+    /// Compares with the standard library, except for IPv4-mapped IPv6 addresses, which are IPv4
+    /// addresses here.
     #[test]
     fn addresses_are_written_as_the_standard_library_does() {
         let model = |address: IpAddr| {
@@ -218,7 +224,7 @@ mod tests {
             let part = Cidr { length: 9, ..whole };
             assert_eq!(part.to_string(), format!("{address}/9"));
         };
-        // Every place of zeros, with small and large groups beside them.
+        // Every position of zeros, next to small and large groups.
         for zeros in 0..=u8::MAX {
             for fill in [1, 0xa, 0xffff, 0x0f00] {
                 let group = |place: u32| {

@@ -1,9 +1,8 @@
-//! Descriptions, for people, of the parts of a match or a key that a request does not have, or has several
-//! times: the place of the part, the requirement, and the value found.
+//! Describes, for display, the parts of a match or key that a request lacks or has several times:
+//! the place of the part, the requirement, and the value found.
 //!
-//! The part comes from [`Match::first_failing`], [`Rule::find_key`] and [`Rule::first_ambiguous`],
-//! which also decide requests.
-//! This module only describes it.
+//! The parts are found by [`Match::first_failing`], [`Rule::find_key`] and
+//! [`Rule::first_ambiguous`], which also decide requests. This module only describes them.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -17,63 +16,65 @@ use super::pattern::Pattern;
 use super::{Rule, parts};
 use crate::request::{Request, without_query};
 
-/// The maximum number of characters shown of a value that was found.
+/// Maximum number of characters shown of a value.
 const MOST: usize = 200;
 
-/// The first part of a match that fails, or that stays open because its value is too long.
+/// First part of a match that fails, or that is undecided because its value is too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
     /// The part.
     pub part: Part,
-    /// The place in the rule: `match.headers[1]`.
+    /// Place in the rule, such as `match.headers[1]`.
     pub place: String,
-    /// The requirement, as in a rule file.
+    /// Requirement, as written in a rule file.
     pub asked: Value,
-    /// The value in the request.
+    /// Value in the request.
     pub found: Found,
-    /// If the value is too long: the longest value that the regular expression tests, in bytes.
+    /// If the value is too long, the maximum size that the regular expression can test, in bytes.
     pub longest: Option<usize>,
 }
 
-/// The value in a request for which a part fails.
+/// Value in a request for which a part fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// No value.
     Nothing,
-    /// A value: bytes that are not UTF-8 as `\xNN`; a long value is cut, with an `…` at the end.
+    /// A value. Bytes that are not UTF-8 are shown as `\xNN`, and a long value is truncated with a
+    /// final `…`.
     Text(String),
-    /// All parts of a `not`.
+    /// Everything that a `not` excludes.
     AllOfIt,
 }
 
-/// The first part of a key that a request lacks.
+/// First part of a key that a request lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The place in the rule: `key[0]`.
+    /// Place in the rule, such as `key[0]`.
     pub place: String,
-    /// The requirement, as in a rule file.
+    /// Requirement, as written in a rule file.
     pub asked: Value,
 }
 
-/// The first part of a key that a request has several times.
+/// First part of a key that a request has several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeated {
-    /// The place in the rule: `key[0]`.
+    /// Place in the rule, such as `key[0]`.
     pub place: String,
-    /// The requirement, as in a rule file.
+    /// Requirement, as written in a rule file.
     pub asked: Value,
-    /// The values that are not empty, in order.
+    /// The non-empty values in order.
     pub values: Found,
 }
 
-/// The place `match…` of a nested match. The standard library's search for a text would take 6 KiB of the module.
+/// Converts the place `match…` of a nested match. A text search by the standard library would add 6
+/// KiB to the module.
 fn within_not(place: &str) -> String {
     let rest = place.strip_prefix("match").unwrap_or(place);
     format!("match.not{rest}")
 }
 
 impl Match {
-    /// The part because of which the match fails or stays open, described in full.
+    /// Returns a description of the part for which the match fails or is undecided.
     pub fn explain(&self, request: &mut dyn Request) -> Option<Failing> {
         match self.fit(request) {
             Fit::Yes => None,
@@ -104,7 +105,7 @@ impl Match {
         }
     }
 
-    /// The value in the request that a part tests.
+    /// Returns the value in the request that a part tests.
     fn found(&self, part: Part, request: &mut dyn Request) -> Found {
         let found = match part {
             Part::Methods => request.method(),
@@ -139,7 +140,7 @@ impl Match {
 }
 
 impl Part {
-    /// The place in the rule.
+    /// Returns the place of the part in the rule.
     fn place(self) -> String {
         let (list, at) = match self {
             Self::Methods => return String::from("match.methods"),
@@ -158,10 +159,11 @@ impl Part {
 }
 
 impl Rule {
-    /// The part of the key at `index`, which a request lacks.
+    /// Describes the key part at `index`, which a request lacks.
     pub fn missing(&self, index: usize) -> Missing {
         let part = self.key.get(index);
-        // Through the text, so that the filter, whose module has to be small, needs no second serialiser.
+        // Converts through text, so that the filter, whose module has to be small, needs no second
+        // serializer.
         let text = part.and_then(|part| serde_json::to_vec(part).ok());
         let asked = text.and_then(|text| serde_json::from_slice(&text).ok());
         Missing {
@@ -170,7 +172,7 @@ impl Rule {
         }
     }
 
-    /// The first part of the key that a request has several times, described in full.
+    /// Returns a description of the first key part that a request has several times.
     pub fn repeated(&self, request: &mut dyn Request) -> Option<Repeated> {
         let index = self.first_ambiguous(request)?;
         let mut values = Vec::new();

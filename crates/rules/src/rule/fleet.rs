@@ -1,4 +1,4 @@
-//! One limit across many Envoys: the fleet's settings, and a rule's scope.
+//! Limits shared by many Envoys: the settings of the fleet, and the scope of a rule.
 
 use alloc::string::String;
 use core::fmt;
@@ -7,11 +7,11 @@ use loudou_limiter::Nanos;
 use loudou_limiter::lease::LeaseSettings;
 use serde::Serialize;
 
-/// The Envoys among which the buckets of a rule are shared.
+/// Which Envoys share the buckets of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Each Envoy has its own buckets.
+    /// Each Envoy has separate buckets.
     #[default]
     Envoy,
     /// All Envoys of the fleet share one bucket per key.
@@ -25,37 +25,38 @@ impl Scope {
     }
 }
 
-/// The decision for requests of fleet rules while the relay or its store is unreachable.
+/// What happens to requests of fleet rules while the relay or its store is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOutage {
-    /// Each Envoy limits alone, by its part of the limits.
+    /// Each Envoy enforces its part of the limits.
     #[default]
     Local,
-    /// The requests pass.
+    /// The requests are admitted.
     Admit,
     /// The requests are refused.
     Refuse,
 }
 
-/// The settings of the fleet.
+/// Settings of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FleetSettings {
-    /// The name of the relay's cluster in Envoy's configuration.
+    /// Name of the relay's cluster in Envoy's configuration.
     pub cluster: String,
-    /// The time after which an Envoy no longer uses tokens that it was granted; more than zero.
+    /// Time after which granted tokens expire in an Envoy; more than zero.
     pub lease: Nanos,
-    /// The longest time for a call to the relay, and for a request to wait for one; more than zero.
+    /// Timeout of a call to the relay, and of a request's wait for one; more than zero.
     pub timeout: Nanos,
-    /// The cost units that may pass per key and Envoy before the relay has answered.
+    /// Number of cost units per key that each Envoy may admit before the relay has answered.
     pub credit: u32,
-    /// The decision while the relay does not answer.
+    /// What happens to requests while the relay does not answer.
     pub on_outage: OnOutage,
-    /// The number of Envoys by which an Envoy divides the limits in an outage until the relay has reported one; at
-    /// least 1.
+    /// Number of Envoys by which the limits are divided in an outage until the relay has reported a
+    /// number; at least 1.
     #[serde(skip_serializing_if = "is_one")]
     pub envoys: u32,
-    /// The shared secret that the relay asks for. It is never written, so a file that is read back lacks it.
+    /// Shared secret that the relay requires. It is never serialised, so a file that is read back
+    /// lacks it.
     #[serde(skip_serializing)]
     pub token: Option<Secret>,
 }
@@ -66,7 +67,7 @@ const fn is_one(number: &u32) -> bool {
 }
 
 impl FleetSettings {
-    /// The settings of every lease.
+    /// Returns the settings of all leases.
     pub fn lease_settings(&self) -> LeaseSettings {
         LeaseSettings {
             lease: self.lease,
@@ -76,7 +77,7 @@ impl FleetSettings {
     }
 }
 
-/// A text that is never shown: it has no serialised form, and its `Debug` form hides it.
+/// A text that is never shown. It has no serialised form, and its `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -85,7 +86,7 @@ impl Secret {
         Self(text)
     }
 
-    /// The text, to send it.
+    /// Returns the text, so that it can be sent.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,13 +1,15 @@
-//! The key that a rule computes for a request; it identifies the request's bucket.
+//! Computes the key of a request under a rule. The key identifies the request's bucket.
 //!
-//! Parts are joined with `:`. Bytes that are not printable ASCII, and `%`, `:` and `~`, are written `%XX`,
-//! so a key is safe to show anywhere, and two different lists of parts never give the same key. A key over
-//! [`MAX_KEY`] bytes is cut, and a hash of the whole key follows after a `~`, which no escaped part has.
-//! The key of a request is the same in every process, so an override or a ban of it applies everywhere.
-//! So the hash has no secret. Two long keys with the same hash and the same first 95 bytes would share
-//! a bucket, its overrides and its bans: an attacker who found such a key for another client could use up
-//! that client's limit or its override, even if the attacker cannot choose another part of the key.
-//! Hence SHA-256, see [`StableHasher`].
+//! Parts are joined with `:`. Bytes that are not printable ASCII, and `%`, `:` and `~`, are written
+//! as `%XX`. A key is therefore safe to show anywhere, and two different lists of parts never give
+//! the same key. A key with more than [`MAX_KEY`] bytes is cut, and ends with a `~` and a hash of
+//! the whole key. No escaped part contains a `~`.
+//!
+//! The key of a request is the same in every process, so that an override or a ban of it applies
+//! everywhere. The hash therefore has no secret. Two long keys with equal hashes and equal first 95
+//! bytes would share a bucket, its overrides and its bans. An attacker who found such a key for
+//! another client could use up that client's limit or use its override, even without control over
+//! the other key parts. To prevent this, the hash is SHA-256, see [`StableHasher`].
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -18,29 +20,29 @@ use loudou_store::names::MAX_KEY;
 use super::{KeyPart, OnAmbiguousKey, OnMissingKey, Rule, parts, paths};
 use crate::request::{Request, without_query};
 
-/// The initial capacity, in bytes; most keys fit without growing.
+/// Initial capacity of a key, in bytes. Most keys fit without growing.
 const USUAL_KEY: usize = 40;
-/// The key of a rule without key parts.
+/// Key of a rule without key parts.
 pub const KEY_OF_ALL: &str = "~all";
-/// The key of requests that lack a part, if they share a bucket.
+/// Key of requests that lack a part, if they share a bucket.
 pub const KEY_OF_MISSING: &str = "~missing";
-/// A `~` and 32 hexadecimal digits.
+/// Size of the `~` and 32 hexadecimal digits at the end of a cut key.
 const HASH_LEN: usize = 33;
 
-/// The outcome of computing a key.
+/// Result of computing a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     /// The request's bucket.
     Bucket(String),
-    /// A part is missing and the rule does not apply.
+    /// A part is missing, and the rule does not apply.
     Skip,
-    /// A part is missing and the request is refused.
+    /// A part is missing, and the request is refused.
     Refuse,
-    /// A part has several values and the request is refused.
+    /// A part has several values, and the request is refused.
     Ambiguous,
 }
 
-/// The reason why a request has no key, with the index of the first such part.
+/// Reason why a request has no key, with the index of the first such part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoKey {
     /// The part is absent or empty.
@@ -50,7 +52,8 @@ pub enum NoKey {
 }
 
 impl Rule {
-    /// The key of `request`, by the rule's `on_missing_key` and `on_ambiguous_key`.
+    /// Returns the key of `request`, which may depend on the rule's `on_missing_key` and
+    /// `on_ambiguous_key`.
     pub fn key_of(&self, request: &mut dyn Request) -> Key {
         match (self.find_key(request), self.on_missing_key) {
             (Ok(key), _) => Key::Bucket(key),
@@ -63,18 +66,19 @@ impl Rule {
         }
     }
 
-    /// The key of `request`, or the reason why it has none.
+    /// Returns the key of `request`, or the reason why it has none.
     pub fn find_key(&self, request: &mut dyn Request) -> Result<String, NoKey> {
         if self.key.is_empty() {
             return Ok(String::from(KEY_OF_ALL));
         }
-        // First, because it reads all headers at once: the parts then need no further calls of the host.
+        // This comes first, because it reads all headers at once, so that the parts need no further
+        // host calls.
         if self.on_ambiguous_key == OnAmbiguousKey::Refuse
             && let Some(ambiguous) = self.first_ambiguous(request)
         {
             return Err(NoKey::Ambiguous(ambiguous));
         }
-        // Most rules have one part, and most values are in the key as they are.
+        // Fast path: most rules have one part, and most values need no escapes.
         if let [KeyPart::Header(name)] = &*self.key
             && let Some(value) = request.header(name)
             && let Some(key) = plain_text(&value)
@@ -90,7 +94,7 @@ impl Rule {
     }
 }
 
-/// Adds one part; returns whether it was present.
+/// Adds a part. Returns true if the request has it.
 fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     let value = match part {
         KeyPart::Literal(text) => Some(Cow::Borrowed(text.as_bytes())),
@@ -131,7 +135,7 @@ fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     true
 }
 
-/// The first segments of a path: the first two of `/a/b/c` are `/a/b`.
+/// Returns the first segments of a path. The first two of `/a/b/c` are `/a/b`.
 fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
     let Some(count) = count else { return path };
     let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
@@ -139,11 +143,11 @@ fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
     end.and_then(|end| path.get(..end)).unwrap_or(path)
 }
 
-/// A key under construction, of bounded length whatever the parts.
+/// A key under construction. Its size is bounded, whatever the parts are.
 struct KeyText {
     text: String,
     parts: usize,
-    /// Once the text is full: the hash of the whole key, with the position of the cut.
+    /// Once the text is full, the hash of the whole key, and the position of the cut.
     overflow: Option<StableHasher>,
 }
 
@@ -194,13 +198,13 @@ impl KeyText {
     }
 }
 
-/// A value that is not empty, if it is in a key as it is, and fits there.
+/// Returns a non-empty value as text, if it needs no escapes in a key and fits there.
 fn plain_text(value: &[u8]) -> Option<&str> {
     let is_plain = (1..=MAX_KEY).contains(&value.len()) && value.iter().all(|b| is_plain(*b));
     str::from_utf8(value).ok().filter(|_| is_plain)
 }
 
-/// Bytes as in a key.
+/// Returns the bytes as they are escaped in a key.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -209,7 +213,8 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Whether a key has this byte as it is. It is asked for each byte of each key, so the answers are looked up.
+/// Returns true if a key contains this byte unescaped. It is called for each byte of each key, so
+/// it uses a lookup table.
 fn is_plain(byte: u8) -> bool {
     const BELOW_64: u64 = plain_from(0);
     const FROM_64: u64 = plain_from(64);
@@ -221,7 +226,7 @@ fn is_plain(byte: u8) -> bool {
     plain.wrapping_shr(u32::from(byte & 63)) & 1 == 1
 }
 
-/// A bit for each of 64 bytes.
+/// Returns a bit mask with one bit for each of the 64 bytes from `first`.
 const fn plain_from(first: u8) -> u64 {
     let mut plain = 0;
     let mut bit = 0;

@@ -1,4 +1,4 @@
-//! Values for some of a rule's keys: for exact keys, and for prefixes.
+//! A map from some of a rule's keys to values. Its patterns are exact keys and prefixes.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -6,25 +6,27 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Values by key. An exact key takes precedence over any prefix, and a longer prefix over a shorter one.
+/// Values by key. An exact key takes precedence over any prefix, and a longer prefix over a shorter
+/// one.
 ///
-/// Clones share their contents until one of them changes: a rule has up to a thousand overrides, and exists
-/// as configured, as edited and as it is in force.
+/// Clones share their contents until one of them changes. A rule may have up to a thousand
+/// overrides, and exists in three forms: as configured, as edited, and as in force.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyMap<T> {
     patterns: Arc<Patterns>,
-    /// In the order of the patterns.
+    /// Values in the order of the patterns.
     values: Arc<Vec<T>>,
 }
 
-/// Exact keys and prefixes of keys. Separate from the values, so that the code has one copy for all types.
+/// Exact keys and prefixes. They are separate from the values, so that their code is compiled only
+/// once for all value types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Patterns {
-    /// In order.
+    /// Exact keys, sorted.
     exact: Vec<String>,
-    /// Prefixes without the `*`, in order; their indices follow those of the exact keys.
+    /// Prefixes without the `*`, sorted. Their indices follow the indices of the exact keys.
     beginnings: Vec<String>,
-    /// The lengths of the prefixes, each once, the longest first.
+    /// Distinct lengths of the prefixes, in descending order.
     lengths: Vec<usize>,
 }
 
@@ -47,8 +49,8 @@ impl<T> Clone for KeyMap<T> {
 }
 
 impl<T> KeyMap<T> {
-    /// The value for a key. It takes one search among the exact keys, and one for each length of a
-    /// prefix.
+    /// Returns the value for a key. This takes one search among the exact keys, and one search for
+    /// each prefix length.
     pub fn get(&self, key: &str) -> Option<&T> {
         if self.is_empty() {
             return None;
@@ -56,7 +58,7 @@ impl<T> KeyMap<T> {
         self.values.get(self.patterns.of_key(key)?)
     }
 
-    /// The same, with its pattern.
+    /// Like [`Self::get`], but also returns the pattern.
     pub fn get_with_pattern(&self, key: &str) -> Option<(String, &T)> {
         self.at(self.patterns.of_key(key)?)
     }
@@ -65,7 +67,7 @@ impl<T> KeyMap<T> {
         Some((self.patterns.at(place)?, self.values.get(place)?))
     }
 
-    /// All patterns that match a key, with their values.
+    /// Returns all patterns that match a key, with their values.
     pub fn all_of(&self, key: &str) -> impl Iterator<Item = (String, &T)> {
         let exact = search(&self.patterns.exact, key).ok();
         let lengths = self.patterns.lengths.iter();
@@ -79,28 +81,29 @@ impl<T> KeyMap<T> {
             .filter_map(|place| self.at(place))
     }
 
-    /// Whether the map is empty.
+    /// Returns true if the map is empty.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// The value of exactly that pattern: a key, or a prefix followed by `*`.
+    /// Returns the value of a pattern, which is a key, or a prefix followed by `*`.
     pub fn of_pattern(&self, pattern: &str) -> Option<&T> {
         self.values.get(self.patterns.place(pattern).ok()?)
     }
 
-    /// The patterns and their values: keys first, then prefixes, each in order.
+    /// Returns the patterns and their values. Exact keys come before prefixes, and each kind is
+    /// sorted.
     pub fn iter(&self) -> impl Iterator<Item = (String, &T)> {
         (0..self.len()).filter_map(|place| self.at(place))
     }
 
-    /// The patterns whose values differ from those of an earlier map, or that only one of the two has, in
-    /// order within each kind. Values that both share are not looked at.
+    /// Returns the patterns whose values differ from an earlier map, or that only one of the two
+    /// maps has. Each kind is sorted. Values that both maps share are not compared.
     pub fn changed_since(&self, before: &Self) -> Vec<String>
     where
         T: PartialEq,
@@ -127,7 +130,7 @@ impl<T> KeyMap<T> {
         changed.chain(before.entries().filter_map(gone)).collect()
     }
 
-    /// The same as [`Self::iter`], without a copy of each pattern.
+    /// Like [`Self::iter`], but does not copy each pattern.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Cow<'_, str>, &T)> {
         let exact = self.patterns.exact.iter();
         let exact = exact.map(|key| Cow::Borrowed(key.as_str()));
@@ -136,12 +139,13 @@ impl<T> KeyMap<T> {
         exact.chain(beginnings).zip(self.values.iter())
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn values(&self) -> core::slice::Iter<'_, T> {
         self.values.iter()
     }
 
-    /// Whether both are the same map, without looking at the contents: clones of which neither has changed.
+    /// Returns true if both maps are unchanged clones of the same map. Does not compare the
+    /// contents.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.patterns, &other.patterns) && Arc::ptr_eq(&self.values, &other.values)
     }
@@ -175,7 +179,7 @@ impl<T: Clone> KeyMap<T> {
 }
 
 impl Patterns {
-    /// The index of the first pattern that matches a key.
+    /// Returns the index of the first pattern that matches a key.
     fn of_key(&self, key: &str) -> Option<usize> {
         search(&self.exact, key).ok().or_else(|| {
             let mut lengths = self.lengths.iter();
@@ -187,7 +191,7 @@ impl Patterns {
         })
     }
 
-    /// The index of exactly this pattern, or the index for its insertion.
+    /// Returns the index of this pattern, or the index at which to insert it.
     fn place(&self, pattern: &str) -> Result<usize, usize> {
         let Some(beginning) = pattern.strip_suffix('*') else {
             return search(&self.exact, pattern);
@@ -198,7 +202,7 @@ impl Patterns {
             .map_err(behind)
     }
 
-    /// The pattern at an index, as written.
+    /// Returns the pattern at an index, as written.
     fn at(&self, place: usize) -> Option<String> {
         match place.checked_sub(self.exact.len()) {
             None => self.exact.get(place).cloned(),
@@ -230,7 +234,7 @@ impl Patterns {
         }
     }
 
-    /// Adds the length of a beginning.
+    /// Adds the length of a prefix.
     fn measure(&mut self, length: usize) {
         if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
             self.lengths.insert(place, length);
@@ -238,7 +242,7 @@ impl Patterns {
     }
 }
 
-/// Whether a pattern matches a key.
+/// Returns true if a pattern matches a key.
 pub(crate) fn holds(pattern: &str, key: &str) -> bool {
     let beginning = pattern.strip_suffix('*');
     beginning.map_or(pattern == key, |beginning| key.starts_with(beginning))
@@ -257,7 +261,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The result of a walk over all patterns.
+        /// Compares with a linear search through all patterns.
         #[test]
         fn the_longest_pattern_wins(
             patterns in prop::collection::btree_map("[ab]{0,4}\\*?", 0_u32..9, 0..12),

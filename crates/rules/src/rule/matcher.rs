@@ -1,4 +1,4 @@
-//! The match of a rule with a request.
+//! The match of a rule, which selects requests.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,81 +15,81 @@ use super::text::Truth;
 use super::text::{MetadataTest, NamedTest, Test, object};
 use crate::request::{Request, without_query};
 
-/// All given parts must match; without any, every request matches.
+/// A match. All given parts must match. Without any parts, every request matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
-    /// Any of these methods; empty for all.
+    /// Methods, of which the request must have one; empty for all methods.
     pub methods: Vec<String>,
-    /// The path without its query.
+    /// Test of the path without its query.
     pub path: Option<PathMatch>,
-    /// The host without its port, in lower case.
+    /// Test of the host without its port, in lower case.
     pub host: Option<Test>,
-    /// All of these headers.
+    /// Tests of headers, all of which must pass.
     pub headers: Vec<NamedTest>,
-    /// All of these query parameters.
+    /// Tests of query parameters, all of which must pass.
     pub query: Vec<NamedTest>,
-    /// All of these cookies.
+    /// Tests of cookies, all of which must pass.
     pub cookies: Vec<NamedTest>,
-    /// The client's address is in any of these networks; empty for all.
+    /// Networks, of which one must contain the client's address; empty for all addresses.
     pub source: Vec<Cidr>,
-    /// The name of Envoy's route.
+    /// Test of the name of Envoy's route.
     pub route: Option<Test>,
-    /// All of these values in Envoy's dynamic metadata.
+    /// Tests of Envoy's dynamic metadata, all of which must pass.
     pub metadata: Vec<MetadataTest>,
-    /// Excludes requests that match this.
+    /// A match that excludes requests.
     pub not: Option<Box<Self>>,
 }
 
-/// One part of a match; for a list, one of its elements.
+/// A part of a match. For a list, an element of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// `methods`.
+    /// The part `methods`.
     Methods,
-    /// `path`.
+    /// The part `path`.
     Path,
-    /// `host`.
+    /// The part `host`.
     Host,
-    /// One of `headers`.
+    /// An element of `headers`.
     Header(usize),
-    /// One of `query`.
+    /// An element of `query`.
     Query(usize),
-    /// One of `cookies`.
+    /// An element of `cookies`.
     Cookie(usize),
-    /// `source`.
+    /// The part `source`.
     Source,
-    /// `route`.
+    /// The part `route`.
     Route,
-    /// One of `metadata`.
+    /// An element of `metadata`.
     Metadata(usize),
-    /// `not`: the request matches it.
+    /// The part `not`, which fails if the request matches it.
     Not,
 }
 
-/// How a match fits a request.
+/// Result of matching a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// All parts match.
     Yes,
-    /// This is the first part that does not.
+    /// A part fails. This is the first such part.
     No(Part),
-    /// No part fails, but this is the first for which the request has a longer value than its regular
-    /// expression tests.
+    /// No part fails, but a value is longer than its regular expression can test. This is the first
+    /// part with such a value.
     TooLong(Part),
 }
 
 /// A test of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
-    /// It starts with this text, on whole segments: `/reply` matches `/reply` and `/reply/7` but not
-    /// `/replyall`.
+    /// The path starts with this text, on whole segments. `/reply` matches `/reply` and `/reply/7`
+    /// but not `/replyall`.
     Prefix(String),
-    /// It is this text.
+    /// The path is this text.
     Exact(String),
-    /// It ends with this text.
+    /// The path ends with this text.
     Suffix(String),
-    /// It has these segments, where `{name}` is any one that is not empty: `/users/{id}`.
+    /// The path has these segments, where `{name}` stands for any non-empty segment: `/users/{id}`.
     Template(String),
-    /// All of it matches this pattern.
+    /// The whole path matches this pattern.
     Regex(Pattern),
 }
 
@@ -100,7 +100,8 @@ impl Serialize for Match {
 }
 
 impl Match {
-    /// Serialised as in a rule file. By hand: a derived implementation is compiled for each serializer.
+    /// Returns the fields as in a rule file. Not derived, because a derived implementation is
+    /// compiled separately for each serializer.
     pub(super) fn fields(&self) -> Map<String, Value> {
         let named = |tests: &[NamedTest]| list(tests.iter().map(NamedTest::value).collect());
         let metadata = self.metadata.iter().map(MetadataTest::value).collect();
@@ -125,7 +126,7 @@ impl Match {
         map
     }
 
-    /// The requirement of a part, as in a rule file; `None` without a requirement.
+    /// Returns the requirement of a part, as in a rule file; `None` if there is none.
     pub(super) fn asked(&self, part: Part) -> Option<Value> {
         let named = |tests: &[NamedTest], at| tests.get(at).map(NamedTest::value);
         let whole = |test: &Option<Test>| test.as_ref().map(|test| test.value(None));
@@ -146,18 +147,19 @@ impl Match {
         }
     }
 
-    /// Whether every request matches.
+    /// Returns true if every request matches.
     pub fn is_everything(&self) -> bool {
         self.fields().is_empty()
     }
 
-    /// Whether all given parts match, and no value is too long to tell.
+    /// Returns true if all given parts match, and no value is too long to be tested.
     pub fn holds(&self, request: &mut dyn Request) -> bool {
         self.fit(request) == Fit::Yes
     }
 
-    /// How the match fits a request. A part that fails decides, also if another one is open because its value
-    /// is too long. Cheap tests come first; values that need a call of the host are read only when needed.
+    /// Matches a request. If a part fails, the match fails, even if a value of another part is too
+    /// long to be tested. Cheap tests come first, and values that need a host call are read only
+    /// when needed.
     pub fn fit(&self, request: &mut dyn Request) -> Fit {
         let mut open = None;
         match (self.first_failing(request, &mut open), open) {
@@ -167,7 +169,7 @@ impl Match {
         }
     }
 
-    /// The first failing part; `open` becomes the first whose value is too long.
+    /// Returns the first failing part, and sets `open` to the first part whose value is too long.
     fn first_failing(&self, request: &mut dyn Request, open: &mut Option<Part>) -> Option<Part> {
         let mut unless = |holds: Truth, part: Part| {
             if holds == Truth::TooLong {
@@ -187,7 +189,7 @@ impl Match {
             .or_else(|| unless(self.not_holds(request), Part::Not))
     }
 
-    /// The regular expression of a part, if it has one.
+    /// Returns the regular expression of a part, if it has one.
     pub(super) fn pattern(&self, part: Part) -> Option<&Pattern> {
         match part {
             Part::Path => match self.path.as_ref()? {
@@ -276,7 +278,7 @@ impl Match {
         })
     }
 
-    /// Whether no `not` excludes the request.
+    /// Returns the truth of "`not` does not exclude the request".
     fn not_holds(&self, request: &mut dyn Request) -> Truth {
         match self.not.as_ref().map(|not| not.fit(request)) {
             None | Some(Fit::No(_)) => Truth::Yes,
@@ -286,11 +288,11 @@ impl Match {
     }
 }
 
-/// Notes whether a part fails or is open, and returns it if it fails.
+/// Records whether a part fails or is undecided, and returns the part if it fails.
 type Unless<'a> = &'a mut dyn FnMut(Truth, Part) -> Option<Part>;
 
 impl PathMatch {
-    /// The name in rule files, and the required text.
+    /// Name of the test in rule files, and its text.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             Self::Prefix(text) => ("prefix", text),
@@ -301,7 +303,7 @@ impl PathMatch {
         }
     }
 
-    /// Whether the test passes for a path without its query.
+    /// Tests a path without its query.
     pub fn holds(&self, path: &[u8]) -> Truth {
         Truth::from(match self {
             Self::Exact(exact) => path == exact.as_bytes(),
@@ -313,18 +315,18 @@ impl PathMatch {
     }
 }
 
-/// A list, if it is not empty.
+/// Returns the elements as a list, unless it is empty.
 fn list(elements: Vec<Value>) -> Option<Value> {
     (!elements.is_empty()).then(|| Value::from(elements))
 }
 
-/// Whether `path` starts with `prefix` on whole segments.
+/// Returns true if `path` starts with `prefix` on whole segments.
 fn has_segments(path: &[u8], prefix: &[u8]) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with(b"/") || rest.starts_with(b"/"))
 }
 
-/// Whether `path` has the segments of `template`.
+/// Returns true if `path` has the segments of `template`.
 fn fits(path: &[u8], template: &[u8]) -> bool {
     let mut segments = path.split(|b| *b == b'/');
     let mut wanted = template.split(|b| *b == b'/');
@@ -367,7 +369,7 @@ mod tests {
         ] {
             assert!(!fits(path, b"/users/{id}"), "{path:?}");
         }
-        // A client's text is never a wildcard.
+        // Braces in a client's path are never a wildcard.
         assert!(!fits(b"/{id}/7", b"/users/{id}"));
     }
 }

@@ -8,40 +8,40 @@ use serde::{Serialize, Serializer};
 
 use super::cidr::SourcePrefix;
 
-/// One part of a key.
+/// A part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPart {
-    /// The first non-empty line of this header, whose name is in lower case.
+    /// First non-empty line of this header. The name is in lower case.
     Header(String),
-    /// The first non-empty value of this query parameter, decoded.
+    /// First non-empty value of this query parameter, decoded.
     Query(String),
-    /// The first non-empty value of this cookie, without quotes around it.
+    /// First non-empty value of this cookie, without surrounding quotes.
     Cookie(String),
     /// A fixed text.
     Literal(String),
-    /// A text in Envoy's dynamic metadata: the namespace, and the keys below it.
+    /// A text in Envoy's dynamic metadata, given by the namespace and the keys below it.
     Metadata(Vec<String>),
-    /// The network of the trusted client address, as Envoy sees it, without the port.
+    /// Network of the trusted client address, as Envoy sees it, without the port.
     Source(SourcePrefix),
     /// The path without its query.
     Path {
-        /// The number of segments, from the first; `None` for all.
+        /// Number of segments from the beginning; `None` for all segments.
         segments: Option<u8>,
-        /// Whether spellings of one path give one key.
+        /// True if different spellings of a path give the same key.
         normalize: bool,
     },
-    /// The name of Envoy's route.
+    /// Name of Envoy's route.
     Route,
     /// The method.
     Method,
-    /// The host without its port, in lower case.
+    /// Host without its port, in lower case.
     Host,
-    /// The identity in the client's certificate: its first URI, else its first DNS name.
+    /// Identity in the client's certificate: its first URI, else its first DNS name.
     ClientCert,
 }
 
 impl KeyPart {
-    /// The parts that are one word in rule files.
+    /// Parts that are written as one word in rule files.
     pub const WORDS: [(&str, Self); 6] = [
         ("source", Self::Source(SourcePrefix::DEFAULT)),
         (
@@ -57,13 +57,13 @@ impl KeyPart {
         ("client_cert", Self::ClientCert),
     ];
 
-    /// Its word in rule files; `None` for a part that is an object there.
+    /// Returns the part's word in rule files; `None` for a part that is written as an object.
     pub fn word(&self) -> Option<&'static str> {
         let mut words = Self::WORDS.into_iter();
         words.find_map(|(word, part)| (part == *self).then_some(word))
     }
 
-    /// The part of that word.
+    /// Returns the part with this word.
     pub fn of_word(word: &str) -> Option<Self> {
         let mut words = Self::WORDS.into_iter();
         words.find_map(|(other, part)| (other == word).then_some(part))
@@ -92,7 +92,7 @@ impl Serialize for KeyPart {
             Self::Query(name) => ("query", name),
             Self::Cookie(name) => ("cookie", name),
             Self::Literal(text) => ("literal", text),
-            // Words.
+            // These parts are words, which are serialised above.
             Self::Route | Self::Method | Self::Host | Self::ClientCert => {
                 return serializer.serialize_unit();
             }
@@ -109,7 +109,7 @@ struct PathFields {
     normalize: Option<bool>,
 }
 
-/// An object of one field.
+/// Serialises an object with one field.
 fn one<S: Serializer>(
     serializer: S,
     name: &'static str,

@@ -1,5 +1,5 @@
-//! The parts of a request that the client packs into others: query parameters, cookies, the host; and key parts that a
-//! request has several times.
+//! Extracts values that the client packs into other values: query parameters, cookies, and the
+//! host. Also finds key parts that a request has several times.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -10,8 +10,9 @@ use super::{KeyPart, Rule};
 use crate::hex;
 use crate::request::{Request, first_filled, without_port, without_root};
 
-/// Whether a header passes its test: one of its lines has to, so that no line hides another one. All lines
-/// together take a regular expression no more time than the longest value that it tests.
+/// Tests a header. One of its lines has to pass, so that a line cannot hide another one. The total
+/// time of a regular expression for all lines is bounded by the time for a value of the maximum
+/// length.
 pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Truth {
     if let Test::Present(_) = header.test {
         return header.test.holds(request.header(&header.name).as_deref());
@@ -23,7 +24,7 @@ pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Tru
         if holds == Truth::Yes {
             return;
         }
-        // The first line is tested at any length: its beginning may decide.
+        // The first line is tested at any length, because its beginning may decide the test.
         let fits = left == most || line.len() < left;
         left = left.saturating_sub(line.len().saturating_add(1));
         let truth = if fits {
@@ -38,7 +39,7 @@ pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Tru
     holds
 }
 
-/// All lines of a header, for people.
+/// Returns all lines of a header, for display.
 pub(super) fn header_lines(request: &mut dyn Request, name: &str) -> Option<Vec<u8>> {
     let mut all: Option<Vec<u8>> = None;
     request.each_line(name, &mut |line| match &mut all {
@@ -51,15 +52,15 @@ pub(super) fn header_lines(request: &mut dyn Request, name: &str) -> Option<Vec<
     all
 }
 
-/// The value of a query parameter that counts, decoded. A letter that is escaped without need gives the
-/// same value, and so the same bucket.
+/// Returns the value of a query parameter that counts, decoded. Letters that are escaped without
+/// need give the same value, and therefore the same bucket.
 pub(super) fn query<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     map(request.path()?, |path| {
         first_filled(query_values(path, name))
     })
 }
 
-/// All values of a query parameter, in order and decoded.
+/// Returns all values of a query parameter, in order and decoded.
 pub(super) fn query_values<'a>(path: &'a [u8], name: &str) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let whole = path.split(|b| *b == b'#').next().unwrap_or(path);
     let query = cut(whole, b'?').map(|(_, query)| query);
@@ -71,10 +72,10 @@ pub(super) fn query_values<'a>(path: &'a [u8], name: &str) -> impl Iterator<Item
     named.map(|(_, value)| decoded(value))
 }
 
-/// The value of a cookie that counts, without the quotes around it.
+/// Returns the value of a cookie that counts, without surrounding quotes.
 pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     let own = |line: &[u8]| first_filled(cookie_values(line, name)).map(<[u8]>::to_vec);
-    // Later lines are only read when needed: they cost a call of the host.
+    // Later lines are read only when needed, because they cost a host call.
     let mut found = own(&request.header("cookie")?);
     if found.as_ref().is_none_or(Vec::is_empty) {
         request.each_line("cookie", &mut |line| {
@@ -86,7 +87,7 @@ pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow
     found.map(Cow::Owned)
 }
 
-/// All values of a cookie in a line of the header, in order and without the quotes around them.
+/// Returns all values of a cookie in a header line, in order and without surrounding quotes.
 pub(super) fn cookie_values<'a>(line: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
     let pairs = line.split(|b| *b == b';');
     let pairs = pairs.filter_map(|pair| cut(pair, b'='));
@@ -99,14 +100,15 @@ pub(super) fn cookie_values<'a>(line: &'a [u8], name: &str) -> impl Iterator<Ite
     })
 }
 
-/// The requested host: without the port, in lower case, without the trailing dot of the root.
+/// Returns the requested host without the port and the trailing dot of the root domain, in lower
+/// case.
 pub(crate) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
     let authority = request.header(":authority")?;
     let host = without_root(without_port(&authority));
     Some(host.to_ascii_lowercase())
 }
 
-/// A part of a text that may be borrowed.
+/// Extracts a part of a text, which is borrowed if the text is.
 fn map<'a>(
     text: Cow<'a, [u8]>,
     part: impl for<'t> Fn(&'t [u8]) -> Option<Cow<'t, [u8]>>,
@@ -117,26 +119,26 @@ fn map<'a>(
     }
 }
 
-/// The parts before and after the first `mark`.
+/// Splits the text at the first `mark`, which is in neither part.
 fn cut(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|b| *b == mark)?;
     let (before, after) = text.split_at_checked(at)?;
     Some((before, after.get(1..)?))
 }
 
-/// `%41` as `A` and `+` as a space; anything else stays unchanged.
+/// Decodes escapes such as `%41`, and `+` as a space. Anything else stays unchanged.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     hex::unescaped(text, b"%", |b| if b == b'+' { b' ' } else { b })
 }
 
-// Key parts that a request has several times: lines of a header, cookies, query parameters.
+// Key parts that a request may have several times: header lines, cookies, and query parameters.
 //
-// The first value that is not empty is the key, but an upstream may read another one. A client could so
-// have any number of buckets: it repeats the header, with a new first value in each request. A rule with
-// `on_ambiguous_key: refuse` refuses such requests.
+// The first non-empty value is used for the key, but an upstream may use another value. A client
+// could therefore get any number of buckets by repeating the header, with a new first value in each
+// request. A rule with `on_ambiguous_key: refuse` refuses such requests.
 
 impl Rule {
-    /// The index of the first part of the key that has several values.
+    /// Returns the index of the first key part with several values.
     pub fn first_ambiguous(&self, request: &mut dyn Request) -> Option<usize> {
         let mut parts = self.key.iter();
         parts.position(|part| part.is_ambiguous(request))
@@ -144,9 +146,10 @@ impl Rule {
 }
 
 impl KeyPart {
-    /// Whether a request has several values of this part: more than one line of a header, or different values
-    /// of a cookie or a query parameter. Every reader of equal values finds the same, but lines may be
-    /// joined.
+    /// Returns true if a request has several values for this part: more than one line of a header,
+    /// or different values of a cookie or query parameter. Equal values of a cookie or query
+    /// parameter are not ambiguous, because every reader finds the same value. Header lines are,
+    /// because a reader may join them.
     fn is_ambiguous(&self, request: &mut dyn Request) -> bool {
         let is_header = matches!(self, Self::Header(_));
         let mut first: Option<Vec<u8>> = None;
@@ -158,7 +161,7 @@ impl KeyPart {
         is_ambiguous
     }
 
-    /// Calls `see` for each value of this part that is not empty, if requests may repeat it.
+    /// Calls `see` for each non-empty value of this part, if requests may repeat it.
     pub(super) fn each_value(&self, request: &mut dyn Request, see: &mut dyn FnMut(&[u8])) {
         let mut filled = |value: &[u8]| {
             if !value.is_empty() {

@@ -1,16 +1,18 @@
-//! Paths in their normal form: the spellings of one path that upstreams usually treat alike give one key.
+//! Normalizes paths, so that spellings of a path that upstreams usually treat alike give the same
+//! key.
 //!
-//! Within each segment, escapes of letters, digits, `-`, `.`, `_` and `~` are decoded (RFC 3986, 6.2.2.2),
-//! other escapes get upper-case digits, and parameters after `;` go. Then empty segments, `.` and `..` go,
-//! so that there is no repeated slash and none at the end. Case stays, and so does everything else.
+//! Within each segment, escapes of letters, digits, `-`, `.`, `_` and `~` are decoded (RFC 3986,
+//! 6.2.2.2). Other escapes get upper-case digits, and parameters after `;` are removed. Then empty
+//! segments, `.` and `..` are removed, so that there are no repeated or trailing slashes. The case
+//! of letters and everything else stay unchanged.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::hex;
 
-/// The normal form of a path without its query; it is never longer. A text that does not start with `/`,
-/// such as the `*` of `OPTIONS *`, is no path and stays unchanged.
+/// Returns the normal form of a path without its query, which is never longer than the path. A text
+/// that does not start with `/`, such as the `*` of `OPTIONS *`, is not a path and stays unchanged.
 pub fn normal(path: &[u8]) -> Cow<'_, [u8]> {
     let Some(inner) = path.strip_prefix(b"/") else {
         return Cow::Borrowed(path);
@@ -44,7 +46,7 @@ fn segments(inner: &[u8]) -> impl Iterator<Item = &[u8]> {
     inner.split(|b| *b == b'/')
 }
 
-/// Whether a segment is certainly in its normal form.
+/// Returns true if a segment is certainly in its normal form.
 fn is_normal(segment: &[u8]) -> bool {
     if matches!(segment, b"" | b"." | b"..") {
         return false;
@@ -63,10 +65,10 @@ fn is_normal(segment: &[u8]) -> bool {
     true
 }
 
-/// Adds a segment with its escapes in their normal form.
+/// Adds a segment with normalized escapes.
 fn push_decoded(segment: &[u8], out: &mut Vec<u8>) {
-    // The number of bytes that would complete an escape after a `%` without digits. A digit that is
-    // decoded there would make an escape that another reading would decode again.
+    // Number of bytes that would complete an escape after a `%` without digits. Decoding a digit
+    // there would create an escape, which another normalization would decode again.
     let mut open: u8 = 0;
     let mut rest = segment;
     while let Some((first, tail)) = rest.split_first() {
@@ -93,12 +95,12 @@ fn push_decoded(segment: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the first two bytes are hexadecimal digits without lower-case letters.
+/// Returns true if the first two bytes contain no lower-case letters.
 fn has_upper_digits(digits: &[u8]) -> bool {
     !digits.iter().take(2).any(u8::is_ascii_lowercase)
 }
 
-/// The bytes that need no escape anywhere in a URI.
+/// Returns true if the byte needs no escape anywhere in a URI.
 const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }

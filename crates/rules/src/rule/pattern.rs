@@ -1,12 +1,13 @@
-//! Regular expressions, within a budget of time and memory.
+//! Regular expressions with bounded time and memory.
 //!
-//! A value matches as a whole, as with Envoy's `safe_regex`. Values are decoded as UTF-8; bytes that are not UTF-8
-//! count as the replacement character, so that a client cannot bypass a rule by adding one.
+//! A pattern must match the whole value, as with Envoy's `safe_regex`. Values are decoded as UTF-8.
+//! Invalid bytes count as the replacement character, so that a client cannot bypass a rule by
+//! adding one.
 //!
-//! A client chooses the value, so no value may take more time than [`BUDGET`]. The time that a character takes
-//! is at most what the pattern's costliest character takes, which is known when the pattern is read. From it
-//! follows the longest value that a pattern tests; whether a longer one matches stays open, unless its
-//! beginning shows that it does not.
+//! Clients choose the values, so no value may take more time than [`BUDGET`]. The maximum time per
+//! character is the time of the pattern's costliest character, which is known when the pattern is
+//! read. It determines the maximum size of the values that a pattern can test. The result for a
+//! longer value is undecided, unless its beginning already shows that it does not match.
 
 use alloc::format;
 use alloc::string::String;
@@ -26,15 +27,16 @@ mod positions;
 mod syntax;
 mod tree;
 
-/// The longest pattern, in bytes.
+/// Maximum size of a pattern, in bytes.
 pub const MAX_PATTERN: usize = 256;
-/// The longest time that a value may take, in nanoseconds of a usual processor.
+/// Maximum time for a value, in nanoseconds of a usual processor.
 pub const BUDGET: usize = 100_000;
-/// The longest value that any pattern tests, in bytes.
+/// Maximum size of the values that any pattern can test, in bytes.
 pub const MAX_VALUE: usize = 8192;
-/// A pattern that can test only shorter values is not accepted.
+/// Minimum size of the values that a pattern must be able to test, in bytes. Other patterns are
+/// rejected.
 pub const LEAST_VALUE: usize = 128;
-/// The maximum memory of a pattern, in bytes.
+/// Maximum memory of a pattern, in bytes.
 const MAX_BYTES: usize = 24 * 1024;
 
 /// A regular expression.
@@ -46,7 +48,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern; `Err` describes the problem.
+    /// Parses a pattern. `Err` describes the problem.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.len() > MAX_PATTERN {
             return Err(format!("longer than {MAX_PATTERN} bytes"));
@@ -73,27 +75,27 @@ impl Pattern {
         })
     }
 
-    /// The pattern as written.
+    /// Returns the pattern as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The longest value that it tests, in bytes.
+    /// Returns the maximum size of the values that it can test, in bytes.
     pub const fn longest(&self) -> usize {
         self.longest
     }
 
-    /// The time that a value may take at most, in nanoseconds of a usual processor.
+    /// Returns the maximum time for a value, in nanoseconds of a usual processor.
     pub fn worst_ns(&self) -> usize {
         self.whole.cost_per_byte().saturating_mul(self.longest)
     }
 
-    /// Its memory, in bytes.
+    /// Returns the memory of the pattern, in bytes.
     pub fn bytes(&self) -> usize {
         self.whole.bytes().saturating_add(self.text.len())
     }
 
-    /// Whether all of a value matches.
+    /// Tests whether the whole value matches.
     pub fn holds(&self, value: &[u8]) -> Truth {
         match value.get(..self.longest) {
             Some(beginning) if beginning.len() < value.len() => {
@@ -118,11 +120,12 @@ impl Eq for Pattern {}
 
 // The regular expressions of a match.
 
-/// A regular expression, and its part of the match: below `not`, the part within it.
+/// A regular expression, and its part of the match. Below `not`, the path continues with the part
+/// within it.
 pub type PatternAt<'a> = (Vec<Part>, &'a Pattern);
 
 impl Match {
-    /// All regular expressions, also those below `not`.
+    /// Returns all regular expressions, including those below `not`.
     pub fn patterns(&self) -> Vec<PatternAt<'_>> {
         let parts = [Part::Path].into_iter();
         let parts = parts

@@ -1,4 +1,4 @@
-//! A check whether a request may have the key of an override or a ban.
+//! Checks whether a request may have the key of an override or a ban.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,17 +11,17 @@ use super::{KeyPart, OnMissingKey, Rule, paths};
 use crate::hex;
 use crate::joined::joined;
 
-/// The reason why no request can have a key.
+/// Reason why no request can have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impossible {
-    /// The reason in words.
+    /// Description of the reason.
     pub why: String,
     /// A suggested correction.
     pub meant: Option<String>,
 }
 
 impl Rule {
-    /// Whether a request may have the key, or a key with this prefix.
+    /// Returns an error if no request can have the key, or a key with this prefix.
     pub fn may_have(&self, key: &str, is_beginning: bool) -> Result<(), Impossible> {
         let no = |why: String, meant: Option<String>| Err(Impossible { why, meant });
         let parts = self.key.len();
@@ -34,7 +34,8 @@ impl Rule {
                 no(why, Some(KEY_OF_ALL.to_string()))
             };
         }
-        // A key that was cut ends with a hash; keys of no particular client have names of their own.
+        // A cut key ends with a hash. The shared key of requests without a key part has a special
+        // name.
         let is_cut = key.len() == MAX_KEY && key.contains('~');
         let is_missing = self.on_missing_key == OnMissingKey::Share && key == KEY_OF_MISSING;
         if is_cut || is_missing {
@@ -66,7 +67,8 @@ impl Rule {
 }
 
 impl Rule {
-    /// Whether each path in the key is in its normal form. The end of a prefix may lack some of its path.
+    /// Checks that each path in the key is in its normal form. The end of a prefix may be an
+    /// incomplete path.
     fn paths_are_normal(&self, key: &str, is_beginning: bool) -> Result<(), Impossible> {
         let written = key.split(':').count();
         let whole = written.saturating_sub(usize::from(is_beginning));
@@ -94,7 +96,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether the parts of `key` that are client addresses are in the form that the rule gives them.
+    /// Checks that the client addresses in `key` are written as the rule formats them.
     fn sources_fit(&self, key: &str) -> Result<(), Impossible> {
         for (index, (part, text)) in self.key.iter().zip(key.split(':')).enumerate() {
             let KeyPart::Source(prefix) = part else {
@@ -113,7 +115,8 @@ impl Rule {
                     Some(network.replace(':', "%3A")),
                 ),
                 (Some(_), Some(_)) => ("the rule's key has networks of another length", None),
-                // The names of sockets, which Envoy has for clients on the same machine, have slashes.
+                // For clients on the same machine, Envoy reports socket names, which contain
+                // slashes.
                 (None, Some(_)) => continue,
                 (None, None) => ("the rule's key has the address of a client here", None),
             };
@@ -135,7 +138,7 @@ fn escaped_at(key: &str, at: usize, what: char) -> String {
     format!("{before}%{:02X}{rest}", u32::from(what))
 }
 
-/// Whether every `%` is followed by the digits of a byte that keys have escaped. The end of a
+/// Returns true if each `%` is followed by the digits of a byte that keys escape. The end of a
 /// prefix may lack some digits.
 fn escapes_are_needed(key: &str, is_beginning: bool) -> bool {
     let mut rest = key;

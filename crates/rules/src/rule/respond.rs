@@ -1,4 +1,4 @@
-//! What a rule adds to responses: headers, and the answer to refused requests.
+//! How a rule affects responses: the headers that it adds, and the response to refused requests.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,37 +12,37 @@ use super::is_false;
 /// Headers of responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Respond {
-    /// The rate-limit headers.
+    /// Kind of rate-limit headers.
     pub ratelimit_headers: RateLimitHeaders,
-    /// The maximum random increase of `Retry-After`, as a fraction of the wait: clients that
-    /// were refused together then retry at different times.
+    /// Maximum random increase of `Retry-After`, as a fraction of the wait. It makes clients that
+    /// were refused together retry at different times.
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub retry_after_jitter: Decimal,
-    /// Whether the rule's decision is passed to upstreams and access logs, and the time for which a
-    /// request was held to clients: for debugging.
+    /// For debugging: true if upstreams and access logs get the rule's decision, and clients get
+    /// the time for which a request was held.
     #[serde(skip_serializing_if = "is_false")]
     pub explain_header: bool,
 }
 
-/// The rate-limit headers of responses. `Retry-After` comes with any of them.
+/// Kind of rate-limit headers in responses. All kinds include `Retry-After`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateLimitHeaders {
-    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11, on refusals only.
+    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11, only in refusals.
     #[default]
     Refused,
-    /// The same on admitted responses, too.
+    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11, in all responses.
     Draft11,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, on all responses.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, in all responses.
     Legacy,
-    /// The headers of the draft and the legacy ones, on all responses.
+    /// The headers of the draft and the legacy headers, in all responses.
     Both,
-    /// None.
+    /// No rate-limit headers.
     None,
 }
 
 impl RateLimitHeaders {
-    /// The name in rule files.
+    /// Name of the kind in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -53,7 +53,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Whether a response gets the headers of the draft.
+    /// Returns true if a response gets the headers of the draft.
     pub const fn draft11(self, refused: bool) -> bool {
         match self {
             Self::Refused => refused,
@@ -62,7 +62,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Which decisions have to tell when more is there again.
+    /// Returns which decisions have to report when more capacity is available.
     pub const fn tells_more(self) -> TellsMore {
         match self {
             Self::Refused => TellsMore::IfRefused,
@@ -71,26 +71,26 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Whether responses get the legacy ones.
+    /// Returns true if responses get the legacy headers.
     pub const fn legacy(self) -> bool {
         matches!(self, Self::Legacy | Self::Both)
     }
 }
 
-/// The response to refused requests.
+/// Response to refused requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refuse {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// The HTTP status for a request without a key, if it is another.
+    /// HTTP status for a request without a key, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_without_key: Option<u16>,
-    /// The body.
+    /// Body of the response.
     pub body: RefuseBody,
-    /// Additional headers: names in lower case, and their values.
+    /// Additional headers, with names in lower case.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
     pub headers: Vec<(String, String)>,
-    /// The status of gRPC calls.
+    /// Status of gRPC calls.
     pub grpc: GrpcStatus,
 }
 
@@ -107,13 +107,13 @@ impl Default for Refuse {
 }
 
 impl Refuse {
-    /// Whether every field has its default.
+    /// Returns true if all fields have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The body of the response to a refused request.
+/// Body of the response to a refused request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RefuseBody {
     /// A problem document (RFC 9457) with the limits and the time to wait.
@@ -125,12 +125,12 @@ pub enum RefuseBody {
     Text {
         /// The text.
         text: String,
-        /// Its content type.
+        /// Content type of the text.
         content_type: String,
     },
 }
 
-/// The headers as an object.
+/// Serialises the headers as an object.
 fn by_name<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut fields = serializer.serialize_map(Some(headers.len()))?;
     for (name, value) in headers {
@@ -140,7 +140,7 @@ fn by_name<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result
 }
 
 impl Serialize for RefuseBody {
-    /// A word, or an object with the text.
+    /// Serialises a word, or an object with the text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Problem => serializer.serialize_str("problem"),
@@ -155,19 +155,19 @@ impl Serialize for RefuseBody {
     }
 }
 
-/// The status of a refused gRPC call.
+/// Status of a refused gRPC call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrpcStatus {
-    /// 8: gRPC's code for an exhausted quota.
+    /// Status 8, which is gRPC's code for an exhausted quota.
     #[default]
     ResourceExhausted,
-    /// 14: many clients retry this automatically.
+    /// Status 14, with which many clients automatically retry.
     Unavailable,
 }
 
 impl GrpcStatus {
-    /// The name in rule files.
+    /// Name of the status in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ResourceExhausted => "resource_exhausted",
@@ -175,7 +175,7 @@ impl GrpcStatus {
         }
     }
 
-    /// The number of the status.
+    /// Number of the status.
     pub const fn code(self) -> u8 {
         match self {
             Self::ResourceExhausted => 8,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
 
-/// The test of a value, compared byte by byte.
+/// A test of a value, which is compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
     /// The value is present, or absent.
@@ -23,7 +23,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Whether the test passes. For an absent value, only the test for absence passes.
+    /// Tests a value. For an absent value, only the test for absence passes.
     pub fn holds(&self, value: Option<&[u8]>) -> Truth {
         if let Self::Present(present) = self {
             return Truth::from(value.is_some() == *present);
@@ -38,7 +38,7 @@ impl Test {
         })
     }
 
-    /// Its regular expression, if it is one.
+    /// Returns the regular expression, if the test has one.
     pub const fn pattern(&self) -> Option<&Pattern> {
         match self {
             Self::Regex(pattern) => Some(pattern),
@@ -46,7 +46,7 @@ impl Test {
         }
     }
 
-    /// The name in rule files.
+    /// Name of the test in rule files.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Present(_) => "present",
@@ -57,7 +57,7 @@ impl Test {
         }
     }
 
-    /// The requirement, as in rule files.
+    /// Returns the requirement, as in rule files.
     pub fn asked(&self) -> Value {
         match self {
             Self::Present(present) => Value::from(*present),
@@ -68,14 +68,14 @@ impl Test {
         }
     }
 
-    /// As in a rule file, after another field.
+    /// Returns the test as in a rule file, after the field `first`.
     pub(super) fn value(&self, first: Option<(&str, Value)>) -> Value {
         object(first, (self.kind(), self.asked()))
     }
 }
 
-/// An object of one field, or of two. Field by field: collecting them would sort them, which takes some
-/// KiB of the filter.
+/// Creates an object with one or two fields. Collecting the fields would sort them, which would add
+/// some KiB to the filter.
 pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value {
     let mut fields = Map::new();
     for (name, value) in first.into_iter().chain([last]) {
@@ -84,17 +84,17 @@ pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value
     Value::Object(fields)
 }
 
-/// A test of each line of a header, or of the value of a query parameter or a cookie that counts.
+/// A test of each line of a header, or of the value that counts of a query parameter or cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTest {
-    /// The name; for a header, in lower case.
+    /// Name of the value. Header names are in lower case.
     pub name: String,
     /// The test.
     pub test: Test,
 }
 
 impl NamedTest {
-    /// As in a rule file.
+    /// Returns the test as in a rule file.
     pub(super) fn value(&self) -> Value {
         let name = Value::from(self.name.as_str());
         self.test.value(Some(("name", name)))
@@ -104,30 +104,30 @@ impl NamedTest {
 /// A test of a value in Envoy's dynamic metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataTest {
-    /// The namespace and the keys below it.
+    /// The namespace, and the keys below it.
     pub path: Vec<String>,
     /// The test.
     pub test: Test,
 }
 
 impl MetadataTest {
-    /// As in a rule file.
+    /// Returns the test as in a rule file.
     pub(super) fn value(&self) -> Value {
         let path = self.path.iter().map(String::as_str).collect();
         self.test.value(Some(("path", path)))
     }
 }
 
-// Whether a test passes: yes, no, or open because the value is longer than the test reads.
+// The result of a test may be undecided, if the value is longer than the test can read.
 
-/// The result of a test.
+/// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// It passes.
+    /// The test passes.
     Yes,
-    /// It fails.
+    /// The test fails.
     No,
-    /// The value is longer than a regular expression tests, and its beginning decides nothing.
+    /// The value is longer than a regular expression can test, and its beginning does not decide.
     TooLong,
 }
 

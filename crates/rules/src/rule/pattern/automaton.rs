@@ -1,8 +1,9 @@
-//! Matching: the set of positions that the characters so far may have reached, all of them at once.
+//! Matches values by tracking the set of all positions that the characters so far may have reached.
 //!
-//! A step takes the positions that may follow from tables, for four positions of the set at a time, and
-//! keeps those whose class has the character. So a character costs a number of table rows that depends on the
-//! pattern only, and the costliest is known when the pattern is read.
+//! For four positions of the set at a time, a step reads from tables which positions may follow. It
+//! keeps the positions whose class contains the next character. The number of table rows for a
+//! character depends only on the pattern, so the costliest character is known when the pattern is
+//! read.
 
 use alloc::vec::Vec;
 
@@ -11,49 +12,51 @@ use super::class::Class;
 use super::positions::Positions;
 use super::tree::Tree;
 
-/// The most words of a set of positions.
+/// Maximum number of words in a set of positions.
 pub(super) const MAX_WORDS: usize = super::syntax::MAX_POSITIONS / 64;
-/// The number of entries for each group of eight positions: one for each value of its first four, and of the others.
+/// Number of entries for each group of eight positions: 16 for the values of its first four
+/// positions, and 16 for the other four.
 const ENTRIES: usize = 32;
 const GROUP_SIZE: usize = 8;
-/// The number of characters of ASCII.
+/// Number of ASCII characters.
 const ASCII: usize = 128;
-/// The first code point beyond ASCII.
+/// First code point after ASCII.
 const FIRST_BEYOND: u32 = 128;
-/// The code point after the last.
+/// Code point after the last one.
 const END: u32 = 0x0011_0000;
 
-// Nanoseconds of a usual processor in Envoy's sandbox: `cargo xtask bench regex` compares them with the machine's.
+// Costs in nanoseconds of a usual processor in Envoy's sandbox. `cargo xtask bench regex` compares
+// them with this machine.
 
-/// Each character.
+/// Cost of each character.
 const CHARACTER: usize = 20;
-/// Each word of the set.
+/// Cost of each word of the set.
 const WORD: usize = 6;
-/// Each group of eight positions that a character may reach,
+/// Cost of each group of eight positions that a character may reach.
 const GROUP: usize = 6;
-/// and for each word that its rows have.
+/// Additional cost of each such group, per word of its rows.
 const ROW: usize = 2;
 
 /// An automaton that matches whole values.
 #[derive(Debug)]
 pub(super) struct Automaton {
-    /// The class of each character of ASCII, as an index of `masks`.
+    /// Class of each ASCII character, as an index of `masks`.
     ascii: Vec<u8>,
-    /// The class of all characters from this code point on.
+    /// Class of all characters from each of these code points on.
     beyond: Vec<(u32, u8)>,
-    /// A row for each class: the positions that have its characters.
+    /// A row for each class, with the positions that accept its characters.
     masks: Rows,
     groups: Vec<Group>,
-    /// The rows of all groups.
+    /// Rows of all groups.
     table: Vec<u64>,
-    /// The positions that a value may begin with.
+    /// Positions at which a value may begin.
     first: Set,
-    /// The positions that a value may end with.
+    /// Positions at which a value may end.
     last: Set,
     empty: bool,
-    /// The number of words of the sets that are in use.
+    /// Number of words of the sets that are in use.
     words: usize,
-    /// The nanoseconds of the costliest character.
+    /// Time of the costliest character, in nanoseconds.
     cost: usize,
 }
 
@@ -63,24 +66,25 @@ type Set = [u64; MAX_WORDS];
 /// Eight positions.
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// The first row in the table.
+    /// Index of the group's first row in the table.
     at: usize,
-    /// The first word that has positions after these, and the number of such words.
+    /// First word that contains positions following these, and the number of such words.
     word: usize,
     words: usize,
 }
 
-/// The end of a run over a value.
+/// State at the end of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// Whether some text may follow such that all of it matches.
+    /// True if some text could follow so that the whole text matches.
     pub is_open: bool,
-    /// Whether the value matches.
+    /// True if the value matches.
     pub matches: bool,
 }
 
 impl Automaton {
-    /// An automaton for these positions of a tree; `None` if there are too many kinds of characters.
+    /// Creates an automaton for the positions of a tree. `None` if there are too many kinds of
+    /// characters.
     pub(super) fn new(tree: &Tree, positions: &Positions) -> Option<Self> {
         let mut own = Self {
             ascii: Vec::with_capacity(ASCII),
@@ -100,7 +104,8 @@ impl Automaton {
         Some(own)
     }
 
-    /// Finds the classes of characters: two characters are in one if they are at the same positions.
+    /// Finds the classes of characters. Two characters are in the same class if the same positions
+    /// accept them.
     fn classify(&mut self, tree: &Tree, positions: &Positions) -> Option<()> {
         let starts = starts(tree);
         let ends = starts.iter().skip(1).copied().chain([END]);
@@ -138,7 +143,7 @@ impl Automaton {
             let mut used = (0..self.words).filter(is_used);
             let first = used.next();
             let last = used.next_back().or(first);
-            // A set of one word is matched by code that knows that all rows have one.
+            // The code for sets of one word requires that all rows have one word.
             let none = usize::from(self.words == 1);
             let words = first.zip(last).map_or(none, |(first, last)| {
                 last.saturating_sub(first).saturating_add(1)
@@ -164,7 +169,8 @@ impl Automaton {
         }
     }
 
-    /// The nanoseconds of the costliest character: the one that may reach the most groups.
+    /// Returns the time in nanoseconds of the costliest character, which is the character that may
+    /// reach the most groups.
     fn cost(&self) -> usize {
         let of_class = |class: usize| {
             let bytes = self
@@ -183,12 +189,12 @@ impl Automaton {
         worst.unwrap_or(CHARACTER).saturating_add(of_words)
     }
 
-    /// The nanoseconds that a byte of a value may take.
+    /// Returns the maximum time for a byte of a value, in nanoseconds.
     pub(super) const fn cost_per_byte(&self) -> usize {
         self.cost
     }
 
-    /// The memory of the tables, in bytes.
+    /// Returns the memory of the tables, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let words = self.table.len().saturating_add(self.masks.size());
         let groups = self.groups.len().saturating_mul(size_of::<Group>());
@@ -200,7 +206,7 @@ impl Automaton {
             .saturating_add(ASCII)
     }
 
-    /// Reads a value, or the beginning of one that is cut.
+    /// Reads a value, or the beginning of a truncated value.
     pub(super) fn run(&self, value: &[u8], is_cut: bool) -> End {
         let mut run = Run {
             automaton: self,
@@ -213,7 +219,7 @@ impl Automaton {
             left = left
                 .saturating_sub(valid.len())
                 .saturating_sub(invalid.len());
-            // What is cut within a character may be valid.
+            // An incomplete character at the end of a truncated value may be valid.
             let is_end = is_cut && left == 0;
             let replaced = !invalid.is_empty() && !is_end;
             let replaced = replaced.then_some(char::REPLACEMENT_CHARACTER);
@@ -246,17 +252,17 @@ impl Automaton {
     }
 }
 
-/// A value that is being read.
+/// State while a value is read.
 struct Run<'a> {
     automaton: &'a Automaton,
-    /// The positions that the next character may have.
+    /// Positions that the next character may have.
     next: Set,
-    /// Whether the value matches if it ends here.
+    /// True if the value matches if it ends here.
     matches: bool,
 }
 
 impl Run<'_> {
-    /// Reads a character; `false` if nothing can match any more.
+    /// Reads a character. Returns false if nothing can match any more.
     fn step(&mut self, c: char) -> bool {
         let own = self.automaton;
         let mask = own.masks.row(own.class_of(c));
@@ -289,7 +295,7 @@ impl Run<'_> {
         true
     }
 
-    /// Adds the positions that may follow some of a group.
+    /// Adds the positions that may follow some positions of a group.
     fn add(&mut self, byte: u8, group: &Group) {
         let (low, high) = entries(byte);
         let table = &self.automaton.table;
@@ -327,7 +333,7 @@ impl Run<'_> {
     }
 }
 
-/// The entries of a group for eight positions.
+/// Returns the indices of a group's entries for eight positions.
 fn entries(byte: u8) -> (usize, usize) {
     (usize::from(byte & 15), usize::from(byte >> 4) | 16)
 }
@@ -340,7 +346,7 @@ fn set(words: &[u64]) -> Set {
     set
 }
 
-/// The code points at which a class or a kind of characters may begin or end, in order.
+/// Returns the code points at which a class or kind of characters may begin or end, in order.
 fn starts(tree: &Tree) -> Vec<u32> {
     let mut starts = alloc::vec![0];
     let mut add = |start: u32| {

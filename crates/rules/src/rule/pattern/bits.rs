@@ -1,9 +1,9 @@
-//! Rows of bits: sets of positions.
+//! Rows of bits, which represent sets of positions.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Sets of positions, each of the same number of words.
+/// Sets of positions, with an equal number of words each.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     words: usize,
@@ -36,17 +36,17 @@ impl Rows {
         }
     }
 
-    /// The number of rows.
+    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.bits.chunks_exact(self.words).len()
     }
 
-    /// The number of words of all rows.
+    /// Total number of words.
     pub(super) const fn size(&self) -> usize {
         self.bits.len()
     }
 
-    /// The index of a row, which is added if there is none like it.
+    /// Returns the index of a row, which is added if it does not exist.
     pub(super) fn index_of(&mut self, row: &[u64]) -> usize {
         let mut rows = self.bits.chunks_exact(self.words);
         rows.position(|own| own == row).unwrap_or_else(|| {
@@ -55,7 +55,7 @@ impl Rows {
         })
     }
 
-    /// Adds the positions of `set` that are in `only`, too, to a row.
+    /// Adds to a row the positions that are in both `set` and `only`.
     pub(super) fn add(&mut self, row: usize, set: &[u64], only: &[u64]) {
         for ((to, bits), only) in self.row_mut(row).iter_mut().zip(set).zip(only) {
             *to |= bits & only;
@@ -63,13 +63,13 @@ impl Rows {
     }
 }
 
-/// The word of a position, and its bit there.
+/// Returns the word of a position, and its bit in that word.
 pub(super) fn place(position: usize) -> (usize, u64) {
     let bit = u32::try_from(position & 63).unwrap_or_default();
     (position >> 6, 1_u64.rotate_left(bit))
 }
 
-/// The positions that are in both sets.
+/// Returns the positions that are in both sets.
 pub(super) fn both(one: &[u64], other: &[u64]) -> impl Iterator<Item = usize> {
     let words = one.iter().zip(other).map(|(one, other)| one & other);
     words.enumerate().flat_map(|(index, mut word)| {

@@ -2,15 +2,15 @@
 
 use alloc::vec::Vec;
 
-/// The largest code point.
+/// Maximum code point.
 const LAST: u32 = 0x0010_FFFF;
-/// The distance between a letter of ASCII and the same letter in the other case.
+/// Distance between an ASCII letter and the same letter in the other case.
 const CASE: u32 = 32;
 
 /// A set of characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Class {
-    /// First and last code point of each range; in order, and with a gap between any two.
+    /// First and last code point of each range, in order, and with a gap between any two ranges.
     ranges: Vec<(u32, u32)>,
 }
 
@@ -23,7 +23,7 @@ impl Class {
         class
     }
 
-    /// The class of that name within `[:` and `:]`.
+    /// Returns the class with this name within `[:` and `:]`.
     pub(super) fn named(name: &str) -> Option<Self> {
         let ranges: &[&[u8; 2]] = match name {
             "alnum" => &[b"09", b"AZ", b"az"],
@@ -74,7 +74,7 @@ impl Class {
         }
     }
 
-    /// Adds the letters of ASCII in the other case.
+    /// Adds the ASCII letters in the other case.
     pub(super) fn add_other_case(&mut self) {
         for (first, last) in self.ranges.clone() {
             let within = |from: u8, to: u8| (first.max(from.into()), last.min(to.into()));
@@ -89,7 +89,7 @@ impl Class {
         }
     }
 
-    /// All other characters.
+    /// Returns the class of all other characters.
     pub(super) fn negated(&self) -> Self {
         let mut ranges = Vec::new();
         let mut next = 0;

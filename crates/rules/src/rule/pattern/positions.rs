@@ -1,8 +1,9 @@
-//! From a tree to its positions: the characters of a pattern with its repetitions written out, and which of
-//! them may follow which (Glushkov's automaton).
+//! Converts a tree to positions: the characters of a pattern with its repetitions written out, and
+//! which of them may follow which (Glushkov's automaton).
 //!
-//! Conditions on places cost nothing when values are matched: each position stands for characters of one
-//! kind only, so it is known here whether a condition holds between two of them.
+//! Conditions such as `\b` cost no time when values are matched. Each position stands for
+//! characters of a single kind, so it is known here whether a condition holds between two
+//! positions.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,29 +11,29 @@ use alloc::vec::Vec;
 use super::bits::{Rows, both};
 use super::tree::{EDGE, Kind, Node, Places, Tree};
 
-/// The positions of a pattern.
+/// Positions of a pattern.
 #[derive(Debug)]
 pub(super) struct Positions {
-    /// The class of each, by its index in the tree, and the kind of its characters.
+    /// Class of each position, as an index in the tree, and kind of its characters.
     pub each: Vec<(usize, Kind)>,
-    /// The number of words of a set of positions.
+    /// Number of words in a set of positions.
     pub words: usize,
-    /// A row for each position: those that may follow.
+    /// A row for each position, with the positions that may follow it.
     pub follow: Rows,
-    /// The one row: those that a value may begin with.
+    /// Positions at which a value may begin.
     pub first: Vec<u64>,
-    /// Those that a value may end with.
+    /// Positions at which a value may end.
     pub last: Vec<u64>,
-    /// Whether the empty value matches.
+    /// True if the empty value matches.
     pub empty: bool,
 }
 
-/// The kinds that the characters of a class have, each once.
+/// Returns the distinct kinds of the characters of a class.
 fn kinds_of(tree: &Tree, class: usize) -> Vec<Kind> {
     let mut kinds = Vec::new();
     let ranges = tree.classes.get(class).map(super::class::Class::ranges);
     for (first, last) in ranges.unwrap_or_default() {
-        // Beyond ASCII all characters have one kind.
+        // Beyond ASCII, all characters have the same kind.
         for code in *first..=(*last).min(first.saturating_add(128)) {
             let kind = tree.distinct.kind(code);
             if !kinds.contains(&kind) {
@@ -44,7 +45,7 @@ fn kinds_of(tree: &Tree, class: usize) -> Vec<Kind> {
 }
 
 impl Positions {
-    /// The positions of a pattern; `None` for more than `most`.
+    /// Returns the positions of a pattern; `None` if there are more than `most`.
     pub(super) fn of(tree: &Tree, most: usize) -> Option<Self> {
         let kinds: Vec<Vec<Kind>> = (0..tree.classes.len())
             .map(|class| kinds_of(tree, class))
@@ -78,12 +79,12 @@ impl Positions {
 }
 
 struct Builder {
-    /// By class.
+    /// Kinds of the characters of each class.
     kinds: Vec<Vec<Kind>>,
-    /// The number of kinds that neighbours may have.
+    /// Number of kinds that neighbours may have.
     sides: Kind,
     words: usize,
-    /// A row for each kind: its positions.
+    /// A row for each kind, with its positions.
     of_kind: Rows,
     each: Vec<(usize, Kind)>,
     follow: Rows,
@@ -91,11 +92,13 @@ struct Builder {
 
 /// A part of the pattern.
 struct Piece {
-    /// A row for each kind of the character before: the positions that it may begin with.
+    /// A row for each kind of the preceding character, with the positions at which the part may
+    /// begin.
     first: Rows,
-    /// A row for each kind of the character after: the positions that it may end with.
+    /// A row for each kind of the following character, with the positions at which the part may
+    /// end.
     last: Rows,
-    /// Where it may be empty.
+    /// Places at which the part may be empty.
     empty: Places,
 }
 
@@ -154,7 +157,7 @@ impl Builder {
         piece
     }
 
-    /// From the right, so that each copy is joined with what follows it only.
+    /// Builds the copies from the right, so that each copy is connected only with its successor.
     fn repeat(&mut self, node: &Node, least: usize, most: Option<usize>) -> Piece {
         let mut whole = self.nothing(Places::ALL);
         let mut copies = most.unwrap_or(least);
@@ -198,7 +201,7 @@ impl Builder {
         }
     }
 
-    /// Lets the positions of `first` follow those of `last`.
+    /// Lets the positions of `first` follow the positions of `last`.
     fn connect(&mut self, last: &Rows, first: &Rows) {
         let mut to = vec![0; self.words];
         for before in (0..self.sides).map(usize::from) {

@@ -1,7 +1,7 @@
-//! The syntax of patterns: that of the crate regex-lite, which rule files were written for first.
+//! Parses patterns in the syntax of the regex-lite crate, for which rule files were first written.
 //!
-//! Groups capture nothing and repetitions are neither greedy nor lazy, because only the whole value counts. So
-//! names of groups and laziness are read and forgotten.
+//! Only the whole value counts, so groups capture nothing, and repetitions are neither greedy nor
+//! lazy. Group names and laziness are accepted and ignored.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,16 +14,16 @@ use super::tree::{Distinct, EDGE, FEED, Node, Places, RETURN, Tree, WORD};
 mod classes;
 mod escapes;
 
-/// The maximum nesting depth of groups.
+/// Maximum nesting depth of groups.
 const MAX_DEPTH: u32 = 16;
-/// The maximum number of positions: the most that the sets of an automaton hold.
+/// Maximum number of positions, which is the capacity of an automaton's sets.
 pub(super) const MAX_POSITIONS: usize = 512;
 pub(super) const TOO_LARGE: &str =
     "too large: with its repetitions written out it has more than 512 characters";
 
 type Read<T> = Result<T, &'static str>;
 
-/// Reads a pattern; `Err` describes the problem.
+/// Parses a pattern. `Err` describes the problem.
 pub(super) fn parse(text: &str) -> Read<Tree> {
     let mut reader = Reader {
         chars: text.chars(),
@@ -79,7 +79,7 @@ impl Reader<'_> {
         rest.is_some()
     }
 
-    /// The next character; spaces after it are skipped where `(?x)` allows them.
+    /// Returns the next character. Skips spaces after it if `(?x)` allows them.
     fn next(&mut self) -> Option<char> {
         let next = self.chars.next();
         self.skip_space();
@@ -98,7 +98,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Alternatives, up to the end of their group.
+    /// Parses alternatives up to the end of their group.
     fn branches(&mut self, depth: u32) -> Read<Node> {
         if depth > MAX_DEPTH {
             return Err("groups are nested too deeply; allowed: 16 levels");
@@ -135,7 +135,7 @@ impl Reader<'_> {
         Ok(node)
     }
 
-    /// A group, or `None` for flags without a group: `(?i)`.
+    /// Parses a group. Returns `None` for flags without a group, such as `(?i)`.
     fn group(&mut self, depth: u32) -> Read<Option<Node>> {
         let outside = self.flags;
         self.next();
@@ -155,7 +155,7 @@ impl Reader<'_> {
         Ok(Some(node))
     }
 
-    /// The name of a group.
+    /// Parses the name of a group.
     fn name(&mut self) -> Read<()> {
         let name = self.chars.as_str().split_once('>');
         let Some((name, rest)) = name else {
@@ -173,7 +173,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Flags after `(?`; whether they end with `)` and so apply to the rest of the group around them.
+    /// Parses flags after `(?`. Returns true if they end with `)` and therefore apply to the rest
+    /// of the enclosing group.
     fn flags(&mut self) -> Read<bool> {
         let (mut on, mut seen, mut nothing) = (true, String::new(), false);
         loop {
@@ -195,7 +196,7 @@ impl Reader<'_> {
                 's' => &mut self.flags.dot_feeds,
                 'R' => &mut self.flags.returns,
                 'x' => &mut self.flags.spaced,
-                // Both change nothing about what matches.
+                // Both flags do not affect whether a value matches.
                 'U' | 'u' => &mut nothing,
                 _ => return Err("unknown flag; allowed: i, m, s, R, U, u, x"),
             };
@@ -204,7 +205,7 @@ impl Reader<'_> {
         }
     }
 
-    /// How often the part before is repeated.
+    /// Parses how often the preceding part is repeated.
     fn times(&mut self) -> Read<(usize, Option<usize>)> {
         let times = match self.chars.next() {
             Some('?') => (0, Some(1)),
@@ -252,7 +253,7 @@ impl Reader<'_> {
         number.ok_or("a number is missing; allowed: {3}, {3,}, {3,5}")
     }
 
-    /// A part that has no other in it.
+    /// Parses a part that contains no other part.
     fn single(&mut self) -> Read<Node> {
         let class = match self.chars.next() {
             Some('[') => self.bracket()?,
@@ -284,20 +285,20 @@ impl Reader<'_> {
         Ok(self.class(class))
     }
 
-    /// A condition on both neighbours.
+    /// Returns a condition on both neighbours.
     fn place(&mut self, holds: impl Fn(u8, u8) -> bool) -> Node {
         self.distinct.any = true;
         Node::Empty(Places::of(holds))
     }
 
-    /// One on the edges of lines.
+    /// Returns a condition on the edges of lines.
     fn line(&mut self, holds: impl Fn(u8, u8) -> bool) -> Node {
         self.distinct.feeds = true;
         self.distinct.returns |= self.flags.returns;
         self.place(holds)
     }
 
-    /// One on whether there is a word before and after.
+    /// Returns a condition on whether the neighbours are word characters.
     fn word(&mut self, holds: impl Fn(bool, bool) -> bool) -> Node {
         self.distinct.words = true;
         self.place(|before, after| holds(before == WORD, after == WORD))

@@ -1,23 +1,23 @@
-//! A pattern as a tree, without anything that makes no difference to whether a value matches.
+//! A pattern as a tree, which contains only what affects whether a value matches.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::class::Class;
 
-/// The kinds of neighbours that conditions such as `^` and `\b` distinguish. [`EDGE`] is the beginning and the
-/// end of a value, the others are kinds of characters.
+/// Kind of neighbour that conditions such as `^` and `\b` distinguish. [`EDGE`] is the beginning or
+/// the end of a value. The others are kinds of characters.
 pub(super) type Kind = u8;
 pub(super) const EDGE: Kind = 0;
 pub(super) const WORD: Kind = 1;
 pub(super) const FEED: Kind = 2;
 pub(super) const RETURN: Kind = 3;
 pub(super) const OTHER: Kind = 4;
-/// The number of kinds.
+/// Number of kinds.
 pub(super) const KINDS: u8 = 5;
 
-/// A condition on a place in a value, as the set of all pairs of neighbours with which it holds. So any
-/// combination of conditions is one of these sets.
+/// A condition on a place in a value, represented as the set of all pairs of neighbours for which
+/// it holds. Any combination of conditions is therefore also such a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places(u32);
 
@@ -25,7 +25,7 @@ impl Places {
     pub(super) const ALL: Self = Self(u32::MAX);
     pub(super) const NONE: Self = Self(0);
 
-    /// The places between `before` and `after` for which `holds` is true.
+    /// Returns the places between `before` and `after` for which `holds` is true.
     pub(super) fn of(holds: impl Fn(Kind, Kind) -> bool) -> Self {
         let mut places = 0;
         for before in 0..KINDS {
@@ -63,7 +63,7 @@ impl Places {
     reason = "each is a kind of characters"
 )]
 pub(super) struct Distinct {
-    /// There are conditions at all.
+    /// True if there are any conditions.
     pub any: bool,
     pub words: bool,
     pub feeds: bool,
@@ -71,12 +71,12 @@ pub(super) struct Distinct {
 }
 
 impl Distinct {
-    /// The number of kinds.
+    /// Number of kinds.
     pub(super) const fn kinds(self) -> Kind {
         if self.any { KINDS } else { 1 }
     }
 
-    /// The kind of a character.
+    /// Returns the kind of a character.
     pub(super) fn kind(self, code: u32) -> Kind {
         let ascii = u8::try_from(code).unwrap_or(u8::MAX);
         match ascii {
@@ -93,7 +93,7 @@ impl Distinct {
 #[derive(Debug)]
 pub(super) struct Tree {
     pub root: Node,
-    /// The different sets of characters in it.
+    /// The distinct sets of characters in the pattern.
     pub classes: Vec<Class>,
     pub distinct: Distinct,
 }
@@ -107,12 +107,12 @@ pub(super) enum Node {
     Class(usize),
     Concat(Vec<Self>),
     Either(Vec<Self>),
-    /// At least so many times, and at most so many.
+    /// A node that is repeated, with the minimum and the maximum number of repetitions.
     Repeat(Box<Self>, usize, Option<usize>),
 }
 
 impl Node {
-    /// One after the other.
+    /// Joins parts in sequence.
     pub(super) fn concat(parts: Vec<Self>) -> Self {
         let mut joined: Vec<Self> = Vec::with_capacity(parts.len());
         for part in parts {
@@ -127,7 +127,7 @@ impl Node {
         Self::only(joined, Self::Concat).unwrap_or(Self::Empty(Places::ALL))
     }
 
-    /// Any of them.
+    /// Joins parts as alternatives.
     pub(super) fn either(branches: Vec<Self>) -> Self {
         let mut joined: Vec<Self> = Vec::with_capacity(branches.len());
         let mut empty = Places::NONE;
@@ -150,8 +150,8 @@ impl Node {
         parts.pop()
     }
 
-    /// Repeated. What repeats nothing, and repetitions such as `a+*`, give no additional level, so that the size
-    /// of a tree is bounded by its positions.
+    /// Repeats a node. Repetitions of nothing, and nested repetitions such as `a+*`, add no level
+    /// to the tree, so that the tree size is bounded by the number of positions.
     pub(super) fn repeat(self, least: usize, most: Option<usize>) -> Self {
         let is_simple = |least, most| least <= 1 && matches!(most, None | Some(1));
         match (self, least, most) {
@@ -168,8 +168,8 @@ impl Node {
         }
     }
 
-    /// The number of characters in the pattern with its repetitions written out, where each class counts as
-    /// often as `of_class` gives.
+    /// Returns the number of characters in the pattern with its repetitions written out. `of_class`
+    /// gives the number for each class.
     pub(super) fn positions(&self, of_class: &dyn Fn(usize) -> usize) -> usize {
         let sum = |parts: &[Self]| {
             let each = parts.iter().map(|part| part.positions(of_class));

@@ -1,4 +1,4 @@
-//! Classes of characters in brackets.
+//! Parses classes of characters in brackets.
 
 use super::super::class::Class;
 use super::escapes::Escaped;
@@ -6,14 +6,14 @@ use super::{Read, Reader};
 
 const UNCLOSED: &str = "`[` without `]`";
 
-/// A part of a class.
+/// An element of a class.
 enum Item {
     Char(char),
     Class(Class),
 }
 
 impl Reader<'_> {
-    /// Reads on after `[`.
+    /// Parses the class after its `[`.
     pub(super) fn bracket(&mut self) -> Read<Class> {
         self.skip_space();
         let is_negated = self.peek() == Some('^');
@@ -25,7 +25,7 @@ impl Reader<'_> {
             self.next();
             class.add('-'.into(), '-'.into());
         }
-        // A class is never empty: a `]` at its beginning is one of its characters.
+        // A class is never empty, so a `]` at its beginning is an element.
         if class.ranges().is_empty() && self.peek() == Some(']') {
             self.next();
             class.add(']'.into(), ']'.into());
@@ -48,7 +48,7 @@ impl Reader<'_> {
         Ok(if is_negated { class.negated() } else { class })
     }
 
-    /// A character, a range of them, or a class such as `\d`.
+    /// Parses a character, a range, or a class such as `\d`.
     fn range(&mut self, class: &mut Class) -> Read<()> {
         let first = match self.item()? {
             Item::Class(other) => {
@@ -73,7 +73,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The character that follows a dash.
+    /// Returns the character after a dash.
     fn after_dash(&self) -> Option<char> {
         let mut rest = self.chars.clone();
         rest.next();
@@ -93,7 +93,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A class by its name, as `[:alpha:]` or `[:^alpha:]`.
+    /// Parses a named class, such as `[:alpha:]` or `[:^alpha:]`.
     fn posix(&mut self) -> Read<Class> {
         const NESTED: &str = "a class in a class is not supported, except names such as [:alpha:]";
         let rest = self.chars.as_str().strip_prefix("[:").ok_or(NESTED)?;

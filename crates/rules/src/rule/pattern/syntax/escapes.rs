@@ -1,10 +1,10 @@
-//! What follows a backslash.
+//! Parses escapes, which start with a backslash.
 
 use super::super::class::Class;
 use super::super::tree::{EDGE, Node};
 use super::{Read, Reader};
 
-/// The meaning of an escape.
+/// Meaning of an escape.
 pub(super) enum Escaped {
     Char(char),
     Class(Class),
@@ -15,7 +15,7 @@ pub(super) enum Escaped {
 const HEX: &str = "an invalid code point; allowed: \\x41, \\x{e9}, \\u00e9, \\U000000e9";
 
 impl Reader<'_> {
-    /// Reads on after a backslash.
+    /// Parses the escape after its backslash.
     pub(super) fn escape(&mut self) -> Read<Escaped> {
         let Some(c) = self.chars.next() else {
             return Err("nothing follows the last `\\`");
@@ -47,7 +47,7 @@ impl Reader<'_> {
         Ok(Escaped::Place(node))
     }
 
-    /// Reads on after `\b`, which may be one of `\b{start}` and so on.
+    /// Parses the rest of `\b`, which may be `\b{start}` or similar.
     fn boundary(&mut self) -> Read<Node> {
         let rest = self.chars.as_str().strip_prefix('{');
         let named = rest.is_some_and(|rest| {
@@ -70,7 +70,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a code point of `digits` digits, or of any number of them in braces.
+    /// Parses a code point with `digits` digits, or with any number of digits in braces.
     fn code(&mut self, digits: usize) -> Read<Escaped> {
         self.skip_space();
         let in_braces = self.eat("{");
@@ -89,7 +89,7 @@ impl Reader<'_> {
     }
 }
 
-/// `\d` and its like; in upper case, all other characters.
+/// Returns the class of `\d` or a similar escape. An upper-case letter negates it.
 fn perl(name: &str, letter: char) -> Escaped {
     let class = Class::named(name).unwrap_or_default();
     Escaped::Class(if letter.is_ascii_uppercase() {
