@@ -335,8 +335,8 @@ pub fn evaluate(
     run.outcome
 }
 
-/// Decides and takes the cost. Only if the request would have to wait, it is checked whether and
-/// how long it may wait. If it may not, `not_held` is set to the reason.
+/// Decides and takes the cost. If the request would have to wait, first checks whether and how
+/// long it may wait. If it may not, `not_held` is set to the reason.
 fn take_patiently(
     mut attempt: Attempt<'_>,
     store: &mut dyn SharedData,

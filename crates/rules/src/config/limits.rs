@@ -40,7 +40,7 @@ struct Entry {
     phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
-/// Reads an algorithm. Returns `None` if a number is out of its own bounds, which has then been
+/// Reads an algorithm. Returns `None` if a single number is invalid, which is then
 /// reported.
 type Read = fn(&Numbers<'_, '_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 

@@ -278,7 +278,7 @@ impl Match {
         })
     }
 
-    /// Returns the truth of "`not` does not exclude the request".
+    /// Returns [`Truth::No`] if `not` excludes the request.
     fn not_holds(&self, request: &mut dyn Request) -> Truth {
         match self.not.as_ref().map(|not| not.fit(request)) {
             None | Some(Fit::No(_)) => Truth::Yes,
