@@ -1,7 +1,8 @@
-//! The time that a byte of a value takes: `cargo xtask bench regex`. Nothing is asserted.
+//! Measures the time that a byte of a value takes: `cargo xtask bench regex`. Nothing is asserted.
 //!
-//! Each value is the worst that is known for its pattern. The estimate is what the longest value follows from; it is
-//! for Envoy's sandbox, where the same code takes two to three times as long as natively.
+//! Each value is the worst known value for its pattern. The estimate determines the maximum size of
+//! a value. It is made for Envoy's sandbox, where the code takes two to three times as long as
+//! natively.
 #![expect(clippy::print_stdout, reason = "a measurement speaks")]
 
 use std::hint::black_box;

@@ -9,10 +9,11 @@
 //! After a flood of new keys of 24 bytes, the process was larger by a third of the shared part.
 //! With keys of 100 bytes, it was larger by as much again.
 //!
-//! The part of a worker is the memory of its sandbox. A sandbox never shrinks,
-//! so this is the memory that reading the configuration needs. Edits need less memory, because only the changed parts are read again. The
-//! constants were fitted to the sandboxes' memory in Envoy, and the same test compares them.
-//! Earlier versions of limits, which are kept for live buckets after edits, are not included.
+//! The part of a worker is the memory of its sandbox. A sandbox never shrinks, so this is the memory
+//! that reading the configuration needs. Edits need less memory, because only the changed parts are
+//! read again. The constants were fitted to the sandboxes' memory in Envoy, and the same test
+//! compares them. Earlier versions of limits, which are kept for live buckets after edits, are not
+//! included.
 
 use alloc::vec::Vec;
 

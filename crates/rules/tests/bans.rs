@@ -18,7 +18,7 @@ fn penalty(after: u16, factor: u32) -> Penalty {
     }
 }
 
-/// Strikes at these instants; returns the bans that they lead to, as instant and end.
+/// Adds strikes at these instants. Returns the resulting bans with their start and end.
 fn bans(penalty: &Penalty, strikes_ms: &[u64]) -> Vec<(u64, u64)> {
     let mut conduct = Conduct::default();
     let mut bans = Vec::new();
@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// Fewer than `after` refusals in any `within` are never a ban; twice as many always are one.
+    /// Fewer than `after` refusals in any `within` never cause a ban, and twice as many always do.
     #[test]
     fn only_who_is_refused_too_often_is_banned(
         after in 1_u16..6,

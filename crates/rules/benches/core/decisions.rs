@@ -1,10 +1,11 @@
-//! One decision on one state in memory, beside the `governor` crate's.
+//! Measures a decision on a single in-memory state, compared with the `governor` crate.
 //!
-//! governor's answer alone is a yes or a no; *with numbers*, what is left or the wait is computed too, as they
-//! always are in Loudou's, with the time until all is back.
+//! A plain answer of governor is only yes or no. *With numbers* means that the remaining capacity
+//! or the wait is also computed. Loudou always computes these, and also the time until the bucket
+//! is full.
 //!
-//! A limit decides in two ways with the same result: *in place* on the words of a bucket, as the store does
-//! for most requests, and on a bucket as such, which covers every case.
+//! A limit decides in two ways with the same result: *in place* on the words of a bucket, as the
+//! store does for most requests, and on a decoded bucket, which covers all cases.
 
 use std::hint::black_box;
 
@@ -120,7 +121,7 @@ fn of_limits(
     measure(group, case, &format!("{name}, in place"), |now| {
         let ask = Ask::new(1, Nanos::new(now));
         let answer = limits.answer_plainly(&mut words, &ask);
-        // A case that needs the other way would fail the check of its verdict.
+        // A case that cannot be decided in place would fail the check of its verdict.
         black_box(&answer)
             .as_ref()
             .map_or(!case.is_refused, BucketDecision::is_refused)

@@ -1,6 +1,8 @@
-//! One request and the rules of a file: which of them match, the key, and the decision of the store.
+//! Measures the evaluation of a request against the rules of a file, which includes matching, the
+//! key, and the decision of the store.
 //!
-//! The rules are for other paths, as where each path has its rule. Where one applies, it is the last.
+//! Most rules are for other paths, as in a file with a rule for each path. If a rule applies, it is
+//! the last one.
 
 use std::hint::black_box;
 

@@ -16,7 +16,7 @@ use governor::{Quota, RateLimiter};
 pub(crate) const BURST: u32 = 100;
 /// The instant of the first request, in nanoseconds.
 pub(crate) const START: u64 = 1_000_000_000;
-/// The time between two admitted requests: twice what a unit takes to come back.
+/// Time between two admitted requests, which is twice the time in which a unit comes back.
 pub(crate) const APART: u64 = 20_000_000;
 
 /// A limiter with one state.

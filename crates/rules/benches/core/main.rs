@@ -1,11 +1,12 @@
-//! The core's part of a request, natively: `cargo xtask bench core`. No time is asserted.
+//! Measures the native time of a request's core parts: `cargo xtask bench core`. No time is
+//! asserted.
 //!
-//! - [`decisions`]: one decision of each algorithm, beside the `governor` crate's;
-//! - [`pages`]: one decision of the store, which reads a page and writes it;
-//! - [`evaluation`]: one request and the rules of a file.
+//! - [`decisions`] measures a decision of each algorithm, compared with the `governor` crate.
+//! - [`pages`] measures a decision of the store, which reads a page and writes it.
+//! - [`evaluation`] measures a request against the rules of a file.
 //!
-//! Each benchmark checks its verdicts before and after, so that no other case is measured than the one
-//! that its name says. `cargo test --package loudou-rules --bench core` runs each once.
+//! Each benchmark checks its verdicts before and after, so that it measures the case that its name
+//! describes. `cargo test --package loudou-rules --bench core` runs each benchmark once.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ mod evaluation;
 mod governed;
 mod pages;
 
-/// An error is a sentence: the cause is always in a benchmark.
+/// An error is a sentence, because its cause is always a bug in a benchmark.
 type Checked<T = ()> = Result<T, String>;
 
 fn main() -> Checked {

@@ -1,9 +1,9 @@
-//! One decision of the store: the page of the key is read, its slot is changed, and the page is written by
-//! compare-and-swap. All buckets exist and all requests are admitted.
+//! Measures a decision of the store: it reads the page of the key, changes the slot, and writes the
+//! page by compare-and-swap. All buckets exist and all requests are admitted.
 //!
-//! *By number* finds a page as an array does: the time is the store's own. *By key* finds it in a tree and
-//! allocates the key and the value of each write, somewhat as Envoy does. governor's keyed limiter has the same
-//! keys in a hash map.
+//! *By number* finds a page in an array, which measures the time of the store alone. *By key* finds
+//! it in a tree and allocates the key and value of each write, similar to Envoy. governor's keyed
+//! limiter stores its keys in a hash map.
 
 use std::hint::black_box;
 

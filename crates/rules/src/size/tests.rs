@@ -149,7 +149,7 @@ fn the_largest_bucket_counts() {
         of(&json!([rule("a", 1)])),
         of(&json!([rule("a", 1), rule("b", 2)])),
     );
-    // A page of 1 080 bytes has 1 152, one of 1 336 has 1 408.
+    // A page of 1 080 bytes takes 1 152 bytes, and a page of 1 336 bytes takes 1 408.
     let grown = 64 * 256;
     assert!((grown..grown + 8_000).contains(&(large.full - small.full)));
     assert!(small.full < small.most);
@@ -204,21 +204,22 @@ fn penalties_overrides_and_upstreams_count() {
     assert!(regex("(?:.*a){60}") > regex("/a") + 10_000);
 }
 
-/// Allocations are those of Envoy: sizes above the classes take whole pages.
+/// Allocations have the same sizes as in Envoy. Sizes above the classes take whole pages.
 #[test]
 fn allocations_are_rounded_up() {
     for (bytes, most) in [(1, 8), (1_024, 1_024), (1_025, 1_152), (262_144, 262_144)] {
         assert_eq!(allocated(bytes), most);
     }
     assert_eq!(allocated(262_145), 33 * 8_192);
-    // A short string lies in the node; 1 007 bytes and a zero at the end are 1 008.
+    // A short string is stored in the node. A string of 1 007 bytes and its final zero take 1 008
+    // bytes.
     assert_eq!(value(22), 96);
     assert_eq!(value(23), 32 + 96);
     assert_eq!(value(1_007), 1_024 + 96);
     assert!(CLASSES.is_sorted());
 }
 
-/// A bucket that a fleet shares has a lease beside it, and its requests may wait for the relay.
+/// A bucket that a fleet shares also has a lease, and its requests may wait for the relay.
 #[test]
 fn a_shared_bucket_has_a_lease() {
     let of_limits = |limits: usize, fields: &Value| {
@@ -253,7 +254,8 @@ fn a_shared_bucket_has_a_lease() {
     assert_eq!(memory(&counted).held, 0);
 }
 
-/// What is in use grows with each bucket, and a full store without evictions takes less than one with.
+/// The memory in use grows with each bucket. A full store without evictions takes less memory than
+/// a store with evictions.
 #[test]
 fn what_is_in_use_is_between_nothing_and_full() {
     let document = json!({

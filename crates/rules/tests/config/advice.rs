@@ -272,7 +272,7 @@ fn fleets() {
     );
 }
 
-/// The overrides of a rule replace those of the defaults, with the bans among them.
+/// The overrides of a rule replace the default overrides, including their bans.
 #[test]
 fn overrides_that_drop_a_ban_of_the_defaults() {
     let of = |overrides: Value| {

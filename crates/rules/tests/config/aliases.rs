@@ -1,4 +1,4 @@
-//! Aliases of fields and words: read, and written as their canonical names.
+//! Aliases of fields and words are read, and are written as their canonical names.
 
 use loudou_rules::config::{parse, parse_limits, parse_rule, parse_sample};
 use loudou_rules::rule::KeyPart;

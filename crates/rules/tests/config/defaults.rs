@@ -1,4 +1,4 @@
-//! Defaults for absent fields of rules: any field but the name.
+//! Defaults for absent fields of rules, which may have any field except the name.
 
 use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, SourcePrefix};
 use serde_json::json;

@@ -308,7 +308,7 @@ fn limits_that_a_fleet_cannot_share() {
     }
 }
 
-/// Every place at which limits may stand: of a rule, of its overrides, and in the defaults.
+/// Limits may occur in a rule, in its overrides, and in the defaults.
 #[test]
 fn unshared_limits_have_their_places() {
     let log = json!([
@@ -338,7 +338,7 @@ fn unshared_limits_have_their_places() {
     let mut document = with(&relay(), &[json!({ "name": "a", "key": [] })]);
     document["defaults"] = json!({ "scope": "fleet", "limits": log });
     assert_eq!(places(&document), ["defaults.limits[1].algorithm"]);
-    // The same limits in a rule of each Envoy.
+    // A rule with the scope of one Envoy may have these limits.
     assert_eq!(problems(&file(&[rule(&json!({ "limits": log }))])), [""; 0]);
 }
 
@@ -376,7 +376,7 @@ fn edited_rules() {
     );
 }
 
-/// The record tells a configuration from one that differs only in the scope of a rule.
+/// Configurations that differ only in the scope of a rule are recorded as different.
 #[test]
 fn files_with_other_scopes_differ() {
     let [own, shared]: [RuleFile; 2] =

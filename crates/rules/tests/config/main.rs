@@ -1,4 +1,4 @@
-//! The rule file: reading, writing, and the problems of invalid files.
+//! Tests of the rule file: reading, writing, and the problems of invalid files.
 #![cfg(test)]
 
 use loudou_rules::config::{Parsed, parse};
@@ -24,7 +24,7 @@ mod when;
 mod windows;
 mod wrong;
 
-/// A valid rule, with the given fields replaced or added; null removes a field.
+/// Returns a valid rule, with the given fields replaced or added. A null removes a field.
 fn rule(fields: &Value) -> Value {
     let mut rule = json!({
         "name": "r",

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{file, rule};
 
-/// The problems of a rule with these fields: the place, the message, and the suggestion.
+/// Returns the problems of a rule with these fields, as path, message and suggestion.
 fn wrong(fields: &Value) -> Vec<(String, String, Option<String>)> {
     let problems = parse(&file(&[rule(fields)])).problems;
     let told = problems.into_iter().map(|problem| {

@@ -232,7 +232,7 @@ fn what_is_not_said_has_a_default() {
     assert!(super::read(&file(&[])).rules.is_empty());
 }
 
-/// The written form is that of the rule file, with the defaults applied.
+/// The written form is a rule file with the defaults applied.
 #[test]
 fn a_file_is_written_as_it_is_read() {
     let first = read(&everything());
@@ -259,7 +259,7 @@ fn a_file_is_written_as_it_is_read() {
     assert_eq!(read(&empty), RuleFile::default());
 }
 
-/// A warning is not an error: a rule in force can be read back.
+/// A warning is not an error, so a rule in force can be read back.
 #[test]
 fn a_rule_with_a_warning_is_written_as_it_is_read() {
     let costly = rule(&json!({ "cost": 6 }));

@@ -158,7 +158,7 @@ fn windows_and_places_grow_and_keep_their_times() {
     ]);
 }
 
-/// Periods are bounded; a rate that would need a longer one becomes the nearest rate above it.
+/// Periods are bounded. A rate that would need a longer period becomes the nearest higher rate.
 #[test]
 fn no_scale_is_refused_for_its_period() {
     let funnel = |rate: &str, thousandths: u32| {
@@ -168,7 +168,7 @@ fn no_scale_is_refused_for_its_period() {
     };
     assert_eq!(funnel("1/366d", 2_000), "2/366d");
     assert_eq!(funnel("8/300d", 125), "1/300d");
-    // 8.638 in 30 days: to the nanosecond, and never less.
+    // 8.638 in 30 days, accurate to the nanosecond, and never less.
     let rate = Rate::parse(&funnel("7/30d", 1_234)).expect("a rate");
     let thirty_days = u128::from(30 * 86_400_000_000_000_u64);
     let (amount, period) = (u128::from(rate.amount()), u128::from(rate.period().get()));
@@ -218,7 +218,7 @@ fn ratio(rate: Rate, of: u64) -> [u128; 2] {
     ]
 }
 
-/// Whether the first rate is at least the second.
+/// Returns true if the first rate is at least the second.
 fn at_least([a, p]: [u128; 2], [b, q]: [u128; 2]) -> bool {
     a * q >= b * p
 }
@@ -230,7 +230,8 @@ fn gcd(a: u128, b: u128) -> u128 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_024) })]
 
-    /// More is never less, and less is never more: in capacity and in the long run.
+    /// A larger scale never gives less, and a smaller scale never gives more. This holds for the
+    /// capacity and in the long run.
     #[test]
     fn scales_are_monotonous_and_exact(
         limit in limit(), by in prop_oneof![1..=25_000_u32, 990..=1_010_u32, Just(1_000_u32)],
@@ -250,7 +251,7 @@ proptest! {
             return Ok(());
         };
         prop_assert!(at_least(large, small), "{times}");
-        // Never less than the scale says.
+        // Never less than the scale demands.
         let [amount, period] = ratio(rate, 1_000);
         let meant = [amount * u128::from(by), period];
         let is = ratio(times, 1);

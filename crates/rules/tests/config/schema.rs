@@ -1,5 +1,5 @@
-//! The JSON Schema against the reader: it has the same fields, accepts every file that the reader accepts,
-//! and rejects most invalid files.
+//! Compares the JSON Schema with the reader. It has the same fields, accepts every file that the
+//! reader accepts, and rejects most invalid files.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use super::{file, rule};
 static VALIDATOR: LazyLock<Validator> =
     LazyLock::new(|| jsonschema::draft202012::new(&schema()).expect("a schema"));
 
-/// Whether the reader accepts a document.
+/// Returns true if the reader accepts a document.
 fn is_read(document: &Value) -> bool {
     if is_admin(document) {
         parse_admin(document).is_ok()
@@ -154,7 +154,7 @@ fn the_schema_has_the_fields_that_the_reader_knows() {
             .filter(|(_, field)| field["deprecated"] != true);
         let mut names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
         let mut allowed = allowed_beside_zz(document);
-        // Without `preserve_order` a map has no order of its own.
+        // Without `preserve_order`, a map does not keep the order of its fields.
         names.sort();
         allowed.sort();
         assert_eq!(names, allowed, "{name}");

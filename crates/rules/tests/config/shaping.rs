@@ -1,4 +1,5 @@
-//! The fields of the limits that hold requests, and of requests in flight: valid, invalid and written.
+//! The fields of limits that hold requests or count requests in flight, when valid, invalid, and
+//! written.
 
 use loudou_limiter::algorithm::{
     Algorithm, Concurrency, Funnel, LeakyQueue, Refill, SmoothBursty, SmoothWarmup, TokenBucket,

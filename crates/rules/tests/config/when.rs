@@ -1,4 +1,4 @@
-//! Reading `when`: values, defaults, and problems.
+//! Reads `when`, with its values, defaults, and problems.
 
 use loudou_limiter::{Decimal, Nanos};
 use loudou_rules::config::{advice, parse};

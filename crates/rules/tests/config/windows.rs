@@ -1,4 +1,4 @@
-//! The fields of limits with a window: read, written, and invalid.
+//! The fields of limits with a window, when read, written, and invalid.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::{

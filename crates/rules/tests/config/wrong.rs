@@ -121,7 +121,7 @@ fn rates() {
     assert_eq!(of_limit(&funnel("rate", &json!(5))), [line]);
     let line = format!("limits[0]: `rate` is missing; allowed: {form}");
     assert_eq!(of_limit(&funnel("rate", &Value::Null)), [line]);
-    // Eleven times 366 days is more than ten years; ten times is not.
+    // Eleven times 366 days is more than ten years, but ten times is not.
     let slow =
         |capacity: u64| json!({ "algorithm": "funnel", "capacity": capacity, "rate": "1/366d" });
     assert_eq!(
@@ -278,7 +278,7 @@ fn three_at_once() {
     assert!(parse(&document).file.is_none());
 }
 
-/// A name is taken even by a rule, or a limit, that has a problem of its own.
+/// The name of a rule or limit is taken even if the rule or limit is invalid.
 #[test]
 fn names_taken_by_broken_ones() {
     let broken = json!({ "name": "a", "cost": 0 });

@@ -1,6 +1,6 @@
 //! The arguments that `cargo test -- …` passes.
 
-/// The arguments of a test binary that matter here; others are for the standard harness.
+/// Arguments of a test binary that matter here. The standard harness has more.
 pub(crate) struct Arguments {
     pub(crate) list: bool,
     exact: bool,
@@ -45,7 +45,7 @@ impl Arguments {
         arguments
     }
 
-    /// Whether the test of that name is to be run. None is ignored.
+    /// Returns true if the test with this name should run. No test is ignored.
     pub(crate) fn choose(&self, name: &str) -> bool {
         let matches = |pattern: &String| {
             if self.exact {

@@ -21,8 +21,8 @@ struct Bucket4j(Ours);
 fn start(trace: &Value) -> Box<dyn Replay> {
     let limits = trace["limits"].as_array().expect("limits");
     let limits: Value = limits.iter().enumerate().map(limit).collect();
-    // Its lumps come at multiples of the period after the bucket's creation, ours at multiples on the
-    // clock: the same when the bucket is created at the clock's origin.
+    // Bucket4j refills at multiples of the period after the bucket's creation, and Loudou at
+    // multiples on the clock. Both agree if the bucket is created at the clock's origin.
     Box::new(Bucket4j(Ours::new(&limits, 0)))
 }
 
@@ -75,7 +75,8 @@ impl Replay for Bucket4j {
     }
 }
 
-/// The time to wait in Bucket4j's terms: zero if admitted, `None` if it is never admitted.
+/// Time to wait as Bucket4j reports it, which is zero if the request is admitted, and `None` if it
+/// is never admitted.
 fn wait_of(answer: &BucketDecision) -> Option<i128> {
     if answer.is_refused() {
         answer.reported()?.retry_after.map(time)

@@ -1,4 +1,4 @@
-//! Intended differences: the calls, and the reasons.
+//! Intended differences, with the affected calls and the reasons.
 
 use crate::go::{self, SET_BURST, TOKENS};
 use crate::guava::{self, FREE, SET_RATE, SETTINGS, STORED};
@@ -13,7 +13,7 @@ use crate::sentinel::{self, BUSY, WAIT};
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     files: &'static [&'static str],
-    /// Whether the two limiters are in different states afterwards.
+    /// True if the two limiters have different states afterwards.
     pub(crate) apart: bool,
     covers: fn(&Seen<'_>) -> bool,
     pub(crate) why: &'static str,
@@ -92,7 +92,7 @@ pub(crate) const CASES: [Case; 10] = [
         covers: |seen| {
             let Difference { what, theirs, ours } = seen.difference;
             let more = theirs.unwrap_or(0) - ours.unwrap_or(0);
-            // One cut on top of what is let pass as equal.
+            // One rounding error in addition to the accepted tolerance.
             let most = MILLI + i128::from(interval(seen.trace)) / 1_000;
             what == EXCESS && (1..=most).contains(&more)
         },

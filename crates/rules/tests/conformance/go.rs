@@ -1,4 +1,4 @@
-//! golang.org/x/time/rate: our token bucket, which may hold, and edits of it.
+//! Compares golang.org/x/time/rate with Loudou's token bucket, including held requests and edits.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// The origin of the calls' instants: room for a level to have begun earlier.
+/// Origin of the calls' instants. It leaves room for a level that began earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
 /// The tokens that are left, as the time until all are there.
@@ -55,13 +55,14 @@ fn seconds(ours: &Ours, now: u64) -> f64 {
 }
 
 impl Go {
-    /// The time until all tokens are there, if so many are left; fewer than none is debt.
+    /// Returns the time until the bucket is full if this many tokens are left. A negative number is
+    /// debt.
     fn reset_after(&self, tokens: f64) -> i128 {
         nanos((double(self.burst) - tokens).max(0.0) / self.per_second)
     }
 
-    /// Where Go keeps the tokens, ours keeps what is used: compared with that here, as the tokens are
-    /// different then.
+    /// An edit keeps the tokens in Go, and the used amount in Loudou. Both then have different
+    /// tokens, so they are compared here.
     fn edit(&mut self, burst: u64, per_second: f64, call: &Value, differences: &mut Differences) {
         let now = self.instant(call);
         let before = seconds(&self.ours, now);

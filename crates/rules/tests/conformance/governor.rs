@@ -1,4 +1,4 @@
-//! The `governor` crate: our funnel.
+//! Compares the `governor` crate with Loudou's funnel.
 
 use loudou_limiter::Verdict;
 use serde_json::{Value, json};

@@ -1,9 +1,11 @@
-//! Guava's `RateLimiter`: our `smooth_bursty` and `smooth_warmup`, and edits of their rate.
+//! Compares Guava's `RateLimiter` with Loudou's `smooth_bursty` and `smooth_warmup`, including
+//! edits of their rate.
 //!
-//! Guava cuts what a request costs to whole microseconds: in one piece when bursty; while warming up
-//! the cold, the warm and the fresh permits of it each by themselves. Its time runs ahead of ours by
-//! so much for each request that passes, and may be different by that. Its inner state is compared as
-//! two times: until the next request is free, and until all is stored.
+//! Guava truncates the cost of a request to whole microseconds. The bursty limiter truncates once.
+//! The limiter with warm-up truncates the cold, the warm and the fresh permits separately. Each
+//! request that passes therefore moves Guava's time ahead of Loudou's by up to this error, which is
+//! tolerated. Its inner state is compared as two times: the time until the next request is free,
+//! and the time until all permits are stored.
 
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// Whether there are limits of ours with such numbers.
+/// Returns true if Loudou has limits with these numbers.
 pub(crate) const SETTINGS: &str = "settings";
 /// The time until the next request is free, and until all is stored.
 pub(crate) const FREE: &str = "next free";
@@ -31,7 +33,7 @@ pub(crate) const SET_RATE: &str = "set_rate";
 
 const BURSTY: &str = "bursty";
 
-/// The origin of the calls' instants: room for a state to have begun earlier.
+/// Origin of the calls' instants. It leaves room for a state that began earlier.
 const ORIGIN: u64 = 1_000_000_000_000_000;
 
 struct Guava {
@@ -109,14 +111,15 @@ impl Guava {
         text(&self.settings, "kind") == BURSTY
     }
 
-    /// The state that it has after a rate without end: all permits are stored, or it is warm.
+    /// Returns the state after an infinite rate, in which all permits are stored or the limiter is
+    /// warm.
     fn begin(&self, limits: &Value, call: &Value) -> Ours {
         let now = self.instant(call);
         if self.is_bursty() {
             let burst = nanos(real(&self.settings, "max_burst_seconds"));
             return Ours::new(limits, now - u64::try_from(burst).expect("a span"));
         }
-        // Warm is what has just paid for all that was stored.
+        // A limiter is warm if it has just paid for all stored permits.
         let warm = |start| {
             let mut ours = Ours::new(limits, start);
             let stored = real(&call["after"], "max_permits").ceil();
@@ -164,7 +167,7 @@ impl Guava {
                 let owed = ours.wait_of_next(now);
                 let before = ours.rate();
                 ours.edit(&limits, Carry::Proportional, now);
-                // The same permits, at another rate.
+                // Equal permits at another rate.
                 let owed = Duration::from_nanos(u64::try_from(owed).expect("a span"));
                 let owed = nanos(owed.as_secs_f64() * before / ours.rate());
                 differences.within(MICRO, "what is owed", owed, ours.wait_of_next(now));
@@ -197,7 +200,8 @@ impl Replay for Guava {
         self.compare(call, differences);
     }
 
-    /// Of an edit: it keeps the time that is owed, so it is as if it were made when that is over.
+    /// An edit keeps the time that is owed, so it has the same effect as an edit at the end of this
+    /// time.
     fn follow(&mut self, call: &Value) {
         assert_eq!(
             text(call, "op"),

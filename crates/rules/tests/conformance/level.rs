@@ -8,8 +8,8 @@ use crate::replay::Ours;
 pub(crate) const EVER: Option<u64> = Some(u64::MAX);
 
 impl Ours {
-    /// Starts again with a bucket that becomes idle `ahead` nanoseconds after `now`, to the
-    /// nanosecond: started early enough for whole units to have leaked down to that.
+    /// Starts again with a bucket that becomes idle exactly `ahead` nanoseconds after `now`. It
+    /// starts early enough for whole units to have leaked down to this level.
     pub(crate) fn fill(&mut self, ahead: i128, now: u64) {
         let limit = self.limits.iter().next().expect("a limit").algorithm();
         let (rate, most) = (limit.rate().expect("a rate"), limit.max_cost());

@@ -1,13 +1,13 @@
-//! Replays calls of other rate limiters, and compares every answer with Loudou's.
+//! Replays calls of other rate limiters, and compares each answer with Loudou's answer.
 //!
-//! The vectors are outputs of real limiters; `vectors/README.md` lists them. Each file has a module
-//! here that knows how its settings are written as our limits. Where we differ on purpose, a case in
-//! `explained` says which calls and why; any other difference fails, and so does a case that covers
-//! nothing.
+//! The vectors are outputs of real limiters, which `vectors/README.md` lists. Each vector file has
+//! a module here that converts its settings to Loudou's limits. If Loudou differs on purpose, a
+//! case in `explained` lists the calls and the reason. Any other difference is a failure, and so is
+//! a case that covers no call.
 //!
-//! This target has its own `main`, so that the table of what was compared is part of the output of
-//! `cargo test`. Of the usual arguments it understands names to run, `--skip`, `--exact`, `--list` and
-//! `--ignored`; the tests are the vector files.
+//! This target has a custom `main`, so that a table of the comparisons is part of the output of
+//! `cargo test`. It accepts names of tests, `--skip`, `--exact`, `--list` and `--ignored`. The
+//! tests are the vector files.
 #![cfg(test)]
 
 use std::process::ExitCode;

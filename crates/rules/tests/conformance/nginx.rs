@@ -1,4 +1,4 @@
-//! nginx's `limit_req`: our leaky queue.
+//! Compares nginx's `limit_req` with Loudou's leaky queue.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// The origin of the calls' instants: room for a level to have begun earlier.
+/// Origin of the calls' instants. It leaves room for a level that began earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
 /// The level before a request, as the time in which it drains.
@@ -46,7 +46,7 @@ fn start(trace: &Value) -> Box<dyn Replay> {
     };
     let rate = format!("{}/{}", whole(trace, "rate"), text(trace, "per"));
     let limits = if burst == 0 {
-        // No place to wait in: one at a time, and the others are refused.
+        // There is no queue, so one request passes at a time, and the others are refused.
         json!([{"algorithm": "funnel", "capacity": 1, "rate": rate}])
     } else {
         json!([{
@@ -62,7 +62,7 @@ fn start(trace: &Value) -> Box<dyn Replay> {
 }
 
 impl Nginx {
-    /// The time in which so many requests flow out.
+    /// Returns the time in which this many requests drain.
     fn flows_out_in(&self, requests: f64) -> i128 {
         nanos(requests * Duration::from_nanos(self.interval).as_secs_f64())
     }

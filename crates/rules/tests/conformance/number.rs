@@ -37,8 +37,8 @@ pub(crate) fn truth(value: &Value, key: &str) -> bool {
         .unwrap_or_else(|| panic!("no truth value {key} in {value}"))
 }
 
-/// An instant in seconds as nanoseconds: the one that the double stands for, which is what the other
-/// limiter saw, and not the decimal fraction that was meant by it.
+/// Converts an instant in seconds to nanoseconds. It uses the exact value of the double, which the
+/// other limiter saw, and not the decimal fraction that was written.
 pub(crate) fn double_seconds(value: &Value, key: &str) -> u64 {
     let nanos = Duration::from_secs_f64(real(value, key)).as_nanos();
     u64::try_from(nanos).expect("an instant of ours")

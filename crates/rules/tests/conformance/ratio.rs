@@ -2,12 +2,12 @@
 
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 
-/// `per_second` as an amount per whole nanoseconds: the simplest ratio that is the same double, or
-/// the nearest that can be written.
+/// Returns `per_second` as an amount per whole nanoseconds. It is the simplest ratio that gives the
+/// same double, or else the nearest ratio that can be written.
 pub(crate) fn rate(per_second: f64) -> String {
     let (mut numerator, mut denominator) = exact(per_second);
     denominator *= 1_000_000_000;
-    // The convergents of the continued fraction: each is the best ratio with numbers of its size.
+    // Convergents of the continued fraction. Each is the best ratio with numbers of its size.
     let (mut before, mut last) = ((0_u128, 1_u128), (1_u128, 0_u128));
     while denominator > 0 {
         let (whole, rest) = (numerator / denominator, numerator % denominator);
@@ -24,7 +24,7 @@ pub(crate) fn rate(per_second: f64) -> String {
     format!("{}/{}ns", last.0, last.1)
 }
 
-/// Whether an amount per nanoseconds is `per_second` as far as a double can tell.
+/// Returns true if an amount per nanoseconds equals `per_second` within the precision of a double.
 fn is_same((amount, period): (u128, u128), per_second: f64) -> bool {
     let double = |number: u128| number.to_string().parse::<f64>().expect("a number");
     let ratio = double(amount) / (double(period) / 1e9);

@@ -1,4 +1,4 @@
-//! redis-cell's `CL.THROTTLE`: our funnel.
+//! Compares redis-cell's `CL.THROTTLE` with Loudou's funnel.
 
 use loudou_limiter::{Nanos, Verdict};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(crate) const REPLY_REMAINING: &str = "reply 3, remaining";
 pub(crate) const REPLY_RETRY: &str = "reply 4, retry after";
 pub(crate) const REPLY_RESET: &str = "reply 5, reset after";
 
-/// The origin of the calls' instants: room for a level to have begun earlier.
+/// Origin of the calls' instants. It leaves room for a level that began earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
 struct RedisCell(Ours);

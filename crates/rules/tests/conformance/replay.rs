@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::explained::{self, Case};
 use crate::report::Report;
 
-/// One microsecond, in nanoseconds: how exact times have to be.
+/// One microsecond in nanoseconds, which is the required precision of exact times.
 pub(crate) const MICRO: i128 = 1_000;
-/// One millisecond: where the other's clock shows no less.
+/// One millisecond in nanoseconds, for limiters whose clock has this resolution.
 pub(crate) const MILLI: i128 = 1_000_000;
 /// One second, in nanoseconds.
 pub(crate) const SECOND: i128 = 1_000_000_000;
@@ -28,10 +28,10 @@ pub(crate) struct Suite {
 pub(crate) trait Replay {
     /// The instant of a call on our clock.
     fn instant(&self, call: &Value) -> u64;
-    /// Replays a call, and notes what is different.
+    /// Replays a call, and records the differences.
     fn call(&mut self, call: &Value, differences: &mut Differences);
-    /// Goes on from the state in which `call` left the other limiter, which is not ours: so that one
-    /// difference is not met again in every call after it.
+    /// Continues from the state in which `call` left the other limiter, so that a difference does
+    /// not reappear in all later calls.
     fn follow(&mut self, call: &Value);
 }
 
@@ -80,7 +80,7 @@ impl Differences {
         }
     }
 
-    /// Compares verdicts; true when they are the same.
+    /// Compares verdicts. Returns true if they are equal.
     pub(crate) fn verdict(&mut self, theirs: Verdict, ours: Verdict) -> bool {
         let number = |verdict| match verdict {
             Verdict::Admit => 0,
@@ -98,7 +98,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) trace: &'a Value,
     pub(crate) call: &'a Value,
     pub(crate) instant: u64,
-    /// The latest instant of the calls before.
+    /// Maximum instant of the previous calls.
     pub(crate) latest: u64,
     pub(crate) difference: Difference,
 }

@@ -9,7 +9,7 @@ use crate::replay::{Difference, Explained};
 
 /// Unexplained differences that are shown in full.
 const SHOWN: usize = 40;
-/// The longest line of an explanation.
+/// Maximum line length of an explanation.
 const WIDTH: usize = 100;
 
 /// The counts of one file.

@@ -1,4 +1,4 @@
-//! Alibaba Sentinel's throttling controller: our leaky queue with a longest wait.
+//! Compares Alibaba Sentinel's throttling controller with Loudou's leaky queue with a maximum wait.
 
 use loudou_limiter::Verdict;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// The origin of the calls' instants: room for a level to have begun earlier.
+/// Origin of the calls' instants. It leaves room for a level that began earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
 pub(crate) const WAIT: &str = "wait";
@@ -74,7 +74,8 @@ impl Replay for Sentinel {
             differences.within(MILLI, WAIT, wait * MILLI, time(answer.wait()));
         }
         differences.within(MILLI, BUSY, self.busy(call), busy);
-        // What ours does with a larger cost is not what Sentinel does: compared with what it should do.
+        // Loudou treats a larger cost differently from Sentinel, so it is compared with the
+        // expected result.
         let (passes, wait, taken) = if ahead > self.max_wait {
             (false, 0, 0)
         } else {

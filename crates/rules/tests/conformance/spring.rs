@@ -1,4 +1,4 @@
-//! Spring Cloud Gateway's Redis script: our token bucket.
+//! Compares Spring Cloud Gateway's Redis script with Loudou's token bucket.
 
 use loudou_limiter::Verdict;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn start(trace: &Value) -> Box<dyn Replay> {
 }
 
 impl Spring {
-    /// The time until a bucket with so many tokens is full again.
+    /// Returns the time until a bucket with this many tokens is full.
     fn reset_after(&self, tokens: f64) -> i128 {
         nanos((self.capacity - tokens) / self.rate)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Five, NONE, S, five, limits};
 
-/// The instants on both clocks, the cost, and what is answered.
+/// Instants on both clocks, cost, and answer.
 type Row = (u64, u64, u64, Five);
 
 fn run(document: &Value, rows: &[Row]) {
@@ -33,7 +33,8 @@ fn a_token_bucket_refills_on_the_clock() {
         &[
             (100 * S, 607 * S, 0, (0, 20, 20, NONE, 0)),
             (100 * S, 607 * S, 15, (0, 20, 5, NONE, 113 * S)),
-            // A minute back, an hour on: the period that runs ends when it would have.
+            // The wall clock goes back by a minute, then ahead by an hour. The current period still
+            // ends at the same time.
             (110 * S, 557 * S, 5, (0, 20, 0, NONE, 103 * S)),
             (111 * S, 4_241 * S, 1, (1, 20, 0, 42_000_000_000, 102 * S)),
             (153 * S - 1, 4_283 * S - 1, 1, (1, 20, 0, 1, 60 * S + 1)),
@@ -66,14 +67,14 @@ fn a_held_request_moves_no_refill() {
         &[
             (100 * S, 607 * S, 1, (0, 1, 0, NONE, 53 * S)),
             (110 * S, 617 * S, 1, (0, 1, 0, NONE, 103 * S)),
-            // The wall clock is 20 s ahead; this one passes at 213 s.
+            // The wall clock is 20 s ahead, and this request passes at 213 s.
             (160 * S, 687 * S, 1, (0, 1, 0, NONE, 113 * S)),
             (214 * S, 741 * S, 0, (0, 1, 0, NONE, 59 * S)),
         ],
     );
 }
 
-/// Five slots of two seconds, and at most four in one of them.
+/// Five slots of two seconds, with at most four in each slot.
 #[test]
 fn a_sliding_window_has_its_slots_on_the_clock() {
     const H: u64 = S / 2;
@@ -104,7 +105,7 @@ fn a_sliding_counter_has_its_windows_on_the_clock() {
             (100 * S, 4 * S, 10, (0, 10, 0, NONE, 16 * S)),
             (100 * S, 4 * S, 1, (1, 10, 0, 7_000_000_000, 16 * S)),
             (106 * S, 10 * S, 0, (0, 10, 0, NONE, 10 * S)),
-            // The wall clock is three seconds ahead: six tenths of the window before count.
+            // The wall clock is three seconds ahead, so six tenths of the previous window count.
             (107 * S, 14 * S, 1, (0, 10, 3, NONE, 16 * S)),
             (113 * S, 20 * S, 0, (0, 10, 9, NONE, 10 * S)),
         ],

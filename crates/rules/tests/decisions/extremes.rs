@@ -1,5 +1,4 @@
-//! The ends of what windows can do: the smallest and largest numbers, and the worst that they let
-//! through.
+//! Extreme cases of windows: the smallest and largest numbers, and the maximum that they admit.
 
 use loudou_limiter::algorithm::{Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow};
 use loudou_limiter::bounds::BadNumbers;
@@ -83,7 +82,7 @@ fn the_longest_window_and_the_largest_capacity_do_not_overflow() {
     );
 }
 
-/// What is admitted in the instants from the first step to the last.
+/// Returns the amount admitted from the first step to the last.
 fn admitted(limits: &Limits, steps: impl IntoIterator<Item = (u64, u64)>) -> u64 {
     let mut bucket = limits.start(Nanos::ZERO);
     let taken = steps.into_iter().filter(|(now, cost)| {
@@ -93,7 +92,7 @@ fn admitted(limits: &Limits, steps: impl IntoIterator<Item = (u64, u64)>) -> u64
     taken.map(|(_, cost)| cost).sum()
 }
 
-/// The bounds that the algorithms state are reached: they cannot be stated any lower.
+/// The documented bounds of the algorithms are reached, so they cannot be lower.
 #[test]
 fn the_worst_that_a_window_lets_through() {
     let around = |at: u64| [(at - 1, 9), (at, 10)];
@@ -104,7 +103,7 @@ fn the_worst_that_a_window_lets_through() {
         { "algorithm": "fixed_window", "capacity": 10, "window": "10s", "align": "clock" }
     ]));
     assert_eq!(admitted(&clock, [(10 * S - 1, 10), (10 * S, 10)]), 20);
-    // One window's length from the last nanosecond of a slot on: the capacity and one slot more.
+    // A window that begins in the last nanosecond of a slot admits the capacity and one more slot.
     let slots = json!([
         { "algorithm": "sliding_window", "capacity": 10, "window": "10s", "slots": 5 }
     ]);
@@ -127,7 +126,7 @@ fn the_worst_that_a_window_lets_through() {
     assert_eq!(admitted(&counter, steps), 19, "in 1000 instants");
 }
 
-/// The other way: what came early in a window keeps out for longer than it is in it.
+/// Conversely, requests early in a window keep others out for longer than they are in it.
 #[test]
 fn a_sliding_counter_refuses_what_an_exact_count_admits() {
     let counter = limits(&of("sliding_counter", 10, "10s"));
@@ -180,7 +179,7 @@ fn numbers_of_windows_have_bounds() {
     }
 }
 
-/// What the terminal and the headers say of a limit.
+/// How the terminal and the headers describe a limit.
 #[test]
 fn a_window_is_a_rate_and_a_drain() {
     for (algorithm, drain, bytes, max_cost) in [

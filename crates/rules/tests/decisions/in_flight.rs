@@ -26,7 +26,8 @@ impl World {
         Self { limits, bucket }
     }
 
-    /// What becomes of a request, what remains, and the time until as good as new.
+    /// Returns the outcome of a request, the remaining capacity, and the time until the bucket is
+    /// full.
     fn take(&mut self, cost: u64, now: u64) -> (Is, u64, u64) {
         let answer = self.limits.decide(&mut self.bucket, cost, Nanos::new(now));
         let decision = answer.reported().expect("one");
@@ -56,7 +57,7 @@ impl World {
     }
 }
 
-/// Refused without a wait to tell.
+/// Refused, with an unknown wait.
 const FULL: Is = Never;
 
 #[test]
@@ -77,7 +78,7 @@ fn requests_come_and_go() {
     assert_eq!(world.take(u64::MAX, 3 * S), (FULL, 3, 0));
 }
 
-/// What is not given back expires, between one and two leases after it was taken.
+/// Permits that are not given back expire between one and two leases after they were taken.
 #[test]
 fn lost_returns_heal() {
     let mut world = World::new(3, "10s", 5 * S);
@@ -99,7 +100,7 @@ fn a_return_is_of_its_own_generation() {
     world.take(1, 3 * S);
     world.take(2, 12 * S);
     assert_eq!(world.take(0, 19 * S), (Admitted, 6, 11 * S));
-    // What was taken first is given back late, and not taken off what was taken later.
+    // A permit that was taken first and is given back late is not subtracted from later ones.
     assert_eq!(world.give(1, 3 * S, 19 * S), 7);
     assert_eq!(world.take(0, 19 * S), (Admitted, 7, 11 * S));
     // Twice is once.
@@ -125,7 +126,7 @@ fn late_returns_take_nothing() {
     assert_eq!(fresh.give(3, 5 * S, 16 * S), 3);
 }
 
-/// The instant that counts is the bucket's: the clock of another worker may be ahead.
+/// The bucket's instant counts, because the clock of another worker may be ahead.
 #[test]
 fn a_decision_tells_its_instant() {
     let mut world = World::new(3, "10s", 0);
@@ -196,8 +197,8 @@ fn an_edit_keeps_what_is_in_flight() {
             world.edit(at_most(20, "10s"), carry, 12 * S).left(12 * S),
             13
         );
-        // With a shorter lease all of it ends a lease after the edit, and so it does where a longer one would
-        // have ended by then: what began at 0 s ends two leases later.
+        // With a shorter lease, all permits end one lease after the edit. The same holds if a
+        // longer lease would have ended by then: permits from 0 s end two leases later.
         for (lease, end, comes_back) in [
             ("5s", 17 * S + 1, false),
             ("12s", 24 * S + 1, true),
@@ -211,19 +212,20 @@ fn an_edit_keeps_what_is_in_flight() {
             );
             assert_eq!(other.left(end - 1), 1);
             assert_eq!(other.left(end), 8);
-            // What was taken in the new lease before the edit, or is known by its generation, comes back.
+            // Permits that were taken in the new lease before the edit, or are known by their
+            // generation, come back.
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(other.give(4, 11 * S, 13 * S), 5);
             assert_eq!(other.give(3, S, 13 * S), if comes_back { 8 } else { 5 });
         }
     }
-    // `reset` forgets what was used; requests in flight go on.
+    // `reset` forgets the used amount. Requests in flight continue.
     let mut reset = world.edit(at_most(8, "10s"), Carry::Reset, 12 * S);
     assert_eq!(reset.left(12 * S), 1);
     assert_eq!(reset.give(4, 11 * S, 12 * S), 5);
 }
 
-/// A rate has nothing in flight; what is in flight is used of a rate.
+/// A rate has no requests in flight. Permits in flight count as used in a rate.
 #[test]
 fn from_and_to_a_rate() {
     let funnel = limits(&json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]));
@@ -254,8 +256,8 @@ fn from_and_to_a_rate() {
     }
 }
 
-/// The limit goes for a while, and comes back: what is still in flight then counts, by whichever carry. Returns
-/// that come meanwhile are not lost.
+/// The limit is removed for a while, and comes back. Requests still in flight then count, with any
+/// carry. Returns in the meantime are not lost.
 #[test]
 fn what_is_in_flight_survives_another_algorithm() {
     let others = [

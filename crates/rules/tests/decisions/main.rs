@@ -19,12 +19,12 @@ mod windows;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 const DAY: u64 = 86_400 * S;
-/// No wait to tell: the request was admitted, or will never be.
+/// No wait to report, because the request was admitted or never will be.
 const NONE: i64 = -1;
 
 /// Limited, capacity, remaining, nanoseconds to wait, nanoseconds until as good as new.
 type Five = (u8, u64, u64, i64, u64);
-/// The instant, the cost, and what is answered.
+/// Instant, cost, and answer.
 type Row = (u64, u64, Five);
 
 fn limits(document: &Value) -> Limits {
@@ -54,7 +54,7 @@ fn run(document: &Value, rows: &[Row]) {
     }
 }
 
-/// The windows of quotas: not twice a window where a counter takes two to be as good as new.
+/// Time of a quota. It is one window, even for a counter that needs two windows until it is full.
 #[test]
 fn the_rate_gives_the_capacity_once_in_the_time_of_a_quota() {
     let time = |limit: Value| {

@@ -1,4 +1,4 @@
-//! Several limits in one rule: all or nothing, and which one is reported.
+//! Several limits in one rule: all of them or none are charged, and one is reported.
 
 use loudou_limiter::algorithm::{Algorithm, Funnel};
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos, Rate};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{DAY, MS, NONE, Row, S, five, limits, run};
 
-/// Two at once and one per second; three at once and one per minute.
+/// Two at once and one per second, and three at once and one per minute.
 fn burst_and_steady() -> Limits {
     limits(&json!([
         { "name": "burst", "algorithm": "funnel", "capacity": 2, "rate": "1/s" },
@@ -22,14 +22,14 @@ fn remaining(answer: &BucketDecision) -> Vec<u64> {
 #[test]
 fn the_tightest_limit_is_reported() {
     let rows: [Row; 8] = [
-        // 2 of 2 against 3 of 3: the first of equals.
+        // Both limits are equally full, so the first is reported.
         (0, 0, (0, 2, 2, NONE, 0)),
         // 1 of 2 against 2 of 3.
         (0, 1, (0, 2, 1, NONE, S)),
         (0, 1, (0, 2, 0, NONE, 2 * S)),
         (0, 1, (1, 2, 0, 1_000_000_000, 2 * S)),
         (S, 1, (0, 2, 0, NONE, 2 * S)),
-        // Both refuse now: steady for longer.
+        // Both refuse now, and `steady` refuses for longer.
         (S, 1, (1, 3, 0, 59_000_000_000, 179 * S)),
         (4 * S, 1, (1, 3, 0, 56_000_000_000, 176 * S)),
         (60 * S, 1, (0, 3, 0, NONE, 180 * S)),
@@ -47,7 +47,7 @@ fn a_refusal_takes_from_none() {
     let refused = limits.decide(&mut bucket, 1, Nanos::from_millis(500));
     assert!(refused.is_refused());
     assert_eq!(bucket.words(), before.words());
-    // Steady would have admitted it, and shows what it keeps.
+    // `steady` would have admitted the request, and its numbers are unchanged.
     let verdicts: Vec<bool> = refused.decisions().map(Decision::is_refused).collect();
     assert_eq!(verdicts, [true, false]);
     assert_eq!(remaining(&refused), [0, 1]);
@@ -79,7 +79,7 @@ fn a_cost_that_never_fits_is_reported_before_a_wait() {
     assert_eq!(answer.reported_index(), 1, "the first that never admits");
 }
 
-/// Shares are compared exactly, not by what is left in numbers.
+/// Shares are compared exactly, not by the remaining amounts.
 #[test]
 fn a_share_is_not_a_count() {
     let limits = limits(&json!([

@@ -25,7 +25,7 @@ fn a_leaky_queue_gives_each_its_slot() {
             (0, 5, Never, 0, 2 * S),
             (250 * MS, 1, Refused(250 * MS), 0, 1_750 * MS),
             (500 * MS, 1, Held(1_500 * MS), 0, 2 * S),
-            // Only what is found waiting counts: its own cost is for those behind it.
+            // Only requests that already wait count. The request's cost counts for later requests.
             (2 * S, 3, Held(500 * MS), 0, 2 * S),
             (10 * S, 4, Admitted, 0, 2 * S),
             (12 * S - 1, 1, Held(1), 2, 500 * MS + 1),
@@ -92,7 +92,7 @@ fn a_leaky_queue_refuses_what_would_wait_too_long() {
         ],
     );
     assert!(!limits(&queue("0s")).may_hold());
-    // Without a bound of its own, the longest wait is an hour.
+    // Without `max_wait`, the maximum wait is an hour.
     run(
         &json!([{ "algorithm": "leaky_queue", "capacity": 9, "rate": "1/50m" }]),
         &[
@@ -121,7 +121,8 @@ fn leaky_queues_have_bounds() {
     assert_eq!(waiting.err(), Some(BadNumbers::MaxWait));
 }
 
-/// Lowering the capacity refuses no request that waits: there is no place until they have passed.
+/// A lower capacity refuses no waiting request, but new requests find no room until they have
+/// passed.
 #[test]
 fn an_edit_keeps_the_queue() {
     let queue = |capacity: u64, immediate: u64, rate: &str| {
@@ -162,7 +163,7 @@ fn an_edit_keeps_the_queue() {
     assert_eq!(is(answer.reported().expect("one")), Held(7 * S));
 }
 
-/// Eight requests, of which seven wait, under 1/s: where they are planned to pass half a second later, under
+/// Eight requests at 1/s, of which seven wait. They are planned again half a second later, with
 /// other numbers.
 #[test]
 fn who_waits_is_planned_anew() {
@@ -177,7 +178,7 @@ fn who_waits_is_planned_anew() {
     let late = None;
     let old = queue(30, "1/s", "1h");
     for (new, carry, planned, next) in [
-        // Faster, and with the places of fewer: half a unit is in front of the first one.
+        // A faster rate with less capacity. Half a unit precedes the first request.
         (
             queue(2, "10/s", "1h"),
             Carry::Keep,
@@ -190,29 +191,31 @@ fn who_waits_is_planned_anew() {
             [505, 515, 525, 535, 545, 555, 565].map(at),
             Held(75 * MS),
         ),
-        // The same rate: a shorter wait is for those that come.
+        // The same rate. A shorter maximum wait affects only new requests.
         (
             queue(30, "1/s", "3s"),
             Carry::Keep,
             [1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000].map(at),
             Refused(4_500 * MS),
         ),
-        // Slower: from the fifth one on they would wait for longer than five seconds.
+        // A slower rate, with which the fifth and later requests would wait longer than five
+        // seconds.
         (
             queue(30, "1/2s", "5s"),
             Carry::Keep,
             [at(1_500), at(3_500), at(5_500), late, late, late, late],
             Refused(10 * S),
         ),
-        // A reset forgets the one that passed, but not those that wait: the first one passes at once, and the
-        // others at the rate after it.
+        // A reset forgets the request that passed, but not the waiting requests. The first passes
+        // at once, and the others follow at the rate.
         (
             queue(30, "1/s", "1h"),
             Carry::Reset,
             [500, 1_500, 2_500, 3_500, 4_500, 5_500, 6_500].map(at),
             Held(7 * S),
         ),
-        // A funnel has no line: what fits passes, and the others by the rate if that is sooner than before.
+        // A funnel has no queue. Requests that fit pass, and the others follow at the rate if that
+        // is sooner than before.
         (
             one(
                 json!({ "name": "pace", "algorithm": "funnel", "capacity": 1_000, "rate": "1000/s" }),
@@ -271,8 +274,8 @@ fn who_waits_is_planned_anew() {
     }
 }
 
-/// Who waits has no permit of a limit that counts requests in flight. Where it takes the place of the queue, they are
-/// decided again; beside the queue, it is new to them.
+/// A waiting request has no permit of a limit on requests in flight. If such a limit replaces the
+/// queue, waiting requests are decided again. If it is added to the queue, they are new to it.
 #[test]
 fn who_waits_has_no_permit() {
     let queue = json!({ "name": "pace", "algorithm": "leaky_queue", "capacity": 9, "rate": "1/s" });
@@ -295,7 +298,8 @@ fn who_waits_has_no_permit() {
     }
 }
 
-/// Nor does the bucket count permits for those that wait, whatever is carried: nobody would give them back.
+/// The bucket does not count permits for waiting requests, whatever is carried, because they would
+/// never be given back.
 #[test]
 fn who_waits_is_not_in_flight() {
     let queue = json!({ "name": "pace", "algorithm": "leaky_queue", "capacity": 9, "rate": "1/s" });
@@ -356,7 +360,7 @@ fn a_bucket_that_was_touched_after_a_change_keeps_its_line() {
         (taken, answer.at().saturating_add(answer.wait()))
     };
     let waiting = [0, 0, 0, 0, 0].map(|now| come(&old, &mut bucket, now));
-    // The change is of 10 ms; one is decided by the old numbers at 39 ms.
+    // The change is made at 10 ms. One request is decided by the old numbers at 39 ms.
     let (change, late) = (Clock::at(at(10)), come(&old, &mut bucket, 39));
     let mut due: Vec<u64> = waiting[1..]
         .iter()

@@ -1,4 +1,4 @@
-//! One limit: funnel, and the token bucket in its three variants.
+//! Rules with one limit: the funnel, and the token bucket in its three variants.
 
 use loudou_limiter::algorithm::{Funnel, Refill, TokenBucket};
 use loudou_limiter::bounds::BadNumbers;
@@ -32,8 +32,8 @@ fn a_funnel_fills_leaks_and_is_peeked_at() {
     );
 }
 
-/// One request every third of a second is no whole number of nanoseconds: the remainder is carried
-/// and the waits are rounded up, never down.
+/// A third of a second is not a whole number of nanoseconds. The remainder is carried, and waits
+/// are always rounded up.
 #[test]
 fn a_rate_that_does_not_divide_is_exact() {
     run(
@@ -159,7 +159,7 @@ fn a_clock_that_goes_back_stands_still() {
             (10 * S, 1, (0, 1, 0, NONE, S)),
             (4 * S, 1, (1, 1, 0, 1_000_000_000, S)),
             (0, 0, (0, 1, 0, NONE, S)),
-            // A peek does not move the bucket's clock; a refusal does.
+            // A peek does not move the bucket's clock, but a refusal does.
             (20 * S, 0, (0, 1, 1, NONE, 0)),
             (10_500 * MS, 1, (1, 1, 0, 500_000_000, 500 * MS)),
             (10_900 * MS, 1, (1, 1, 0, 100_000_000, 100 * MS)),

@@ -33,7 +33,7 @@ fn the_next_one_pays() {
             (4_250 * MS, 0, Admitted, 1, 1_750 * MS),
             (4_500 * MS, 0, Admitted, 2, 1_500 * MS),
             (6 * S, 0, Admitted, 5, 0),
-            // Four are stored and free; six are left to pay for.
+            // Four permits are stored and free, so six have to be paid for.
             (99 * S, 10, Admitted, 0, 5 * S),
             (99 * S, 1, Refused(3 * S), 0, 5 * S),
         ],
@@ -68,7 +68,7 @@ fn thirds_do_not_drift() {
     );
 }
 
-/// The most permits that are stored need not be a whole number.
+/// The maximum number of stored permits need not be whole.
 #[test]
 fn a_burst_has_fractions() {
     let tenth = json!([{ "algorithm": "smooth_bursty", "rate": "5/s", "burst_seconds": 0.5 }]);
@@ -109,8 +109,8 @@ fn a_debt_has_an_end() {
     }
 }
 
-/// Guava 31.1, `RateLimiter.create(2, 4, SECONDS, 3)`: eight are stored, from the fifth on they cost
-/// no more than fresh ones.
+/// Guava 31.1, `RateLimiter.create(2, 4, SECONDS, 3)`. Eight permits are stored, and from the fifth
+/// on they cost no more than fresh permits.
 #[test]
 fn a_cold_limiter_is_slow() {
     run(
@@ -125,14 +125,15 @@ fn a_cold_limiter_is_slow() {
             (0, 6, Held(4 * S), 0, 11 * S),
             (0, 1, Held(7 * S), 0, 11_500 * MS),
             (7_500 * MS, 0, Admitted, 1, 4 * S),
-            // One is stored in half a second: at 9.5 s there are four, and the fifth costs more.
+            // One permit is stored in half a second. At 9.5 s there are four, and the fifth costs
+            // more.
             (9_500 * MS, 0, Admitted, 1, 2 * S),
             (10 * S, 1, Admitted, 0, 2_625 * MS),
         ],
     );
 }
 
-/// A million per second: what is stored does not fit a word.
+/// At a million per second, the stored permits do not fit a word.
 #[test]
 fn a_large_store_is_kept() {
     let smooth = json!([{
@@ -141,7 +142,7 @@ fn a_large_store_is_kept() {
     run(
         &smooth,
         &[
-            // All that is cold: half of sixty million, for two thirds of what they cost on the whole.
+            // All cold permits: half of sixty million, which cost two thirds of the total.
             (0, 30_000_000, Admitted, 0, 90 * S),
             (0, 30_000_000, Held(60 * S), 0, 150 * S),
             (0, 1_000_000, Held(90 * S), 0, 151 * S),
@@ -155,7 +156,7 @@ fn a_large_store_is_kept() {
     assert_eq!(algorithm.drain_time(), Nanos::new(60 * S + 1_000));
 }
 
-/// Worked out in fractions: after two rests the last one may pass after 14 + 1/7344 ns.
+/// Computed in fractions: after two rests the last request may pass after 14 + 1/7344 ns.
 #[test]
 fn a_warmup_is_never_early() {
     let limits = limits(&json!([
@@ -170,7 +171,8 @@ fn a_warmup_is_never_early() {
     assert_eq!(waits, [0, 8, 0, 15]);
 }
 
-/// A cost costs the same however it is split, also across the threshold and beyond what is stored.
+/// Splitting a cost does not change the total, even across the threshold and beyond the stored
+/// permits.
 #[test]
 fn a_warmup_costs_the_same_in_parts() {
     let limits = limits(&json!([
@@ -229,7 +231,7 @@ fn smooth_limiters_have_bounds() {
     }
 }
 
-/// A full bucket of permits is better than a new one; a cold one is a new one.
+/// A bucket full of permits is better than a new one. A cold bucket is equal to a new one.
 #[test]
 fn what_a_smooth_bucket_is_worth() {
     let forgets = |limit: serde_json::Value| limits(&json!([limit])).forgets_losslessly();
@@ -273,14 +275,15 @@ fn a_rate_changes_under_a_bursty_limiter() {
             assert_eq!(first(&new, &edited, S), Held(wait), "{rate}");
         }
     }
-    // Two stay two: at half the rate that is all that is stored.
+    // Two permits stay two, which is the maximum at half the rate.
     let new = at_rate("1/s");
     let at = Nanos::from_secs(4);
     let edited = convert(&old, &new, Carry::Keep, &bucket, Clock::at(at));
     let answer = new.peek(&edited, 0, at);
     let decision = answer.reported().expect("one");
     assert_eq!((decision.remaining, decision.reset_after), (3, Nanos::ZERO));
-    // At 4 s two of four are stored: at a tenth of the rate that is 0.2 of 0.4, at ten times 20.
+    // At 4 s, two of four permits are stored. At a tenth of the rate this is 0.2 of 0.4, and at ten
+    // times the rate 20.
     for (rate, left) in [("2/s", 3), ("20/s", 21), ("2/10s", 1)] {
         let new = at_rate(rate);
         let at = Nanos::from_secs(4);
@@ -294,8 +297,8 @@ fn a_rate_changes_under_a_bursty_limiter() {
     }
 }
 
-/// What is used of a capacity is not stored, and what is not stored is used. One more than is stored passes
-/// and is paid for later, so in proportion four are five.
+/// The used part of a capacity is the part that is not stored. One request more than the stored
+/// permits passes and is paid for later, so four count as five in proportion.
 #[test]
 fn a_burst_is_a_capacity() {
     let funnel = limits(&json!([{ "algorithm": "funnel", "capacity": 4, "rate": "2/s" }]));
@@ -317,7 +320,8 @@ fn a_burst_is_a_capacity() {
     }
 }
 
-/// In proportion nobody passes who would not have passed, and nothing is forgotten on the way.
+/// With proportional carry, no request passes that would not have passed before, and nothing is
+/// forgotten on the way.
 #[test]
 fn a_used_capacity_is_a_debt_in_proportion() {
     let funnel = limits(&json!([{ "algorithm": "funnel", "capacity": 4, "rate": "2/s" }]));
@@ -346,7 +350,8 @@ fn a_rate_changes_under_a_warmup() {
     };
     let old = with("2/s", "4s", 3.0);
     let mut bucket = old.start(Nanos::ZERO);
-    // Half of the eight are left, and 4 s are owed: at 1 s 3 s, which are six permits.
+    // Half of the eight permits are left, and 4 s are owed. At 1 s, 3 s are owed, which are six
+    // permits.
     old.decide(&mut bucket, 4, Nanos::ZERO);
     let at = Nanos::from_secs(1);
     let reset = |limits: &Limits, bucket: &Bucket| {
@@ -364,7 +369,7 @@ fn a_rate_changes_under_a_warmup() {
         (with("1/s", "4s", 3.0), Carry::Proportional, 6 * S, 2 * S),
         // Four of eighty are missing.
         (with("20/s", "4s", 3.0), Carry::Keep, 300 * MS, 200 * MS),
-        // Half of what is stored comes back in half of the warm-up.
+        // Half of the stored permits come back in half of the warm-up.
         (with("2/s", "2s", 3.0), Carry::Proportional, 3 * S, S),
         (with("2/s", "40s", 3.0), Carry::Proportional, 3 * S, 20 * S),
         (with("2/s", "4s", 9.0), Carry::Proportional, 3 * S, 2 * S),

@@ -22,8 +22,8 @@ fn an_idle_bucket_is_never_better_than_new() {
     }
 }
 
-/// governor multiplies before it compares: at one per day and a burst of ten, a cost of 213 505 wraps
-/// around 64 bits of nanoseconds and passes.
+/// governor multiplies before it compares. With one per day and a burst of ten, a cost of 213 505
+/// overflows 64 bits of nanoseconds and passes.
 #[test]
 fn a_huge_cost_does_not_wrap() {
     for algorithm in ["funnel", "token_bucket"] {
@@ -49,8 +49,8 @@ fn a_huge_cost_does_not_wrap() {
     );
 }
 
-/// limitador computes limit − value unchecked: lowering a limit below what is used underflows. What is used
-/// beyond the limit has to leak, too.
+/// limitador computes limit − value unchecked, so lowering a limit below the used amount
+/// underflows. The amount used beyond the limit has to leak, too.
 #[test]
 fn lowering_a_limit_under_load_leaves_zero() {
     let old = limits(&json!([{ "algorithm": "funnel", "capacity": 8, "rate": "1/s" }]));
@@ -87,7 +87,7 @@ fn a_denial_shorter_than_a_second_is_one() {
             (100 * MS, 1, (0, 2, 0, NONE, 200 * MS)),
         ],
     );
-    // What a Retry-After may say of it: never zero.
+    // A Retry-After for it is never zero.
     assert_eq!(Nanos::new(1).secs_ceil(), 1);
     assert_eq!(Nanos::new(S + 1).secs_ceil(), 2);
 }

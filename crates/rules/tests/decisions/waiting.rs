@@ -1,4 +1,4 @@
-//! Limits that hold requests: how long each waits, worked out by hand.
+//! Limits that hold requests, with waits that were computed by hand.
 
 use loudou_limiter::algorithm::Funnel;
 use loudou_limiter::bounds::{BadNumbers, MAX_WAIT};
@@ -13,16 +13,16 @@ use super::{MS, S, limits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Is {
     Admitted,
-    /// For so many nanoseconds.
+    /// Held for this many nanoseconds.
     Held(u64),
-    /// It may come again after so many.
+    /// Refused, and may come again after this many nanoseconds.
     Refused(u64),
     /// It never passes.
     Never,
 }
 pub(super) use Is::{Admitted, Held, Never, Refused};
 
-/// The instant, the cost, what becomes of it, what remains, and the time until as good as new.
+/// Instant, cost, outcome, remaining capacity, and time until the bucket is full.
 pub(super) type Row = (u64, u64, Is, u64, u64);
 
 pub(super) fn is(decision: &Decision) -> Is {
@@ -75,7 +75,7 @@ fn a_funnel_reserves_the_future() {
     );
 }
 
-/// Waits are rounded up to the nanosecond, each by itself: nothing drifts.
+/// Waits are rounded up to the nanosecond separately, so that the rounding errors do not add up.
 #[test]
 fn waits_of_a_rate_that_does_not_divide_do_not_drift() {
     let algorithm =
@@ -140,7 +140,7 @@ fn a_request_may_have_its_own_bound() {
     assert_eq!(ask(0, Some(Nanos::MAX)), Refused(hour));
     assert_eq!(ask(hour - 1, Some(Nanos::MAX)), Refused(1));
     assert_eq!(ask(hour, Some(Nanos::MAX)), Held(hour));
-    // And it may wait where the limit holds nobody.
+    // A request may wait even if the limit holds no requests.
     let limits = super::limits(&json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/s" }]));
     let mut bucket = limits.start(Nanos::ZERO);
     assert!(!limits.may_hold());
@@ -151,7 +151,8 @@ fn a_request_may_have_its_own_bound() {
     }
 }
 
-/// Held by one limit, admitted by the other: held. Refused by any: refused, and nothing is taken.
+/// A request is held if one limit holds it and the other admits it. If any limit refuses, it is
+/// refused and nothing is taken.
 #[test]
 fn limits_that_hold_beside_limits_that_refuse() {
     let limits = limits(&json!([
@@ -232,8 +233,8 @@ fn a_wait_has_a_bound() {
     assert_eq!(funnel(longer), Some(BadNumbers::MaxWait));
 }
 
-/// After an edit, new requests wait behind those that wait already. What is used is counted in units, and leaks
-/// at the new rate.
+/// After an edit, new requests queue after the waiting requests. The used amount is counted in
+/// units, and leaks at the new rate.
 #[test]
 fn an_edit_keeps_what_waits() {
     let funnel = |capacity: u64, rate: &str| {
@@ -251,11 +252,11 @@ fn an_edit_keeps_what_waits() {
         (funnel(2, "1/s"), Carry::Keep, Held(5 * S)),
         (funnel(2, "10/s"), Carry::Keep, Held(500 * MS)),
         (funnel(2, "10/s"), Carry::Proportional, Held(500 * MS)),
-        // Six of four are used: room in 3 s.
+        // Six of four are used, so there is room in 3 s.
         (funnel(4, "1/s"), Carry::Keep, Held(3 * S)),
         (funnel(10, "1/s"), Carry::Keep, Admitted),
         (funnel(2, "1/10s"), Carry::Keep, Held(50 * S)),
-        // Those that wait enter the new bucket first: two pass, two wait.
+        // Waiting requests enter the new bucket first: two pass, two wait.
         (funnel(2, "1/s"), Carry::Reset, Held(3 * S)),
         (
             limits(&json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }])),
@@ -273,8 +274,8 @@ fn an_edit_keeps_what_waits() {
     }
 }
 
-/// A queue that went back with a request's arrival was empty when that one came: only what is left of its
-/// own cost comes back.
+/// A queue that was reverted when a request left was empty when that request came, so only the rest
+/// of its cost comes back.
 #[test]
 fn who_came_to_an_empty_queue_gives_back_its_rest() {
     let limits = limits(&json!([
@@ -289,7 +290,7 @@ fn who_came_to_an_empty_queue_gives_back_its_rest() {
         taken
     };
     ask(&mut bucket, 0, 5, Admitted);
-    // Its worker dies: nobody says that it passed or left.
+    // Its worker dies, so it is never reported as passed or left.
     ask(&mut bucket, 0, 1, Held(S));
     let left = [
         ask(&mut bucket, 5_200, 5, Held(800 * MS)),
@@ -309,7 +310,8 @@ fn who_came_to_an_empty_queue_gives_back_its_rest() {
     assert_eq!(tail(&bucket), tail(&without));
 }
 
-/// A cost that comes back lowers the level below what was promised: a promise from before is no later one's.
+/// A returned cost lowers the level below what was promised. An earlier promise must not count as a
+/// later one.
 #[test]
 fn what_comes_back_confuses_no_promises() {
     let limits = limits(&json!([

@@ -36,12 +36,13 @@ fn a_fixed_window_ends_on_the_clock() {
     for (now, wall, cost, expected) in [
         (100 * S, 607 * S, 0, (0, 2, 2, NONE, 0)),
         (100 * S, 607 * S, 1, (0, 2, 1, NONE, 53 * S)),
-        // A minute back, an hour on: the window that runs stays as it is.
+        // The wall clock goes back by a minute, then ahead by an hour. The current window stays
+        // unchanged.
         (110 * S, 557 * S, 1, (0, 2, 0, NONE, 43 * S)),
         (111 * S, 4_211 * S, 1, (1, 2, 0, 42_000_000_000, 42 * S)),
         (153 * S - 1, 660 * S - 1, 1, (1, 2, 0, 1, 1)),
         (153 * S, 660 * S, 1, (0, 2, 1, NONE, 60 * S)),
-        // The first nanosecond and the last one of a minute.
+        // The first and the last nanosecond of a minute.
         (213 * S, 720 * S + 1, 2, (0, 2, 0, NONE, 60 * S - 1)),
         (273 * S, 780 * S - 1, 2, (0, 2, 0, NONE, 1)),
     ] {
@@ -52,7 +53,8 @@ fn a_fixed_window_ends_on_the_clock() {
     }
 }
 
-/// A request whose clocks were read before the last one's: both stand still.
+/// The clocks of this request were read before the clocks of the previous request, so both stand
+/// still.
 #[test]
 fn both_clocks_stand_still_together() {
     let limits = limits(&json!([
@@ -66,7 +68,7 @@ fn both_clocks_stand_still_together() {
     assert!(!super::limits(&first).reads_wall());
 }
 
-/// Five slots of two seconds, and at most four in one of them.
+/// Five slots of two seconds, with at most four in each slot.
 #[test]
 fn a_sliding_window_moves_slot_by_slot() {
     run(
@@ -86,7 +88,8 @@ fn a_sliding_window_moves_slot_by_slot() {
             (10 * S - 1, 1, (1, 10, 0, 1, 4 * S + 1)),
             (10 * S, 4, (0, 10, 0, NONE, 10 * S)),
             (12 * S, 3, (0, 10, 1, NONE, 10 * S)),
-            // Only the slot at 14 s takes two more: that at 4 s has left by then.
+            // Only the slot at 14 s has room for two more, because the slot at 4 s has left by
+            // then.
             (12 * S, 2, (1, 10, 1, 2_000_000_000, 10 * S)),
             (22 * S - 1, 0, (0, 10, 4, NONE, 1)),
             (22 * S, 4, (0, 10, 0, NONE, 10 * S)),
@@ -174,7 +177,7 @@ fn who_keeps_hammering_stays_out() {
     );
 }
 
-/// What another limit refuses counts as well, and the answer says what holds then.
+/// Refusals by another limit also count, and the answer describes the resulting state.
 #[test]
 fn a_refusal_by_another_limit_counts() {
     let limits = limits(&json!([
@@ -199,7 +202,7 @@ fn a_refusal_by_another_limit_counts() {
         (0, 3, 2, NONE, 9_900_000_000),
     ];
     assert_eq!(ask(1, S / 10), (0, refused.to_vec()));
-    // Now none: the strict log has the longest wait.
+    // Now none fits, and the strict log has the maximum wait.
     let refused = [
         (1, 1, 0, 800_000_000, 800_000_000),
         (1, 3, 0, 9_800_000_000, 10 * S),

@@ -183,7 +183,7 @@ fn rule() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Few rules, or so many that the index is at work.
+/// A few rules, or enough rules for the index to be used.
 pub(crate) fn rules() -> impl Strategy<Value = Value> {
     let count = prop_oneof![4 => 1..5_usize, 1 => 5..40_usize];
     count

@@ -1,4 +1,4 @@
-//! The failing or missing part: its place, its requirement, and the value found.
+//! The failing or missing part, with its place, its requirement, and the value found.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::config;
@@ -17,7 +17,8 @@ fn explained(rule: Value, sample: &Value) -> RuleExplained {
     explained.rules.pop().expect("one rule")
 }
 
-/// The place, the requirement, and the value found: a text, `-` for none, `*` for all of it.
+/// Returns the place, the requirement, and the value found, which is a text, `-` for none, or `*`
+/// for everything.
 fn failing(matches: &Value, sample: &Value) -> Option<(String, Value, String)> {
     let explained = explained(json!({ "match": matches, "key": [] }), sample);
     let failing = explained.failing?;
@@ -38,7 +39,8 @@ fn request() -> Value {
     })
 }
 
-/// Every match fails on the request: the place, the requirement, and the value found.
+/// Checks that each match fails for the request, with the place, the requirement, and the value
+/// found.
 fn all_fail<const N: usize>(cases: [(Value, &str, Value, &str); N]) {
     for (matches, place, asked, found) in cases {
         let told = failing(&matches, &request()).unwrap_or_else(|| panic!("{matches} holds"));

@@ -105,7 +105,7 @@ fn every_reason_not_to_be_asked() {
     let explained = world.explain(&request, START);
     assert_eq!(explained.outcome.verdict(), Verdict::Refuse);
     assert!(explained.outcome.rules[0].overruled);
-    // A rule that is off is explained like the others: whether it matches, and the state of its bucket.
+    // A rule that is off is explained like other rules, with its match and the state of its bucket.
     assert!(explained.rules[0].failing.is_none() && explained.rules[0].bucket.is_some());
     assert!(explained.rules[3].failing.is_some() && explained.rules[3].bucket.is_none());
 }
@@ -196,7 +196,7 @@ fn a_store_that_fails_is_told() {
     assert!(explained.outcome.is_refused() && explained.rules[0].bucket.is_none());
 }
 
-/// Earlier rules may evict its bucket; then a new bucket answers.
+/// Earlier rules may evict its bucket. Then a new bucket answers.
 #[test]
 fn a_bucket_that_has_to_make_room_answers_as_a_new_one() {
     let rules: Vec<Value> = (0..17)
@@ -215,7 +215,7 @@ fn a_bucket_that_has_to_make_room_answers_as_a_new_one() {
     assert_eq!(format!("{:?}", explained.outcome), format!("{outcome:?}"));
 }
 
-/// The same for a skipped rule.
+/// Like the test above, but for a skipped rule.
 #[test]
 fn windows_on_the_wall_clock_are_told_by_it() {
     let limits =

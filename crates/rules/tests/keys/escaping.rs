@@ -1,4 +1,4 @@
-//! Keys: unambiguous, printable, bounded.
+//! Keys are unambiguous, printable, and bounded.
 
 use loudou_rules::rule::key::{KEY_OF_ALL, KEY_OF_MISSING, Key};
 use loudou_store::names::MAX_KEY;
@@ -179,7 +179,7 @@ proptest! {
         prop_assert_eq!(key_of_parts(&a) == key_of_parts(&b), a == b);
     }
 
-    /// The same bytes cut into parts at other places.
+    /// Equal bytes that are split into parts at other places give another key.
     #[test]
     fn the_places_of_the_cuts_count(
         bytes in prop::collection::vec(prop::sample::select(vec![b':', b'%', b'3', b'A']), 4..160),

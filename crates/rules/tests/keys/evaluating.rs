@@ -51,8 +51,8 @@ impl World {
     }
 }
 
-/// `0a 1r`: rule 0 admitted, rule 1 refused. Also s(kipped), m(issing), b(anned), u(nlimited), e(rror) and
-/// o(verruled).
+/// Returns a summary such as `0a 1r`: rule 0 admitted, rule 1 refused. The other letters are
+/// s(kipped), m(issing), b(anned), u(nlimited), e(rror) and o(verruled).
 pub(super) fn summary(outcome: &Outcome) -> (String, bool) {
     let letters = outcome.rules.iter().map(|rule| {
         let letter = match &rule.answer {
@@ -131,8 +131,8 @@ fn a_shadow_rule_never_affects_the_verdict() {
     assert_eq!(world.ask(&request), answer("0r 1r", true));
 }
 
-/// A shadow rule answers as if it were the only one: in any position, a refusal by
-/// another rule gives nothing back to it and hides no request from it.
+/// A shadow rule answers as if it were the only rule. In any position, a refusal by another rule
+/// gives nothing back to it and hides no request from it.
 #[test]
 fn a_shadow_rule_behaves_as_if_alone() {
     let shadow = json!({ "name": "shadow", "mode": "shadow", "limits": limit(3) });
@@ -150,7 +150,7 @@ fn a_shadow_rule_behaves_as_if_alone() {
     }
 }
 
-/// A rule that stops is the last enforced one for its requests, whether it admits or refuses; in
+/// A rule that stops is the last enforced rule for its requests, whether it admits or refuses. In
 /// shadow mode, and without a key, it does not stop.
 #[test]
 fn a_rule_may_end_the_search() {
@@ -187,7 +187,7 @@ fn a_rule_may_end_the_search() {
     assert_eq!(world.ask(&request), answer("0r 3a", true));
 }
 
-/// Answers before a refusal do not count; rules that skipped the request are not affected.
+/// Answers before a refusal do not count. Rules that skipped the request are not affected.
 #[test]
 fn only_what_let_the_request_in_is_overruled() {
     let by_source = json!({ "name": "by-source", "key": ["source"] });
@@ -205,8 +205,8 @@ fn only_what_let_the_request_in_is_overruled() {
     assert_eq!(world.ask(&alice), answer("0s 1a 2a", false));
 }
 
-/// Buckets belong to a rule's name: the same key in two rules is two buckets, and a rule that keeps
-/// its name keeps its buckets.
+/// Buckets belong to a rule's name. A key in two rules has two buckets, and a rule that keeps its
+/// name keeps its buckets.
 #[test]
 fn buckets_belong_to_their_rule() {
     let key = json!([{ "header": "x-user" }]);
@@ -259,7 +259,8 @@ fn a_value_that_is_too_long_is_limited_skipped_or_refused() {
     assert_eq!(world.ask(&long), answer("0v", true));
     let mut world = World::new(&[rule("refuse", "shadow"), rule("apply", "enforce")]);
     assert_eq!(world.ask(&long), answer("0v 1a", false));
-    // A rule that refuses because of the value is the last with `stop`, one that is skipped is not.
+    // A rule that refuses because of the value is the last one with `stop`. A rule that is skipped
+    // is not.
     let stop = |policy: &str| {
         let mut stop = rule(policy, "enforce");
         stop["stop"] = json!(true);

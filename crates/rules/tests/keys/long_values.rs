@@ -1,4 +1,5 @@
-//! Values that are longer than a regular expression tests: the match stays open, and the rule decides.
+//! If a value is longer than a regular expression can test, the match is undecided, and the rule's
+//! `on_long_value` decides.
 
 use loudou_rules::rule::{Fit, Part, Reach, Rule};
 use serde_json::{Value, json};
@@ -56,7 +57,7 @@ fn a_part_that_fails_decides() {
             json!({ "headers": [{ "name": "x", "regex": "b.*" }] }),
             Fit::No(Part::Header(0)),
         ),
-        // `not` of open is open; of what fails, it is true.
+        // The `not` of an undecided part is undecided. The `not` of a failing part is true.
         (
             json!({ "not": { "headers": [open] } }),
             Fit::TooLong(Part::Not),

@@ -1,4 +1,4 @@
-//! From a request to a verdict: the matching rules, the request's buckets, and the decisions.
+//! From a request to a verdict, by the matching rules, the request's buckets, and their decisions.
 #![cfg(test)]
 
 use std::borrow::Cow;
@@ -93,7 +93,7 @@ impl Request for Fake {
     }
 }
 
-/// A rule for one request a day per bucket, with the given fields besides.
+/// Returns a rule that admits one request a day per bucket, with the given additional fields.
 fn rule(fields: &Value) -> Rule {
     let mut rule = json!({
         "name": "r",

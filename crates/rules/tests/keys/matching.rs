@@ -150,7 +150,7 @@ fn all_parts_must_hold() {
     }
 }
 
-/// Headers cost a host call each: they are read last, and only as far as needed.
+/// Each header costs a host call, so headers are read last, and only as far as needed.
 #[test]
 fn headers_are_read_only_when_needed() {
     let rule = rule(&json!({ "match": {

@@ -43,14 +43,14 @@ impl World {
         outcome.rules.into_iter().next().expect("the rule")
     }
 
-    /// The same in a letter.
+    /// Returns the outcome as a letter.
     fn letter(&mut self, user: &str, seconds: u64) -> char {
         let outcome = self.at(&by(user), Nanos::from_secs(seconds));
         let (letters, _) = summary(&outcome);
         letters.chars().last().expect("a letter")
     }
 
-    /// The capacity and what remains.
+    /// Returns the capacity and the remaining capacity.
     fn numbers(&mut self, user: &str, seconds: u64) -> Option<(u64, u64)> {
         let said = self.says(user, seconds);
         let Answer::Decided(decision) = said.answer else {
@@ -223,7 +223,7 @@ fn refused_too_often_is_banned_longer_each_time_and_forgotten() {
     assert_eq!(letters(&mut world, 3, 30), "rrb");
     assert_eq!(letters(&mut world, 1, 69), "b");
     assert_eq!(letters(&mut world, 3, 70), "rrb");
-    // The longest ban is over at 110, and is forgotten at 150.
+    // The last ban is over at 110, and is forgotten at 150.
     assert_eq!(letters(&mut world, 1, 110), "r");
     assert_eq!(letters(&mut world, 3, 171), "rrb");
     assert_eq!(letters(&mut world, 1, 180), "b");

@@ -1,4 +1,4 @@
-//! Every field of a match and every part of a key, against requests of any bytes.
+//! Tests all fields of a match and all parts of a key with requests of any bytes.
 
 use loudou_rules::rule::key::Key;
 use proptest::prelude::*;
@@ -265,8 +265,8 @@ fn nasty() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1024) })]
 
-    /// Every request gets an answer, and a key is printable; a match and its
-    /// opposite never agree.
+    /// Every request gets an answer, and its key is printable. A match and its negation never
+    /// agree.
     #[test]
     fn any_bytes_get_an_answer(values in prop::collection::vec(nasty(), 6)) {
         let take = |at: usize| values[at].clone();

@@ -1,4 +1,4 @@
-//! Paths as parts of keys: spellings of one path have one key.
+//! Paths as parts of keys. Different spellings of a path have the same key.
 
 use std::borrow::Cow;
 
@@ -74,7 +74,7 @@ fn a_path_can_be_the_key_as_it_is() {
     assert_eq!(key(&two, "/a/").as_deref(), Some("/a"));
 }
 
-/// A text in pieces: an escape, a `%` without digits, or another byte.
+/// A piece of a text, which is an escape, a `%` without digits, or another byte.
 enum Piece {
     Escape(u8),
     Stray,

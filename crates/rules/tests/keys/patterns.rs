@@ -116,7 +116,7 @@ fn longer_values_stay_open_unless_their_beginning_decides() {
     // Whatever follows, these do not match.
     assert_eq!(of("/v1/.*", "a", 60_000), Truth::No);
     assert_eq!(of("a{3,5}", "a", 60_000), Truth::No);
-    // A character that the end of what is tested cuts in two is not an invalid one.
+    // A character that is split by the end of the tested part is not invalid.
     for before in ["", "a", "aa"] {
         let pattern = Pattern::new("a*\u{2603}*").expect("valid");
         let value = format!("{before}{}", "\u{2603}".repeat(9_000));
@@ -124,7 +124,8 @@ fn longer_values_stay_open_unless_their_beginning_decides() {
     }
 }
 
-/// The cost of a pattern is that of the characters that reach most of it, not of all its characters.
+/// The cost of a pattern is determined by the characters that reach most of it, not by all its
+/// characters.
 #[test]
 fn what_no_character_reaches_at_once_costs_nothing() {
     let words = Pattern::new("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -204,7 +205,7 @@ fn pattern() -> impl Strategy<Value = String> {
     })
 }
 
-/// Values of pieces that the patterns distinguish; some bytes are not UTF-8.
+/// Values of pieces that the patterns distinguish, some of which are not UTF-8.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     const PIECES: &[&[u8]] = &[
         b"a",
@@ -232,7 +233,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     pieces.prop_map(|pieces| pieces.concat())
 }
 
-/// What the crate says that rule files were written for first.
+/// Returns the pattern in the regex-lite crate, for which rule files were first written.
 fn usual(pattern: &str) -> Option<regex_lite::Regex> {
     let compile = |pattern: &str| regex_lite::RegexBuilder::new(pattern).build().ok();
     compile(pattern)?;

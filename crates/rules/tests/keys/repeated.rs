@@ -142,7 +142,7 @@ fn lines_keep_their_order() {
     assert_eq!(seen, [&b"3"[..], b"", b"1"]);
 }
 
-/// The largest header that Envoy lets through, filled with what costs most.
+/// The largest header that Envoy accepts, filled with the most expensive contents.
 #[test]
 fn many_cookies_take_linear_time() {
     let header = json!({ "cookie": "c" });

@@ -1,5 +1,5 @@
-//! The tags of buckets, which have to stay the same: a build that computes other tags makes every
-//! live bucket start anew.
+//! The tags of buckets must never change, because a build that computes other tags loses all live
+//! buckets.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,8 @@ fn tags_are_the_same_in_every_build() {
     }
 }
 
-/// Paths became normal without new buckets; a path as it is never had buckets before.
+/// Normalized paths keep the buckets of earlier builds. A path without normalization had no buckets
+/// before.
 #[test]
 fn normal_paths_keep_their_buckets() {
     let tag = |part: Value| rule(&json!({ "name": "per-user", "key": [part] })).tag();
