@@ -1,4 +1,4 @@
-//! Carry-over by example: what is carried, and which limit goes on from which.
+//! Examples of carry-over: which amounts are carried, and which limit continues from which.
 
 use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
 use loudou_rules::config::parse_limits;
@@ -91,7 +91,7 @@ fn one_algorithm_hands_its_level_to_another() {
     }
 }
 
-/// A conversion gives nothing away: a fraction of a unit or of a nanosecond stays used.
+/// A conversion never reduces the used amount: fractions of a unit or a nanosecond stay used.
 #[test]
 fn fractions_are_rounded_up() {
     let (old, new) = (funnel(10, "1/h"), funnel(11, "1/h"));
@@ -112,7 +112,8 @@ fn fractions_are_rounded_up() {
     }]));
     let converted = convert(&old, &lumps, Carry::Proportional, &bucket, Nanos::ZERO);
     assert_eq!(left(&lumps, &converted), Some(2), "a lump came since");
-    // Six and a very little of ten used: half of it is three, and less than a billionth of a unit.
+    // Slightly more than six of ten are used. Half of this is slightly more than three, by less
+    // than a billionth of a unit.
     let half = limits(&json!([{
         "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "refill": "interval",
         "name": "funnel"
@@ -125,7 +126,8 @@ fn fractions_are_rounded_up() {
     assert_eq!(at_once.reported().map(|limit| limit.remaining), Some(1));
 }
 
-/// Not by a nanosecond: a level that is handed over unchanged is as good as new when it was before.
+/// Accurate to the nanosecond: a level that is carried over unchanged empties at the same time as
+/// before.
 #[test]
 fn an_unchanged_level_leaks_as_before() {
     let (old, new) = (funnel(1, "1/s"), funnel(2, "1/s"));
@@ -154,8 +156,8 @@ fn a_slower_rate_frees_nothing() {
     }
 }
 
-/// What is used beyond a smaller capacity leaks like the rest; in proportion it is as much, or all of a
-/// capacity that covers it.
+/// The amount used beyond a smaller capacity leaks like the rest. In proportion, it is the same
+/// amount, or all of a capacity that covers it.
 #[test]
 fn what_is_used_beyond_the_capacity_is_not_forgotten() {
     let (large, small) = (funnel(10, "1/s"), funnel(4, "1/s"));
@@ -175,13 +177,15 @@ fn what_is_used_beyond_the_capacity_is_not_forgotten() {
     };
     assert_eq!(raised(10, Carry::Keep, 0), [1]);
     assert_eq!(raised(10, Carry::Keep, 2), [3]);
-    // Nine of four are nine of six, twelve of twelve; at 6 s three of four are nine of twelve.
+    // Nine of four become nine of six or twelve of twelve. At 6 s, three of four become nine of
+    // twelve.
     assert_eq!(raised(6, Carry::Proportional, 0), [0]);
     assert_eq!(raised(12, Carry::Proportional, 0), [0]);
     assert_eq!(raised(12, Carry::Proportional, 6), [3]);
 }
 
-/// By name first; a limit that was renamed goes on from the one in its place; a new one is new.
+/// Limits are matched by name first. A renamed limit continues from the limit at its index, and a
+/// new limit starts empty.
 #[test]
 fn limits_go_on_from_their_counterparts() {
     let named = |names: &[&str]| {
@@ -191,7 +195,8 @@ fn limits_go_on_from_their_counterparts() {
         limits(&list.collect())
     };
     let old = named(&["a", "b"]);
-    // A live bucket whose limits differ: three of ten used, and three of five made six of ten.
+    // A live bucket with different limits. Three of ten are used in one, and three of five became
+    // six of ten in the other.
     let wide = limits(&json!([
         { "name": "a", "algorithm": "funnel", "capacity": 10, "rate": "10/h" },
         { "name": "b", "algorithm": "funnel", "capacity": 5, "rate": "5/h" },
@@ -239,8 +244,8 @@ fn an_edit_never_goes_back_in_time() {
     assert_eq!(left(&new, &converted, 39), [1]);
 }
 
-/// A request whose clock was read before the edit must not move the refill's clock back: the lumps
-/// between would come twice.
+/// A request whose clock was read before the edit must not move the refill's clock back, because
+/// the refills in between would be given twice.
 #[test]
 fn an_earlier_now_after_an_edit_refills_nothing_twice() {
     let interval = |capacity: u64| {

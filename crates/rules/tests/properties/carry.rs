@@ -40,7 +40,7 @@ fn used(specs: &[Spec], train: &[(u64, u64)]) -> (Bucket, u64) {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Within the new capacity, and what is above it is gone in the end.
+    /// The level stays within the new capacity, and the excess is gone in the end.
     #[test]
     fn a_conversion_stays_within_bounds(
         (old, new) in pair(), train in train(20), wait in 0..=200_u64, carry in carry(),
@@ -60,7 +60,7 @@ proptest! {
         }
     }
 
-    /// The same numbers are the same bucket, to the word.
+    /// An edit to equal numbers leaves an equal bucket, to the word.
     #[test]
     fn the_same_numbers_change_nothing(
         (specs, _) in pair(), train in train(20), carry in carry(), pause in 0..=200_u64,
@@ -75,8 +75,8 @@ proptest! {
         }
     }
 
-    /// What is admitted at once after a conversion, and the window bound of the new limit from then
-    /// on, also for a request whose clock was read before the edit.
+    /// Checks the amount that is admitted at once after a conversion, and the window bound of the
+    /// new limit from then on. This includes a request whose clock was read before the edit.
     #[test]
     fn a_converted_bucket_keeps_the_new_bound(
         (old, new) in (spec(), spec()), train in train(20), more in train(30),

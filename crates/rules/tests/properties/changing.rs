@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::spec::{Spec, spec};
 
-/// The keys that are asked for; each pattern is for some of them.
+/// Keys of the requests. Each pattern matches some of them.
 pub(super) const KEYS: [&str; 3] = ["aa", "ab", "b"];
 const PATTERNS: [&str; 6] = ["aa", "ab", "a*", "aa*", "*", "b"];
 const NAMES: [&str; 3] = ["x", "y", "z"];
@@ -60,7 +60,7 @@ pub(super) fn overrides(
     prop::collection::vec((0..PATTERNS.len(), prop::option::weighted(0.7, own)), 1..=3)
 }
 
-/// An edit of limits, of overrides, of both or of nothing.
+/// An edit of limits, of overrides, of both, or of neither.
 pub(super) fn change() -> impl Strategy<Value = Change> {
     let carry = prop::sample::select(vec![
         Carry::Keep,
@@ -145,7 +145,7 @@ fn holds(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// The override of a key: an exact one, else the longest.
+/// Returns the override of a key: the exact one, else the one with the longest prefix.
 pub(super) fn own(rule: &Rule, key: &str) -> Option<Override> {
     let patterns = rule
         .overrides
@@ -173,13 +173,13 @@ pub(super) fn limits_of(rule: &Rule, key: &str) -> Limits {
     }
 }
 
-/// Whether requests of a key go to its bucket.
+/// Returns true if requests of a key use its bucket.
 pub(super) fn has_bucket(rule: &Rule, key: &str) -> bool {
     !matches!(own(rule, key), Some(Override::Unlimited | Override::Banned))
 }
 
-/// A bucket of a key as it is at once after `before` became `after`: first the overrides are others,
-/// which leaves what is used as it is, and then the limits.
+/// Returns a key's bucket at the moment when `before` became `after`. The overrides change first,
+/// which keeps the used amount, and then the limits.
 pub(super) fn at_once(
     (before, after): (&Rule, &Rule),
     (key, bucket): (&str, &Bucket),

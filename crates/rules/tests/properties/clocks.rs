@@ -16,9 +16,10 @@ struct Model {
     spec: Spec,
     /// The end of the current period.
     end: i128,
-    /// Whether that is another period than the one of the last request that took.
+    /// True if the period is later than the period of the last request that took something.
     is_later: bool,
-    /// What each period took, the current one first; of a token bucket what is used, alone.
+    /// Amounts taken in each period, with the current period first. For a token bucket, only the
+    /// used amount.
     taken: Vec<u64>,
 }
 
@@ -67,7 +68,7 @@ impl Model {
         self.taken.iter().all(|taken| *taken == 0)
     }
 
-    /// Whether a cost fits at `now`, which is in the current period or nothing counts.
+    /// Returns true if a cost fits at `now`, which is in the current period or when nothing counts.
     fn fits(&self, cost: u64, now: u64) -> bool {
         let sum: u64 = self.taken.iter().sum();
         let fits = match self.spec.kind {
@@ -144,7 +145,8 @@ fn on_clock(spec: Spec) -> Limits {
     Limits::new(vec![Limit::new("l", algorithm)]).expect("one")
 }
 
-/// By how much the wall clock is ahead, for each request: mostly as before, and late by a little.
+/// How far the wall clock is ahead for each request. It mostly stays as before, and is slightly
+/// late.
 fn walls() -> impl Strategy<Value = Vec<(Option<u64>, u64)>> {
     let jump = prop::option::weighted(0.2, 0..=1_u64 << 61);
     prop::collection::vec((jump, 0..=64_u64), 40)
@@ -188,15 +190,16 @@ proptest! {
         }
     }
 
-    /// The wall clock is read late, by up to a microsecond. All that comes back is spent, just before and
-    /// just after the end of a period: nothing comes twice, and nothing is lost.
+    /// The wall clock is read up to a microsecond late. The whole refill is spent just before and
+    /// just after the end of a period. No refill is given twice, and none is lost.
     #[test]
     fn clocks_that_are_not_read_at_once_give_nothing(
         amount in 1..=7_u32, ahead in 0..=1_u64 << 60,
         train in prop::collection::vec((0..=2_u64, 0..=12_u64, 0..=1_000_u64), 1..200),
     ) {
         const PERIOD: u64 = 1_000_000_000;
-        // Never all of it comes back: a bucket in which nothing counts begins anew.
+        // The refill never covers the whole capacity, because a bucket in which nothing counts
+        // starts again.
         let capacity = u64::from(amount) * 4;
         let limits = on_clock(Spec::new(Kind::Interval, capacity, amount, PERIOD, 0));
         let start = 3 * PERIOD - (ahead + PERIOD / 2) % PERIOD;
@@ -255,13 +258,14 @@ fn take(limits: &Limits, cost: u64, clock: Clock) -> Bucket {
     bucket
 }
 
-/// What is left, and the seconds until it is as good as new.
+/// Returns the remaining capacity, and the seconds until the bucket is full.
 fn left(limits: &Limits, bucket: &Bucket, second: u64) -> (u64, u64) {
     let decision = only(&limits.peek(bucket, 0, Nanos::from_secs(second)));
     (decision.remaining, decision.reset_after.secs_ceil())
 }
 
-/// Four used at 100 s, ten seconds into a minute; edited at 120 s, when the wall clock has jumped.
+/// Four are used at 100 s, ten seconds into a minute. The edit is at 120 s, after the wall clock
+/// has jumped.
 #[test]
 fn an_edit_keeps_the_period_that_runs() {
     let edited = |old: &Limits, new: &Limits| {
@@ -275,7 +279,7 @@ fn an_edit_keeps_the_period_that_runs() {
         let (old, new) = (of(10), of(20));
         assert_eq!(left(&new, &edited(&old, &new), 120), (16, resets));
     }
-    // Slots of six seconds: the current one ends two seconds after it began to count.
+    // Slots of six seconds. The current slot ends two seconds after it began to count.
     let (old, new) = (
         window("sliding_window", 20, "clock"),
         window("sliding_window", 40, "clock"),
@@ -284,7 +288,7 @@ fn an_edit_keeps_the_period_that_runs() {
     assert_eq!(left(&new, &edited(&old, &new), 120), (8, 36));
 }
 
-/// From one clock to the other, and to another period: as the new numbers have it.
+/// After a change of the clock and of the period, the new numbers apply.
 #[test]
 fn an_edit_that_aligns_ends_on_the_clock() {
     let old = tokens(10, "4/m", "process");
@@ -303,7 +307,7 @@ fn an_edit_that_aligns_ends_on_the_clock() {
     let longer = tokens(10, "4/90s", "clock");
     let longer_on_clock = convert(&aligned, &longer, &on_clock);
     assert_eq!(left(&longer, &longer_on_clock, 110), (6, 80));
-    // Windows that lie elsewhere: what is used counts as if it were taken now.
+    // The windows start at other times, so the used amount counts as if it were taken now.
     let (old, new) = (
         window("sliding_counter", 10, "process"),
         window("sliding_counter", 10, "clock"),
@@ -343,7 +347,8 @@ fn returns_go_where_the_cost_was_taken() {
         (window("sliding_window", 20, "clock"), 10),
         (window("sliding_counter", 20, "clock"), 1),
     ] {
-        // The period ends at 106 s; by then the wall clock is a little ahead, or by more than half a period.
+        // The period ends at 106 s. By then the wall clock is slightly ahead, or ahead by more than
+        // half a period.
         for (jump, comes_back) in [(0, true), (1, true), (40, false)] {
             let left = 60 / periods;
             let mut bucket = limits.start_at(clock(100, 600 + left - 6));

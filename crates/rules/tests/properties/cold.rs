@@ -41,7 +41,7 @@ impl Guava {
         self.stable + permits * self.slope
     }
 
-    /// The wait, and what is booked.
+    /// Returns the wait, and records the permits.
     fn reserve(&mut self, permits: f64, now: f64) -> f64 {
         if now > self.next_free {
             let back = (now - self.next_free) / self.cooling;
@@ -71,7 +71,8 @@ fn numbers() -> impl Strategy<Value = (u32, u64, u64, u32)> {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Waits equal the formulas' as far as doubles reach: to a billionth of the debt and a nanosecond.
+    /// Waits equal the results of the formulas within the precision of doubles: a billionth of the
+    /// debt, and a nanosecond.
     #[test]
     #[expect(clippy::cast_precision_loss, clippy::as_conversions, reason = "doubles are the reference")]
     fn waits_are_those_of_the_formulas(
@@ -123,7 +124,7 @@ proptest! {
         prop_assume!(!all.is_refused());
         for cost in costs {
             let part = only(&limits.answer(&mut parts, &patient(cost)));
-            // What waits too long is refused: the rest then cannot be compared.
+            // A request that would wait too long is refused, so the rest cannot be compared.
             prop_assume!(!part.is_refused());
         }
         prop_assert_eq!(parts.words(), whole.words());

@@ -9,7 +9,8 @@ fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos)
     loudou_limiter::convert(old, new, carry, bucket, Clock::at(at))
 }
 
-/// One limit; the name is the same whatever the algorithm, so that one goes on from another.
+/// Returns one limit. Its name does not depend on the algorithm, so that limits of different
+/// algorithms continue from each other.
 fn one(mut limit: Value) -> Limits {
     limit["name"] = "a".into();
     parse_limits(&json!([limit])).expect("valid")
@@ -82,7 +83,7 @@ fn a_fixed_window_goes_on() {
         let edited = convert(&old, &new, carry, &bucket, at(20));
         assert_eq!(left(&new, &edited, 20), expected, "{carry:?}, {capacity}");
     }
-    // It is the same window: what is taken now comes back with the rest, at 60 s.
+    // The window is unchanged, so the amount taken now comes back with the rest, at 60 s.
     let new = of("fixed_window", 20, "60s");
     let mut edited = convert(&old, &new, Carry::Keep, &bucket, at(20));
     assert!(!new.decide(&mut edited, 16, at(30)).is_refused());
@@ -93,7 +94,7 @@ fn a_fixed_window_goes_on() {
     let lowered = convert(&old, &three, Carry::Keep, &bucket, at(20));
     let back = convert(&three, &old, Carry::Keep, &lowered, at(30));
     assert_eq!(left(&old, &back, 30), (6, 30));
-    // Over before the edit: nothing is brought over.
+    // The window ended before the edit, so nothing is carried over.
     let late = convert(&old, &new, Carry::Keep, &bucket, at(60));
     assert_eq!(left(&new, &late, 60), (20, 0));
 }
@@ -108,7 +109,7 @@ fn what_is_brought_into_a_window_begins_it() {
     let windows: [(&dyn Fn(u64) -> Limits, u64); 2] = [(&first, 4_200), (&on_clock, 3_600)];
     for (of, ends) in windows {
         let new = of(10);
-        // Five thirds have leaked in ten minutes; what is left of four is rounded up.
+        // Five thirds have leaked in ten minutes. The rest of the four is rounded up.
         let mut edited = convert(&funnel, &new, Carry::Keep, &bucket, at(600));
         assert_eq!(left(&new, &edited, 600), (7, ends - 600));
         assert!(!new.decide(&mut edited, 5, at(600)).is_refused());
@@ -135,7 +136,7 @@ fn a_window_on_the_clock_stays_on_it() {
     assert!(!new.decide(&mut edited, 6, at(20)).is_refused());
     assert_eq!(left(&new, &edited, 89), (0, 1));
     assert_eq!(left(&new, &edited, 90), (10, 0));
-    // The same length: it is the same window.
+    // The length is unchanged, so the window is unchanged.
     let raised = clock(20, "60s");
     let mut edited = convert(&old, &raised, Carry::Keep, &bucket, at(20));
     assert!(!raised.decide(&mut edited, 16, at(20)).is_refused());
@@ -164,7 +165,7 @@ fn a_window_on_the_clock_stays_on_it() {
     assert_eq!(left(&raised, &edited, 20), (16, 40));
 }
 
-/// Four in the slot of 0 s and four in that of 2 s, edited at 4 s.
+/// Four are used in the slot at 0 s and four in the slot at 2 s. The edit is at 4 s.
 #[test]
 fn slots_go_on() {
     let old = slots(10, "10s", 5);
@@ -190,8 +191,8 @@ fn slots_go_on() {
     let back = convert(&halved, &old, Carry::Keep, &kept, at(4));
     assert_eq!(left(&old, &back, 4), (2, 8));
     assert_eq!(left(&old, &back, 10), (4, 2));
-    // Other slots: what counted until 10 s and 12 s counts for as much longer as the window is, or until
-    // the current slot leaves.
+    // With other slots, amounts that counted until 10 s and 12 s count longer by the difference in
+    // window length, or until the current slot leaves.
     for (window, expected) in [
         ("10s", (2, 6)),
         ("20s", (2, 16)),
@@ -236,7 +237,7 @@ fn a_level_is_spread_over_slots() {
     assert_eq!(left(&new, &edited, 8), (4, 2));
 }
 
-/// Two entries of 0 s and one of 4 s, edited at 5 s.
+/// Two entries at 0 s and one at 4 s. The edit is at 5 s.
 #[test]
 fn entries_go_on() {
     let old = of("sliding_log", 3, "10s");
@@ -309,10 +310,11 @@ fn counters_go_on() {
     for (carry, seconds) in [(Carry::Keep, 11), (Carry::Proportional, 7)] {
         let edited = convert(&old, &halved, carry, &bucket, at(5));
         assert_eq!(left(&halved, &edited, 5), (0, 15));
-        // When four of ten, or of five, are left of the next window.
+        // When four of ten, or of five, are left in the next window.
         assert_eq!(wait(&halved, &edited, 1, 5), Some(seconds));
     }
-    // Three of the current window and eight tenths of five: halved, two and eight tenths of two.
+    // Three in the current window and eight tenths of five. After halving, two and eight tenths of
+    // two.
     let both = used(&old, &[(5, 5), (12, 3)]);
     let edited = convert(&old, &halved, Carry::Proportional, &both, at(12));
     assert_eq!(left(&halved, &edited, 12), (1, 18));
@@ -338,7 +340,7 @@ fn a_level_becomes_a_count() {
     assert_eq!(left(&counter, &edited, 2), (2, 18));
     assert_eq!(left(&counter, &edited, 6), (2, 14));
     assert_eq!(left(&counter, &edited, 12), (3, 8));
-    // Another length of the window: the level goes on.
+    // The window has another length, and the level continues.
     let short = of("sliding_counter", 10, "5s");
     let edited = convert(
         &counter,
@@ -360,7 +362,7 @@ fn a_level_becomes_a_count() {
     assert_eq!(left(&fast, &edited, 15), (5, 5));
 }
 
-/// Whether used-up buckets now take longer, so that a warning is needed.
+/// Returns true if used-up buckets now take longer to refill, which needs a warning.
 #[test]
 fn full_later_is_told_of_what_slows_down() {
     use loudou_limiter::full_later;

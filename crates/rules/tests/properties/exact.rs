@@ -1,5 +1,5 @@
-//! Edits against a model in exact fractions, written from what edits promise and not from the code: what
-//! is used is never less than it should be, and hardly more.
+//! Compares edits with a model in exact fractions, which was written from the documented guarantees
+//! and not from the code. The used amount is never less than in the model, and hardly more.
 
 use loudou_limiter::algorithm::{
     Algorithm, Align, FixedWindow, Funnel, Refill, SlidingLog, TokenBucket,
@@ -51,7 +51,8 @@ impl Numbers {
     }
 }
 
-/// Portions of what is used, each until its end; what leaks is one portion without one.
+/// Portions of the used amount, each with its end. An amount that leaks is one portion without an
+/// end.
 #[derive(Debug)]
 struct Model {
     numbers: Numbers,
@@ -97,8 +98,8 @@ impl Model {
         self.portions.insert(0, (end, Fraction::whole(cost)));
     }
 
-    /// In units what is used stays. In proportion its share does, and what is used beyond the capacity as
-    /// far as the new one does not cover it.
+    /// In units, the used amount stays. In proportion, its share stays, and also the amount used
+    /// beyond the capacity, as far as the new capacity does not cover it.
     fn carried(&self, used: &Fraction, new: u64, carry: Carry) -> Fraction {
         let old = self.numbers.capacity;
         match carry {
@@ -112,14 +113,15 @@ impl Model {
         }
     }
 
-    /// Other numbers; `is_new` says that the limiter has nothing used at all, not even by rounding.
+    /// Applies other numbers. `is_new` means that the limiter has no used amount, not even from
+    /// rounding.
     fn edit(&mut self, new: Numbers, carry: Carry, is_new: bool) {
         let old = self.numbers;
         let is_same = new.kind == old.kind || new.leaks() && old.leaks();
         let (was, most, least) = (self.used(), self.most(), self.least());
         let used = self.carried(&was, new.capacity, carry);
         let rounded = match (new.leaks(), carry) {
-            // Two drops, and what is less than a billionth of a unit.
+            // Two drops, and less than a billionth of a unit.
             (true, _) => Fraction::new(2, new.period.into()).plus(&Fraction::new(1, 1 << 31)),
             (false, Carry::Keep) if is_same => Fraction::whole(0),
             (false, _) => Fraction::whole(1),
@@ -128,7 +130,7 @@ impl Model {
         self.slack = more.plus(&rounded);
         self.less = used.minus(&self.carried(&least, new.capacity, carry));
         if carry == Carry::Proportional {
-            // Half a drop, and what is less than a billionth of a unit.
+            // Half a drop, and less than a billionth of a unit.
             let drop = Fraction::new(u128::from(new.leaks()), 2 * u128::from(new.period));
             self.less = self.less.plus(&drop).plus(&Fraction::new(1, 1 << 31));
         }
@@ -138,11 +140,12 @@ impl Model {
             self.less = Fraction::whole(0);
         } else if is_same && !new.leaks() {
             for (end, portion) in &mut self.portions {
-                // What was taken counts for as much longer as the window is, and no longer than one.
+                // Amounts count longer by the increase in window length, but no longer than one
+                // window.
                 let left = (*end - self.now) + new.period.saturating_sub(old.period);
                 *end = self.now + left.min(new.period);
                 if carry == Carry::Proportional {
-                    // All of it has one end: that of the window.
+                    // All portions end with the window.
                     *portion = Fraction::whole(0);
                 }
             }
@@ -206,7 +209,8 @@ fn steps(
     prop::collection::vec((pause, step), 1..60)
 }
 
-/// Runs both side by side; what rounding may have added in the end.
+/// Runs the limiter and the model on the same steps. Returns how much rounding may have added in
+/// the end.
 fn run(first: Numbers, steps: &[(u64, Step)]) -> Result<Fraction, TestCaseError> {
     let mut limits = first.limits();
     let mut bucket = limits.start(Nanos::ZERO);
@@ -284,7 +288,7 @@ proptest! {
         run(first, &steps)?;
     }
 
-    /// In proportion, too (`mixed` has both); the entries of a log are rounded one by one.
+    /// Also holds in proportion (`mixed` tests both). The entries of a log are rounded separately.
     #[test]
     fn edits_in_proportion_are_exact(
         first in coarse(vec![Kind::Funnel, Kind::Greedy, Kind::Window]),

@@ -1,8 +1,10 @@
-//! Exact fractions without a bound, for models. Never reduced: the numbers of a test are few.
+//! Exact fractions without a bound, for models. They are never reduced, because a test uses few
+//! numbers.
 
 use std::cmp::Ordering;
 
-/// A whole number: its digits to the base 2^32, the lowest first, without zeros at the end.
+/// A whole number, as digits to the base 2^32. The lowest digit is first, and there are no zeros at
+/// the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Whole(Vec<u32>);
 
@@ -72,7 +74,7 @@ pub(super) struct Fraction {
 }
 
 impl Fraction {
-    /// `over/under`; the second one is positive.
+    /// Returns `over/under`, where `under` is positive.
     pub(super) fn new(over: u128, under: u128) -> Self {
         Self {
             over: Whole::new(over),

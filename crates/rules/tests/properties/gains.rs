@@ -11,8 +11,8 @@ use super::changing::{Change, Changing, KEYS, Named, has_bucket, limits_of, of_n
 use super::config;
 use super::spec::{Kind, Spec, spec_of};
 
-/// What time gives back. A burst is always the same: permits that are stored stay stored, so a shorter one
-/// knows no more what was missing of a longer one.
+/// Algorithms that give back over time. The length of a burst never changes: stored permits stay
+/// stored, so a shorter burst does not know how much was missing in a longer one.
 pub(super) fn rated() -> impl Strategy<Value = Spec> {
     let rated = spec_of(|kind| kind != Kind::InFlight);
     rated.prop_map(|spec| match spec.kind {
@@ -21,7 +21,8 @@ pub(super) fn rated() -> impl Strategy<Value = Spec> {
     })
 }
 
-/// Two limits, the same ones in every edit; and no burst, which a scale makes another one.
+/// Two limits, with equal names in every edit. There is no burst, because a scale changes its
+/// length.
 fn both() -> impl Strategy<Value = Named> {
     let names = Just(vec![0, 1]).prop_shuffle();
     let level = || spec_of(|kind| !matches!(kind, Kind::InFlight | Kind::Bursty));
@@ -32,7 +33,7 @@ fn one() -> impl Strategy<Value = Named> {
     rated().prop_map(|spec| vec![(0, spec)])
 }
 
-/// The most requests of cost 1 that pass at one instant.
+/// Maximum number of requests of cost 1 that pass at one instant.
 pub(super) fn most_at_once(limit: &Limit) -> u64 {
     match limit.algorithm() {
         Algorithm::LeakyQueue(_) => {
@@ -51,7 +52,7 @@ struct Passed {
     most: BTreeMap<String, u64>,
     /// Who passes at once or later.
     admitted: u64,
-    /// Whether more was owed at some time than is remembered. Then there is no bound.
+    /// True if the debt ever exceeded the maximum that is remembered. Then there is no bound.
     may_be_forgotten: bool,
 }
 
@@ -95,7 +96,7 @@ impl Passed {
     }
 }
 
-/// The most that is used of a new bucket.
+/// Maximum amount used of a new bucket.
 const MOST_AT_FIRST: u64 = 4;
 /// By the smallest scale of an override.
 const SLOWED: u128 = 10;
@@ -107,8 +108,8 @@ fn asks() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// In units: at one instant nobody gets more than the largest numbers allow, overrides included, as long
-    /// as nobody owes more than is remembered.
+    /// In units, the amount admitted at one instant never exceeds what the largest numbers allow,
+    /// including overrides, as long as no debt exceeds the maximum that is remembered.
     #[test]
     fn keep_gives_nothing_away(
         first in both(), now in 0..=1_u64 << 60,
@@ -177,7 +178,7 @@ fn burst() -> impl Strategy<Value = Named> {
     rated().prop_map(move |spec| vec![(0, bursty(spec))])
 }
 
-/// Who passes of those who ask before each edit, if there is no other.
+/// Returns the requests that pass before each edit, if there is no other edit.
 fn converted(carry: Carry, first: &Named, edits: &[(Named, u64)], now: u64) -> Passed {
     let mut limits = of_named(first);
     let mut bucket = limits.start(Nanos::new(now));

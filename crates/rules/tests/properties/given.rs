@@ -7,7 +7,7 @@ use super::changing::{Change, Changing, KEYS, Named, has_bucket, limits_of, of_n
 use super::config;
 use super::spec::{Kind, Spec};
 
-/// The periods divide it, also those of scaled rates.
+/// The periods divide this number, including the periods of scaled rates.
 const PARTS: u64 = 60_000;
 
 /// Numbers whose rates have a common denominator.
@@ -51,7 +51,8 @@ fn edits(limits: impl Fn() -> BoxedStrategy<Named>) -> impl Strategy<Value = Vec
     )
 }
 
-/// Rates: what they gave by each segment between edits. `window`: so much more for each begun window.
+/// Checks rates by the amounts that they gave in each segment between edits. `window` is an
+/// additional amount for each begun window.
 fn check(first: &Named, edits: Vec<Edit>, window: Option<u64>) -> Result<(), TestCaseError> {
     let first = of_named(first);
     let start = 1_000_000;

@@ -1,4 +1,4 @@
-//! The funnel beside the `governor` crate, an independent GCRA.
+//! Compares the funnel with the `governor` crate, an independent GCRA implementation.
 
 use core::num::NonZeroU32;
 use core::time::Duration;
@@ -40,7 +40,7 @@ fn refusals(spec: &Spec, train: &[(u64, u64)], start: u64) -> Vec<Refusal> {
     answers.collect()
 }
 
-/// Rates of one per whole nanoseconds: what `governor` can say exactly.
+/// Rates of one per whole nanoseconds, which `governor` can express exactly.
 fn spec() -> impl Strategy<Value = Spec> {
     let period = prop_oneof![
         1..=20_u64,
@@ -61,7 +61,7 @@ fn costly(train: Vec<Step>) -> Vec<Step> {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// The same verdicts, and the same waits to the nanosecond.
+    /// Both give equal verdicts, and waits that are equal to the nanosecond.
     #[test]
     fn the_funnel_equals_governor(
         spec in spec(), train in train(60).prop_map(costly), start in 0..=1_000_000_000_u64,

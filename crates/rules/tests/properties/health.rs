@@ -5,7 +5,7 @@ use loudou_store::When;
 use loudou_store::health::Health;
 use proptest::prelude::*;
 
-/// A tenth of a second: the slot of a window of one second.
+/// A tenth of a second, which is the slot length in a window of one second.
 const SLOT: u64 = 100_000_000;
 
 fn when(over: u32, under: u32, least: u32) -> When {
@@ -22,7 +22,7 @@ fn any_when() -> impl Strategy<Value = When> {
         .prop_map(|(one, two, least)| when(one.max(two), one.min(two), least))
 }
 
-/// Every response with its time, and a switch that is worked out anew from all of them.
+/// All responses with their times, and a state that is recomputed from all of them.
 #[derive(Default)]
 struct Naive {
     responses: Vec<(u64, bool)>,

@@ -1,4 +1,4 @@
-//! The versions of a rule by example: buckets touched long after an edit.
+//! Examples of rule versions, with buckets that are touched long after an edit.
 
 use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
 use loudou_rules::config::{parse_edit, parse_rule};
@@ -25,7 +25,7 @@ impl Edited {
         }
     }
 
-    /// An edit at that second; whether it concerns any bucket.
+    /// Applies an edit at this second. Returns true if it concerns any bucket.
     fn edit(&mut self, edit: &Value, carry: Carry, second: u64) -> bool {
         let before = self.rule.clone();
         parse_edit(edit).expect("valid").apply(&mut self.rule);
@@ -61,7 +61,7 @@ fn a_late_touch_is_brought_forward_edit_by_edit() {
     let mut rule = Edited::new(&a);
     rule.limits(&b, Carry::Proportional, 5);
     rule.limits(&c, Carry::Keep, 6);
-    // 5 of 10 used at 5 s, so 10 of 20; none after one more second of 10/s.
+    // 5 of 10 were used at 5 s, so 10 of 20. After one more second at 10/s, none are used.
     assert_eq!(rule.left(&bucket, 0), [40]);
     let mut rule = Edited::new(&a);
     rule.limits(&b, Carry::Proportional, 5);
@@ -85,7 +85,8 @@ fn the_current_version_needs_no_conversion() {
     assert_eq!(rule.forward(&bucket, 2), bucket, "nor does a newer one");
 }
 
-/// The same limits may have been in force twice: the version tells which time wrote the bucket.
+/// Equal limits may have been in force twice. The version shows in which period a bucket was
+/// written.
 #[test]
 fn an_edit_there_and_back_is_two_edits() {
     let (a, b) = (funnel(10, "1/h"), funnel(20, "1/h"));
@@ -95,7 +96,7 @@ fn an_edit_there_and_back_is_two_edits() {
     // Full at 0 s, reset at 5 s.
     let first = used(&a, 10);
     assert_eq!(rule.left(&first, 0), [10]);
-    // Full again after the second edit: that one stays.
+    // The bucket is full again after the second edit, so it stays full.
     let mut second = a.start(Nanos::from_secs(7));
     a.decide(&mut second, 10, Nanos::from_secs(7));
     assert_eq!(rule.left(&second, 2), [0]);
@@ -105,7 +106,8 @@ fn an_edit_there_and_back_is_two_edits() {
     assert_eq!(rule.left(&second, 2), [10]);
 }
 
-/// A worker that has not heard of an edit yet may write after it. What it took counts from its own instant.
+/// A worker that does not know of an edit yet may write after it. The amount that it took counts
+/// from the worker's instant.
 #[test]
 fn a_late_worker_is_brought_forward_from_its_last_touch() {
     let (a, b) = (funnel(10, "1/h"), funnel(20, "1/h"));
@@ -126,7 +128,7 @@ fn a_late_worker_is_brought_forward_from_its_last_touch() {
     }
 }
 
-/// An edit of something else changes no bucket and makes no version; a reset always does.
+/// An edit of other fields changes no bucket and creates no version. A reset always creates one.
 #[test]
 fn the_same_numbers_can_be_reset() {
     let a = funnel(10, "1/h");
@@ -147,8 +149,8 @@ fn the_same_numbers_can_be_reset() {
     }
 }
 
-/// However many edits there were, none is forgotten until no bucket has to undergo it; one that nobody
-/// knows any more has no state that means anything.
+/// No edit is forgotten until every bucket has been converted, however many edits there were. The
+/// state of a bucket whose version is no longer known is meaningless.
 #[test]
 fn edits_are_known_until_they_are_forgotten() {
     let mut rule = Edited::new(&funnel(1, "1/h"));
@@ -163,14 +165,14 @@ fn edits_are_known_until_they_are_forgotten() {
     assert_eq!(rule.left(&bucket, 30), [39]);
     let forward = rule.forward(&bucket, 29);
     assert_eq!(forward, rule.rule.limits.start(Nanos::from_secs(9)));
-    // Never what is in force.
+    // The version in force is never forgotten.
     rule.history.forget(1_000);
     assert_eq!((rule.history.since, rule.history.version), (39, 39));
     assert_eq!(rule.left(&used(&funnel(40, "1/h"), 1), 39), [39]);
 }
 
-/// Overrides and limits of one edit: first the overrides under the old limits, in units, and then the
-/// limits by the carry.
+/// An edit changes both overrides and limits. First the overrides change under the old limits, in
+/// units. Then the limits change with the given carry.
 #[test]
 fn an_edit_of_limits_and_overrides_is_two_changes() {
     let mut rule = Edited::new(&funnel(10, "1/h"));
@@ -198,7 +200,7 @@ fn an_edit_of_limits_and_overrides_is_two_changes() {
         .history
         .bring_forward(&rule.rule, of, (&bucket, 0), clock);
     assert_eq!(left(&own, &brought.expect("converted"), 5), [30]);
-    // Another key has nothing of it: five of ten are ten of twenty.
+    // Another key is not affected, so five of ten are ten of twenty.
     let of = ("other", &rule.rule.limits);
     let brought = rule
         .history

@@ -10,11 +10,11 @@ use super::naive::Model;
 use super::spec::{Kind, Spec};
 
 const MS: u64 = 1_000_000;
-/// The largest cost of a train.
+/// Maximum cost of a request in a train.
 const LARGEST: u64 = 14;
 
 impl Spec {
-    /// How long a request is held at most: from not at all to five periods.
+    /// Maximum time for which a request is held, from zero to five periods.
     fn max_wait(&self) -> Nanos {
         let wait = self.period / 4 * (self.seed % 21);
         Nanos::new(wait).min(loudou_limiter::bounds::MAX_WAIT)
@@ -39,7 +39,8 @@ impl Spec {
         [1_000, 1_500, 3_000, 7_777, 1_000_000][usize::try_from(self.seed % 5).expect("small")]
     }
 
-    /// The nearest numbers that a holding kind allows: bursts are whole milliseconds.
+    /// Returns the nearest numbers that a holding kind allows. For example, bursts are whole
+    /// milliseconds.
     pub(super) fn holding(mut self) -> Self {
         match self.kind {
             Kind::Bursty => {
@@ -87,8 +88,8 @@ impl Spec {
         }
     }
 
-    /// The most that may pass in a closed window of length `w` that waits rounded up to whole
-    /// nanoseconds may be in, in 1/period cost units.
+    /// Maximum amount that may pass in a closed window of length `w`, in 1/period cost units. It
+    /// accounts for waits that are rounded up to whole nanoseconds.
     pub(super) fn holders_bound(&self, w: u64) -> u128 {
         let [capacity, period, amount] =
             [self.capacity, self.period, self.amount.into()].map(u128::from);
@@ -145,7 +146,7 @@ impl Line {
             .saturating_sub(units * u128::from(self.spec.amount))
     }
 
-    /// Whether it would pass without waiting if it were asked for at `now`.
+    /// Returns true if it would pass without waiting at `now`.
     fn passes(&self, cost: u64, now: u64) -> bool {
         let level = self.at(now);
         match self.spec.kind {

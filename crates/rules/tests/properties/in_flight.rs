@@ -1,4 +1,4 @@
-//! Requests in flight: given back, lost, or late.
+//! Requests in flight whose permits are given back, lost, or given back late.
 
 use loudou_limiter::algorithm::{Algorithm, Concurrency};
 use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, convert};
@@ -12,7 +12,7 @@ fn at_most(capacity: u64, lease: u64) -> Limits {
     Limits::new(vec![limit]).expect("one")
 }
 
-/// After a pause, take a cost or give back one of those in flight.
+/// After a pause, takes a cost or gives back a cost in flight.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Take(u64),
@@ -54,8 +54,7 @@ fn change() -> impl Strategy<Value = (u64, Change)> {
 proptest! {
     #![proptest_config(config(1_024))]
 
-    /// What is younger than the lease counts, what is older than two does not, and nothing that was
-    /// given back does.
+    /// Permits younger than the lease count. Permits older than two leases, or given back, do not.
     #[test]
     fn what_counts_is_in_flight(
         capacity in 1..=8_u64, lease in 1..=20_u64, start in 0..=50_u64, steps in steps(),
@@ -99,8 +98,8 @@ proptest! {
         }
     }
 
-    /// Edits forget nobody who is in flight; a longer lease is one for those, too, and a shorter one begins
-    /// with the edit.
+    /// Edits forget no request in flight. A longer lease also applies to these requests, and a
+    /// shorter lease begins with the edit.
     #[test]
     fn edits_keep_what_is_in_flight(
         (capacity, lease) in (1..=8_u64, 1..=20_u64), (new_capacity, new_lease) in (1..=8_u64, 1..=60_u64),
@@ -134,8 +133,8 @@ proptest! {
         prop_assert_eq!(after.reset_after.get(), ends);
     }
 
-    /// Through any edits, of what is younger than every lease that it has seen, never more is in flight than
-    /// the largest capacity; and when it ends it makes room.
+    /// Considers the requests younger than all leases in force since they began. Through any edits,
+    /// their number in flight never exceeds the largest capacity, and each makes room when it ends.
     #[test]
     fn edits_let_no_more_in(
         first in (1..=8_u64, 1..=40_u64), steps in prop::collection::vec(change(), 1..80),
@@ -145,7 +144,7 @@ proptest! {
         let mut limits = at_most(capacity, lease);
         let mut bucket = limits.start(Nanos::ZERO);
         let (mut now, mut most) = (0, capacity);
-        // When each was taken, what it costs, and the shortest lease since.
+        // For each request, the time when it was taken, its cost, and the shortest lease since.
         let mut flying: Vec<(u64, u64, u64)> = Vec::new();
         for (pause, change) in steps {
             now += pause;
@@ -162,7 +161,8 @@ proptest! {
                     let before = limits.used(&bucket, Nanos::new(now))[0];
                     limits.release(&mut bucket, cost, Nanos::new(at), Nanos::new(now));
                     let after = limits.used(&bucket, Nanos::new(now))[0];
-                    // Who outlived a lease may count no more; but nobody else's place is his.
+                    // A request that outlived a lease may no longer count, but other requests keep
+                    // their permits.
                     if now < at + shortest {
                         prop_assert_eq!(after + cost, before);
                     }
@@ -188,7 +188,8 @@ proptest! {
         }
     }
 
-    /// Whatever is given back, rightly or not: nothing below zero, nothing of another bucket's.
+    /// Returns any amounts, valid or not. No amount falls below zero, and no other bucket is
+    /// affected.
     #[test]
     fn any_return_is_survived(
         start in any::<u64>(), lease in 1..=366 * 86_400_000_000_000_u64,

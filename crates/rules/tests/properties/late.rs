@@ -1,4 +1,5 @@
-//! Whenever a bucket hears of changes: it is as if it had heard of each at once.
+//! A bucket may be converted at any later time, with the same result as an immediate conversion for
+//! each change.
 
 use loudou_limiter::{Ask, Bucket, Nanos};
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use super::config;
 #[derive(Clone, Debug)]
 enum Step {
     Change(Change),
-    /// A request with a key: what it costs, and how long it would wait.
+    /// A request with a key, its cost, and its maximum wait.
     Touch(usize, u64, Option<u64>),
     /// What no bucket has to undergo any more is forgotten.
     Forget,

@@ -31,7 +31,7 @@ proptest! {
                 admitted.push((now + answer.wait().get(), cost));
             }
         }
-        // Nobody overtakes who waits.
+        // No request overtakes a waiting request.
         prop_assert!(admitted.is_sorted_by_key(|(passes, _)| *passes));
         for (first, (from, _)) in admitted.iter().enumerate() {
             let mut sum = 0;
@@ -42,7 +42,7 @@ proptest! {
         }
     }
 
-    /// With clocks that go back, the window is that of the bucket's own clock, which never does.
+    /// If clocks go back, the window is measured on the bucket's clock, which never does.
     #[test]
     fn a_clock_that_jumps_about_admits_no_more(
         spec in spec(), steps in prop::collection::vec((0..=64_u64, 1..=3_u64), 1..60),
@@ -96,7 +96,7 @@ proptest! {
                 taken.push((now, cost));
             }
         }
-        // The same train without them is admitted as a whole, and ends in the same state.
+        // The train without them is fully admitted, and ends in an equal state.
         let mut again = limits.start(Nanos::ZERO);
         for (now, cost) in taken {
             prop_assert!(!limits.decide(&mut again, cost, Nanos::new(now)).is_refused());
@@ -104,8 +104,8 @@ proptest! {
         prop_assert_eq!(again.words(), bucket.words());
     }
 
-    /// While nothing is taken, the instants at which a cost fits and at which the bucket is as good as
-    /// new stand still; and a larger cost never waits less.
+    /// While nothing is taken, the instant at which a cost fits and the instant at which the bucket
+    /// is full do not move. A larger cost never waits less.
     #[test]
     fn waits_are_monotone(
         spec in spec(), train in train(20), later in 0..=5_000_u64, cost in 1..=12_u64,
@@ -176,7 +176,7 @@ proptest! {
         }
     }
 
-    /// Every number that can be asked for: nothing overflows, and the values stay within bounds.
+    /// With all possible numbers, nothing overflows, and the values stay within bounds.
     #[test]
     fn extreme_numbers_are_survived(
         kind in kind(), seed in 0..100_u64,
@@ -187,7 +187,7 @@ proptest! {
             (any::<u64>(), prop_oneof![any::<u64>(), Just(u64::MAX), 0..=1_000_000_000_u64]), 1..20,
         ),
     ) {
-        // The longest period with which a full bucket still empties in time.
+        // Maximum period with which a full bucket still empties in time.
         let most = 3_660 * 86_400_000_000_000 * u128::from(amount) / u128::from(capacity);
         let period = period.min(u64::try_from(most).unwrap_or(u64::MAX));
         let spec = Spec::new(kind, capacity, amount, period, seed);
@@ -200,9 +200,9 @@ proptest! {
                 decision.retry_after.is_some(),
                 decision.is_refused() && cost <= algorithm.max_cost() && kind != Kind::InFlight
             );
-            // Lumps come on the clock: up to a period later than the drain would end.
+            // Refills at intervals follow the clock, up to a period later than the drain would end.
             let most = algorithm.drain_time().saturating_add(Nanos::new(spec.period));
-            // And what waits comes on top: nobody waits longer than an hour, or pays for ten years.
+            // Waits are added, where no request waits longer than an hour, or pays for ten years.
             let debt = if kind.pays_later() { MAX_DRAIN } else { MAX_WAIT };
             let most = if kind.holds() { most.saturating_add(debt) } else { most };
             prop_assert!(decision.reset_after <= most);

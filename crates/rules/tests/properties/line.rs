@@ -11,7 +11,7 @@ use super::config;
 #[derive(Clone, Debug)]
 enum Step {
     Edit(Named, Carry),
-    /// A cost, and how long the request would wait instead of what the limits say.
+    /// A cost, and a maximum wait that replaces the limit's.
     Ask(u64, Option<u64>),
 }
 
@@ -71,8 +71,8 @@ proptest! {
                     }
                     let passes = answer.at().saturating_add(answer.wait());
                     let last = waiting.last().map_or(passed, |(due, _)| due.get());
-                    // A limit that holds no request has no line: one that costs less may fit before one that waits
-                    // since an earlier edit.
+                    // A limit that holds no request has no queue. A request with a lower cost may
+                    // fit before a request that waits since an earlier edit.
                     let has_line = limits.iter().all(|limit| limit.algorithm().may_hold());
                     let costs_less = waiting.iter().any(|(_, taken)| taken.cost() > cost);
                     let may_overtake = costs_less && !has_line;

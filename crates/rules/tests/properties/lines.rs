@@ -1,6 +1,8 @@
-//! Two queues that hold one request, in one bucket or in two: it passes when the later one lets it, so its place in the
-//! sooner one is spent before. In any window, the requests that pass a queue cost at most as much as its rates let out in
-//! the window and in the longest wait before it, and the largest cost of one; whatever is edited meanwhile.
+//! Two queues that hold one request, in one bucket or in two. The request passes when the later
+//! queue admits it, so its place in the sooner queue is spent before. In any window, the cost of
+//! the requests that pass a queue is bounded, whatever is edited meanwhile. The bound is the amount
+//! that its rates let out in the window and in the maximum wait before it, plus the maximum cost of
+//! a request.
 
 use loudou_limiter::{Ask, Bucket, Carry, Clock, Limits, Nanos, Plan, Taken, convert};
 use proptest::prelude::*;
@@ -8,12 +10,12 @@ use proptest::prelude::*;
 use super::config;
 use super::queue::{Numbers, ONE, numbers};
 
-/// The highest cost of a request.
+/// Maximum cost of a request.
 const MOST: u64 = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// A request of one of two users.
+    /// A request by one of two users.
     Come(usize, u64),
     /// New numbers of the first queue, or of the second one.
     Edit(usize, Numbers, Carry),
@@ -90,7 +92,8 @@ struct Passed {
 }
 
 struct World {
-    /// Both queues in one rule, or one in each: the first for each user, the second for both.
+    /// Both queues in one rule, or a queue in each of two rules. The first is for each user, and
+    /// the second is for both.
     rules: Vec<Rule>,
     numbers: [Numbers; 2],
     is_removed: bool,
@@ -248,7 +251,7 @@ impl World {
             });
             spans.sum::<u128>()
         };
-        // As for one queue: an instant is rounded up, and a conversion to a drop.
+        // As for one queue, an instant is rounded up, and a conversion is rounded to a drop.
         let rounds = edits.iter().map(|(_, numbers)| numbers.lets_out(2));
         let rounds = rounds.max().unwrap_or(0);
         for (first, from) in passed.iter().enumerate() {

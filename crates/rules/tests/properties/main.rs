@@ -39,7 +39,7 @@ mod windows;
 
 use spec::Spec;
 
-/// Failing cases are kept beside the source, so that they are tried first for ever.
+/// Failing cases are stored next to the source, so that they are always tried first.
 fn config(cases: u32) -> ProptestConfig {
     let regressions = FileFailurePersistence::WithSource("regressions");
     ProptestConfig {
@@ -64,7 +64,7 @@ fn only(answer: &loudou_limiter::BucketDecision) -> Decision {
     *answer.reported().expect("a decision")
 }
 
-/// A request: how long after the one before it, in 64ths of the limit's period, and its cost.
+/// A request, as the pause after the previous request in 64ths of the limit's period, and its cost.
 type Step = (u64, u64);
 
 fn train(most: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -73,15 +73,15 @@ fn train(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((pause, cost), 1..most)
 }
 
-/// The last instant of a train: 146 years. Beyond the 584 years that the clock counts, an arrival time
-/// cannot be told from the end of time, and nothing is promised but that nothing panics.
+/// Last instant of a train: 146 years. Beyond the clock's range of 584 years, an arrival time
+/// cannot be distinguished from the end of time. The only guarantee is then that nothing panics.
 const END: u64 = 1 << 62;
 
 /// The instants and costs of a train, for a limit with that period.
 fn timed(train: &[Step], period: u64, start: u64) -> Vec<(u64, u64)> {
     let mut now = start;
     let timed = train.iter().map(|(pause, cost)| {
-        // Below 64 ns a 64th of the period is nothing: whole nanoseconds then.
+        // Below 64 ns, a 64th of the period would be zero, so whole nanoseconds are used.
         let step = if period < 64 {
             *pause / 4
         } else {

@@ -1,5 +1,5 @@
-//! Edits in shares, in units, overrides and configurations, mixed: whom they must not hurt, and what they must not
-//! hand out.
+//! Mixed edits of limits in proportion and in units, of overrides and of configurations. They must
+//! not lock out keys, and must not give away capacity.
 
 use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, convert};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::config;
 
-/// Every algorithm that counts use, none of which holds requests, with this capacity. What is used leaves in a month.
+/// All algorithms that count use and hold no requests, with this capacity. The used amount leaves
+/// in a month.
 fn all(capacity: u64) -> Vec<Limits> {
     let month = "31d";
     let rate = format!("{capacity}/{month}");
@@ -36,7 +37,7 @@ fn all(capacity: u64) -> Vec<Limits> {
     limits.collect()
 }
 
-/// The instant of the edits: in the middle of the first window.
+/// Time of the edits, in the middle of the first window.
 const NOW: Nanos = Nanos::from_secs(86_400);
 
 struct World {
@@ -72,7 +73,7 @@ impl World {
     }
 }
 
-/// Five and six in turn, ten times, and other numbers: one of five stays one of five.
+/// Alternates between five and six ten times, with other numbers. One of five stays one of five.
 #[test]
 fn there_and_back_locks_nobody_out() {
     for kind in 0..8 {
@@ -149,7 +150,7 @@ fn an_edit_in_shares_is_monotone_in_use() {
     }
 }
 
-/// The attack that was found: shares in edits of a rule, units in the override of a key.
+/// A known attack: proportional edits of a rule, with edits of a key's override in units.
 #[test]
 fn overrides_between_edits_in_shares_hand_out_nothing() {
     for kind in 0..8 {
@@ -173,8 +174,8 @@ fn overrides_between_edits_in_shares_hand_out_nothing() {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// At one instant, through any mix: never more than the largest capacity. In units alone, a key that used no more
-    /// than the smallest one allows is never refused.
+    /// At one instant, no mix of edits admits more than the largest capacity. With edits in units
+    /// alone, a key that used no more than the smallest capacity is never refused.
     #[test]
     fn no_mix_hands_out_or_locks_out(
         kinds in prop::collection::vec(0..8_usize, 1..3),

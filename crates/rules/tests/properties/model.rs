@@ -81,7 +81,8 @@ proptest! {
         }
     }
 
-    /// Which limit is reported: among the refusing ones the longest wait, else the smallest share.
+    /// The reported limit is the refusing limit with the maximum wait. If none refuses, it is the
+    /// limit with the smallest share.
     #[test]
     fn the_reported_limit_is_the_one_that_matters(
         specs in prop::collection::vec(spec(), 2..=4),

@@ -1,5 +1,5 @@
-//! When more is there again: the time that an answer tells is the first at which one unit more would be admitted,
-//! whether the request was admitted or refused.
+//! The reported time until more capacity is available is the first instant at which one more unit
+//! would be admitted, whether the request was admitted or refused.
 
 use loudou_limiter::{Ask, Nanos, TellsMore, Verdict};
 use proptest::prelude::*;
@@ -24,7 +24,8 @@ proptest! {
                 limits.answer(&mut bucket.clone(), &ask).verdict()
             };
             let Some(after) = answer.more_after() else {
-                // As much as there ever is at once; or it depends on other requests; or the next one pays for this one.
+                // The bucket is full, the time depends on other requests, or the next request pays
+                // for this one.
                 let most = match spec.kind {
                     Kind::SlidingWindow => spec.slot_capacity().min(decision.capacity),
                     _ => decision.capacity,
@@ -41,7 +42,7 @@ proptest! {
     }
 }
 
-/// A refusal tells as much as an admission, and nothing is told unless it is asked for.
+/// A refusal reports as much as an admission, and nothing is reported unless it is requested.
 #[test]
 fn only_those_tell_that_are_asked() {
     use loudou_limiter::algorithm::Funnel;
@@ -57,7 +58,8 @@ fn only_those_tell_that_are_asked() {
         let mut bucket = limits.start(Nanos::ZERO);
         let ask = Ask::new(2, Nanos::ZERO).telling_more(tells);
         let mut told = || limits.answer(&mut bucket, &ask).more_after();
-        // A second refusal, for two units, would wait two seconds; the first unit is there after one.
+        // A second refusal, for two units, would wait two seconds. The first unit is available
+        // after one second.
         for expected in [admitted, refused, refused] {
             assert_eq!(told(), expected.map(Nanos::from_secs), "{tells:?}");
         }

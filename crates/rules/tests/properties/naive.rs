@@ -1,6 +1,6 @@
-//! Naive models: what a limit means, written without regard for time, space or formulas.
+//! Naive models that define the meaning of a limit, without regard for time, space or formulas.
 //!
-//! A model has no formula for a wait: a wait is right when the model refuses one nanosecond before it
+//! A model has no formula for a wait. A wait is right if the model refuses one nanosecond before it
 //! and admits at it.
 
 use std::fmt::Debug;
@@ -8,18 +8,18 @@ use std::fmt::Debug;
 use super::holders::Line;
 use super::spec::{Kind, Spec};
 
-/// A bucket. `now` is never earlier than that of the last [`Model::take`].
+/// A bucket. `now` is never before the `now` of the last [`Model::take`].
 pub(super) trait Model: Debug {
-    /// How long a request of that cost is held; `None` when it is refused.
+    /// Returns how long a request with this cost is held; `None` if it is refused.
     fn wait(&self, cost: u64, now: u64) -> Option<u64>;
     /// It was admitted or held.
     fn take(&mut self, cost: u64, now: u64);
     /// It was refused, by this limit or by another one.
     fn note_refusal(&mut self, _cost: u64, _now: u64) {}
-    /// Whether nothing of what was taken is left.
+    /// Returns true if nothing is used any more.
     fn is_new(&self, now: u64) -> bool;
 
-    /// What is left; `None` where that is the largest cost that fits.
+    /// Returns the remaining capacity; `None` if it is the maximum cost that fits.
     fn left(&self, _now: u64) -> Option<u64> {
         None
     }
@@ -169,7 +169,7 @@ impl Model for History {
     fn note_refusal(&mut self, cost: u64, now: u64) {
         if self.spec.kind == Kind::StrictLog {
             let most = u128::from(self.spec.capacity);
-            // What is over goes, the oldest first.
+            // The excess is removed, oldest first.
             self.take(cost.min(self.spec.capacity), now);
             let mut over = self.sum(|_| true).saturating_sub(most);
             for (_, cost) in &mut self.taken {

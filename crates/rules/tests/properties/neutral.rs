@@ -1,4 +1,4 @@
-//! Other numbers and back at one instant, in units: as if nothing had been.
+//! An edit to other numbers and back at one instant, in units, changes nothing.
 
 use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, convert};
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ proptest! {
         }
     }
 
-    /// By way of any other algorithm nothing is gained: fractions of a unit are lost.
+    /// A detour through any other algorithm gains nothing, and loses fractions of a unit.
     #[test]
     fn no_way_back_gives_anything(
         spec in spec_of(|kind| !matches!(kind, Kind::InFlight | Kind::Bursty)), train in train(20),

@@ -45,7 +45,7 @@ fn all(capacity: u64) -> Vec<Limits> {
     limits.collect()
 }
 
-/// How many of so many requests pass without a wait.
+/// Returns how many of `requests` pass without a wait.
 fn pass(limits: &Limits, bucket: &mut Bucket, requests: u64, now: u64) -> u64 {
     let passes = (0..requests).filter(|_| {
         let answer = limits.decide(bucket, 1, Nanos::new(now));
@@ -54,7 +54,7 @@ fn pass(limits: &Limits, bucket: &mut Bucket, requests: u64, now: u64) -> u64 {
     u64::try_from(passes.count()).expect("few")
 }
 
-/// A day and a bit: in the middle of a window on the clock.
+/// A time in the middle of a clock-aligned window, one day and a third from the start.
 const START: u64 = DAY + DAY / 3;
 
 /// However often, and with or without requests in between.
@@ -94,7 +94,8 @@ fn a_hundred_pairs_give_nothing() {
 fn pairs_give_no_more_over_time() {
     for (first, other) in all(100).iter().zip(&all(101)) {
         let limit = other.iter().next().expect("one");
-        // A rate gives one a day but for the last two; a window its capacity a day, and once more.
+        // A rate gives one a day except for the last two. A window gives its capacity each day, and
+        // once more.
         let most = match limit.algorithm().name() {
             "funnel" | "token_bucket" => 101 + 8,
             "leaky_queue" => 51 + 8,

@@ -1,8 +1,9 @@
-//! Requests that wait and leave, against a list of the requests that passed.
+//! Requests that wait and leave, compared with a list of the requests that passed.
 //!
-//! The list is the reference: whichever requests leave, get lost, or are noted late, those that passed keep
-//! the bound of their limit, in the order in which they came; and when nobody waits any more, a newcomer
-//! waits at most for one request after the last one that passed.
+//! The list is the reference. Requests may leave, get lost, or be recorded late. In all cases, the
+//! requests that passed keep the bound of their limit, in the order in which they came. When no
+//! request waits any more, a new request waits for at most one request after the last one that
+//! passed.
 
 use loudou_limiter::algorithm::{
     Algorithm, Align, FixedWindow, Funnel, LeakyQueue, Refill, SmoothBursty, TokenBucket,
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 use super::config;
 
 const LONG: Nanos = Nanos::from_secs(3_600);
-/// The capacity of the window that stands beside the queue, and its length.
+/// Capacity and length of the window in addition to the queue.
 const WINDOW: (u64, u64) = (7, 1_000_000);
 
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,8 @@ impl Spec {
         (cost * self.period).div_ceil(self.amount.into())
     }
 
-    /// The most that passes in `w` nanoseconds, besides the last one's cost, in cost units by period.
+    /// Maximum amount that passes in `w` nanoseconds, not counting the last request's cost, in cost
+    /// units by period.
     fn bound(self, w: u64) -> u128 {
         let steady = u128::from(self.amount) * u128::from(w);
         let at_once = match self.kind {
@@ -159,7 +161,7 @@ struct World {
     waiting: Vec<Waiter>,
     /// Passed, but the bucket does not know it.
     unnoted: Vec<Waiter>,
-    /// Some were lost: the bucket may know too little to go back.
+    /// True if some requests were lost, so that the bucket may not know enough to revert.
     lost: bool,
     /// The instant and cost of each request that passed, in the order of arrival.
     passed: Vec<(u64, u64)>,
@@ -259,7 +261,7 @@ impl World {
         }
     }
 
-    /// When nobody waits, a newcomer waits at most for itself and the last one.
+    /// When no request waits, a new request waits at most for its cost and for the last request.
     fn is_fair(&mut self, now: u64) -> Result<(), TestCaseError> {
         let empty = self.limits.peek(&self.bucket, 0, Nanos::new(now));
         let left = empty

@@ -1,5 +1,5 @@
-//! A queue that is edited while requests wait, against a list of the requests that passed: in any window, they
-//! are as many as the rates in force let out, and one.
+//! A queue that is edited while requests wait, compared with a list of the requests that passed. In
+//! any window, their number is at most the number that the rates in force let out, plus one.
 
 use loudou_limiter::algorithm::LeakyQueue;
 use loudou_limiter::{Ask, Bucket, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken, convert};
@@ -19,7 +19,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Numbers by which nobody of a test waits.
+    /// Numbers with which no request of a test waits.
     pub(super) const FREE: Self = Self {
         amount: 1_000_000_000,
         period: 1,
@@ -192,7 +192,8 @@ impl World {
         Ok(())
     }
 
-    /// Numbers come that nobody hears of yet: some pass by the old ones, and some that wait are due by these.
+    /// Announces numbers that are not known yet. Some requests pass by the old numbers, and some
+    /// waiting requests are due by them.
     fn announce(&mut self, now: u64, numbers: Numbers) {
         if !numbers.is_slower_than(self.numbers) {
             self.pace = numbers;
@@ -200,7 +201,7 @@ impl World {
         self.edits.push((now, self.pace, false));
     }
 
-    /// Those that wait keep their places; without any, all is forgotten.
+    /// Waiting requests keep their places. If there are none, everything is forgotten.
     fn reset(&mut self, now: u64) {
         let clock = Clock::at(Nanos::new(now));
         let anew = self.limits.anew_behind(&self.bucket, clock);
@@ -234,7 +235,7 @@ impl World {
         Ok(())
     }
 
-    /// When nobody waits, the level is what passed and has not drained.
+    /// If no request waits, the level is the amount that passed and has not drained.
     fn is_fair(&self, now: u64) -> Result<(), TestCaseError> {
         if self.waiting.is_empty() && !self.edits.iter().any(|(_, _, resets)| *resets) {
             let used = self.limits.used(&self.bucket, Nanos::new(now));
@@ -245,8 +246,8 @@ impl World {
         Ok(())
     }
 
-    /// What the rates let out between two instants, with all that each reset between them forgets: before each
-    /// of them were so many edits.
+    /// Returns the amount that the rates let out between two instants, plus the amount that the
+    /// resets in between forget. `first` and `last` are the numbers of edits before each instant.
     fn lets_out(&self, (from, first): (u64, usize), (to, last): (u64, usize)) -> u128 {
         let mut sum = 0;
         for (place, (begin, numbers, resets)) in self.edits.iter().enumerate() {
@@ -254,7 +255,7 @@ impl World {
             let span = end.min(to).saturating_sub((*begin).max(from));
             sum += numbers.lets_out(span);
             if *resets && (first..last).contains(&place) {
-                // What has passed and not drained: the last one's cost is at most 3.
+                // The amount that passed and has not drained. The last request's cost is at most 3.
                 sum += u128::from(self.immediate + 3) * ONE;
             }
         }
@@ -270,7 +271,7 @@ impl World {
         for (first, (from, _, edits)) in self.passed.iter().enumerate() {
             let mut sum = 0;
             for (at, cost, later) in self.passed.iter().skip(first) {
-                // Those that were due by numbers that nobody had heard of yet pass together.
+                // Requests that were due by numbers that were not known yet pass together.
                 let heard = self.heard.iter();
                 let heard = heard.filter(|(_, heard, _)| (*from..=*at).contains(heard));
                 let late = heard.map(|(came, heard, numbers)| numbers.lets_out(heard - came));
@@ -311,7 +312,7 @@ proptest! {
         world.keeps_the_bound()?;
     }
 
-    /// The same where the old numbers decide for a while after each edit.
+    /// Like the test above, but the old numbers decide for a while after each edit.
     #[test]
     fn passes_are_spaced_at_the_rate_where_edits_are_heard_of_late(
         immediate in prop_oneof![3 => Just(0_u32), 1 => 1..=3_u32],
@@ -348,8 +349,8 @@ proptest! {
         world.keeps_the_bound()?;
     }
 
-    /// One that comes after an edit is a slot behind the last one that waits, whatever the old numbers decided after the
-    /// edit while one waited from before it.
+    /// A request after an edit is one slot after the last waiting request. This holds whatever the
+    /// old numbers decided after the edit, while a request from before the edit waited.
     #[test]
     fn edits_that_are_heard_of_late_leave_no_gap(
         numbers in [numbers(), numbers()],

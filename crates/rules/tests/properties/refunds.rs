@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::spec::{Kind, spec, spec_of};
 use super::{config, one, only, timed};
 
-/// A request: its pause and cost as in [`super::Step`], and after how many more steps it is given
-/// back, if ever.
+/// A request with its pause and cost as in [`super::Step`], and the number of further steps after
+/// which it is given back, if ever.
 type Step = ((u64, u64), Option<usize>);
 
 fn train(most: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -17,10 +17,11 @@ fn train(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(((pause, cost), back), 1..most)
 }
 
-/// Kinds of which the same requests without one of them are a bucket in which they all fit.
+/// Returns true for kinds where all requests still fit if one of them is left out.
 fn is_monotone(kind: Kind) -> bool {
-    // A window of `FixedFirst` begins with the request; a refusal is one to `StrictLog`; a cold `Warmup` is
-    // slower; and generations of `InFlight` begin with the first one.
+    // Exceptions: a window of `FixedFirst` begins with the request, a refusal counts in
+    // `StrictLog`, a cold `Warmup` is slower, and generations of `InFlight` begin with the first
+    // request.
     !matches!(
         kind,
         Kind::FixedFirst | Kind::StrictLog | Kind::Warmup | Kind::InFlight
@@ -35,7 +36,7 @@ fn is_counted(kind: Kind) -> bool {
     )
 }
 
-/// A bucket, and beside it one that never saw the requests that are given back.
+/// A bucket, and a second bucket that never saw the requests that are given back.
 struct World {
     limits: Limits,
     bucket: Bucket,
@@ -58,7 +59,7 @@ impl World {
         }
     }
 
-    /// Whether the bucket without the others admits what this one does.
+    /// Checks that the second bucket admits every request that the first one admits.
     fn step(&mut self, number: usize, (now, cost): (u64, u64), back: Option<usize>) -> bool {
         let ask = Ask::new(cost, Nanos::new(now));
         let taken = Taken::new(&self.bucket, &ask);
@@ -77,7 +78,7 @@ impl World {
         agrees
     }
 
-    /// Gives back what is due after a step, the later ones first.
+    /// Gives back the costs that are due after a step, latest first.
     fn settle(&mut self, number: usize) {
         while let Some(place) = self.owed.iter().rposition(|(due, _)| *due <= number) {
             let (_, taken) = self.owed.remove(place);
@@ -85,7 +86,7 @@ impl World {
         }
     }
 
-    /// Whether the bucket is at `now` at most as good as the other one.
+    /// Checks that the first bucket is at most as full as the second one at `now`.
     fn is_no_better(&self, now: u64) -> Result<(), TestCaseError> {
         let peek = |bucket: &Bucket, cost| only(&self.limits.peek(bucket, cost, Nanos::new(now)));
         for cost in [0, 1, 2, 5] {
@@ -138,7 +139,8 @@ proptest! {
         }
     }
 
-    /// If no request took anything later, the state is the former one; refusals and time do not matter.
+    /// If no later request took anything, the former state is restored, regardless of refusals and
+    /// time.
     #[test]
     fn the_last_one_comes_back_whole(
         spec in spec(), train in train(30), cost in 1..=6_u64, pause in 0..=500_u64,
@@ -186,7 +188,7 @@ proptest! {
         }
     }
 
-    /// Any numbers, rightly given back or not: nothing overflows, nothing is below nothing.
+    /// With any numbers, given back validly or not, nothing overflows or falls below zero.
     #[test]
     fn any_return_is_survived(
         spec in spec(), gives in prop::collection::vec(any::<(u64, u64, bool)>(), 1..12),

@@ -109,7 +109,7 @@ impl Spec {
         [Grid::Process, Grid::Clock][usize::try_from(self.seed / 25 % 2).expect("small")]
     }
 
-    /// The same, but a slot takes all of the capacity.
+    /// Returns the numbers with slots that take the whole capacity.
     pub(super) fn with_wide_slots(self) -> Self {
         let seed = self.seed % 5 + 20;
         Self { seed, ..self }
@@ -147,7 +147,8 @@ impl Spec {
         Limit::new(name, self.algorithm())
     }
 
-    /// The most that may be admitted in a closed window of length `w`, in 1/period cost units.
+    /// Maximum amount that may be admitted in a closed window of length `w`, in 1/period cost
+    /// units.
     pub(super) fn bound(&self, w: u64) -> u128 {
         let [capacity, period, amount, w] =
             [self.capacity, self.period, self.amount.into(), w].map(u128::from);
@@ -166,8 +167,8 @@ impl Spec {
             | Kind::InFlight => self.holders_bound(u64::try_from(w).expect("it was")),
             Kind::SlidingWindow => {
                 let (slots, in_slot) = (u128::from(self.slots()), u128::from(self.slot_capacity()));
-                // One instant is in one slot, the last of one and the first of the next in two; and so
-                // many lie wholly between them.
+                // A single instant is in one slot, or at the edge of two slots. This many slots lie
+                // wholly between the first and the last.
                 let begins = w * slots / period;
                 let touched = (begins.saturating_sub(1)..=begins + 2)
                     .rev()
@@ -182,21 +183,22 @@ impl Spec {
         }
     }
 
-    /// Whether a part of so large a debt is forgotten: that of some kinds ends after ten years.
+    /// Returns true if a part of such a large debt is forgotten. The debt of some kinds ends after
+    /// ten years.
     pub(super) fn forgets(&self, cost: u64) -> bool {
         let [cost, period, amount] = [cost, self.period, self.amount.into()].map(u128::from);
         matches!(self.kind, Kind::Bursty | Kind::Warmup)
             && cost * period > amount * u128::from(MAX_DRAIN.get())
     }
 
-    /// Whether a refusal leaves the state as it is.
+    /// Returns true if a refusal leaves the state unchanged.
     pub(super) fn forgets_refusals(&self) -> bool {
         self.kind != Kind::StrictLog
     }
 }
 
 impl Kind {
-    /// Whether the remaining capacity determines the used capacity.
+    /// Returns true if the remaining capacity determines the used capacity.
     pub(super) const fn is_level(self) -> bool {
         !matches!(
             self,
@@ -204,12 +206,12 @@ impl Kind {
         )
     }
 
-    /// Whether a request waits for what was asked before it, not for its own cost.
+    /// Returns true if a request waits for the costs of earlier requests, but not for its own cost.
     pub(super) const fn pays_later(self) -> bool {
         matches!(self, Self::Queue | Self::Bursty | Self::Warmup)
     }
 
-    /// Whether it may hold a request.
+    /// Returns true if it may hold a request.
     pub(super) const fn holds(self) -> bool {
         self.pays_later()
             || matches!(
@@ -218,7 +220,7 @@ impl Kind {
             )
     }
 
-    /// Whether there is a naive model of it here.
+    /// Returns true if there is a naive model of this kind.
     pub(super) const fn has_model(self) -> bool {
         !matches!(self, Self::Warmup | Self::InFlight)
     }
@@ -243,7 +245,7 @@ pub(super) fn spec() -> impl Strategy<Value = Spec> {
     })
 }
 
-/// The same, of kinds for which the predicate holds.
+/// Generates numbers of kinds for which the predicate holds.
 pub(super) fn spec_of(which: fn(Kind) -> bool) -> impl Strategy<Value = Spec> {
     spec().prop_filter("of another kind", move |spec| which(spec.kind))
 }

@@ -80,7 +80,8 @@ proptest! {
         }
     }
 
-    /// The longest that hammering keeps out: a window after the last attempt, and no memory grows.
+    /// Hammering locks a client out for at most one window after the last attempt, and needs no
+    /// additional memory.
     #[test]
     fn a_strict_log_forgives_after_a_window(
         spec in of_kind(Kind::StrictLog), train in train(60), cost in 1..=12_u64,

@@ -1,4 +1,4 @@
-//! Pages, names and heads as bytes: written values are read back, and no bytes do harm.
+//! Encoded pages, names and heads. Written values are read back, and no bytes do harm.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
@@ -26,18 +26,19 @@ struct RawSlot {
     refused_at: [u8; 3],
     flags: u8,
     origin: u32,
-    /// Only with its flag; never zero.
+    /// Present only with its flag, and never zero.
     given: u64,
-    /// Only with its flag; never all zeros.
+    /// Present only with its flag, and never all zeros.
     conduct: ([u64; 3], u16, u8),
-    /// Only with its flag; never zero. In milliseconds: after the last touch until when permits are held, else since
-    /// when requests are refused.
+    /// Present only with its flag, and never zero. A time in milliseconds: after the last touch,
+    /// the end of permits, else the beginning of refusals.
     held: u64,
-    /// Only with its flag; never at the last touch or before it.
+    /// Present only with its flag, and always after the last touch.
     line: u64,
-    /// Only with its flag; never all zeros.
+    /// Present only with its flag, and never all zeros.
     lease: [u64; LEASE_WORDS],
-    /// Only with its flag, beside that of the lease; some, and the last is never zero.
+    /// Present only with its flag and the lease's flag. Never empty, and the last element is never
+    /// zero.
     later: Vec<u32>,
     words: Vec<u64>,
 }
@@ -48,7 +49,7 @@ const VERSION: u32 = 7;
 const GIVEN: u8 = 1;
 /// The slot has a conduct.
 const CONDUCT: u8 = 8;
-/// The slot has an instant: until when it holds permits, or since when it refuses.
+/// The slot has an instant, which is the end of permits or the beginning of refusals.
 const HELD: u8 = 16;
 /// The slot has a queue.
 const LINE: u8 = 32;
@@ -286,7 +287,7 @@ proptest! {
         }
     }
 
-    /// A well-formed page with any numbers in it: decisions are made, and stay within bounds.
+    /// A well-formed page with any numbers in it. Decisions are made, and stay within bounds.
     #[test]
     fn any_numbers_in_a_page_are_survived(
         mut slots in prop::collection::vec(raw_slot(), 1..=16),
@@ -310,7 +311,7 @@ proptest! {
         prop_assert_eq!(written, Ok(Written::Done));
         for key in ["k", "new"] {
             let take = take(&limits, key, now);
-            // The receipt of an earlier bucket in the slot: the first one of its page.
+            // The receipt of an earlier bucket in the slot, which was the first bucket of its page.
             let mut receipts = vec![World::new(16).receipt(&limits, key, first_touched)];
             match world.table.charge(&mut world.store, &take, &mut world.stats) {
                 Ok(charge) => {
@@ -319,7 +320,7 @@ proptest! {
                     for limit in answer.decisions() {
                         prop_assert!(limit.remaining <= limit.capacity);
                         // A full bucket empties within two windows of 366 days, whatever the page
-                        // says; and what is above the capacity leaks within 250.
+                        // contains. The excess above the capacity leaks within 250 years.
                         let years = Nanos::from_secs((2 * 366 + 91_500) * 86_400);
                         prop_assert!(limit.reset_after <= years);
                     }

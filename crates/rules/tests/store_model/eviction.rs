@@ -89,8 +89,8 @@ fn a_fraction_of_a_millisecond_is_not_idle_yet() {
     assert_eq!(evicted(page(), 700 * MS), (Some(4), Ok(Evicted::Lossless)));
 }
 
-/// A ban keeps a bucket only while it lasts, and only an operator's ban pins it: a client that can make up
-/// many keys could fill a page with penalties.
+/// A ban protects a bucket only while it lasts, and only an operator's ban pins it. Otherwise, a
+/// client that can make up many keys could fill a page with penalties.
 #[test]
 fn banned_buckets_go_last_and_operators_bans_never() {
     let banned = |page: &mut Page, index: usize, until_ms: u64, flags: u8| {
@@ -139,7 +139,7 @@ fn a_page_of_banned_buckets_takes_no_newcomer() {
     let before = world.page(0);
     assert_eq!(world.take(&limits, "new", 10), Err(GaveUp::PageFull));
     assert_eq!(world.page(0), before);
-    // Once one of the bans is over there is room again.
+    // Once a ban is over, there is room again.
     assert!(world.admits(&limits, "new", 2 * S));
 }
 
@@ -162,7 +162,7 @@ fn a_flood_does_not_wash_an_exhausted_bucket_away() {
     assert_eq!(world.stats.created, 64);
     assert_eq!(world.stats.evicted_lossy, 5_001 - 64);
     assert_eq!(world.stats.evicted_lossless, 0);
-    // The store is as large as it ever gets: a page and its names each, and the head.
+    // The store has its maximum size, which is a page and its names for each page, and the head.
     assert_eq!(world.store.len(), 9);
     let slot = world.slot("victim").expect("still there");
     assert_eq!((slot.admitted, slot.refused), (3, 1 + 1_667));
@@ -199,7 +199,8 @@ fn a_slow_stream_of_new_keys_loses_nothing() {
     assert_eq!(world.stats.evicted_lossless, 84);
 }
 
-/// Among used buckets those that refused are evicted last; of those, the one untouched longest comes first.
+/// Among used buckets, buckets that refused are evicted last, and the one that was untouched
+/// longest comes first.
 #[test]
 fn a_bucket_that_refuses_is_held_on_to() {
     let with_refusals = |refused: &[(usize, u64)]| {
@@ -282,7 +283,8 @@ fn any_limit_may_have_gained() {
     );
 }
 
-/// Whether a full bucket may be forgotten depends on the limits in force, not on those at its birth.
+/// The limits in force, not the limits at the bucket's creation, determine whether a full bucket
+/// may be forgotten.
 #[test]
 fn an_edit_changes_what_may_be_forgotten() {
     let starts_with = |initial: u64| {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::World;
 
-/// The largest count of a slot.
+/// Maximum count of a slot.
 const MAX_U40: u64 = (1 << 40) - 1;
 
 const CARRIES: [Carry; 3] = [Carry::Keep, Carry::Proportional, Carry::Reset];
@@ -106,7 +106,7 @@ fn all() -> Vec<Limits> {
     all.into_iter().filter_map(valid).collect()
 }
 
-/// A slot as any page may have it: the state of its bucket is these words.
+/// Returns a slot as any page may contain it, with these words as the state of its bucket.
 fn slot(template: &Slot, last: u64, word: u64, words: usize) -> Slot {
     let mut bytes = Vec::new();
     let page = Page {
@@ -195,8 +195,9 @@ fn everything_becomes_everything() {
     }
 }
 
-/// The longest logs that a bucket can have, cut down to the shortest and put back in any order: what is
-/// beyond a capacity is kept behind the words of all limits, as far as there is room.
+/// Logs of the maximum length that a bucket can have, cut down to the minimum and restored in any
+/// order. Entries beyond a capacity are kept after the words of all limits, as far as there is
+/// room.
 #[test]
 fn the_longest_logs_stay_within_bounds() {
     let mut world = World::new(16);
@@ -263,7 +264,7 @@ fn counters_saturate() {
 #[test]
 fn a_funnel_takes_57_to_65_bytes() {
     let mut world = World::new(16);
-    // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
+    // With three in a day and 1 ns, the arrival time has a remainder below a nanosecond.
     let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
     let (even, uneven) = (super::per_day(1), super::rule(&uneven));
     let mut bytes = Vec::new();

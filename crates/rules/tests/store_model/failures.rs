@@ -53,7 +53,7 @@ impl SharedData for Troubled {
     }
 }
 
-/// A world with one page, in which `k` has one of two left and `empty` has nothing left.
+/// Returns a world with one page, in which `k` has one of two left and `empty` has nothing left.
 fn world() -> World {
     let mut world = World::new(16);
     let limits = per_day(2);
@@ -146,7 +146,7 @@ impl SharedData for Counted {
     }
 }
 
-/// The hot path: a decision on a known bucket is one read and one write.
+/// On the hot path, a decision on a known bucket takes one read and one write.
 #[test]
 fn a_decision_is_one_read_and_one_write() {
     let world = world();
@@ -182,7 +182,7 @@ fn a_name_that_cannot_be_written_is_only_missing() {
     assert_eq!(stats.created, 3);
 }
 
-/// Old and new code overlap while Envoy drains: neither touches the other's format.
+/// Old and new code run at the same time while Envoy drains. Neither touches the other's format.
 #[test]
 fn a_page_of_another_version_is_left_alone() {
     let limits = per_day(2);
@@ -243,8 +243,8 @@ fn a_table_needs_a_working_host() {
     }
 }
 
-/// Pages are never deleted: those of the version before, which were at other keys, must not keep this one
-/// from limiting.
+/// Pages are never deleted. The pages of the previous version, which have other keys, must not keep
+/// this version from limiting.
 #[test]
 fn pages_of_an_earlier_version_are_not_in_the_way() {
     let mut world = World::new(16);

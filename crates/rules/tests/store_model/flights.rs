@@ -13,7 +13,7 @@ use super::ends::{at_most, give};
 use super::stepwise::Want;
 use super::{World, rule, take};
 
-/// The state of a worker: a request from its start to its end, in reads and writes.
+/// State of a worker, which handles a request from its start to its end, in reads and writes.
 enum Doing<'a> {
     Taking(Want, Box<Attempt<'a>>),
     Flying(Want, &'a Receipt),
@@ -57,7 +57,7 @@ impl Model<'_> {
         held.collect::<BTreeSet<_>>().len()
     }
 
-    /// One step of one worker; returns whether it had anything left to do.
+    /// Executes a step of a worker. Returns true if it had anything left to do.
     fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
         let count = self.workers.len();
         let (table, rule, keys) = (self.table, self.rule, self.keys);
@@ -127,9 +127,9 @@ fn keys(count: usize) -> Vec<String> {
 
 /// The results after all requests have ended.
 struct End {
-    /// The most that was in flight of one key.
+    /// Maximum amount in flight of a key.
     most: u64,
-    /// The most keys of which something was in flight, or still to be given back.
+    /// Maximum number of keys with an amount in flight or still to be given back.
     most_keys: usize,
     full: usize,
     clock: u64,
@@ -213,8 +213,8 @@ proptest! {
         }
     }
 
-    /// More keys than the page has slots, with something taken for long: buckets are lost, but none that
-    /// holds a permit. Only where all sixteen do, a new bucket finds no room.
+    /// There are more keys than slots in the page, and costs are taken for long. Buckets are lost,
+    /// but none that holds a permit. A new bucket finds no room only if all sixteen hold permits.
     #[test]
     fn permits_are_exact_in_an_overfull_page(
         queues in prop::collection::vec(

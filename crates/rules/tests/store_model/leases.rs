@@ -1,5 +1,5 @@
-//! Workers of one Envoy that share the lease of a key, interleaved in any order: no token is used twice, and
-//! none is lost.
+//! Workers of an Envoy share the lease of a key, interleaved in any order. No token is used twice,
+//! and none is lost.
 
 use loudou_limiter::lease::{Grant, Held, LeaseAsk, LeaseSettings, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{Ask, Nanos};
@@ -54,7 +54,7 @@ struct Sums {
     granted: u64,
     charged: u64,
     passed: u64,
-    /// Given back: of that, what has no end to come back to is lost.
+    /// Amount given back. The part without a lease to return to is lost.
     back: u64,
 }
 
