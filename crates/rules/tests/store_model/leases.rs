@@ -260,8 +260,8 @@ proptest! {
     }
 }
 
-/// A cost that the part of this Envoy admitted comes back by the pace of the part: what the whole rate would have
-/// freed meanwhile is still used here.
+/// A cost that was admitted by this Envoy's part comes back at the rate of the part. The amount
+/// that the whole rate would have freed in the meantime is still used here.
 #[test]
 fn a_cost_that_was_admitted_alone_comes_back_by_the_part() {
     const SECOND: u64 = 1_000_000_000;
@@ -282,7 +282,8 @@ fn a_cost_that_was_admitted_alone_comes_back_by_the_part() {
     };
     let first = take(&mut world, 3, 0).expect("of a part of 5");
     assert!(take(&mut world, 2, 0).is_some());
-    // One unit comes back in a second, and without the first request it would be one of the second.
+    // One unit comes back in a second. Without the first request, it would be one of the second
+    // request's units.
     let give = rule.give(KEY, &first, loudou_store::Why::Refused, clock(SECOND));
     let given = table.give(&mut world.store, &give, &mut world.stats);
     assert_eq!(given, Ok(()));

@@ -132,7 +132,7 @@ impl World {
         !answer.is_refused()
     }
 
-    /// For giving the cost of a request back; `None` if it is refused.
+    /// Returns the receipt for giving a request's cost back; `None` if it is refused.
     fn receipt(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Option<Receipt> {
         let take = take(rule, key, now);
         let charge = self.table.charge(&mut self.store, &take, &mut self.stats);

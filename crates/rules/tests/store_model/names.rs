@@ -1,4 +1,4 @@
-//! The printable keys beside the pages.
+//! The printable keys, which are stored separately from the pages.
 
 use loudou_store::memory::MemoryStore;
 use loudou_store::names::Names;
@@ -122,13 +122,13 @@ fn names_are_bounded_and_those_of_live_buckets_stay() {
             Some(key.as_str())
         );
     }
-    // The newest of the others stay: their pages may not be known to this worker yet.
+    // The newest of the other names stay, because this worker may not know their pages yet.
     assert_eq!(names.get(999), Some("gone-999"));
     assert_eq!(names.get(984), Some("gone-984"));
     assert_eq!(names.get(983), None);
 }
 
-/// A page full of live names: the oldest is dropped, and the list stays bounded.
+/// In a page full of live names, the oldest name is dropped, and the list stays bounded.
 #[test]
 fn a_name_for_every_live_bucket_has_priority() {
     let mut names = Names::default();

@@ -8,7 +8,7 @@ use super::{Decides as _, *};
 
 const BUCKETS: u32 = 64;
 
-/// Expected versions: none, any, one that is right, one that is stale.
+/// Expected versions: none, any, a correct version, or a stale version.
 fn expectation() -> impl Strategy<Value = usize> {
     0_usize..4
 }

@@ -1,4 +1,4 @@
-//! Many workers at once: exact for any interleaving, including the first touch.
+//! Many workers at the same time. Counts are exact for any interleaving, including the first touch.
 
 use loudou_store::memory::MemoryStore;
 use loudou_store::{CAS_ABSENT, CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
@@ -17,7 +17,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// At most sixteen keys: they share pages, and fit even if all are in one.
+/// At most sixteen keys, which share pages and fit even if all are in a single page.
 fn keys(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("user-{n}")).collect()
 }
@@ -60,7 +60,8 @@ proptest! {
         prop_assert_eq!(stats.cas_give_ups + stats.lost_counts, 0);
     }
 
-    /// With a leak, costs and pauses: never more than the capacity and what leaked.
+    /// With a leak, costs and pauses, the admitted amount never exceeds the capacity and the leaked
+    /// amount.
     #[test]
     fn no_more_than_capacity_and_rate_is_admitted(
         queues in queues(3, 3), schedule in schedule(12),
@@ -81,7 +82,8 @@ proptest! {
         }
     }
 
-    /// Two limits in one bucket: the smaller is exact, and neither is taken from for nothing.
+    /// Two limits in a bucket. The smaller limit is exact, and a refusal by one limit charges
+    /// neither.
     #[test]
     fn two_limits_are_exact_together(
         queues in queues(4, 1), schedule in schedule(5),
@@ -107,8 +109,8 @@ proptest! {
         }
     }
 
-    /// More keys than the only page holds: buckets are lost, but every request is answered, every
-    /// slot is accounted for, and a page never overflows.
+    /// There are more keys than fit into the only page. Buckets are lost, but each request is
+    /// answered, each slot is accounted for, and the page never overflows.
     #[test]
     fn an_overfull_page_stays_consistent(queues in queues(24, 1), schedule in schedule(5)) {
         let mut world = World::new(16);
@@ -143,8 +145,8 @@ impl SharedData for Overwriting {
     }
 }
 
-/// Four workers read the page before any of them writes it: all find it absent. How many requests
-/// for a capacity of one are admitted, and how many the bucket has counted?
+/// Four workers read the page before any of them writes it, so all find it missing. Returns how
+/// many requests are admitted for a capacity of one, and how many the bucket has counted.
 fn first_touch_by_four(store: &mut dyn SharedData) -> (u64, u64) {
     let (limits, keys) = (per_day(1), keys(1));
     let table = open(store, 64);
@@ -166,8 +168,8 @@ fn first_touch_by_four(store: &mut dyn SharedData) -> (u64, u64) {
     (model.admitted(0), slot.admitted + slot.refused)
 }
 
-/// The race that [`CAS_ABSENT`] prevents: a write without a version overwrites the write of the worker that
-/// created the page first, so every one of them admits a whole capacity.
+/// The race that [`CAS_ABSENT`] prevents. A write without a version overwrites the write of the
+/// worker that created the page first, so each worker admits a whole capacity.
 #[test]
 fn creating_pages_without_a_version_over_admits() {
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Two rules on each request, under all interleavings: the cost of requests that the second one refuses is
-//! given back to the first one.
+//! Each request is evaluated by two rules, under all interleavings. If the second rule refuses, the
+//! cost is given back to the first rule.
 
 use loudou_limiter::{Ask, Nanos};
 use loudou_rules::rule_set::ActiveRule;
@@ -12,7 +12,7 @@ use super::{World, clock, limits, named};
 
 const KEY: &str = "k";
 
-/// Two rules: the second one is the strict one.
+/// Two rules, of which the second is the strict one.
 struct Rules([ActiveRule; 2]);
 
 impl Rules {
@@ -60,7 +60,7 @@ enum Doing<'a> {
     Give(Box<Giving<'a>>),
 }
 
-/// A worker with requests to make one after the other; each read and each write is a step.
+/// A worker with a sequence of requests. Each read and each write is a step.
 struct Worker<'a> {
     table: &'a Table,
     rules: &'a Rules,
@@ -85,7 +85,7 @@ impl<'a> Worker<'a> {
         Doing::Give(Box::new(Giving::new(self.table, give)))
     }
 
-    /// One read or one write; returns whether there was anything to do.
+    /// Executes a read or a write. Returns true if there was anything to do.
     fn step(&mut self, store: &mut dyn SharedData, clock: u64, stats: &mut StoreStats) -> bool {
         let mut doing = match self.doing.take() {
             Some(doing) => doing,
@@ -145,7 +145,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The worker of the next step; the schedule ends when all are done.
+/// Returns the worker of the next step. The schedule ends when all workers are done.
 type Schedule<'s> = &'s mut dyn FnMut(&[bool]) -> usize;
 
 /// Lets `workers` make `requests` each, and checks the remaining capacity.
@@ -189,7 +189,7 @@ fn run(rules: &Rules, strict: u64, workers: usize, requests: usize, schedule: Sc
     for rule in [0, 1] {
         let expected = rules.left_of_new(rule, admitted, clock);
         assert!(rules.left(&mut world, rule, clock) <= expected);
-        // What has drained in the meantime does not come back: nanoseconds of it.
+        // The amount that has drained in the meantime, within nanoseconds, does not come back.
         assert!(rules.left(&mut world, rule, clock + 10_000) >= expected);
     }
     assert_eq!(rules.counts(&mut world, 0), (admitted, 0));
@@ -226,8 +226,8 @@ fn strict(capacity: u64) -> Value {
     json!({ "algorithm": "fixed_window", "capacity": capacity, "window": "1d" })
 }
 
-/// Every schedule of so many workers with at most `switches` switches between them before all run to
-/// their end in turn.
+/// Runs every schedule of this many workers with at most `switches` switches between them.
+/// Afterwards, the workers finish in turn.
 fn every_schedule(workers: usize, switches: usize, mut run: impl FnMut(Schedule<'_>)) {
     // A schedule is how many steps are made before each switch, and to whom.
     let mut plan: Vec<(usize, usize)> = vec![(0, 0); switches];

@@ -22,7 +22,7 @@ fn give_back(world: &mut World, rule: &ActiveRule, receipt: &Receipt, why: Why, 
     assert_eq!(given, Ok(()));
 }
 
-/// A request that leaves a queue was admitted; a request that another rule refused was not.
+/// A request that leaves a queue was admitted, but a request that another rule refused was not.
 #[test]
 fn only_a_refusal_takes_the_count_back() {
     for (why, admitted) in [(Why::Left, 1), (Why::Refused, 0), (Why::Ended, 1)] {
@@ -38,7 +38,7 @@ fn only_a_refusal_takes_the_count_back() {
     }
 }
 
-/// A bucket that replaced the one of the receipt.
+/// The bucket replaced the bucket of the receipt.
 #[test]
 fn a_bucket_in_the_place_of_another_gets_nothing() {
     let mut world = World::new(16);
@@ -81,8 +81,8 @@ fn a_request_without_a_permit_gives_none_back() {
     }
 }
 
-/// A permit is given back to the generation of the lease in which it was taken, also if an edit came while its request
-/// waited: the other one is counted for as long as its own lease.
+/// A permit is given back to the generation of the lease in which it was taken, even if an edit
+/// came while its request waited. The other permit counts as long as its own lease lasts.
 #[test]
 fn a_permit_is_as_old_as_its_request() {
     const SECOND: u64 = 1_000_000_000;
@@ -107,8 +107,9 @@ fn a_permit_is_as_old_as_its_request() {
     assert_eq!(used[0], 1, "the first generation has expired");
 }
 
-/// Three wait in a queue beside a window; the key is reset, then one comes, one leaves from the middle, and the rest
-/// pass. Nobody passes sooner than a second after another one, whatever was reset in between.
+/// Three requests wait in a queue with an additional window. The key is reset, then a request
+/// comes, one leaves from the middle, and the rest pass. No request passes less than a second after
+/// another one, whatever was reset in between.
 #[test]
 fn after_a_reset_requests_come_behind_those_that_wait() {
     const SECOND: u64 = 1_000_000_000;
@@ -155,14 +156,15 @@ fn after_a_reset_requests_come_behind_those_that_wait() {
         );
     }
     assert_eq!(used(&mut world, 3 * SECOND), [2, 1]);
-    // When nobody waits, all is forgotten.
+    // When no request waits, everything is forgotten.
     let late = 4 * SECOND;
     assert!(!reset(&mut world, late).stays);
     assert_eq!(world.slot(KEY), None);
     assert_eq!(wait(&mut world, late), Nanos::ZERO);
 }
 
-/// The last one in a queue gives its place back, after a reset, too; those before it then leave nothing.
+/// The last request in a queue gives its place back, even after a reset. If the earlier requests
+/// then leave, they leave no gap.
 #[test]
 fn after_a_reset_places_come_back() {
     let mut world = World::new(16);
@@ -193,8 +195,8 @@ fn after_a_reset_places_come_back() {
     }
 }
 
-/// The limit on requests in flight goes and comes back: permits are kept for it, and come back to it meanwhile, and
-/// the bucket is not evicted as idle.
+/// The limit on requests in flight is removed and comes back. Its permits are kept, and can be
+/// given back in the meantime. The bucket is not evicted as idle.
 #[test]
 fn permits_outlive_another_algorithm() {
     for carry in [Carry::Keep, Carry::Proportional, Carry::Reset] {
@@ -204,7 +206,7 @@ fn permits_outlive_another_algorithm() {
         let slots = super::rule(&slots);
         let receipts = [0, 1].map(|now| charged(&mut world, &slots, now));
         let rate = edited(&slots, &super::per_day(100), carry, 2);
-        // In proportion, all is used: what was in flight is used of a rate.
+        // In proportion, everything is used, because permits in flight count as used in a rate.
         world.receipt(&rate, KEY, 3);
         let held = |world: &mut World| world.slot(KEY).expect("a bucket").held_until_ms;
         assert_eq!(held(&mut world), 120_000);
@@ -222,7 +224,8 @@ fn permits_outlive_another_algorithm() {
     }
 }
 
-/// An edit has converted the state: amounts taken earlier have another meaning later.
+/// An edit has converted the state, in which amounts that were taken earlier would have another
+/// meaning.
 #[test]
 fn nothing_comes_back_across_an_edit() {
     for touched in [false, true] {
@@ -252,8 +255,8 @@ fn nothing_comes_back_across_an_edit() {
     }
 }
 
-/// A worker that has not heard of an edit leaves a bucket alone that has; when it has heard of it, the edit
-/// is between what was taken and its return.
+/// A worker that does not know of an edit does not touch a bucket with that edit. Once it knows of
+/// the edit, the edit lies between the charge and the return.
 #[test]
 fn who_has_not_heard_of_an_edit_gives_nothing_back() {
     let mut world = World::new(16);
@@ -303,8 +306,8 @@ fn left(world: &mut World, rule: &ActiveRule, now: u64) -> u64 {
     look.reported().expect("one").remaining
 }
 
-/// Places of requests that left come back when the last one has left or passed, whatever workers they were
-/// on: all that they share is the page.
+/// Places of requests that left come back when the last request has left or passed. It does not
+/// matter which workers held the requests, because they share only the page.
 #[test]
 fn a_queue_goes_back_when_nobody_waits() {
     const S: u64 = 1_000_000_000;
@@ -336,7 +339,8 @@ fn a_queue_goes_back_when_nobody_waits() {
     }
 }
 
-/// A worker died with a request: its promise expires when nothing is left of what had been taken.
+/// A worker died with a request. Its promise expires when nothing is left of the amount that had
+/// been taken.
 #[test]
 fn a_lost_promise_delays_the_return() {
     const S: u64 = 1_000_000_000;
@@ -357,7 +361,7 @@ fn a_lost_promise_delays_the_return() {
     }
     charged(&mut world, &rule, 9 * S);
     assert_eq!(left(&mut world, &rule, 9 * S), 9);
-    // The lost ones may still be noted, late: that changes nothing.
+    // The lost requests may still be recorded later, which changes nothing.
     let before = world.slot(KEY);
     for receipt in &lost {
         give_back(&mut world, &rule, receipt, Why::Passed, 9 * S);

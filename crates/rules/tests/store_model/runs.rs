@@ -1,4 +1,4 @@
-//! Runs of refusals: since when a key is refused, beside a list of all its refusals.
+//! Runs of refusals, compared with a list of all refusals of a key.
 
 use loudou_limiter::{Ask, Carry, Nanos};
 use loudou_store::page::{RUN_GAP, Slot};
@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 /// The exactness of the time of the last refusal: 2^28 ns.
 const TICK: u64 = 1 << 28;
-/// The longest pause within a run.
+/// Maximum pause within a run.
 const GAP: u64 = RUN_GAP.get();
 const DAY: u64 = 86_400 * S;
 /// Ticks are counted modulo this many nanoseconds.
@@ -66,7 +66,8 @@ fn pause() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// The begin of the run in which the last of these refusals is; `None` if it is not known for sure.
+/// Returns the beginning of the run that contains the last of these refusals; `None` if it is not
+/// certain.
 fn begin(refusals: &[u64]) -> Option<u64> {
     let mut begin = *refusals.last()?;
     for (earlier, later) in refusals.iter().zip(refusals.iter().skip(1)).rev() {
@@ -84,7 +85,8 @@ fn since(slot: &Slot, now: u64) -> Option<u64> {
 }
 
 proptest! {
-    /// Whatever happens to a bucket, the beginning is that of the list, to a millisecond.
+    /// Whatever happens to a bucket, the beginning equals the beginning in the list, to a
+    /// millisecond.
     #[test]
     fn a_run_begins_with_its_first_refusal(
         start in prop_oneof![MS..S, TURN - GAP..TURN + GAP, MS..1_000 * DAY],
@@ -188,7 +190,8 @@ fn a_run_lasts_longer_than_ticks_count() {
     assert_eq!(since(&slot, now), Some(10 * S));
 }
 
-/// Requests in flight that hold permits take the place of the beginning: then it is not known, and never a wrong one.
+/// Permits of requests in flight replace the beginning of the run. It is then unknown, and never
+/// wrong.
 #[test]
 fn permits_hide_the_beginning() {
     let mut world = World::new(16);
@@ -200,7 +203,7 @@ fn permits_hide_the_beginning() {
         assert_eq!(since(&slot, second * S), None);
         assert!(slot.held_until_ms >= 31_000, "{slot:?}");
     }
-    // The permit has expired, and the run goes on: with a request of more than the capacity.
+    // The permit has expired, and the run continues, with a request of more than the capacity.
     let ask = Ask::new(2, Nanos::new(65 * S));
     let take = limits.take(KEY, ask);
     let answer = world.table.take(&mut world.store, &take, &mut world.stats);

@@ -1,4 +1,4 @@
-//! Effects of rules on each other: shares of pages are lent, held permits are never taken.
+//! Effects of rules on each other. Shares of pages are lent, and held permits are never taken.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ mod lending;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// Limits: at most `capacity` in flight, and a thousand a day.
+/// Returns limits with at most `capacity` in flight, and a thousand a day.
 fn in_flight(capacity: u64, lease: &str) -> Value {
     json!([
         { "name": "a", "algorithm": "concurrency", "capacity": capacity, "lease": lease },
@@ -25,7 +25,7 @@ fn in_flight(capacity: u64, lease: &str) -> Value {
     ])
 }
 
-/// The flooding rule, and one that must not be affected, each with these limits.
+/// Returns a flooding rule and a rule that must not be affected, both with these limits.
 fn flood_and_quiet(limits: &Value) -> [ActiveRule; 2] {
     ["flood", "quiet"].map(|name| named(name, limits))
 }
@@ -55,7 +55,8 @@ impl World {
         assert_eq!(given, Ok(()));
     }
 
-    /// Ten requests of a key, one after another: its bucket is idle later than one with five in flight.
+    /// Sends ten requests of a key, one after another, so that its bucket is idle later than a
+    /// bucket with five in flight.
     fn flood(&mut self, rule: &ActiveRule, key: &str, now: u64) {
         for _ in 0..10 {
             let receipt = self.receipt(rule, key, now).expect("admitted");
@@ -207,7 +208,7 @@ fn bans_of_another_rule_stay() {
     }
 }
 
-/// Buckets banned by operators count for no rule's share, not even for that of their own rule.
+/// Buckets that operators banned do not count for the share of any rule, including their own rule.
 #[test]
 fn operators_bans_are_nobodys_share() {
     let mut world = World::new(16);
@@ -241,8 +242,8 @@ fn permits_that_are_held_are_not_evicted() {
     }
 }
 
-/// Sixteen of one rule whose requests do not end: the rule has no room for more. A return makes some, and
-/// so does the lease, whatever else is in the bucket.
+/// Sixteen buckets of a rule whose requests do not end, so the rule has no room for more. A return
+/// makes room, and so does the end of the lease, whatever else is in the bucket.
 #[test]
 fn a_page_of_held_permits_takes_no_newcomer_of_its_rule() {
     let mut world = World::new(16);
@@ -265,8 +266,8 @@ fn a_page_of_held_permits_takes_no_newcomer_of_its_rule() {
     assert_eq!(world.stats.evicted_lossy, 2);
 }
 
-/// A flood of slow requests fills a page; another rule still has its share of it, and keys that
-/// the flooded rule refused stay refused.
+/// A flood of slow requests fills a page. Another rule still has its share of the page, and keys
+/// that the flooding rule refused stay refused.
 #[test]
 fn held_permits_are_no_more_than_a_share() {
     let mut world = World::new(16);

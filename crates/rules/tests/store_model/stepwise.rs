@@ -4,7 +4,7 @@ use loudou_limiter::{Ask, Nanos};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_store::{Attempt, SharedData, StoreStats, Table};
 
-/// A request to make: its key and its cost.
+/// A request to make, with its key and its cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) key: usize,
@@ -19,7 +19,7 @@ pub(super) struct Got {
     pub(super) admitted: bool,
 }
 
-/// One worker: at most one request in progress, as in Envoy.
+/// A worker, with at most one request in progress, as in Envoy.
 struct Worker<'a> {
     queue: Vec<Want>,
     current: Option<(Want, u64, Attempt<'a>)>,
@@ -60,7 +60,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// One read or one write of one worker; returns whether it had anything left to do.
+    /// Executes a read or a write of a worker. Returns true if it had anything left to do.
     pub(super) fn step(&mut self, worker: usize, store: &mut dyn SharedData) -> bool {
         let count = self.workers.len();
         let worker = &mut self.workers[worker % count];

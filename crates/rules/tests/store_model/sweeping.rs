@@ -40,7 +40,7 @@ impl Edited {
         ActiveRule::new(self.rule.clone(), self.history.clone())
     }
 
-    /// The same rule with its history forgotten.
+    /// Returns the rule with its history forgotten.
     fn forgetful(&self) -> ActiveRule {
         let mut history = self.history.clone();
         history.forget(history.version);
@@ -59,7 +59,7 @@ impl Edited {
         self.edit(&edit, carry, at);
     }
 
-    /// The bucket of a key after its conversion; `None` if it is unchanged.
+    /// Returns the bucket of a key after its conversion; `None` if it is unchanged.
     fn brought(&self, rule: &ActiveRule, key: &str, slot: &Slot, now: u64) -> Option<Bucket> {
         let (of, bucket) = ((key, rule.limits_of(key)), (&slot.bucket, slot.version));
         self.history
@@ -92,7 +92,7 @@ impl World {
         (cas, bytes)
     }
 
-    /// The answer to a request, and the resulting slot; everything else stays unchanged.
+    /// Returns the answer to a request, and the resulting slot. Everything else stays unchanged.
     fn tried(&self, rule: &ActiveRule, key: &str, ask: Ask) -> (Charge, Slot) {
         let (mut store, mut stats) = (self.store.clone(), StoreStats::default());
         let table = &self.table;
@@ -103,7 +103,8 @@ impl World {
     }
 }
 
-/// One page, in which three keys of a rule that was edited twice are behind: one has an override since.
+/// Returns one page with three keys of a rule that was edited twice, which are not converted yet.
+/// One key has got an override since.
 fn behind() -> (World, Edited) {
     let mut world = World::new(16);
     let mut edited = Edited::new("swept", &daily(8));
@@ -133,7 +134,7 @@ fn a_sweep_reaches_keys_with_overrides() {
     let (mut world, edited) = behind();
     assert_eq!(world.sweep(0, &edited.active(), 5), Ok(3));
     let rule = edited.forgetful();
-    // Four of eight are eight of sixteen; of what scales twice, the same eight are of 32.
+    // Four of eight become eight of sixteen. For the key with scale 2, the eight are of 32.
     let left = ["own", "k-0", "k-1"].map(|key| left(&world, &rule, key));
     assert_eq!(left, [32 - 9, 16 - 9, 16 - 9]);
 }
@@ -176,7 +177,7 @@ fn a_bucket_without_a_name_stays_as_it_is() {
     };
     assert_eq!(without(b""), (Ok(0), true));
     assert_eq!(without(b"LX"), (Ok(0), true));
-    // The first entry: a fingerprint, a length, and "own". The others' names are there.
+    // The first entry consists of a fingerprint, a length, and "own". The other names stay.
     let rest = [&names[..3], &names[3 + 8 + 1 + 3..]].concat();
     assert_eq!(without(&rest), (Ok(2), false));
     assert_eq!(without(&rest), (Ok(0), true));

@@ -1,4 +1,4 @@
-//! The health of upstreams in shared data: workers agree, and places are bounded.
+//! The health of upstreams in shared data. Workers agree, and the number of places is bounded.
 
 use loudou_limiter::{Decimal, Nanos};
 use loudou_store::memory::MemoryStore;
@@ -174,7 +174,7 @@ fn places_are_bounded_and_given_to_those_who_count() {
     let lost = world.stats.lost_responses;
     assert_eq!(usize::try_from(lost).expect("few"), 10_000 - places);
     assert_eq!(world.seen().len(), places);
-    // Each one that has a place still has it.
+    // Each cluster that had a place still has it.
     for seen in world.seen() {
         let cluster = String::from_utf8(seen.cluster).expect("text");
         assert_eq!(world.respond(&cluster, true, now), Some(true));

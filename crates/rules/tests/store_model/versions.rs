@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{World, clock, edited, page_key, per_day, rule, take};
 
-/// A worker without an edit makes no decision on a bucket with that edit, and does not touch its page; once
-/// it has the edit, it continues from there.
+/// A worker that does not know of an edit makes no decision on a bucket with that edit, and does
+/// not touch its page. Once it knows of the edit, it continues.
 #[test]
 fn an_older_worker_meets_a_newer_bucket() {
     let mut world = World::new(16);
@@ -44,7 +44,8 @@ fn an_older_worker_meets_a_newer_bucket() {
     assert!(world.admits(&old, "other", 30));
     let answer = world.take(&new, "k", 31).expect("it has heard of the edit");
     assert_eq!(answer.reported().map(|limit| limit.remaining), Some(6));
-    // Three of five are used, and nothing is refilled in some nanoseconds: one of ten.
+    // Three of five are used, and one of ten by the last request. Almost no refill comes in some
+    // nanoseconds.
     let answer = world.take(&new, "other", 31).expect("a decision");
     assert_eq!(answer.reported().map(|limit| limit.remaining), Some(8));
 }
@@ -68,8 +69,8 @@ fn a_bucket_of_a_forgotten_version_is_new() {
     assert_eq!(slot.idle_at_ms, 86_400_001, "in a day, rounded up");
 }
 
-/// A version that changes nothing of a bucket is noted with its next touch, and what was taken before is
-/// given back as ever.
+/// If a version changes nothing in a bucket, it is recorded with the next touch, and amounts taken
+/// before are given back as usual.
 #[test]
 fn a_version_may_not_concern_a_bucket() {
     let mut world = World::new(16);
@@ -92,7 +93,8 @@ fn a_version_may_not_concern_a_bucket() {
     );
 }
 
-/// Held requests are in the page: after an edit by another worker, a request comes behind them.
+/// Held requests are recorded in the page. After an edit by another worker, a new request comes
+/// after them.
 #[test]
 fn a_line_is_in_the_page() {
     let mut world = World::new(16);

@@ -121,7 +121,7 @@ fn the_shared_value_is_bounded() {
     }
 }
 
-/// An older or newer Loudou that drains leaves its value; counts start anew, and nothing fails.
+/// An older or newer Loudou that drains leaves its value. Counts start again, and nothing fails.
 #[test]
 fn a_value_of_another_version_is_started_anew() {
     let mut store = MemoryStore::new();
@@ -145,7 +145,8 @@ fn a_value_of_another_version_is_started_anew() {
     }
 }
 
-/// The maximum size of a worker's counters, twice: the entries, their keys, and the index.
+/// Twice the maximum size of a worker's counters, which consist of the entries, their keys, and the
+/// index.
 #[test]
 fn a_workers_counters_are_bounded() {
     let mut summary = Summary::new(COUNTERS);

@@ -17,7 +17,7 @@ fn count(tally: &mut Tally, by: By, key: &str, now: Nanos) {
     tally.count(by, RULE, loudou_limiter::fingerprint(key), key, now);
 }
 
-/// The readable counts: keys with their counts, and the start of the covered time.
+/// Returns the readable counts, and the start of the covered time.
 fn read(store: &mut dyn SharedData, by: By, now: Nanos) -> (Vec<(String, u64)>, Nanos) {
     let recent = recent(store, SHARE, by, now).expect("a store");
     let most = recent.counts.most(|_| true);
@@ -139,7 +139,8 @@ fn both_halves_have_all_their_counters() {
     );
 }
 
-/// A worker whose timer is late reports the previous half, and one that slept for long reports nothing.
+/// A worker whose timer is late reports the previous half, and a worker that slept for long reports
+/// nothing.
 #[test]
 fn a_late_flush_goes_where_it_belongs() {
     let mut store = MemoryStore::new();

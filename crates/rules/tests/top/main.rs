@@ -1,5 +1,5 @@
-//! Heavy hitters against exact counting: the guarantees of the counters, for any stream, split among any
-//! workers and merged in any order; and the shared counts as time passes.
+//! Compares heavy hitters with exact counting. The guarantees of the counters hold for any stream,
+//! split among any workers and merged in any order. The shared counts are tested as time passes.
 #![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ mod streams;
 
 const RULE: u32 = 7;
 
-/// Failing cases are kept beside the source, so that they are tried first for ever.
+/// Failing cases are stored next to the source, so that they are always tried first.
 fn config(cases: u32) -> ProptestConfig {
     let regressions = FileFailurePersistence::WithSource("regressions");
     ProptestConfig {

@@ -1,4 +1,4 @@
-//! One summary, one stream: random, skewed, and made to harm.
+//! A single summary with a single stream, which is random, skewed, or adversarial.
 
 use super::*;
 
@@ -37,14 +37,14 @@ fn streams_that_are_made_to_harm() {
             2 * places + 1,
             3 * places,
         ] {
-            // In a cycle: a key has always lost its counter when it returns.
+            // In a cycle, a key has always lost its counter when it returns.
             let (mut summary, mut exact) = (Summary::new(places), Exact::new());
             for n in 0..number(20 * cycle) {
                 add(&mut summary, &mut exact, n % number(cycle), 1);
             }
             holds(&summary, &exact, places);
         }
-        // A heavy one among keys that never come back: first, last, and in between.
+        // A frequent key among keys that never return. It comes first, last, or in between.
         for at in 0..3 {
             let (mut summary, mut exact) = (Summary::new(places), Exact::new());
             for n in 0..3_000_u64 {

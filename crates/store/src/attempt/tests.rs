@@ -1,5 +1,5 @@
-//! The straight way beside the other one: the same requests get the same answers and receipts, and leave the same
-//! bytes.
+//! Compares the fast path with the general path. Equal requests get equal answers and receipts, and
+//! leave equal bytes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -121,9 +121,9 @@ enum Before {
     Nothing,
     /// The rule is edited.
     Edit,
-    /// Another worker is ahead of the one that decides.
+    /// Another worker's clock is ahead of the deciding worker's clock.
     Ahead,
-    /// The slot is one of a bucket that has other limits.
+    /// The slot belongs to a bucket with other limits.
     Flag,
     /// Units were given back to the bucket.
     Given,
@@ -131,7 +131,7 @@ enum Before {
     Held,
 }
 
-/// A request, as long after the one before as it says, and what happens before.
+/// Generates a request with its time after the previous request, and an event before it.
 fn ask() -> impl Strategy<Value = (Ask, Before)> {
     // Also as long as a run of refusals lasts without one.
     let after_ms = prop_oneof![6 => 0_u64..50, 2 => 0_u64..3_000, 1 => 59_000_u64..62_000];
@@ -150,8 +150,8 @@ fn ask() -> impl Strategy<Value = (Ask, Before)> {
     })
 }
 
-/// One step on a store, on the straight way where that is possible, or never on it; what came of it, whether it was
-/// decided in place, and the bytes of the page.
+/// Executes a step on a store, either on the fast path where possible, or never on it. Returns the
+/// result, whether it was decided in place, and the bytes of the page.
 fn step(
     (table, store): (&Table, &mut MemoryStore),
     rule: &Fixed,
@@ -226,8 +226,8 @@ proptest! {
     }
 }
 
-/// Most requests of usual rules are decided in place: nothing else makes them fast. The first refusal of a run
-/// notes when the run began, which is not done in place.
+/// Most requests of usual rules are decided in place, which is necessary for their speed. The first
+/// refusal of a run records its beginning, which cannot be done in place.
 #[test]
 fn admissions_and_refusals_are_decided_in_place() {
     let rate = Rate::new(1, Nanos::from_secs(1)).expect("valid");

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{MS, S, World, counts, daily, in_flight, named};
 
-/// An event in a page: a request of a rule for a key, after a pause; whether it ends.
+/// An event in a page: after a pause, a rule gets a request for a key, which may end.
 #[derive(Clone, Debug)]
 struct Step {
     rule: usize,
@@ -33,9 +33,10 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-    /// Of every bucket that makes room with something taken: it is of the newcomer's rule, which has its
-    /// share, or of one above its share, for one below. Permits go only where a rule above its share has
-    /// nothing else, and are never forgotten before their lease.
+    /// Checks each used bucket that is evicted. It belongs to the new bucket's rule if that rule
+    /// has its share. If not, it belongs to a rule above its share. A bucket with permits is
+    /// evicted only if a rule above its share has no other bucket, and permits are never forgotten
+    /// before their lease ends.
     #[test]
     fn only_what_is_lent_goes_to_others(steps in prop::collection::vec(step(), 30..300)) {
         let mut world = World::new(16);
@@ -49,7 +50,7 @@ proptest! {
             named("quick", &quick),
         ];
         let mut now = 0;
-        // The time at which a bucket's latest permit was taken that is never given back.
+        // For each bucket, when the last permit was taken that is never given back.
         let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
         for Step { rule, key, pause, ends } in steps {
             now += pause;

@@ -11,7 +11,8 @@ use super::super::{World, clock, take};
 use super::Edited;
 
 const S: u64 = 1_000_000_000;
-/// The first two have an override of their own in some of [`overrides`], those of `vip-` one for all.
+/// The first two have separate overrides in some of [`overrides`]. The keys with `vip-` share one
+/// override.
 const KEYS: [&str; 10] = [
     "own", "free", "vip-a", "vip-b", "vip-c", "k-0", "k-1", "k-2", "k-3", "k-4",
 ];
@@ -155,7 +156,8 @@ fn state(slot: &Slot) -> Slot {
     }
 }
 
-/// Whether requests find the same in a swept world, whose past is forgotten, as in the untouched one.
+/// Checks that requests get equal answers in a swept world, whose past is forgotten, and in an
+/// untouched world.
 fn goes_on_alike(
     swept: &World,
     untouched: &World,
@@ -167,7 +169,8 @@ fn goes_on_alike(
         let (expected, left) = untouched.tried(&edited.active(), key, ask);
         let (answered, now_left) = swept.tried(&edited.forgetful(), key, ask);
         prop_assert_eq!(answered.answer, expected.answer);
-        // A sweep before the end of a permit notes that end; after it, the note says nothing.
+        // A sweep before the end of a permit records that end. After the end, the record is
+        // meaningless.
         let state = |slot: &Slot| {
             let held = Some(slot.held_until_ms).filter(|held| *held > later / 1_000_000);
             Slot {
@@ -180,7 +183,8 @@ fn goes_on_alike(
     Ok(())
 }
 
-/// Sweeps all pages after a past, and compares each bucket with one that a request touches instead.
+/// Sweeps all pages after a past, and compares each bucket with a bucket that was converted by a
+/// request.
 fn a_sweep_is_a_touch(
     first: usize,
     events: Vec<(u64, Event)>,
@@ -192,7 +196,7 @@ fn a_sweep_is_a_touch(
         edited,
         now,
     } = live(first, events);
-    // The clock of the sweep may even lag behind that of the last touch.
+    // The clock of the sweep may even lag behind the clock of the last touch.
     let now = now + late - skew.min(now);
     let rule = edited.active();
     let untouched = World {
@@ -215,7 +219,7 @@ fn a_sweep_is_a_touch(
             }
             prop_assert_eq!(rule.age(after.version), Age::Current);
             let mut touched = rule.bucket_of(key, before, clock(now));
-            // The promises in it are those of the origin that it had.
+            // Its promises have the root of the earlier origin.
             let root = u64::from(before.origin) + 1;
             if after.origin != before.origin {
                 rule.limits_of(key).set_root(&mut touched, root);
@@ -255,7 +259,7 @@ fn a_sweep_is_a_touch(
     Ok(())
 }
 
-/// An edit at the very instant at which the last of those who waited may pass.
+/// An edit at the exact instant at which the last waiting request may pass.
 #[test]
 fn a_line_that_has_passed_is_none() {
     let waits = |key: usize| (0, Event::Take(key, true, false));

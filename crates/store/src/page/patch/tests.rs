@@ -161,8 +161,8 @@ proptest! {
     }
 }
 
-/// So are the units left at the later limits of a lease: some, at most seven, no zero at the end, and none
-/// without the lease. An instant is not zero.
+/// The units left at the later limits of a lease are checked as strictly. There are at most seven,
+/// they do not end with a zero, and they need a lease. An instant is not zero.
 #[test]
 fn optional_parts_are_checked_as_strictly() {
     let slot = |flags: u8, lease: &[u64], left: &[u8]| {
