@@ -46,7 +46,7 @@ const INDEX: usize = 16;
 const INLINE: usize = 22;
 /// Maximum additional size of a slot whose key is banned or has strikes, in bytes.
 const CONDUCT: usize = 18;
-/// Additional size of a slot with the beginning of a run of refusals, in bytes, not counting the
+/// Additional size of a slot with the beginning of a refusal run, in bytes, not counting the
 /// units given back.
 const REFUSED_SINCE: usize = 5;
 /// Maximum size of an event that is kept, in bytes.
@@ -216,8 +216,7 @@ fn largest(file: &RuleFile, bytes: fn(&Rule) -> usize) -> usize {
     buckets.max().unwrap_or_else(|| slot_bytes(0))
 }
 
-/// Returns the maximum memory of the events and of the ends of bans, which does not depend on the
-/// rules.
+/// Returns the maximum memory of events and ban ends, which does not depend on the rules.
 pub fn audit() -> usize {
     let segment = EVENTS_OF_SEGMENT.saturating_mul(EVENT.saturating_add(EVENT_HEAD));
     let segments = EVENTS_OF_OPERATORS.saturating_add(EVENTS_OF_FILTER) / EVENTS_OF_SEGMENT;
@@ -273,7 +272,7 @@ fn counts(file: &RuleFile, name: usize, upstreams: usize) -> u64 {
     wide(value(top::shared_bytes(name)).saturating_add(upstreams))
 }
 
-/// Returns the upper bound of the memory of held requests in a worker, if any of its rules may hold
+/// Returns the upper bound of the memory for held requests in a worker, if any rule may hold
 /// requests.
 fn held(file: &RuleFile) -> u64 {
     let may_hold = |rule: &Rule| {

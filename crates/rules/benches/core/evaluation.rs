@@ -1,5 +1,5 @@
-//! Measures the evaluation of a request against the rules of a file, which includes matching, the
-//! key, and the decision of the store.
+//! Measures how a request is evaluated against a rule file, which includes matching, the key, and
+//! the store's decision.
 //!
 //! Most rules are for other paths, as in a file with a rule for each path. If a rule applies, it is
 //! the last one.

@@ -84,7 +84,7 @@ pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value
     Value::Object(fields)
 }
 
-/// A test of each line of a header, or of the value that counts of a query parameter or cookie.
+/// A test of each header line, or of the value that counts for a query parameter or cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTest {
     /// Name of the value. Header names are in lower case.

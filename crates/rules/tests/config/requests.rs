@@ -1,4 +1,4 @@
-//! The problems of invalid fields of a match and invalid parts of a key.
+//! The problems of invalid match fields and invalid key parts.
 
 use loudou_rules::config::advice;
 use serde_json::{Value, json};

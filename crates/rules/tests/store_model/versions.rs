@@ -44,8 +44,8 @@ fn an_older_worker_meets_a_newer_bucket() {
     assert!(world.admits(&old, "other", 30));
     let answer = world.take(&new, "k", 31).expect("it has heard of the edit");
     assert_eq!(answer.reported().map(|limit| limit.remaining), Some(6));
-    // Three of five are used, and one of ten by the last request. Almost no refill comes in some
-    // nanoseconds.
+    // One of five is used, which becomes one of ten, and this request takes another one. Nothing is
+    // refilled in a few nanoseconds.
     let answer = world.take(&new, "other", 31).expect("a decision");
     assert_eq!(answer.reported().map(|limit| limit.remaining), Some(8));
 }
