@@ -34,7 +34,7 @@ const CASES: [Case; 2] = [
         apart: APART,
         is_refused: false,
     },
-    // Nothing comes back while no time passes.
+    // Time stands still, so no capacity comes back.
     Case {
         name: "refused",
         apart: 0,
@@ -144,7 +144,8 @@ fn measure(
         now += case.apart;
         is_refused(black_box(now))
     };
-    // Until the burst is spent if the case is a refusal, and until a window has as much in it as it will have.
+    // Runs until the burst is spent if the case is a refusal, and until a window is as full as it
+    // will be.
     for _ in 0..4 * BURST {
         next();
     }

@@ -90,7 +90,7 @@ fn request() -> Value {
     })
 }
 
-/// Rules for other paths, and at last those for every path.
+/// Returns rules for other paths, followed by rules for all paths.
 fn rules(elsewhere: usize, everywhere: usize) -> Checked<RuleSet> {
     let other = |number| {
         let path = json!({ "prefix": format!("/elsewhere-{number}") });

@@ -21,7 +21,7 @@ pub(crate) const APART: u64 = 20_000_000;
 
 /// A limiter with one state.
 pub(crate) type Direct = RateLimiter<NotKeyed, InMemoryState, Hand, NoOpMiddleware<Nanos>>;
-/// A limiter with a state for each key, in a hash map behind a lock.
+/// A limiter with a state for each key, in a hash map with a lock.
 pub(crate) type Keyed = RateLimiter<String, HashMapStateStore<String>, Hand, NoOpMiddleware<Nanos>>;
 
 /// The time that all clones show.

@@ -100,7 +100,7 @@ fn of_store(
     }
 }
 
-/// Measures requests of the keys in turn, each of which `admits` has to admit at its instant.
+/// Measures requests of the keys in turn. `admits` must admit each request at its instant.
 fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
     id: BenchmarkId,

@@ -49,8 +49,8 @@ fn limit_of(algorithm: &str) -> Value {
     json!({ "algorithm": algorithm })
 }
 
-/// For each object of the schema, a document in which the unknown field `zz` stands in such an object, and
-/// the object's place.
+/// For each object of the schema, returns a document with the unknown field `zz` in such an object,
+/// and the path of the object.
 fn with_unknown_fields() -> Vec<(String, Value)> {
     let zz = || json!({ "zz": 1 });
     let in_rule = |fields: Value| file(&[rule(&fields)]);

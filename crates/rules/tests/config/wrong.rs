@@ -61,7 +61,7 @@ fn names_of_fields() {
     );
 }
 
-/// The problem of a value where a number within bounds has to be.
+/// The problem of a value that must be a number within bounds.
 pub(crate) fn no_number(value: &Value) -> &'static str {
     if value.is_number() {
         "out of range"

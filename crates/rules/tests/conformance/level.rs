@@ -4,7 +4,7 @@ use loudou_limiter::{Ask, Nanos};
 
 use crate::replay::Ours;
 
-/// A request of this would wait for ever.
+/// A request with this cost would wait for ever.
 pub(crate) const EVER: Option<u64> = Some(u64::MAX);
 
 impl Ours {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// A whole number that has to be there.
+/// Returns a whole number, which must be present.
 pub(crate) fn whole(value: &Value, key: &str) -> u64 {
     value[key]
         .as_u64()
@@ -18,7 +18,7 @@ pub(crate) fn whole_or_none(value: &Value, key: &str) -> Option<i128> {
     value[key].as_i64().map(i128::from)
 }
 
-/// A number with a fraction that has to be there.
+/// Returns a number with a fraction, which must be present.
 pub(crate) fn real(value: &Value, key: &str) -> f64 {
     value[key]
         .as_f64()

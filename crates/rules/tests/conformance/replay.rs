@@ -35,8 +35,8 @@ pub(crate) trait Replay {
     fn follow(&mut self, call: &Value);
 }
 
-/// One value that is not the same. Times are in nanoseconds, verdicts are 0 (admitted), 1 (held) and 2
-/// (refused), and `None` stands for no value at all.
+/// A value that differs. Times are in nanoseconds, verdicts are 0 (admitted), 1 (held) and 2
+/// (refused), and `None` means that there is no value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) what: &'static str,

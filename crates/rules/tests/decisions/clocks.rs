@@ -22,7 +22,7 @@ fn run(document: &Value, rows: &[Row]) {
     }
 }
 
-/// The wall clock stands at 7 s of a minute when the monotonic one is at 100 s.
+/// The wall clock is at second 7 of a minute when the monotonic clock is at 100 s.
 #[test]
 fn a_token_bucket_refills_on_the_clock() {
     run(

@@ -118,7 +118,8 @@ fn the_worst_that_a_window_lets_through() {
     let log = limits(&of("sliding_log", 10, "10s"));
     let every = |step: u64| (0..10 * S / step).map(move |i| (i * step, 1));
     assert_eq!(admitted(&log, every(S / 10)), 10);
-    // All at the end of one window, and then one as soon as it fits, all through the next.
+    // The whole capacity at the end of a window, then a request whenever it fits, through the next
+    // window.
     let counter = limits(&of("sliding_counter", 10, "1us"));
     let steps = [(999, 10)]
         .into_iter()

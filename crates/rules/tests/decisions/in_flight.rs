@@ -111,7 +111,7 @@ fn a_return_is_of_its_own_generation() {
     assert_eq!(world.give(u64::MAX, 12 * S, 19 * S), 9);
 }
 
-/// A return that comes after its lease, or for a bucket that was forgotten, takes nothing from others.
+/// A return after its lease, or for a bucket that was forgotten, takes nothing from other requests.
 #[test]
 fn late_returns_take_nothing() {
     let mut world = World::new(3, "10s", 0);
@@ -156,7 +156,7 @@ fn a_decision_tells_its_instant() {
     assert_eq!(world.bucket.last, Nanos::from_secs(12));
 }
 
-/// Beside a rate, a request takes from both or none, and gives back to one.
+/// If there is also a rate, a request charges both limits or neither, and gives back only to one.
 #[test]
 fn only_what_is_in_flight_is_given_back() {
     let limits = limits(&json!([
@@ -182,7 +182,7 @@ fn only_what_is_in_flight_is_given_back() {
     assert_eq!(left(&bucket), [2, 1]);
 }
 
-/// Who is in flight stays in flight, whatever the new numbers.
+/// A request in flight stays in flight, whatever the new numbers are.
 #[test]
 fn an_edit_keeps_what_is_in_flight() {
     let mut world = World::new(8, "10s", 0);
@@ -197,7 +197,7 @@ fn an_edit_keeps_what_is_in_flight() {
             world.edit(at_most(20, "10s"), carry, 12 * S).left(12 * S),
             13
         );
-        // With a shorter lease, all permits end one lease after the edit. The same holds if a
+        // With a shorter lease, all permits end one lease after the edit. This is also true if a
         // longer lease would have ended by then: permits from 0 s end two leases later.
         for (lease, end, comes_back) in [
             ("5s", 17 * S + 1, false),

@@ -341,8 +341,9 @@ fn a_lower_window_lets_who_waits_pass() {
     assert_eq!(new.plan(&old, &taken, due), Plan::At(due));
 }
 
-/// Another worker still decides by the old numbers for a moment after the instant of a change, until it hears of it.
-/// Those that wait since before, and those that come later, are nevertheless spaced at the new rate.
+/// Another worker decides by the old numbers for a moment after a change, until it knows of the
+/// change. Requests that waited before, and later requests, are nevertheless spaced at the new
+/// rate.
 #[test]
 fn a_bucket_that_was_touched_after_a_change_keeps_its_line() {
     let limits = |ms: u32| {

@@ -80,7 +80,7 @@ fn a_greedy_token_bucket_starts_with_its_initial_tokens() {
     );
 }
 
-/// Lumps come at multiples of the period on the clock, not of the first request.
+/// Refills come at multiples of the period on the clock, not relative to the first request.
 #[test]
 fn an_interval_token_bucket_refills_in_lumps() {
     run(

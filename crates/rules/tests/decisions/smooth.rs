@@ -251,7 +251,7 @@ fn first(limits: &Limits, bucket: &Bucket, now: u64) -> Is {
     is(answer.reported().expect("one"))
 }
 
-/// The permits that are owed stay owed, and so does the number or the share of those stored.
+/// Owed permits stay owed. The number or the share of stored permits also stays.
 #[test]
 fn a_rate_changes_under_a_bursty_limiter() {
     let at_rate = |rate: &str| {
@@ -378,7 +378,7 @@ fn a_rate_changes_under_a_warmup() {
         assert_eq!(first(&new, &edited, S), Held(wait), "{carry:?} {new:?}");
         assert_eq!(reset(&new, &edited), wait + cold, "{carry:?} {new:?}");
     }
-    // Another algorithm takes over the debt, and gives it on.
+    // Another algorithm takes over the debt, and passes it on.
     let other = limits(&json!([
         { "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 0, "max_wait": "1h" }
     ]));

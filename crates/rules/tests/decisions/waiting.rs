@@ -109,7 +109,7 @@ fn an_interval_bucket_reserves_lumps() {
             (2 * S, 1, Admitted, 0, 18 * S),
             (2 * S, 2, Held(8 * S), 0, 18 * S),
             (2 * S, 1, Held(8 * S), 0, 28 * S),
-            // The next lump but one comes 3 s too late.
+            // The refill after the next comes 3 s too late.
             (2 * S, 1, Refused(3 * S), 0, 28 * S),
             (5 * S - 1, 4, Refused(10 * S + 1), 0, 25 * S + 1),
             (5 * S, 3, Held(15 * S), 0, 35 * S),
@@ -120,7 +120,8 @@ fn an_interval_bucket_reserves_lumps() {
     );
 }
 
-/// A bound of the request's own goes before the limit's, both ways, but not above the longest.
+/// A maximum wait of the request takes precedence over the limit's, whether it is shorter or
+/// longer, but it cannot exceed the overall maximum.
 #[test]
 fn a_request_may_have_its_own_bound() {
     let limits = limits(&json!([

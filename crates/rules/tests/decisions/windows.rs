@@ -25,7 +25,7 @@ fn a_fixed_window_begins_with_its_first_request() {
     );
 }
 
-/// The wall clock stands at 7 s of a minute when the monotonic one is at 100 s.
+/// The wall clock is at second 7 of a minute when the monotonic clock is at 100 s.
 #[test]
 fn a_fixed_window_ends_on_the_clock() {
     let limits = limits(&json!([
@@ -167,7 +167,7 @@ fn who_keeps_hammering_stays_out() {
             (6 * S, 1, (1, 2, 0, 9_000_000_000, 10 * S)),
             (15 * S - 1, 0, (0, 2, 0, NONE, S + 1)),
             (15 * S, 1, (0, 2, 0, NONE, 10 * S)),
-            // More than ever fits still makes no more than two.
+            // A refused cost above the capacity counts only as the capacity of two.
             (15 * S, 9, (1, 2, 0, NONE, 10 * S)),
             (25 * S - 1, 1, (1, 2, 0, 1, 10 * S)),
             (25 * S, 1, (0, 2, 0, NONE, 10 * S)),

@@ -85,7 +85,7 @@ impl Seen {
     }
 }
 
-/// Every rule is explained as it answered, or with the reason for which it was skipped.
+/// Each rule is explained with its answer, or with the reason why it was skipped.
 fn check_rules(world: &World, sample: &Value, explained: &Explanation, outcome: &Outcome) {
     assert_eq!(explained.rules.len(), world.rules.len());
     for (index, (rule, active)) in explained.rules.iter().zip(world.rules.iter()).enumerate() {

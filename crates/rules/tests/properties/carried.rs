@@ -140,7 +140,7 @@ fn an_unchanged_level_leaks_as_before() {
     }
 }
 
-/// Seven of ten used stay used when the rate is cut to a sixtieth, and come back with it.
+/// Seven of ten stay used if the rate is cut to a sixtieth, and come back at that rate.
 #[test]
 fn a_slower_rate_frees_nothing() {
     let (fast, slow) = (funnel(10, "1/s"), funnel(10, "1/m"));

@@ -1,4 +1,4 @@
-//! Numbers that change under a live bucket.
+//! The numbers of a limit change while its bucket is in use.
 
 use loudou_limiter::bounds::MAX_REMEMBERED;
 use loudou_limiter::{Bucket, Carry, Clock, Decision, Limits, Nanos, Rate};
@@ -20,7 +20,7 @@ fn carry() -> impl Strategy<Value = Carry> {
     prop_oneof![Just(Carry::Keep), Just(Carry::Proportional)]
 }
 
-/// As many limits before as after, so that each goes on from one.
+/// The number of limits does not change, so that each continues from another one.
 fn pair() -> impl Strategy<Value = (Vec<Spec>, Vec<Spec>)> {
     prop::collection::vec((spec(), spec()), 1..=3).prop_map(|both| both.into_iter().unzip())
 }
@@ -133,7 +133,7 @@ proptest! {
         prop_assert!(u128::from(is.remaining) <= new_cap - least_target.min(new_cap));
     }
 
-    /// But for requests that are in flight, and for those that wait.
+    /// Except for requests in flight, and for waiting requests.
     #[test]
     fn reset_is_as_new((old, new) in pair(), train in train(20)) {
         let keeps = old.iter().zip(&new).any(|both| both.0.kind == Kind::InFlight && both.1.kind == Kind::InFlight);

@@ -1,4 +1,4 @@
-//! A rule whose limits and overrides change at random, and its buckets that hear of it late.
+//! A rule whose limits and overrides change at random, and its buckets, which are converted late.
 
 use loudou_limiter::{Bucket, Carry, Clock, Decimal, Limits, Nanos, convert};
 use loudou_rules::config::{RuleEdit, parse_rule, scaled};
@@ -127,7 +127,7 @@ impl Changing {
         self.history.note(&before, &self.rule, note);
     }
 
-    /// The bucket of a key as it is under the version in force.
+    /// Returns the bucket of a key, converted to the version in force.
     pub(super) fn forward(&self, key: &str, bucket: &Bucket, version: u32, now: u64) -> Bucket {
         let limits = limits_of(&self.rule, key);
         let of = (key, &limits);

@@ -338,7 +338,8 @@ fn an_initial_amount_fills_on_the_clock() {
     assert_eq!(ask(150), (None, 3));
 }
 
-/// A return goes to the period in which its cost was taken, and nowhere if the wall clock jumped since.
+/// A return goes to the period in which its cost was taken, or has no effect if the wall clock has
+/// jumped since.
 #[test]
 fn returns_go_where_the_cost_was_taken() {
     for (limits, periods) in [

@@ -57,7 +57,7 @@ fn left(limits: &Limits, bucket: &Bucket, second: u64) -> (u64, u64) {
     (decision.remaining, decision.reset_after.secs_ceil())
 }
 
-/// The seconds that a cost has to wait.
+/// Returns the seconds that a cost has to wait.
 fn wait(limits: &Limits, bucket: &Bucket, cost: u64, second: u64) -> Option<u64> {
     let answer = limits.peek(bucket, cost, at(second));
     let retry_after = answer.reported().expect("one").retry_after;
@@ -125,7 +125,7 @@ fn what_is_brought_into_a_window_begins_it() {
     }
 }
 
-/// Whatever a window on the clock goes on from, it ends on the clock.
+/// A clock-aligned window ends on the clock, whatever it continues from.
 #[test]
 fn a_window_on_the_clock_stays_on_it() {
     let old = clock(10, "60s");
@@ -206,12 +206,12 @@ fn slots_go_on() {
             "{window}"
         );
     }
-    // In a shorter window nothing stays for longer than that.
+    // In a shorter window, no amount counts for longer than that window.
     let short = slots(10, "4s", 2);
     assert_eq!(left(&short, &edited(&short, Carry::Keep), 4), (2, 4));
 }
 
-/// A level is put where it leaves as late as it may, and no more in a slot than that takes.
+/// A level is put into the latest slots that have room for it.
 #[test]
 fn a_level_is_spread_over_slots() {
     // Nine of ten, back within nine seconds.
@@ -229,7 +229,8 @@ fn a_level_is_spread_over_slots() {
     let edited = convert(&soon, &tight, Carry::Keep, &used(&soon, &[(0, 9)]), at(0));
     assert_eq!(left(&tight, &edited, 0), (1, 9));
     assert_eq!(left(&tight, &edited, 5), (2, 4));
-    // The current slot takes whatever has no other: 16 of 20 are in those before it.
+    // The current slot takes the amount that fits no other slot, because 16 of 20 are in the
+    // earlier slots.
     let wide = funnel(20, "1/s");
     let edited = convert(&wide, &new, Carry::Keep, &used(&wide, &[(0, 20)]), at(0));
     assert_eq!(left(&new, &edited, 0), (0, 10));
@@ -319,7 +320,7 @@ fn counters_go_on() {
     let edited = convert(&old, &halved, Carry::Proportional, &both, at(12));
     assert_eq!(left(&halved, &edited, 12), (1, 18));
     assert_eq!(left(&halved, &edited, 20), (3, 10));
-    // Lowered to four, all of it stays.
+    // After lowering to four, the whole amount stays.
     let four = of("sliding_counter", 4, "10s");
     let edited = convert(&old, &four, Carry::Keep, &both, at(12));
     assert_eq!(left(&four, &edited, 12), (0, 18));

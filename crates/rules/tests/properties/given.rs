@@ -1,4 +1,5 @@
-//! No sequence of edits gives more than the largest capacity and what time gives at the rates in force.
+//! No sequence of edits gives more than the largest capacity, plus the amount that the rates in
+//! force give over time.
 
 use loudou_limiter::{Carry, Limit, Nanos};
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ fn leaks(kinds: Vec<Kind>) -> impl Strategy<Value = Named> {
     )
 }
 
-/// What time gives from one instant to another, in [`PARTS`] of a unit.
+/// Returns the amount that comes back between two instants, in [`PARTS`] of a unit.
 fn gives(limit: &Limit, from: u64, to: u64) -> u64 {
     let rate = limit.algorithm().rate().expect("one");
     let (amount, period) = (u64::from(rate.amount()), rate.period().get());

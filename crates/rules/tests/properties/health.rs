@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-/// A clock that goes back counts into the newest slot.
+/// If the clock goes back, responses count in the newest slot.
 #[test]
 fn time_that_goes_back() {
     let when = when(500, 250, 2);

@@ -38,7 +38,7 @@ impl Edited {
         self.edit(&json!({ "limits": limits }), carry, second)
     }
 
-    /// A bucket of `version`, as it is at 9 s under the limits in force.
+    /// A bucket of `version`, converted to the limits in force at 9 s.
     fn forward(&self, bucket: &Bucket, version: u32) -> Bucket {
         let of = ("k", &self.rule.limits);
         let clock = Clock::at(Nanos::from_secs(9));
@@ -100,7 +100,7 @@ fn an_edit_there_and_back_is_two_edits() {
     let mut second = a.start(Nanos::from_secs(7));
     a.decide(&mut second, 10, Nanos::from_secs(7));
     assert_eq!(rule.left(&second, 2), [0]);
-    // And with yet another edit behind it.
+    // This also holds with yet another edit after it.
     rule.limits(&b, Carry::Keep, 8);
     assert_eq!(rule.left(&first, 0), [20]);
     assert_eq!(rule.left(&second, 2), [10]);

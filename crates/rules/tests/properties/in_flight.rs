@@ -62,7 +62,7 @@ proptest! {
         let limits = at_most(capacity, lease);
         let mut bucket = limits.start(Nanos::new(start));
         let mut now = start;
-        // Instants and costs, of those that will end, and of those whose end is lost.
+        // Instants and costs of the requests that will end, and of the requests whose end is lost.
         let mut flying: Vec<(u64, u64)> = Vec::new();
         let mut lost: Vec<(u64, u64)> = Vec::new();
         for (pause, step) in steps {
@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(after.remaining, new_capacity.saturating_sub(counted));
         let reset = before.reset_after.get();
         let young_ends = now + if reset > lease { reset } else { reset + lease };
-        // All of it is one generation, which began where the oldest did.
+        // All permits are in one generation, which began with the oldest permit.
         let young = old.used(&bucket, Nanos::new(young_ends - lease))[0];
         let leases = if young < counted { 3 } else { 2 };
         let begun = young_ends.saturating_sub(leases * lease);

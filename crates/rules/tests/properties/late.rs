@@ -14,7 +14,7 @@ enum Step {
     Change(Change),
     /// A request with a key, its cost, and its maximum wait.
     Touch(usize, u64, Option<u64>),
-    /// What no bucket has to undergo any more is forgotten.
+    /// Changes that no bucket needs any more are forgotten.
     Forget,
 }
 

@@ -1,5 +1,5 @@
-//! Requests that wait pass before those that come later, whatever is edited meanwhile, and an edit delays
-//! no request that the new numbers let pass sooner.
+//! Waiting requests pass before later requests, whatever is edited meanwhile. An edit delays no
+//! request that the new numbers admit sooner.
 
 use loudou_limiter::bounds::MAX_WAIT;
 use loudou_limiter::{Ask, Carry, Clock, Nanos, Plan, Taken, convert};

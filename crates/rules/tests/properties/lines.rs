@@ -21,7 +21,7 @@ enum Act {
     Edit(usize, Numbers, Carry),
     /// The first queue is removed.
     Remove,
-    /// One of those that wait leaves, by its place among them.
+    /// A waiting request leaves, given by its place in the queue.
     Leave(usize),
 }
 
@@ -61,7 +61,7 @@ impl Rule {
     }
 }
 
-/// What a request took by a rule, and when it may pass by it.
+/// The amount that a request took from a rule, and when it may pass that rule.
 struct Loan {
     taken: Taken,
     due: Nanos,

@@ -7,7 +7,7 @@ use super::naive::{Model, model};
 use super::spec::{Kind, Spec, spec, spec_of};
 use super::{config, limits, timed, train};
 
-/// Compares a decision on `cost` at `now` with the model, as it is after it.
+/// Compares a decision on `cost` at `now`, and the state after it, with the model.
 fn agrees(
     (spec, model): (&Spec, &dyn Model),
     (now, cost): (u64, u64),

@@ -8,7 +8,7 @@ use super::gains::most_at_once;
 
 const DAY: u64 = 86_400_000_000_000;
 
-/// Limits of every algorithm with this capacity, of which hardly anything comes back in a second.
+/// Limits of every algorithm with this capacity, of which almost nothing comes back in a second.
 fn all(capacity: u64) -> Vec<Limits> {
     let numbers = [
         json!({ "algorithm": "funnel", "rate": "1/d" }),

@@ -119,7 +119,7 @@ fn spec() -> impl Strategy<Value = Spec> {
 enum Act {
     /// A request of this cost.
     Come(u64),
-    /// One of those that wait leaves, by its place among them.
+    /// A waiting request leaves, given by its place in the queue.
     Leave(usize),
     /// All that wait leave, the later ones first or not.
     AllLeave(bool),
@@ -234,7 +234,8 @@ impl World {
                 self.bucket = convert(&self.limits, &new, Carry::Keep, &self.bucket, clock);
                 self.limits = new;
                 self.origin += 1;
-                // Who waits keeps a place that it cannot give back, and the level may be above the capacity.
+                // A waiting request keeps a place that it cannot give back, and the level may
+                // exceed the capacity.
                 self.lost = true;
             }
         }

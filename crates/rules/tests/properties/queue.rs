@@ -62,7 +62,7 @@ pub(super) fn numbers() -> impl Strategy<Value = Numbers> {
 enum Act {
     Come(u64),
     Edit(Numbers, Carry),
-    /// One of those that wait leaves, by its place among them.
+    /// A waiting request leaves, given by its place in the queue.
     Leave(usize),
     /// All that wait leave, the later ones first.
     AllLeave,
@@ -101,7 +101,7 @@ struct World {
     passed: Vec<(u64, u64, usize)>,
     /// When numbers came, and whether they reset the queue.
     edits: Vec<(u64, Numbers, bool)>,
-    /// When they came, when they were heard of, and which.
+    /// When the numbers came into force, when they became known, and the numbers.
     heard: Vec<(u64, u64, Numbers)>,
 }
 
@@ -387,12 +387,13 @@ proptest! {
         let answer = world.limits.decide(&mut world.bucket.clone(), 1, Nanos::new(due));
         let (after, slots) = (answer.wait().get(), slots(new, cost));
         prop_assert!(after <= slots + 1, "{after} after it, not {slots}");
-        // It may have been due before the edit was heard of.
+        // It may have been due before the edit became known.
         prop_assert!(due == heard || after + 1 >= slots, "{after} after it, not {slots}");
     }
 }
 
-/// One that waits for less than a thousandth of its place is due now, and the next one is a whole place behind it.
+/// A request that waits for less than a thousandth of its place is due now, and the next request is
+/// a whole place after it.
 #[test]
 fn a_reset_in_the_last_nanosecond_of_a_place() -> Result<(), TestCaseError> {
     let numbers = |amount, period| Numbers {

@@ -52,7 +52,8 @@ const KINDS: [Kind; 16] = [
     Kind::InFlight,
 ];
 
-/// The numbers of a limit: `amount` comes back per `period`, which is the window where there is one.
+/// Numbers of a limit. `amount` comes back per `period`, which is the window for limits with a
+/// window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) kind: Kind,
@@ -98,7 +99,7 @@ impl Spec {
         [2, 3, 7, 10, 64][usize::try_from(self.seed % 5).expect("small")]
     }
 
-    /// From the least with which the capacity can be reached to all of it.
+    /// From the minimum with which the capacity can be reached to the whole capacity.
     pub(super) fn slot_capacity(&self) -> u64 {
         let least = self.capacity.div_ceil(self.slots().into());
         least + (self.capacity - least) * (self.seed / 5 % 5) / 4

@@ -45,7 +45,7 @@ proptest! {
         }
     }
 
-    /// However the wall clock jumps, a window that runs keeps its end, and none is too long.
+    /// However the wall clock jumps, the current window keeps its end, and no window is too long.
     #[test]
     fn a_wall_clock_that_jumps_locks_nobody_out(
         spec in of_kind(Kind::FixedClock),

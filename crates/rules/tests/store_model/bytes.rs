@@ -16,7 +16,7 @@ const MAX_U40: u64 = (1 << 40) - 1;
 /// The number of states that began in [`raw_page`].
 const ORIGINS: u32 = 0x0807_0605;
 
-/// The fields of a slot as they stand in a page.
+/// Fields of a slot as encoded in a page.
 #[derive(Clone, Debug)]
 struct RawSlot {
     fingerprint: u64,

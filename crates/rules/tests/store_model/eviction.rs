@@ -59,7 +59,7 @@ fn nothing_goes_while_there_is_room() {
 #[test]
 fn idle_buckets_go_before_used_ones() {
     let gone = |others: &[(usize, u64, u8)], now_ms: u64| evicted(full_page(others), now_ms * MS);
-    // The one closest to idle, if none is idle.
+    // The bucket that will be idle first is evicted, if none is idle.
     assert_eq!(gone(&[], 500), (Some(0), Ok(Evicted::Lossy)));
     assert_eq!(gone(&[(9, 700, 0)], 500), (Some(9), Ok(Evicted::Lossy)));
     // From its very millisecond on, an idle one is no loss.

@@ -26,7 +26,7 @@ struct Worker<'a> {
     has_read: bool,
 }
 
-/// Workers that take, and later give back, on one store.
+/// Workers that take permits and give them back, on one store.
 struct Model<'a> {
     table: &'a Table,
     rule: &'a ActiveRule,

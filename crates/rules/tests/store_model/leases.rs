@@ -42,7 +42,7 @@ enum Current<'a> {
 struct Worker<'a> {
     jobs: Vec<Job>,
     current: Option<(Current<'a>, bool)>,
-    /// The ask that has no answer yet.
+    /// The call that is not answered yet.
     asked: Option<LeaseAsk>,
     /// The receipts of requests that were admitted.
     receipts: Vec<(loudou_store::Receipt, u64)>,

@@ -149,7 +149,7 @@ impl World {
         page.map(|(page, _)| page).unwrap_or_default()
     }
 
-    /// Changes the slot of `key` behind the table's back.
+    /// Changes the slot of `key` directly in the store.
     fn edit(&mut self, key: &str, edit: impl FnOnce(&mut Slot)) {
         let id = self.table.id(tag(), key);
         let mut page = self.page(id.page);

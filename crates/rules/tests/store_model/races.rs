@@ -127,7 +127,7 @@ proptest! {
     }
 }
 
-/// A host as it would be if pages were created without a version.
+/// A host on which pages are created without a version.
 struct Overwriting(MemoryStore);
 
 impl SharedData for Overwriting {

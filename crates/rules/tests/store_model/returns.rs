@@ -57,7 +57,7 @@ fn a_bucket_in_the_place_of_another_gets_nothing() {
     assert!(world.slot(KEY) != before);
 }
 
-/// A request that waited before a limit on requests in flight came has no permit of it to give back.
+/// A request that waited before a limit on requests in flight was added has no permit to give back.
 #[test]
 fn a_request_without_a_permit_gives_none_back() {
     let queue = json!({ "name": "pace", "algorithm": "leaky_queue", "capacity": 9, "rate": "1/s" });

@@ -55,7 +55,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The time between two events, but none at which the exactness of a tick decides whether a run goes on.
+/// Generates the time between two events, except times at which the precision of a tick decides
+/// whether a run continues.
 fn pause() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..2 * S,

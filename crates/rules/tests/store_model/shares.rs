@@ -162,7 +162,7 @@ fn the_largest_rule_gives_first() {
     }
 }
 
-/// With more rules than slots there is no share, and still none of them is shut out.
+/// With more rules than slots there are no shares, but no rule is shut out.
 #[test]
 fn more_rules_than_slots() {
     let mut world = World::new(16);
@@ -174,7 +174,7 @@ fn more_rules_than_slots() {
         }
     }
     assert!(world.of_rules().values().all(|count| *count <= 2));
-    // But none of them takes the permits of another.
+    // However, no rule takes the permits of another rule.
     let mut world = World::new(16);
     let (slow, more) = rules.split_at(16);
     for name in slow {
@@ -289,7 +289,7 @@ fn held_permits_are_no_more_than_a_share() {
     assert_eq!(more.err(), Some(GaveUp::PageFull));
 }
 
-/// As long as a rule above its share has anything else, permits stay.
+/// As long as a rule above its share has any other bucket, permits stay.
 #[test]
 fn held_permits_go_after_all_else_above_a_share() {
     let mut world = World::new(16);

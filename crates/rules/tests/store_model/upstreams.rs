@@ -131,7 +131,7 @@ impl SharedData for Counting<'_> {
     }
 }
 
-/// The search ends at a place that was never written, and after a fixed number of others.
+/// The search ends at a place that was never written, or after a fixed number of places.
 #[test]
 fn a_search_is_short() {
     let (mut world, now) = (World::new(64), Nanos::from_secs(7));
@@ -161,7 +161,7 @@ fn a_search_is_short() {
     assert_eq!(most, 20);
 }
 
-/// When the places are full, counted clusters keep theirs, and the others are reported.
+/// When all places are taken, counted clusters keep their places, and other clusters are reported.
 #[test]
 fn places_are_bounded_and_given_to_those_who_count() {
     let (mut world, now) = (World::new(64), Nanos::from_secs(7));
@@ -180,7 +180,7 @@ fn places_are_bounded_and_given_to_those_who_count() {
         assert_eq!(world.respond(&cluster, true, now), Some(true));
     }
     assert_eq!(world.stats.lost_responses, lost);
-    // A second later nothing counts, and others take the places, each for good.
+    // A second later all windows are empty, and other clusters take the places permanently.
     let later = Nanos::from_secs(8);
     for n in 0..PROMISED {
         world.respond(&format!("d{n}"), true, later);

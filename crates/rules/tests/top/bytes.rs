@@ -57,7 +57,7 @@ fn keys_are_bounded() {
 proptest! {
     #![proptest_config(config(200))]
 
-    /// One wrong byte gives no summary, or a usable one.
+    /// With one wrong byte, decoding fails or gives a usable summary.
     #[test]
     fn foreign_bytes_do_no_harm(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let (_, mut bytes) = some();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Keys of which the small ones come more often.
+/// Keys, of which small numbers are more frequent.
 fn skewed() -> impl Strategy<Value = u64> {
     (0_u32..7).prop_flat_map(|bits| 0_u64..1 << bits)
 }

@@ -131,7 +131,7 @@ fn live(first: usize, events: Vec<(u64, Event)>) -> Past {
     Past { world, edited, now }
 }
 
-/// A slot with this bucket, as it is read back from a page.
+/// Returns a slot with this bucket, as decoded from a page.
 fn read_back(slot: &Slot, bucket: Bucket) -> Slot {
     let slot = Slot {
         bucket,
