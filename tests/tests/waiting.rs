@@ -96,7 +96,7 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
         ensure!(answer.status == 429, "{request:?}: {answer:?}");
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         ensure!(
-            text.contains("its turn would come after its deadline"),
+            text.contains("the required wait exceeds the deadline"),
             "{text}"
         );
     }

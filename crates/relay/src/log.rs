@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Level {
-    /// Only what ends the relay.
+    /// Only fatal errors.
     Error,
-    /// Also a lost engine, and overload.
+    /// Also engine loss and overload.
     Warn,
     /// Also the start, the stop, and an engine that is reached.
     Info,

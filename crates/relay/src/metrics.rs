@@ -26,7 +26,7 @@ macro_rules! metrics {
         #[derive(Debug)]
         pub struct Metrics {
             $($(#[doc = $help] pub $field: metrics!(@type $kind),)*)*
-            /// How long calls took that were read, in seconds.
+            /// Duration of calls that were read, in seconds.
             pub call_time: Histogram,
             registry: Registry,
         }
@@ -38,7 +38,7 @@ macro_rules! metrics {
                 registry.register($name, $help, family.clone());
                 $(let $field = metrics!(@member family $($label $value)?);)*)*
                 let call_time = Histogram::new(BOUNDS);
-                registry.register("call_seconds", "How long calls took", call_time.clone());
+                registry.register("call_seconds", "Duration of calls", call_time.clone());
                 let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
                 registry.register("build", "The relay's version", version);
                 Self { $($($field,)*)* call_time, registry }
@@ -66,14 +66,14 @@ metrics! {
         keys_timeout: "outcome" = "timeout", keys_unreachable: "outcome" = "unreachable", keys_error: "outcome" = "refused"
     };
     "units_wanted", "Units that Envoys wanted", Counter { units_wanted };
-    "units_granted", "Units that they were granted", Counter { units_granted };
+    "units_granted", "Units granted to Envoys", Counter { units_granted };
     "units_charged", "Units of debts that were charged", Counter { units_charged };
     "changes_written", "Edits, overrides and bans that were written", Counter { changes_written };
-    "record_failed", "Calls without an answer about changes and Envoys", Counter { record_failed };
-    "engine_up", "Whether the engine is reached", Gauge { engine_up };
+    "record_failed", "Calls whose answer lacks changes and the number of Envoys", Counter { record_failed };
+    "engine_up", "1 if the engine is reached", Gauge { engine_up };
     "engine_nodes", "Servers with keys: 1, or the primaries of a cluster", Gauge { engine_nodes };
     "engine_nodes_lost", "Servers with keys that are not reached", Gauge { engine_nodes_lost };
-    "engine_evicts", "Whether the engine may evict leases, as far as it tells", Gauge { engine_evicts };
+    "engine_evicts", "1 if the engine reports a policy that may evict leases", Gauge { engine_evicts };
     "engine_connects", "Connections made to the engine", Counter { engine_connects };
     "scripts_sent", "Scripts sent because the engine did not know them", Counter { scripts_sent };
 }

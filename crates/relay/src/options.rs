@@ -69,7 +69,7 @@ pub struct Options {
     /// Envoy waits for the answer]
     #[arg(long, value_name = "MS", value_parser = |text: &str| within(text, 1_u64..=10_000))]
     pub timeout_ms: Option<u64>,
-    /// Most calls at a time; more are answered with 503
+    /// Maximum number of concurrent calls; further calls get 503
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = |text: &str| within(text, 1_u32..=65_536))]
     pub max_calls: u32,
     /// Maximum connections at a time; a few more get one request each. With HTTP/2, all Envoys together open
@@ -80,10 +80,10 @@ pub struct Options {
     /// --max-connections]
     #[arg(long, value_name = "N", value_parser = |text: &str| within(text, 1_u32..=1_000_000))]
     pub max_peer_connections: Option<u32>,
-    /// Longest time for the calls that run at a stop, in seconds
+    /// Time in which running calls can finish at shutdown, in seconds
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = |text: &str| within(text, 0_u64..=3_600))]
     pub drain_s: u64,
-    /// What is logged, as JSON on standard error
+    /// Log level; logs are JSON on standard error
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: Level,
 }

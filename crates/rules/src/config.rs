@@ -117,19 +117,19 @@ const HELD: Field = Field::optional(
     "requests",
     Form::Integer(0, 65_536),
     "65536",
-    "The most requests that a worker holds at once; beyond it, they are refused instead.",
+    "Maximum number of requests that a worker holds at once. Further requests are refused.",
 );
 const MEMORY: Field = Field::optional(
     "memory_mib",
     Form::Integer(1, 65_536),
     "64",
-    "The most memory that held requests may take in a worker, in MiB.",
+    "Maximum memory for held requests per worker, in MiB.",
 );
 const BODY: Field = Field::optional(
     "body_kib",
     Form::Integer(0, 1_048_576),
     "1024",
-    "The most of a body that Envoy buffers while its request is held, in KiB: its `per_connection_buffer_limit_bytes`.",
+    "Maximum body size that Envoy buffers while a request is held, in KiB. This is Envoy's `per_connection_buffer_limit_bytes`.",
 );
 /// Grammar of the field `store.waiting`.
 const WAITING: Object = object!([HELD, MEMORY, BODY]);
@@ -146,7 +146,7 @@ const STORE: Object = object!([
         "waiting",
         Form::Defined("waiting"),
         "",
-        "The bounds on held requests, of each worker.",
+        "Bounds on the requests that each worker holds.",
     ),
 ]);
 

@@ -113,9 +113,8 @@ impl AdminPlane {
 fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
     let Some(span) = span else { return Ok(()) };
     if span < SHORTEST {
-        let detail = format!(
-            "a ban for {span} bans nobody: it is over before a request meets it; at least {SHORTEST}"
-        );
+        let detail =
+            format!("a ban of {span} is too short to refuse a request; the minimum is {SHORTEST}");
         return Err(Failure::bad(detail));
     }
     let mut conduct = Conduct::default();

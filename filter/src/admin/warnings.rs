@@ -32,7 +32,7 @@ pub(super) fn of_process(
     let reloads = store.reloads;
     let reloads = (reloads > 0).then(|| {
         format!(
-            "{reloads} sandbox(es) died and were loaded again: requests that were held there are lost; please \
+            "{reloads} Wasm VM(s) crashed and were loaded again: requests that were held there are lost; please \
              report the panic in Envoy's log"
         )
     });

@@ -121,8 +121,9 @@ impl RulesInForce for Active {
             };
             let about = ChangeName::parse(name);
             let mut event = event_of(self, host, EventKind::Warning, about.as_ref(), now);
-            event.detail =
-                format!("the last change holds at this Envoy only: the relay refused it: {why}");
+            event.detail = format!(
+                "the relay refused the last change, so it applies at this Envoy only: {why}"
+            );
             events::add(host, self.share(), &event);
         }
         if !noted {

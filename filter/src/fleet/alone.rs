@@ -119,9 +119,13 @@ impl Fleet {
     fn report_down(&self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
         if self.count(host, true) && pulse::turns(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {
-                OnOutage::Local => "no answers: each Envoy limits alone, by its part of the limits",
-                OnOutage::Admit => "no answers: requests of fleet rules pass",
-                OnOutage::Refuse => "no answers: requests of fleet rules are refused",
+                OnOutage::Local => {
+                    "no answers from the relay: each Envoy enforces its part of the limits"
+                }
+                OnOutage::Admit => "no answers from the relay: requests of fleet rules pass",
+                OnOutage::Refuse => {
+                    "no answers from the relay: requests of fleet rules are refused"
+                }
             };
             active.report(host, (EventKind::FleetDown, detail), now);
         }

@@ -179,7 +179,7 @@ impl Host for EnvoyHost {
         if errno != 0 {
             self.log(
                 LogLevel::Error,
-                "the host has no random bytes: page placement can be guessed",
+                "the host has no random bytes, so clients can predict the placement of pages",
             );
         }
         random

@@ -91,7 +91,7 @@ impl<'a> Refusal<'a> {
         let mut detail = text(&["over the limit of ", &joined(&violated, " and "), ": "]);
         match wait {
             Wait::For(_) if outcome.not_held == Some(NotHeld::Deadline) => {
-                detail.push_str("its turn would come after its deadline");
+                detail.push_str("the required wait exceeds the deadline");
             }
             Wait::For(wait) => {
                 let secs = Digits::of(wait.secs_ceil());
@@ -154,7 +154,7 @@ impl<'a> Refusal<'a> {
     /// such requests.
     pub(crate) fn key_ambiguous(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = text(&["the request has several values of the key of rule ", name]);
+        let detail = text(&["the request has several values for the key of rule ", name]);
         let kind = (KEY_AMBIGUOUS, "key_ambiguous");
         Self::without_bucket(rule, kind, detail, Wait::Never)
     }
@@ -165,7 +165,7 @@ impl<'a> Refusal<'a> {
         let detail = text(&[
             "rule ",
             name,
-            " could not be evaluated, so it refuses; try again",
+            " could not be evaluated and refuses on error; try again",
         ]);
         let kind = (REDUCED_CAPACITY, "store_gave_up");
         Self::without_bucket(rule, kind, detail, Wait::Unknown)

@@ -1,4 +1,4 @@
-//! Questions to the real Envoy from the screen: how a request is decided, and what an edit would do to live keys.
+//! Questions to the real Envoy from the screen: how a request is decided, and what an edit would suffice to live keys.
 
 use super::*;
 

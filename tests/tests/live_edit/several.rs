@@ -94,7 +94,7 @@ fn a_ban_for_both_is_offered_to_the_one_that_was_away() -> Result<()> {
     ensure!(!is_banned(&second)?, "nothing is sent again by itself");
     // From the first one, which lacks nothing.
     terminal.press("1a")?;
-    terminal.shows("Not in force here: 1 ban. Apply?")?;
+    terminal.shows("Missing at this Envoy: 1 ban. Apply?")?;
     terminal.shows(&format!("At {url}:"))?;
     terminal.press("\r")?;
     terminal.shows("applied: 1 ban")?;

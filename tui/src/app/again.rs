@@ -63,7 +63,7 @@ pub(crate) fn banner(state: &State) -> Option<String> {
     if counts.is_empty() {
         let is_new = state.now.since(restarted_at) < SHOWN;
         let text =
-            format!("RESTARTED at {at}, buckets and penalties begin anew; no change is gone");
+            format!("RESTARTED at {at}, buckets and penalties were reset; no changes were lost");
         return is_new.then_some(text);
     }
     let offer = if state.locked().is_some() {
@@ -86,7 +86,8 @@ pub(crate) fn gone_since(state: &State, since: Nanos, rule: Option<&str>) -> Opt
 }
 
 /// Message shown when there is no change to apply.
-pub(crate) const NOTHING: &str = "no change was lost, and none at another Envoy is missing here";
+pub(crate) const NOTHING: &str =
+    "no changes were lost, and none from other Envoys are missing here";
 
 /// Returns the changes that this Envoy lost in a restart and the changes that are in effect at
 /// `others`, for rules that this Envoy has. If this Envoy already has a change for a rule and key,
@@ -116,7 +117,7 @@ pub(crate) fn ask(state: &mut State, items: Vec<Item>) {
     let lost = lost.filter(|lost| lost.items().len() == items.len());
     let question = match lost {
         Some(lost) => format!("{}. Apply again?", lost.line()),
-        None => format!("Not in force here: {}. Apply?", counts(items.iter())),
+        None => format!("Missing at this Envoy: {}. Apply?", counts(items.iter())),
     };
     let unix_ms = state.unix_ms();
     // The key `a` may have switched to another Envoy, so the question names it.
@@ -184,7 +185,7 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
         };
         state.toast(
             true,
-            format!("still gone: {gone}; {first}{more}; press a to try again"),
+            format!("still missing: {gone}; {first}{more}; press a to try again"),
         );
     }
 }

@@ -110,7 +110,7 @@ fn of_form(state: &State, form: &Form) -> Content {
             Kind::Carry => match form.carry() {
                 Carry::Keep => "buckets keep the units that are used",
                 Carry::Proportional | Carry::Stepped => "buckets keep their share of use",
-                Carry::Reset => "buckets begin anew",
+                Carry::Reset => "buckets are reset",
             }
             .to_owned(),
             Kind::Asked(Prompt::Expires) if value.is_empty() => {
@@ -223,7 +223,7 @@ fn one_is_enough(state: &State, change: &Change) -> Option<Part> {
     let is_shared = !matches!(change, Change::Reset(_));
     is_shared.then(|| {
         let envoys = leased::envoys(fleet);
-        let text = format!("It travels to the fleet ({envoys}) from one of them.");
+        let text = format!("The fleet ({envoys}) shares it: one Envoy is enough.");
         Part::text(Tone::Plain, text)
     })
 }

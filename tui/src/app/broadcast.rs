@@ -20,7 +20,7 @@ use super::undoing::of_broadcast;
 
 /// Reason why a change is not sent to an Envoy.
 const AWAY: &str = "not connected";
-const BEHIND: &str = "an earlier change of the rule is on its way; repeat this one then";
+const BEHIND: &str = "an earlier change of this rule is pending; repeat this one afterwards";
 /// Reason why nothing is undone at an Envoy.
 const RESTARTED: &str = "Envoy restarted since, so it is not known what to undo";
 

@@ -63,11 +63,11 @@ impl Demand {
         })
     }
 
-    /// Formats the demand: `asks 0.67/s, limit 0.5/s: 40/m would do (×1.4)`.
+    /// Formats the demand: `asks 0.67/s, limit 0.5/s: 40/m would suffice (×1.4)`.
     pub(crate) fn words(&self) -> String {
         let [asks, allowed] = [self.asks, self.allowed].map(per_second_words);
         format!(
-            "asks {asks}/s, limit {allowed}/s: {} would do (×{})",
+            "asks {asks}/s, limit {allowed}/s: {} would suffice (×{})",
             self.rate, self.factor
         )
     }

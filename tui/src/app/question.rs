@@ -61,7 +61,7 @@ impl Pending {
     pub(crate) fn of_one(&self) -> Option<&'static str> {
         match &self.action {
             Action::Change(sending) if sending.suits_all() => None,
-            Action::Change(_) => Some("what one Envoy had is put back there"),
+            Action::Change(_) => Some("an undo restores the previous state of this Envoy only"),
             Action::Again(_) => Some("each Envoy lost changes of its own"),
         }
     }

@@ -163,7 +163,7 @@ pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
     for (other, there, theirs) in known {
         if own.version != other.version {
             found.push(format!(
-                "versions apart: {} at {here}, {} at {there}",
+                "versions differ: {} at {here}, {} at {there}",
                 own.version, other.version
             ));
         }
@@ -175,7 +175,7 @@ pub(crate) fn differences(targets: &[TargetSummary]) -> Vec<String> {
                 text.push_str("; and ");
                 text.push_str(&counted(count(more), "more rule"));
             }
-            found.push(format!("rules apart: {text}"));
+            found.push(format!("rules differ: {text}"));
         }
     }
     found

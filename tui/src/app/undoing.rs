@@ -18,7 +18,7 @@ use loudou_client::change::{Change, Undo};
 /// Text of the question about a change that was made at several Envoys.
 const FOR_ALL: &str = "Made at several Envoys: Enter undoes it only at this one.";
 /// Text of the question about a change that was not answered.
-const UNKNOWN: &str = "It is not known whether it is in force: Envoy has not been read since.";
+const UNKNOWN: &str = "It may or may not be in force: Envoy has not answered since.";
 /// Maximum number of changes that can be undone.
 const MOST: usize = 50;
 

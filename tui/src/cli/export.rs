@@ -25,7 +25,7 @@ Examples:
 const NO_FLEET: &str = "warning: `fleet` left out: it belongs to Envoy's configuration; add it for the rules with `scope: fleet`";
 
 /// Note about the `admin` settings, without which this API would no longer answer.
-const NO_ADMIN: &str = "warning: `admin` left out: it belongs to Envoy's configuration; add it, or nobody reaches this API any more";
+const NO_ADMIN: &str = "warning: `admin` left out: it belongs to Envoy's configuration; add it, or nothing can reach this API";
 
 /// Maximum number of changes that a note lists.
 const LISTED: usize = 10;

@@ -132,7 +132,7 @@ fn beside(view: &mut View<'_>, role: &Role, other: &Role) {
         buckets(view, other);
     }
     let message = format!(
-        "the namespace `{}` has the rules of {}, and holds one rule set only: they replace each other",
+        "the namespace `{}` has the rules of {}, too, but only one rule set: they overwrite each other",
         role.store.namespace, other.name
     );
     let path = Path::root().field("store").field("namespace");

@@ -147,7 +147,7 @@ fn no_rule(key: &str, off: &[String], impossible: Option<(&str, Impossible)>) ->
     if !off.is_empty() {
         let off: Vec<&str> = off.iter().map(String::as_str).collect();
         return format!(
-            "a ban of {key} would refuse nobody: no rule with this key is in mode enforce ({}); set the mode of one",
+            "a ban of {key} would have no effect: no rule with this key is in mode enforce ({}); set the mode of one",
             escape(&listed(&off))
         );
     }

@@ -58,9 +58,8 @@ impl Verb for Override {
             }
             (Some(Value::String(word)), None) => {
                 if word == "unlimited" {
-                    detail.push(
-                        "a ban in force stays, also one of a penalty; unban lifts it".to_owned(),
-                    );
+                    detail
+                        .push("a ban in force stays, also by a penalty; unban lifts it".to_owned());
                 }
                 format!("Make {key} {word}{span}?")
             }

@@ -53,7 +53,7 @@ const STATUS_WITHOUT_KEY: Field = Field::optional(
     Form::Integer(400, 599),
     "",
     "The HTTP status for a request without a key, where on_missing_key is refuse; the default is status. 400 tells \
-     clients that another try is in vain.",
+     clients that retrying does not help.",
 );
 /// Grammar of a header value.
 const VALUE: Text = Text::like("^[!-~]([ -~]*[!-~])?$", MAX_VALUE);
@@ -136,7 +136,7 @@ pub(super) const RESPOND: Object = object!([
         "explain_header",
         Form::Boolean,
         "false",
-        "Whether the rule's decision is passed to upstreams and access logs (x-loudou-decision, and the \
+        "If true, the rule's decision is passed to upstreams and access logs (x-loudou-decision, and the \
          filter state wasm.loudou), and the planned wait of a held request to clients \
          (x-loudou-wait-ms). For debugging: Envoy chooses the route again.",
     ),

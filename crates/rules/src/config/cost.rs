@@ -12,7 +12,7 @@ const DEFAULT: Field = Field::optional(
     "default",
     AMOUNT,
     "",
-    "The cost if the header is missing or invalid. Without: 1.",
+    "The cost if the header is missing or invalid. Default: 1.",
 );
 const REQUEST_BYTES: Field = Field::optional(
     "request_bytes",

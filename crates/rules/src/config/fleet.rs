@@ -134,7 +134,7 @@ fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Secret> {
 
 /// Reports a rule with fleet scope in a file without a fleet.
 pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
-    let message = "the file has no `fleet`, whose Envoys would share the buckets";
+    let message = "`scope: fleet` needs the field `fleet` in the file";
     let allowed =
         "envoy, or fleet with `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay";
     report.error(scope, message, allowed);
@@ -143,7 +143,7 @@ pub(super) fn no_fleet(scope: &Cursor<'_, '_>, report: &mut Report) {
 /// Explains in `problem` why an edit cannot change the scope.
 pub(super) fn not_edited(problem: &mut Problem) {
     problem.message =
-        "an edit cannot change the scope: with another one, a key has another bucket".into();
+        "an edit cannot change the scope, because each scope has separate buckets".into();
     problem.suggestion = None;
 }
 
@@ -195,7 +195,7 @@ fn of_limit(limit: &Limit, at: &Path) -> Option<Problem> {
         ),
         Unfit::Initial => (
             "initial",
-            ": a bucket that nobody has used is full",
+            ": an unused bucket is always full",
             "the capacity with scope: fleet",
         ),
         Unfit::Clock => (

@@ -93,7 +93,7 @@ const NORMALIZE: Field = Field::optional(
     "normalize",
     Form::Boolean,
     "true",
-    "Whether spellings of one path share a bucket: escaped letters and digits, repeated slashes, dot \
+    "If true, equivalent spellings of a path share a bucket: escaped letters and digits, repeated slashes, dot \
      segments, a slash at the end, parameters after a semicolon.",
 );
 /// Grammar of a path in a key.

@@ -12,7 +12,7 @@ pub(super) const MODE: Field = Field::optional(
     "mode",
     Form::Word(&words(&MODES)),
     "enforce",
-    "Whether refusals are enforced: enforce, shadow (only counted), or off (the rule is skipped).",
+    "How refusals are handled: enforce, shadow (only counted), or off (the rule is skipped).",
 );
 
 /// Words of the field `mode`.

@@ -105,7 +105,7 @@ pub(super) const RULE: Object = object!([
         "stop",
         Form::Boolean,
         "false",
-        "Whether later rules are skipped for a request that this rule matches, except those in shadow mode. \
+        "If true, later rules are skipped for a request that this rule matches, except those in shadow mode. \
          In shadow mode it has no effect.",
     ),
     part(

@@ -220,7 +220,7 @@ fn a_rule_alone_keeps_its_scope() {
 
 #[test]
 fn a_shared_rule_needs_a_fleet() {
-    let said = "the file has no `fleet`, whose Envoys would share the buckets; allowed: envoy, or fleet with \
+    let said = "`scope: fleet` needs the field `fleet` in the file; allowed: envoy, or fleet with \
                 `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay";
     let lines = |document: &Value| -> Vec<String> {
         let problems = problems(document);
@@ -295,7 +295,7 @@ fn limits_that_a_fleet_cannot_share() {
         ),
         (
             json!({ "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": 4 }),
-            "initial: 4: a fleet cannot share the limit `token_bucket`: a bucket that nobody has used is full; \
+            "initial: 4: a fleet cannot share the limit `token_bucket`: an unused bucket is always full; \
              allowed: the capacity with scope: fleet",
         ),
         (
@@ -370,7 +370,7 @@ fn edited_rules() {
     assert_eq!(
         lines,
         [
-            "scope: an edit cannot change the scope: with another one, a key has another bucket; allowed: limits, \
+            "scope: an edit cannot change the scope, because each scope has separate buckets; allowed: limits, \
           mode, penalty, overrides"
         ]
     );

@@ -202,7 +202,7 @@ fn failures_are_reported_and_stay_on_offer() {
         .collect();
     results[0].1 = Done::Failed("409 no".to_owned());
     send(&mut state, Msg::Again(Ok(results)));
-    let text = "still gone: 1 edit; search-per-key: edit to search 100 at 20/s: failed: 409 no; press a \
+    let text = "still missing: 1 edit; search-per-key: edit to search 100 at 20/s: failed: 409 no; press a \
                 to try again";
     assert!(messages(&state).contains(text), "{}", messages(&state));
     // The next poll shows that the other changes are in effect.
@@ -291,7 +291,7 @@ fn a_restart_without_losses_is_shown_for_a_while() {
     restart(&mut after);
     after.rules = None;
     poll(&mut state, after);
-    let shown = "RESTARTED at 14:03:06Z, buckets and penalties begin anew; no change is gone";
+    let shown = "RESTARTED at 14:03:06Z, buckets and penalties were reset; no changes were lost";
     assert_eq!(banner(&state).as_deref(), Some(shown));
     let later = state.now.saturating_add(Nanos::from_secs(61));
     crate::app::update::update(&mut state, Msg::Tick, later);

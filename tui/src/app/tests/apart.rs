@@ -144,7 +144,10 @@ fn the_undo_of_a_change_at_one_is_not_for_all() {
         "{text}"
     );
     let why = crate::app::keys::obstacle(watched.shown(), Command::YesAll);
-    assert_eq!(why.as_deref(), Some("what one Envoy had is put back there"));
+    assert_eq!(
+        why.as_deref(),
+        Some("an undo restores the previous state of this Envoy only")
+    );
     assert!(press(&mut watched, "a").is_empty());
     assert_eq!(changes(press(&mut watched, "<ret>")).len(), 1);
 }

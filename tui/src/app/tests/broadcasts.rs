@@ -93,7 +93,7 @@ fn an_edit_for_all_does_not_overtake_another() {
     let sent = changes(press(&mut watched, "e<tab>60/m<ret>a"));
     let numbers: Vec<usize> = sent.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [0]);
-    let behind = "FAILED: an earlier change of the rule is on its way; repeat this one then";
+    let behind = "FAILED: an earlier change of this rule is pending; repeat this one afterwards";
     assert_eq!(results(&watched), ["sending", behind]);
 }
 
@@ -234,7 +234,7 @@ fn a_question_says_who_gets_the_change() {
     let msg = Msg::Polled(Ok(Box::new(snapshot)));
     watched.update(Some(0), msg, Nanos::from_secs(3));
     let text = crate::ui::tests::text(watched.shown(), (80, 24));
-    let told = "It travels to the fleet (7 Envoys) from one of them.";
+    let told = "The fleet (7 Envoys) shares it: one Envoy is enough.";
     assert!(text.contains(told), "{text}");
     press(&mut watched, "<esc>e250<ret>");
     let text = crate::ui::tests::text(watched.shown(), (80, 24));

@@ -269,7 +269,7 @@ fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
         pending.detail,
         [
             "rule reply-per-user",
-            "a ban in force stays, also one of a penalty; unban lifts it",
+            "a ban in force stays, also by a penalty; unban lifts it",
             "expires after 100s → 2m"
         ]
     );

@@ -41,7 +41,7 @@ fn one_key_offers_what_the_others_have() {
     let Mode::Confirm(pending) = &watched.shown().mode else {
         panic!("no question")
     };
-    let lacking = "Not in force here: 2 bans, 2 overrides. Apply?";
+    let lacking = "Missing at this Envoy: 2 bans, 2 overrides. Apply?";
     assert_eq!(pending.question, lacking, "both have an edit of that rule");
     let effects = press(&mut watched, "<ret>");
     let [(0, Effect::Again(items)), ..] = &effects[..] else {
@@ -54,7 +54,7 @@ fn one_key_offers_what_the_others_have() {
     press(&mut watched, "a");
     assert!(matches!(watched.shown().mode, Mode::Browse));
     let told = messages(watched.shown());
-    assert!(told.contains("no change was lost"), "{told}");
+    assert!(told.contains("no changes were lost"), "{told}");
 }
 
 /// If changes are not allowed, the key shows that, and not that no change is missing.

@@ -121,7 +121,7 @@ fn envoys_apart_are_findings() {
         let found = crate::app::findings::findings(watched.shown()).into_iter();
         found
             .map(|finding| finding.text)
-            .filter(|text| text.contains("apart"))
+            .filter(|text| text.contains(" differ:"))
             .collect::<Vec<_>>()
     };
     assert!(found(&watched).is_empty());
@@ -135,8 +135,8 @@ fn envoys_apart_are_findings() {
     assert_eq!(
         found(&watched),
         [
-            format!("versions apart: {version} at :1, 9.9.9 at :2"),
-            "rules apart: reply-per-user is enforce at :1, off at :2; search-per-key is not at :2"
+            format!("versions differ: {version} at :1, 9.9.9 at :2"),
+            "rules differ: reply-per-user is enforce at :1, off at :2; search-per-key is not at :2"
                 .to_owned(),
         ]
     );
@@ -159,21 +159,21 @@ fn rules_with_other_numbers_are_findings() {
         let found = crate::app::findings::findings(watched.shown()).into_iter();
         let mut apart = found
             .map(|finding| finding.text)
-            .filter(|text| text.contains("apart"));
+            .filter(|text| text.contains(" differ:"));
         apart.next().unwrap_or_default()
     };
     assert_eq!(with(|_| ()), "");
     let limits = with(|rule| rule["limits"][0]["capacity"] = serde_json::json!(99));
-    let expected = "rules apart: reply-per-user has burst 15 at 30/m, daily 1000 at 1000/d at :1, \
+    let expected = "rules differ: reply-per-user has burst 15 at 30/m, daily 1000 at 1000/d at :1, \
                     burst 99 at 30/m, daily 1000 at 1000/d at :2";
     assert_eq!(limits, expected);
     let overrides = with(|rule| rule["overrides"] = serde_json::json!({ "bob": "unlimited" }));
-    let expected = "rules apart: reply-per-user has 0 overrides at :1, 1 override at :2";
+    let expected = "rules differ: reply-per-user has 0 overrides at :1, 1 override at :2";
     assert_eq!(overrides, expected);
     let other = with(|rule| rule["stop"] = serde_json::json!(true));
     assert_eq!(
         other,
-        "rules apart: reply-per-user is another rule at :2 than at :1"
+        "rules differ: reply-per-user is another rule at :2 than at :1"
     );
 }
 

@@ -53,7 +53,7 @@ fn the_undo_of_a_ban_without_an_answer_is_about_that_ban() {
         question(&state),
         (
             "There was no answer to the ban of mallory. Undo it?",
-            "It is not known whether it is in force: Envoy has not been read since.".to_owned()
+            "It may or may not be in force: Envoy has not answered since.".to_owned()
         )
     );
     type_keys(&mut state, "n");

@@ -195,7 +195,7 @@ fn table(rule: &Rule<'_>, bound: Share, out: &mut dyn Write, style: Style) -> io
     }
     writeln!(
         out,
-        "The capacity that a funnel needs to refuse nothing of a key, over the keys.\nCAPACITY refuses at most {bound}.\n"
+        "The capacity with which a funnel refuses no request of a key, over the keys.\nCAPACITY refuses at most {bound}.\n"
     )?;
     needs_table(rule).print(out, style)?;
     shares::print(&rule.rates, (keys, needs.requests), out, style)?;

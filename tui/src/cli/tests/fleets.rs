@@ -53,10 +53,10 @@ fn what_a_fleet_cannot_share_is_an_error() {
     "#);
     let without = FLEET.replace("fleet:\n  cluster: loudou-relay\n  token: geheim\n", "");
     assert_snapshot!(check(&without, "").seen(), @r#"
-    (standard input):4:12: error: rules[0].scope: "fleet": the file has no `fleet`, whose Envoys would share the buckets; allowed: envoy, or fleet with `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay
+    (standard input):4:12: error: rules[0].scope: "fleet": `scope: fleet` needs the field `fleet` in the file; allowed: envoy, or fleet with `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay
       4 |     scope: fleet
         |            ^
-    (standard input):10:12: error: rules[1].scope: "fleet": the file has no `fleet`, whose Envoys would share the buckets; allowed: envoy, or fleet with `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay
+    (standard input):10:12: error: rules[1].scope: "fleet": `scope: fleet` needs the field `fleet` in the file; allowed: envoy, or fleet with `fleet: { cluster: NAME }` beside `rules`: the cluster of the relay
       10 |     scope: fleet
          |            ^
     (standard input): 2 errors

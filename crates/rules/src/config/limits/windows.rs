@@ -128,7 +128,7 @@ pub(super) const SLIDING_LOG: Entry = Entry {
             "count_refused",
             Form::Boolean,
             "false",
-            "Whether refused requests count as well, so that clients that retry constantly stay refused.",
+            "If true, refused requests count as well, so that clients that retry constantly stay refused.",
         ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {

@@ -130,7 +130,7 @@ fn contradicts_parts(matches: &Match, name: &str, test: &Test) -> Option<&'stati
         (":method", Test::Exact(method)) => {
             let methods = &matches.methods;
             let other = !methods.is_empty() && !methods.contains(method);
-            other.then_some("is none of the methods")
+            other.then_some("is not in `methods`")
         }
         (":path", Test::Exact(exact)) => {
             let path = without_query(exact.as_bytes());

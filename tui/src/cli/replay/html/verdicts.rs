@@ -16,7 +16,7 @@ const LEGEND: [(&str, &str); 6] = [
     ("GAVE UP", "fell back to on_error"),
     (
         "REFUSES",
-        "the share that it refuses, in shadow mode too, of those that it decides",
+        "its refused share of the requests that it decides, shadow mode included",
     ),
 ];
 

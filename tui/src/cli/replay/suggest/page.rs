@@ -72,7 +72,7 @@ fn one(html: &mut Html, rule: &Rule<'_>, bound: Share) {
     plot(html, rule);
     html.element("h3", &[], "Capacity by rate");
     let text = format!(
-        "The capacity that a funnel needs to refuse nothing of a key, over the keys. Capacity refuses at most {bound}."
+        "The capacity with which a funnel refuses no request of a key, over the keys. Capacity refuses at most {bound}."
     );
     html.element("p", &[], &text);
     table(html, "Capacity by rate", &needs_table(rule));
