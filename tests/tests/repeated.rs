@@ -204,7 +204,7 @@ fn ambiguous_keys_can_be_refused() -> Result<()> {
     ];
     for (path, lines) in refused {
         let answer = http.send(&request(path, lines))?;
-        let is_right = answer.status == 429 && answer.text().contains("several values of the key");
+        let is_right = answer.status == 429 && answer.text().contains("several values for the key");
         ensure!(is_right, "{path} {lines:?}: {answer:?}");
     }
     let admitted: [(&str, &[Line]); 6] = [

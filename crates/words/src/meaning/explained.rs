@@ -80,7 +80,7 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
         return Some(": a value is too long".to_owned());
     }
     if rule.repeated.is_some() && rule.key.is_none() {
-        return Some(": the request has several values of the key".to_owned());
+        return Some(": the request has several values for the key".to_owned());
     }
     if let Some(error) = &rule.error {
         return Some(format!(": {error}"));

@@ -230,7 +230,7 @@ fn a_sandbox_that_was_loaded_again_is_counted() {
     let mut again = DataPlane::new(file, bench.host.now());
     bench.host.request("GET", "/", &[]);
     again.decide(&bench.host, 1, false);
-    assert!(warnings(&mut bench).contains("1 sandbox(es) died"));
+    assert!(warnings(&mut bench).contains("1 Wasm VM(s) crashed"));
 }
 
 #[test]
