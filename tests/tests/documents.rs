@@ -288,7 +288,7 @@ fn the_bound_of_a_fleet_is_that_of_check() -> Result<()> {
     says("docs/reference/rules.md", bound)?;
     says(
         "README.md",
-        "At most 15 + 0.5/s × (60 s + 200 ms) = 45 in any minute",
+        "at most 15 + 0.5/s × (60 s + 200 ms) = 45 in any minute",
     )
 }
 

@@ -110,11 +110,11 @@ fn fleet() -> Result<()> {
     running.stop()
 }
 
-/// The examples run side by side on one machine, are listed in the README, and have a test of their name.
+/// The examples run side by side on one machine, are listed in their index, and have a test of their name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
     let mut seen = BTreeSet::new();
-    let index = fs::read_to_string(workspace_root().join("README.md"))?;
+    let index = fs::read_to_string(workspace_root().join("envoy/README.md"))?;
     for name in example::names()? {
         let example = Example::read(&name)?;
         let ports = example.ports()?;
@@ -126,8 +126,8 @@ fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
             let printed = example.readme.contains(&address);
             ensure!(printed, "the README of {name} does not name {address}");
         }
-        let link = format!("(envoy/{name}/README.md)");
-        ensure!(index.contains(&link), "README.md does not lead to {link}");
+        let link = format!("({name}/README.md)");
+        ensure!(index.contains(&link), "envoy/README.md does not lead to {link}");
         let test = format!("fn {}() ", name.replace('-', "_"));
         ensure!(
             include_str!("examples.rs").contains(&test),
