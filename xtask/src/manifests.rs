@@ -1,7 +1,8 @@
 //! The manifests for Kubernetes against the schemas of their kinds, as an API server applies them.
 //!
-//! Schemas and checker are not part of the repository: the check runs where a folder has both, a program `crdcheck.py`
-//! that takes manifests and the definitions beside it.
+//! Schemas of Istio and Envoy Gateway and their checker are not part of the repository: the check runs where a folder has
+//! both, a program `crdcheck.py` that takes manifests and the definitions beside it. Kinds of Kubernetes itself are checked
+//! by a package that has their schemas.
 
 use std::env;
 use std::fs;
@@ -18,8 +19,12 @@ const FOLDER: &str = "LOUDOU_CRDS";
 /// The folder if the variable is not set, beside the repository.
 const BESIDE: &str = "../shared/kubernetes";
 const CHECKER: &str = "crdcheck.py";
-/// The packages that the checker imports.
-const PACKAGES: [&str; 4] = [
+/// The folder of examples whose manifests have kinds of Kubernetes itself, such as `fleet/kubernetes`.
+const CORE: &str = "kubernetes";
+/// The module that checks these, and the packages that the checkers import.
+const CORE_CHECKER: &str = "kubernetes_validate";
+const PACKAGES: [&str; 5] = [
+    "kubernetes-validate==1.37.0",
     "pyyaml==6.0.3",
     "jsonschema==4.26.0",
     "cel-expr-python==0.1.3",
@@ -44,6 +49,13 @@ pub(crate) fn check() -> Result<Option<String>> {
         }
     };
     let manifests = manifests(&workspace_root().join("envoy"))?;
+    let (core, manifests): (Vec<_>, Vec<_>) = manifests.into_iter().partition(|path| is_core(path));
+    let mut python = Command::new("python3");
+    python
+        .args(["-m", CORE_CHECKER, "--strict"])
+        .args(&core)
+        .env("PYTHONPATH", &libraries);
+    run(&mut python)?;
     let mut python = Command::new("python3");
     python.arg(checker).args(&manifests);
     let output = python.env("PYTHONPATH", libraries).output();
@@ -58,6 +70,11 @@ pub(crate) fn check() -> Result<Option<String>> {
         manifests.len()
     );
     Ok(None)
+}
+
+/// Returns true if a manifest has a kind of Kubernetes itself.
+fn is_core(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.ends_with(CORE))
 }
 
 /// Whether the checker says of each document, of which each manifest has one, that it is right. Its exit code does not.
@@ -137,5 +154,7 @@ mod tests {
             3,
             "{found:?}"
         );
+        let core = found.iter().filter(|path| is_core(path));
+        assert_eq!(core.count(), 5, "{found:?}");
     }
 }
