@@ -108,7 +108,10 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     ensure!(ops.events(0)? == events, "a reload is no new configuration");
     let status = ops.get("/v1/status")?;
     let warnings = status["warnings"].to_string();
-    ensure!(warnings.contains("crashed and were loaded again"), "{status}");
+    ensure!(
+        warnings.contains("crashed and were loaded again"),
+        "{status}"
+    );
     let totals = envoy.verdicts("admitted")?;
     ensure!(totals == 5 + 5 + 5 + 10, "{totals} admitted: counts go on");
     // And edits work as before.

@@ -127,7 +127,10 @@ fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
             ensure!(printed, "the README of {name} does not name {address}");
         }
         let link = format!("({name}/README.md)");
-        ensure!(index.contains(&link), "envoy/README.md does not lead to {link}");
+        ensure!(
+            index.contains(&link),
+            "envoy/README.md does not lead to {link}"
+        );
         let test = format!("fn {}() ", name.replace('-', "_"));
         ensure!(
             include_str!("examples.rs").contains(&test),

@@ -12,7 +12,7 @@ use loudou_store::MAX_BUCKETS;
 use serde_json::Value;
 
 use crate::joined::joined;
-use crate::rule::{Rule, RuleFile, StoreSettings, Version};
+use crate::rule::{Rule, RuleFile, StoreSettings, Version, tried};
 
 mod admin;
 mod answers;
@@ -170,8 +170,25 @@ pub fn parse(document: &Value) -> Parsed {
     finish(file, admin.flatten(), report)
 }
 
-/// Reads one rule, as it is exported. Defaults do not apply.
+/// Reads one rule, without defaults: the form in which rules are exported, and in which the admin API lists them.
+/// A trial is listed, too, although no rule of a file can have its name.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
+    let name = document.get("name").and_then(Value::as_str);
+    let Some((name, of_rule)) = name.and_then(|name| Some((name, tried(name)?))) else {
+        return parse_rule_of_file(document);
+    };
+    let mut document = document.clone();
+    if let Some(fields) = document.as_object_mut() {
+        fields.insert(String::from("name"), of_rule.into());
+    }
+    let rule = parse_rule_of_file(&document)?;
+    Ok(Rule {
+        name: String::from(name),
+        ..rule
+    })
+}
+
+fn parse_rule_of_file(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
     // Assumes a fleet, because the rule's file has a fleet if the rule needs one.
     let around = Around {

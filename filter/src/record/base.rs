@@ -4,8 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use loudou_rules::config::parse_rule;
-use loudou_rules::rule::{Rule, RuleFile, tried};
-use serde_json::Value;
+use loudou_rules::rule::{Rule, RuleFile};
 
 use super::part::{Part, Text};
 
@@ -62,16 +61,8 @@ impl Text for Base {
     }
 
     fn read(text: &[u8]) -> Option<Self> {
-        let mut document: Value = serde_json::from_slice(text).ok()?;
-        let name = document.get("name")?.as_str()?.to_owned();
-        // The parser knows names of rule files only, and a trial's is none.
-        if let Some(tried) = tried(&name) {
-            document
-                .as_object_mut()?
-                .insert("name".to_owned(), tried.into());
-        }
-        let rule = parse_rule(&document).ok()?;
-        Some(Self::new(Rule { name, ..rule }))
+        let rule = serde_json::from_slice(text).ok()?;
+        Some(Self::new(parse_rule(&rule).ok()?))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use loudou_api::{BanAnswer, RuleView};
 use loudou_rules::config::parse_rule;
-use loudou_rules::rule::{Impossible, Mode};
+use loudou_rules::rule::{Impossible, Mode, tried};
 
 use super::ban::{Ban, BanTo, how_long};
 use super::ban_undo::{BanUndo, Seen};
@@ -39,7 +39,8 @@ impl BanAll {
             ..of.clone()
         };
         let (mut bans, mut off, mut impossible) = (Vec::new(), Vec::new(), None);
-        for view in rules {
+        // A trial refuses no request.
+        for view in rules.iter().filter(|rule| tried(&rule.name).is_none()) {
             // For a rule that only a newer version can read, the filter decides.
             if let Ok(rule) = parse_rule(&view.rule) {
                 if rule.key.is_empty() {
