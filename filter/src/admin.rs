@@ -16,10 +16,10 @@ use serde_json::Value;
 use crate::ban_ends::{self, Change};
 use crate::current;
 use crate::events;
-use crate::fleet::Pulse;
+use crate::fleet::Heartbeat;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
-use crate::record::{Bases, Record, RecordError, Records, Shelves};
+use crate::record::{Bases, Record, RecordCaches, RecordError, Records};
 use crate::waiting::Timer;
 
 mod answer;
@@ -154,8 +154,8 @@ impl AdminPlane {
 
     /// Shares decoded parts of the record with the other plugins in this VM.
     #[must_use]
-    pub fn sharing(mut self, shelves: &mut Shelves) -> Self {
-        self.records.sharing(shelves);
+    pub fn sharing(mut self, caches: &mut RecordCaches) -> Self {
+        self.records.sharing(caches);
         self
     }
 
@@ -273,7 +273,7 @@ impl AdminPlane {
 
     fn answer(&mut self, host: &dyn Host, call: &mut Call) -> Reply {
         call.clock = host.clock_at(host.now());
-        call.fleet = Pulse::find(host, self.share()).map(Pulse::view);
+        call.fleet = Heartbeat::find(host, self.share()).map(Heartbeat::view);
         let answer = if call.body.is_empty() || call.route.takes_body {
             (call.route.handler)(self, host, call)
         } else {

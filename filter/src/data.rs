@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::rc::Rc;
 
-use active::{Active, Arrival, Decided, Planning, Verdict};
+use active::{Active, Decided, IncomingRequest, Planning, Verdict};
 use loudou_limiter::lease::Phase;
 use loudou_limiter::{Ban, Nanos};
 use loudou_rules::request::Request as _;
@@ -22,11 +22,11 @@ use crate::admin::{AdminPlane, Begin};
 use crate::behind;
 use crate::fleet::{Fleet, Ready};
 use crate::host::{Headers, Host, LogLevel, Reply};
-use crate::loan::Loans;
-use crate::record::Shelves;
+use crate::record::RecordCaches;
 use crate::request::HostRequest;
+use crate::reservation::Reservations;
 use crate::respond::{Refusal, explain};
-use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
+use crate::waiting::{Held, MAX_RELEASED, PanicCleanup, Ticket, Waiting};
 use crate::waiting::{Timer, sooner};
 
 pub use again::Again;
@@ -38,7 +38,7 @@ mod start;
 
 /// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RequestOutcome {
     /// The request passes, and its response gets these headers.
     Pass(Headers),
     /// The request is held until the timer resumes it, and its response gets these headers.
@@ -49,9 +49,9 @@ pub enum Fate {
 
 /// Resources that a request holds until it ends.
 #[derive(Debug, Default)]
-pub struct Stay {
+pub struct HoldState {
     ticket: Option<Ticket>,
-    loans: Option<Loans>,
+    reservations: Option<Reservations>,
     /// True if the request went to an upstream whose responses are counted.
     is_watched: bool,
 }
@@ -111,8 +111,8 @@ impl DataPlane {
 
     /// Shares decoded parts of the record with the other plugins in this VM.
     #[must_use]
-    pub fn sharing(mut self, shelves: &mut Shelves) -> Self {
-        self.configuration.records.sharing(shelves);
+    pub fn sharing(mut self, caches: &mut RecordCaches) -> Self {
+        self.configuration.records.sharing(caches);
         self
     }
 
@@ -181,14 +181,14 @@ impl DataPlane {
                     again.push(Again::expired(ticket));
                     continue;
                 }
-                if let Some(loans) = &held.loans
-                    && active.is_banned(host, loans, now)
+                if let Some(reservations) = &held.reservations
+                    && active.is_banned(host, reservations, now)
                 {
-                    active.put_off(host, loans, now);
+                    active.put_off(host, reservations, now);
                     again.push(Again::late(&held));
                     continue;
                 }
-                active.let_pass(host, held.loans.as_ref(), now);
+                active.let_pass(host, held.reservations.as_ref(), now);
                 active.store_metrics.held_for(host, now.since(held.since));
                 host.resume(ticket.stream);
             }
@@ -209,50 +209,59 @@ impl DataPlane {
     }
 
     /// Returns the last actions to take if the VM dies.
-    pub fn will(&self) -> Will {
+    pub fn cleanup(&self) -> PanicCleanup {
         let share = self.configuration.share();
-        self.waiting.will(share, &self.is_alone)
+        self.waiting.cleanup(share, &self.is_alone)
     }
 
     /// Returns true if a request is still held.
-    pub fn waits(&self, stay: &Stay) -> bool {
-        stay.ticket.is_some_and(|ticket| self.waiting.holds(ticket))
+    pub fn waits(&self, hold_state: &HoldState) -> bool {
+        hold_state
+            .ticket
+            .is_some_and(|ticket| self.waiting.holds(ticket))
     }
 
     /// Ends a request and releases its resources. The request may have finished, failed, or still
     /// be held.
-    pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
+    pub fn end(&mut self, host: &dyn Host, hold_state: &HoldState) {
         let Some(active) = &mut self.active else {
             return;
         };
-        let left = stay.ticket.is_some_and(|ticket| self.waiting.leave(ticket));
+        let left = hold_state
+            .ticket
+            .is_some_and(|ticket| self.waiting.leave(ticket));
         if left {
             active.store_metrics.waited(host, 1);
         }
-        if stay.loans.is_none() && !stay.is_watched {
+        if hold_state.reservations.is_none() && !hold_state.is_watched {
             return;
         }
         let now = host.now();
         let configuration = &self.configuration;
-        if let Some(loans) = &stay.loans {
+        if let Some(reservations) = &hold_state.reservations {
             active.keep_current(host, &configuration.file, now);
-            active.give_back(host, loans, left, now);
+            active.give_back(host, reservations, left, now);
         }
-        if stay.is_watched {
+        if hold_state.is_watched {
             active.see_response(host, configuration.share(), now);
         }
     }
 
     /// Decides the current request, which belongs to `stream`. Whatever the verdict, the caller
     /// must pass the returned hold state to [`Self::end`].
-    pub fn decide(&mut self, host: &dyn Host, stream: u32, has_body: bool) -> (Fate, Stay) {
+    pub fn decide(
+        &mut self,
+        host: &dyn Host,
+        stream: u32,
+        has_body: bool,
+    ) -> (RequestOutcome, HoldState) {
         let now = host.now();
         self.start_at(host, now);
         let configuration = &self.configuration;
         let Some(active) = &mut self.active else {
             let refusal = refusal_without_store(host, &configuration.file.rules, now);
-            let fate = refusal.map_or(Fate::Pass(Vec::new()), Fate::Refuse);
-            return (fate, Stay::default());
+            let outcome = refusal.map_or(RequestOutcome::Pass(Vec::new()), RequestOutcome::Refuse);
+            return (outcome, HoldState::default());
         };
         active.keep_current(host, &configuration.file, now);
         if active.is_back(host, configuration.share(), now) {
@@ -262,19 +271,19 @@ impl DataPlane {
             return held;
         }
         let (configuration, Some(active)) = (&self.configuration, &mut self.active) else {
-            return (Fate::Pass(Vec::new()), Stay::default());
+            return (RequestOutcome::Pass(Vec::new()), HoldState::default());
         };
-        let arrival = Arrival {
+        let incoming = IncomingRequest {
             now,
             room: self.waiting.room(&configuration.file.store.waiting),
             has_body,
             waited: Nanos::ZERO,
             fleet: self.fleet.as_ref().map(|fleet| fleet.view(Phase::First)),
         };
-        let decided = active.decide(host, &configuration.file, &arrival);
+        let decided = active.decide(host, &configuration.file, &incoming);
         let decision = self.enter(host, stream, decided, (now, Nanos::MAX));
         // A request that is neither held nor limited by the fleet makes nothing due except counts.
-        let needed = if self.fleet.is_none() && !matches!(decision.0, Fate::Hold(_)) {
+        let needed = if self.fleet.is_none() && !matches!(decision.0, RequestOutcome::Hold(_)) {
             self.active.as_ref().and_then(Active::due)
         } else {
             self.next_tick(now)
@@ -291,59 +300,59 @@ impl DataPlane {
         stream: u32,
         mut decided: Decided,
         (now, latest): (Nanos, Nanos),
-    ) -> (Fate, Stay) {
+    ) -> (RequestOutcome, HoldState) {
         let Some(active) = &mut self.active else {
-            return (Fate::Pass(Vec::new()), Stay::default());
+            return (RequestOutcome::Pass(Vec::new()), HoldState::default());
         };
         let is_watched = matches!(decided.verdict, Verdict::Pass(..)) && active.watches();
         if let Verdict::Pass(due, headers) = &mut decided.verdict
             && *due <= now
-            && decided.loans.is_empty()
+            && decided.reservations.is_empty()
             && self.fleet.is_none()
         {
-            let stay = Stay {
+            let hold_state = HoldState {
                 is_watched,
-                ..Stay::default()
+                ..HoldState::default()
             };
-            return (Fate::Pass(mem::take(headers)), stay);
+            return (RequestOutcome::Pass(mem::take(headers)), hold_state);
         }
-        let loans = Loans::of(decided.loans);
-        let mut stay = Stay {
+        let reservations = Reservations::of(decided.reservations);
+        let mut hold_state = HoldState {
             ticket: None,
-            loans,
+            reservations,
             is_watched,
         };
         let mut held = Held {
             bytes: decided.bytes,
-            loans: stay.loans.clone(),
+            reservations: hold_state.reservations.clone(),
             since: decided.since,
             latest: now.saturating_add(decided.patience),
             ..Held::default()
         };
-        let fate = match decided.verdict {
+        let outcome = match decided.verdict {
             Verdict::Pass(due, headers) if due > now => {
                 active.store_metrics.waits(host);
-                stay.ticket = Some(self.waiting.enter(stream, due, held));
-                Fate::Hold(headers)
+                hold_state.ticket = Some(self.waiting.enter(stream, due, held));
+                RequestOutcome::Hold(headers)
             }
-            Verdict::Pass(_, headers) => Fate::Pass(headers),
-            Verdict::Refuse(reply) => Fate::Refuse(reply),
+            Verdict::Pass(_, headers) => RequestOutcome::Pass(headers),
+            Verdict::Refuse(reply) => RequestOutcome::Refuse(reply),
             Verdict::Wait(wanted) => {
                 active.store_metrics.waits(host);
                 held.is_undecided = true;
                 let ticket = self.waiting.enter(stream, wanted.until.min(latest), held);
-                stay.ticket = Some(ticket);
+                hold_state.ticket = Some(ticket);
                 if let Some(fleet) = &mut self.fleet {
                     fleet.hold(host, &wanted, ticket);
                 }
-                Fate::Hold(Vec::new())
+                RequestOutcome::Hold(Vec::new())
             }
         };
         if let Some(fleet) = &mut self.fleet {
             fleet.decided(host, decided.is_local, &decided.refills, now);
         }
         self.ask(host, now);
-        (fate, stay)
+        (outcome, hold_state)
     }
 }
 
@@ -454,7 +463,7 @@ impl DataPlane {
         stream: u32,
         has_body: bool,
         now: Nanos,
-    ) -> Option<(Fate, Stay)> {
+    ) -> Option<(RequestOutcome, HoldState)> {
         let (active, fleet) = (self.active.as_ref()?, self.fleet.as_mut()?);
         let until = fleet.awaits_changes(host, now)?;
         let room = self.waiting.room(&self.configuration.file.store.waiting);
@@ -474,11 +483,11 @@ impl DataPlane {
         let ready = fleet.hold_early(host, active, ticket, now);
         self.put_ready(ready);
         self.timer.fire_by(host, self.next_tick(now), now);
-        let stay = Stay {
+        let hold_state = HoldState {
             ticket: Some(ticket),
-            ..Stay::default()
+            ..HoldState::default()
         };
-        Some((Fate::Hold(Vec::new()), stay))
+        Some((RequestOutcome::Hold(Vec::new()), hold_state))
     }
 }
 

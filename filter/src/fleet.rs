@@ -22,7 +22,7 @@ use loudou_limiter::lease::{Lease, LeaseAsk, LeaseSettings, Phase, Terms};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::rule::FleetSettings;
 use loudou_store::BucketId;
-use travel::{Changes, Heard};
+use travel::{Changes, ChangesAnswer};
 use wire::Answer;
 
 use crate::host::{Host, Outgoing};
@@ -30,17 +30,17 @@ use crate::metrics::FleetMetrics;
 use crate::waiting::Ticket;
 use crate::waiting::sooner;
 
-pub(crate) use pulse::Pulse;
+pub(crate) use heartbeat::Heartbeat;
 
 mod alone;
 mod due;
 mod early;
-mod pulse;
+mod heartbeat;
 pub(crate) mod travel;
 mod wire;
 
 #[cfg(test)]
-pub(crate) use pulse::know_changes;
+pub(crate) use heartbeat::know_changes;
 
 /// Maximum number of calls in flight per worker.
 const MAX_FLIGHTS: usize = 4;
@@ -83,7 +83,7 @@ pub(crate) trait RulesInForce {
         &self,
         host: &dyn Host,
         told: &[(String, u64)],
-        heard: &Heard,
+        heard: &ChangesAnswer,
         now: Nanos,
     ) -> News;
 
@@ -240,12 +240,12 @@ impl Fleet {
         let is_open = self.breaker.is_open();
         let mut is_turn = is_open && self.breaker.may_call(now);
         if now >= self.next_look {
-            self.next_look = now.saturating_add(pulse::LOOK);
-            let (pulse, is_due) = pulse::look(host, &self.namespace, &self.settings, now);
-            self.learn(pulse);
-            self.is_silent = pulse.is_silent(self.heard_at);
+            self.next_look = now.saturating_add(heartbeat::LOOK);
+            let (heartbeat, is_due) = heartbeat::look(host, &self.namespace, &self.settings, now);
+            self.learn(heartbeat);
+            self.is_silent = heartbeat.is_silent(self.heard_at);
             if !is_open {
-                self.note_answers_to_others(host, active, pulse, now);
+                self.note_answers_to_others(host, active, heartbeat, now);
             }
             is_turn |= is_due && !is_open;
         }
@@ -414,11 +414,11 @@ impl Fleet {
 
     /// Reports an answer to the other workers. Returns true if an event reports an outage.
     fn note_answer(&mut self, host: &dyn Host, envoys: Option<u64>, now: Nanos) -> bool {
-        let tells = envoys.is_some() || now.since(self.told_at) >= pulse::EVERY;
-        if tells {
+        let report_detail = envoys.is_some() || now.since(self.told_at) >= heartbeat::EVERY;
+        if report_detail {
             self.told_at = now;
         }
-        tells && pulse::answered(host, &self.namespace, envoys, now)
+        report_detail && heartbeat::answered(host, &self.namespace, envoys, now)
     }
 
     /// Handles the response to a call for keys.

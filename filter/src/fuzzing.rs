@@ -9,7 +9,7 @@ use loudou_store::CAS_OVERWRITE;
 use loudou_store::memory::MemoryStore;
 
 use crate::admin::{AdminPlane, Begin};
-use crate::data::{self, DataPlane, Fate};
+use crate::data::{self, DataPlane, RequestOutcome};
 use crate::host::fake::FakeHost;
 use crate::host::{Host as _, MetricKind, Reply};
 
@@ -89,15 +89,15 @@ impl World {
 
     /// Decides the request and ends it. Returns the response if the request was refused.
     pub fn decide(&mut self, stream: u32) -> Option<Reply> {
-        let (fate, stay) = self.data.decide(&self.host, stream, false);
-        let reply = match fate {
-            Fate::Pass(headers) | Fate::Hold(headers) => {
+        let (outcome, hold_state) = self.data.decide(&self.host, stream, false);
+        let reply = match outcome {
+            RequestOutcome::Pass(headers) | RequestOutcome::Hold(headers) => {
                 data::put(&self.host, headers);
                 None
             }
-            Fate::Refuse(reply) => Some(reply),
+            RequestOutcome::Refuse(reply) => Some(reply),
         };
-        self.data.end(&self.host, &stay);
+        self.data.end(&self.host, &hold_state);
         reply
     }
 

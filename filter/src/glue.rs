@@ -8,10 +8,10 @@
 use std::mem;
 
 use self::abi::EnvoyHost;
-use crate::Shelves;
+use crate::RecordCaches;
 use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
 use crate::by_context::ByContext;
-use crate::data::{self, Again, DataPlane, Fate, Stay};
+use crate::data::{self, Again, DataPlane, HoldState, RequestOutcome};
 #[cfg(feature = "trap-for-tests")]
 use crate::host::MetricKind;
 use crate::host::{Headers, Host, LogLevel};
@@ -44,7 +44,7 @@ struct Vm {
     roots: Vec<(u32, Root)>,
     streams: ByContext<Stream>,
     /// Parts of the shared record that the plugins of this VM have already decoded.
-    shelves: Shelves,
+    caches: RecordCaches,
 }
 
 /// A root context: one plugin on this worker.
@@ -61,7 +61,7 @@ struct Stream {
     /// Headers to add to the response if the request passes.
     response_headers: Headers,
     /// Resources that the request holds until it ends, including its place in the queue.
-    stay: Stay,
+    hold_state: HoldState,
     /// True if a body or trailers follow the headers.
     has_body: bool,
     /// Admin API call whose body is still incomplete.
@@ -104,7 +104,7 @@ impl Vm {
                 for warning in warnings {
                     host.log(LogLevel::Warn, &format!("configuration: {warning}"));
                 }
-                let configured = Root::new(plugin, &mut self.shelves);
+                let configured = Root::new(plugin, &mut self.caches);
                 self.put(root, configured);
                 true
             }
@@ -197,7 +197,7 @@ impl Vm {
     /// complete the body of an admin API call.
     fn rest(&mut self, context: u32, is_whole: bool) -> Action {
         match self.find(context) {
-            Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
+            Some((stream, Root::Data(plane))) if plane.waits(&stream.hold_state) => Action::Pause,
             Some((stream, Root::Admin(plane))) => {
                 if is_whole && let Some(call) = stream.call.take() {
                     EnvoyHost.reply(&plane.finish(&EnvoyHost, call));
@@ -221,7 +221,7 @@ impl Vm {
     fn done(&mut self, context: u32) {
         if let Some(stream) = self.streams.remove(context) {
             if let Some(Root::Data(plane)) = self.root(stream.root) {
-                plane.end(&EnvoyHost, &stream.stay);
+                plane.end(&EnvoyHost, &stream.hold_state);
             }
         } else {
             if let Some(Root::Data(plane)) = self.root(context) {
@@ -234,7 +234,7 @@ impl Vm {
 }
 
 impl Root {
-    fn new(plugin: Plugin, shelves: &mut Shelves) -> Self {
+    fn new(plugin: Plugin, caches: &mut RecordCaches) -> Self {
         let host = EnvoyHost;
         let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
         match plugin {
@@ -246,18 +246,18 @@ impl Root {
                 );
                 host.log(LogLevel::Info, &line);
                 abi::set_tick_period_ms(data::START_TICK_MS);
-                let mut plane = DataPlane::new(file, host.now()).sharing(shelves);
+                let mut plane = DataPlane::new(file, host.now()).sharing(caches);
                 if let Some(admin) = admin {
-                    let admin = AdminPlane::embedded(admin, host.now()).sharing(shelves);
+                    let admin = AdminPlane::embedded(admin, host.now()).sharing(caches);
                     host.log(LogLevel::Info, &admin.about());
                     plane = plane.with_admin(admin);
                 }
-                exports::deposit(plane.will());
+                exports::deposit(plane.cleanup());
                 plane.configured(&host);
                 Self::Data(Box::new(plane))
             }
             Plugin::Admin(settings) => {
-                let plane = AdminPlane::new(settings).sharing(shelves);
+                let plane = AdminPlane::new(settings).sharing(caches);
                 let role = plane.about();
                 host.log(LogLevel::Info, &format!("{about}: {role}"));
                 abi::set_tick_period_ms(admin::START_TICK_MS);
@@ -270,31 +270,31 @@ impl Root {
 impl Stream {
     fn limit(&mut self, context: u32, plane: &mut DataPlane, has_body: bool) -> Action {
         self.has_body = has_body;
-        let (fate, stay) = plane.decide(&EnvoyHost, context, has_body);
-        self.meet(fate, stay)
+        let (outcome, hold_state) = plane.decide(&EnvoyHost, context, has_body);
+        self.meet(outcome, hold_state)
     }
 
     /// Decides a paused request again. It must be the current request.
     fn limit_again(&mut self, again: Again, plane: &mut DataPlane) {
-        let (fate, stay) = plane.decide_again(&EnvoyHost, again, self.has_body);
-        if self.meet(fate, stay) == Action::Continue {
+        let (outcome, hold_state) = plane.decide_again(&EnvoyHost, again, self.has_body);
+        if self.meet(outcome, hold_state) == Action::Continue {
             EnvoyHost.resume(again.stream);
         }
     }
 
     /// Applies the verdict to the current request.
-    fn meet(&mut self, fate: Fate, stay: Stay) -> Action {
-        self.stay = stay;
-        match fate {
-            Fate::Pass(headers) => {
+    fn meet(&mut self, outcome: RequestOutcome, hold_state: HoldState) -> Action {
+        self.hold_state = hold_state;
+        match outcome {
+            RequestOutcome::Pass(headers) => {
                 self.response_headers = headers;
                 Action::Continue
             }
-            Fate::Hold(headers) => {
+            RequestOutcome::Hold(headers) => {
                 self.response_headers = headers;
                 Action::Pause
             }
-            Fate::Refuse(reply) => {
+            RequestOutcome::Refuse(reply) => {
                 EnvoyHost.reply(&reply);
                 Action::Pause
             }

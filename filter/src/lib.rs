@@ -51,19 +51,19 @@ pub mod header_lines;
 pub mod host;
 mod instance;
 mod json;
-mod loan;
 #[cfg(any(test, target_arch = "wasm32"))]
 mod memory;
 mod metrics;
 pub mod plugin;
 mod record;
 mod request;
+mod reservation;
 mod respond;
 mod sweep;
 mod upstream;
 pub mod waiting;
 
-pub use record::Shelves;
+pub use record::RecordCaches;
 
 /// Version of this filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -29,8 +29,8 @@ pub(crate) use base::{Base, Bases};
 pub(crate) use difference::describe;
 pub(crate) use edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit};
 pub(crate) use editing::NotAllowed;
+pub use records::RecordCaches;
 pub(crate) use records::Records;
-pub use records::Shelves;
 pub(crate) use rule::RuleRecord;
 pub(crate) use trial::{MAX_TRIALS, untried};
 

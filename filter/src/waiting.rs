@@ -11,8 +11,8 @@ use loudou_limiter::Nanos;
 use loudou_rules::rule::WaitingSettings;
 
 use crate::host::{Host, Reply};
-use crate::loan::Loans;
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
+use crate::reservation::Reservations;
 
 /// Maximum number of streams that one timer run releases. Envoy resumes them afterwards, one by
 /// one. But if a stream is answered at once, Envoy enters the VM again and resumes the next stream
@@ -42,7 +42,7 @@ pub(crate) struct Held {
     /// Memory of the request, in bytes.
     pub(crate) bytes: u64,
     /// Tokens that the request took.
-    pub(crate) loans: Option<Loans>,
+    pub(crate) reservations: Option<Reservations>,
     /// True if the request waits for a lease, after which it is decided again.
     pub(crate) is_undecided: bool,
     /// Time at which it arrived, or was decided again.
@@ -107,7 +107,7 @@ impl Room {
     }
 }
 
-/// The held streams, ordered by due time. The VM's [`Will`] shares the queue.
+/// The held streams, ordered by due time. The VM's [`PanicCleanup`] shares the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Rc<Line>);
 
@@ -173,8 +173,8 @@ impl Waiting {
     }
 
     /// Returns the reservations of a held request, if it has any.
-    pub(crate) fn loans(&self, ticket: Ticket) -> Option<Loans> {
-        self.line(|line| line.held.get(&line.place(ticket))?.loans.clone())
+    pub(crate) fn reservations(&self, ticket: Ticket) -> Option<Reservations> {
+        self.line(|line| line.held.get(&line.place(ticket))?.reservations.clone())
     }
 
     /// Moves a held request to another due time.
@@ -206,8 +206,8 @@ impl Waiting {
 
     /// Creates the will, which answers the streams in this queue if the VM dies and removes its
     /// worker from the count of workers without a relay.
-    pub(crate) fn will(&self, share: &str, is_alone: &Rc<Cell<bool>>) -> Will {
-        Will {
+    pub(crate) fn cleanup(&self, share: &str, is_alone: &Rc<Cell<bool>>) -> PanicCleanup {
+        PanicCleanup {
             share: share.to_owned(),
             line: Rc::downgrade(&self.0),
             is_alone: Rc::clone(is_alone),
@@ -219,14 +219,14 @@ impl Waiting {
 /// gauges that count held requests and workers without a relay outlive the VM, so they must be
 /// corrected.
 #[derive(Debug)]
-pub struct Will {
+pub struct PanicCleanup {
     share: String,
     line: Weak<Line>,
     /// True while the worker is counted as unable to reach the relay.
     is_alone: Rc<Cell<bool>>,
 }
 
-impl Will {
+impl PanicCleanup {
     /// Returns true if its queue no longer exists.
     pub fn is_void(&self) -> bool {
         self.line.strong_count() == 0

@@ -14,7 +14,7 @@ use loudou_limiter::Nanos;
 use loudou_rules::config::{EmbeddedAdmin, Path, Problem};
 use serde_json::Value;
 
-use crate::Shelves;
+use crate::RecordCaches;
 use crate::host::{Host, Reply};
 
 /// Timer period of the admin role, which never runs here.
@@ -82,7 +82,7 @@ impl AdminPlane {
 
     /// Never called.
     #[must_use]
-    pub fn sharing(self, _shelves: &mut Shelves) -> Self {
+    pub fn sharing(self, _shelves: &mut RecordCaches) -> Self {
         match self {}
     }
 

@@ -88,7 +88,7 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     // The hook must be installed before any thread can panic.
     term::install_panic_hook();
     let (envoys, mut states) = (targets.len(), Vec::new());
-    let mut hands = Vec::new();
+    let mut threads = Vec::new();
     for (number, clients) in targets.into_iter().enumerate() {
         let settings = Settings {
             url: clients.polling.url().to_owned(),
@@ -99,12 +99,12 @@ pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
         let mut state = State::new(settings, Terminal::size());
         state.history = History::of_one(envoys);
         states.push(state);
-        hands.push(Hands::start(clients, clock, &messages, number)?);
+        threads.push(EnvoyThreads::start(clients, clock, &messages, number)?);
     }
     let screen = Screen {
         watched: Watched::new(states),
         clock,
-        hands,
+        threads,
         inbox,
         spots: Spots::default(),
     };
@@ -119,7 +119,7 @@ fn nanos(duration: Duration) -> Nanos {
 struct Screen {
     watched: Watched,
     clock: Clock,
-    hands: Vec<Hands>,
+    threads: Vec<EnvoyThreads>,
     inbox: Receiver<Inbound>,
     /// Clickable places of the last frame.
     spots: Spots,
@@ -212,8 +212,8 @@ impl Screen {
 
     fn start(&mut self, number: usize, effect: Effect) {
         let goal = effect.goal();
-        let hands = self.hands.get(number);
-        if !hands.is_some_and(|hands| hands.start_effect(effect)) {
+        let threads = self.threads.get(number);
+        if !threads.is_some_and(|threads| threads.start_effect(effect)) {
             // `Busy` requests no effects, so this does not recurse.
             let now = self.clock.now();
             let effects = self.watched.update(Some(number), Msg::Busy(goal), now);
@@ -234,12 +234,12 @@ fn panic_if_asked(name: &str) {
 const JOBS: usize = 8;
 
 /// The threads that carry out the effects of an Envoy.
-struct Hands {
+struct EnvoyThreads {
     poller: SyncSender<PollRequest>,
     worker: SyncSender<Effect>,
 }
 
-impl Hands {
+impl EnvoyThreads {
     fn start(
         clients: Clients,
         clock: Clock,
@@ -253,7 +253,7 @@ impl Hands {
         let answers = Outbox::new(messages, Some(number));
         let (worker, jobs) = sync_channel(JOBS);
         spawn("worker", messages, move || {
-            work_off(&changing, &jobs, &answers);
+            run_jobs(&changing, &jobs, &answers);
         })?;
         Ok(Self { poller, worker })
     }
@@ -287,7 +287,7 @@ fn spawn_poller(
 }
 
 /// Carries out jobs until all senders are dropped.
-fn work_off(client: &Client, jobs: &Receiver<Effect>, answers: &Outbox) {
+fn run_jobs(client: &Client, jobs: &Receiver<Effect>, answers: &Outbox) {
     for job in jobs {
         let Some(msg) = work(client, job) else {
             continue;

@@ -6,7 +6,7 @@
 use loudou_rules::config::{self, Problem};
 use loudou_rules::rule::RuleFile;
 
-mod around;
+mod context;
 pub mod document;
 mod report;
 mod secret;
@@ -36,10 +36,10 @@ pub fn check_around(texts: &mut [Vec<Checked>]) {
         if text.iter().any(|(report, _)| report.is_manifest()) {
             manifests.extend(text);
         } else {
-            around::add(&mut text.iter_mut().collect::<Vec<_>>());
+            context::add(&mut text.iter_mut().collect::<Vec<_>>());
         }
     }
-    around::add(&mut manifests);
+    context::add(&mut manifests);
 }
 
 /// Returns the warnings about a valid file.

@@ -34,7 +34,7 @@ pub struct Report {
     /// Filters that it describes, in a file for Envoy or Kubernetes.
     filter: Option<String>,
     /// That file, and the place of the configuration in it.
-    around: Option<(Rc<Document>, Place)>,
+    context: Option<(Rc<Document>, Place)>,
     source: Rc<[String]>,
     findings: Vec<Finding>,
     /// Parsed text, if it could be read.
@@ -103,7 +103,7 @@ impl Report {
             Self {
                 file: self.file.clone(),
                 filter: Some(found.title),
-                around: Some((Rc::clone(&file), found.place)),
+                context: Some((Rc::clone(&file), found.place)),
                 source: Rc::clone(&self.source),
                 findings: faults,
                 document,
@@ -126,15 +126,15 @@ impl Report {
     }
 
     /// Returns the file that contains the configuration, and the configuration's place in it.
-    pub fn around(&self) -> Option<(&Document, &Place)> {
-        let (file, place) = self.around.as_ref()?;
+    pub fn context(&self) -> Option<(&Document, &Place)> {
+        let (file, place) = self.context.as_ref()?;
         Some((file, place))
     }
 
     /// Returns true if it is about a Kubernetes object.
     pub fn is_manifest(&self) -> bool {
-        let around = self.around.as_ref();
-        around.is_some_and(|(file, _)| file.kind == Kind::Kubernetes)
+        let context = self.context.as_ref();
+        context.is_some_and(|(file, _)| file.kind == Kind::Kubernetes)
     }
 
     /// Returns the file, as the user named it.
@@ -174,7 +174,7 @@ impl Report {
 
     /// Adds problems of the surroundings, whose paths start at the whole file.
     pub fn add_around(&mut self, problems: &[Problem]) {
-        let Some((file, place)) = &self.around else {
+        let Some((file, place)) = &self.context else {
             return;
         };
         let object = place.object.as_ref().map(|object| &object.path);
@@ -188,13 +188,13 @@ impl Report {
 
     /// Converts a path in the configuration to a path in the Kubernetes object that contains it.
     fn path_in_object(&self, path: &Path) -> Path {
-        let place = self.around.as_ref().map(|(_, place)| place);
+        let place = self.context.as_ref().map(|(_, place)| place);
         let Some((place, object)) = place.and_then(|place| Some((place, place.object.as_ref()?)))
         else {
             return path.clone();
         };
-        let around = without(&place.content, &object.path);
-        Path::from([around.steps(), path.steps()].concat())
+        let context = without(&place.content, &object.path);
+        Path::from([context.steps(), path.steps()].concat())
     }
 
     /// Returns all problems, each with its file.
@@ -235,7 +235,7 @@ impl Report {
     fn finding(&self, finding: &Finding, paint: Paint<'_>) -> String {
         let severity = finding.problem.severity;
         let word = paint(severity, &format!("{}:", self::severity(severity)));
-        let object = self.around.as_ref();
+        let object = self.context.as_ref();
         let object = object.and_then(|(_, place)| place.object.as_ref());
         let object = object.map(|object| format!("{object}: "));
         let line = format!("{}{}", object.unwrap_or_default(), finding.line);

@@ -61,7 +61,7 @@ pub use warnings::patterns::worst_ns;
 pub use warnings::{advice, preflight_advice};
 
 use grammar::object;
-use rules::Around;
+use rules::Context;
 
 /// Maximum number of rules in a file.
 pub const MAX_RULES: usize = 256;
@@ -191,11 +191,11 @@ pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
 fn parse_rule_of_file(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
     // Assumes a fleet, because the rule's file has a fleet if the rule needs one.
-    let around = Around {
+    let context = Context {
         defaults: None,
         has_fleet: true,
     };
-    let rule = rules::rule(&Cursor::root(document), around, &mut report);
+    let rule = rules::rule(&Cursor::root(document), context, &mut report);
     report.unless_invalid(rule)
 }
 
@@ -262,12 +262,12 @@ fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<(RuleFile, Optio
     let defaults = defaults
         .as_ref()
         .and_then(|defaults| defaults.object(rules::DEFAULTS.names, report));
-    let around = Around {
+    let context = Context {
         defaults: defaults.as_ref(),
         has_fleet: fleet.is_some(),
     };
     if defaults.is_some() {
-        rules::check_defaults(around, report);
+        rules::check_defaults(context, report);
     }
     let list = fields.need("rules", "a list of rules", report)?;
     let rules = list.list(report)?;
@@ -277,7 +277,7 @@ fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<(RuleFile, Optio
         report.error(&list.with(&Value::Null), &message, &allowed);
         return None;
     }
-    let rules = all_rules(&rules, around, report);
+    let rules = all_rules(&rules, context, report);
     let file = RuleFile {
         version: Version,
         store,
@@ -287,12 +287,16 @@ fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<(RuleFile, Optio
     Some((file, admin))
 }
 
-fn all_rules(cursors: &[Cursor<'_, '_>], around: Around<'_, '_>, report: &mut Report) -> Vec<Rule> {
+fn all_rules(
+    cursors: &[Cursor<'_, '_>],
+    context: Context<'_, '_>,
+    report: &mut Report,
+) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
     let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
     for cursor in cursors {
-        let rule = rules::rule(cursor, around, report);
-        let defaults = around.defaults.and_then(|fields| fields.get("overrides"));
+        let rule = rules::rule(cursor, context, report);
+        let defaults = context.defaults.and_then(|fields| fields.get("overrides"));
         let own = cursor.value.get("overrides");
         if let (Some(defaults), Some(own)) = (defaults, own) {
             let at = cursor.path().field("overrides");

@@ -70,7 +70,7 @@ impl<'a> Attempt<'a> {
     /// Reads the page and decides.
     pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
         self.change.read(store)?;
-        let planned = match self.plan_straight() {
+        let planned = match self.plan_fast() {
             None => self.plan()?,
             Some(planned) => planned,
         };
@@ -255,7 +255,7 @@ impl Attempt<'_> {
     /// the rule is unchanged, the slot has no optional parts that matter, and the request is
     /// admitted at once or refused. Otherwise it returns `None` and changes nothing.
     /// [`Attempt::plan`] then decides, with the same result as the fast path where both apply.
-    fn plan_straight(&mut self) -> Option<Box<Charge>> {
+    fn plan_fast(&mut self) -> Option<Box<Charge>> {
         let take = &self.take;
         let limits = take.limits;
         if take.lease.is_some() || take.ask.cost == 0 || limits.holds_until_end() {

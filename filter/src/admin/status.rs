@@ -15,7 +15,7 @@ use super::answer::{Failure, ok_at, ok_json};
 use super::call::Call;
 use super::warnings::{of_fleet, of_process};
 use crate::events::{self, Wanted};
-use crate::fleet::Pulse;
+use crate::fleet::Heartbeat;
 use crate::fleet::travel::{self, Changes, Here, Sent};
 use crate::formats;
 use crate::host::{Host, HostStore, Reply};
@@ -82,11 +82,11 @@ impl AdminPlane {
 
     /// Returns the fleet of this namespace, if a worker has one.
     fn fleet(&mut self, host: &dyn Host, share: &str) -> Option<FleetStatus> {
-        let pulse = Pulse::find(host, share)?;
+        let heartbeat = Heartbeat::find(host, share)?;
         let metrics = FleetMetrics::define(host, &mut self.registry, share);
         Some(FleetStatus {
-            envoys: pulse.envoys,
-            answered_ns: pulse.answered_at.get(),
+            envoys: heartbeat.envoys,
+            answered_ns: heartbeat.answered_at.get(),
             changes: fleet_changes(&travel::find(host, share)),
             ..metrics.status(host)
         })

@@ -5,7 +5,7 @@ use loudou_rules::config;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::data::{DataPlane, Fate};
+use crate::data::{DataPlane, RequestOutcome};
 use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
@@ -117,7 +117,10 @@ impl Bench {
     fn passes(&mut self, user: &str) -> bool {
         self.host
             .request("GET", "/", &[("x-user-id", user.as_bytes())]);
-        matches!(self.data.decide(&self.host, 1, false).0, Fate::Pass(_))
+        matches!(
+            self.data.decide(&self.host, 1, false).0,
+            RequestOutcome::Pass(_)
+        )
     }
 
     fn call(

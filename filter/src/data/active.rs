@@ -16,10 +16,10 @@ use loudou_store::{BucketId, GaveUp, Leased, LiveRule, Receipt, StoreStats, Tabl
 use crate::fleet::Wanted;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
 use crate::instance::Instance;
-use crate::loan::{Loan, Loans, loans};
 use crate::metrics::{Counted, Registry, RuleMetrics, StoreMetrics};
 use crate::record::{Record, RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
+use crate::reservation::{Reservation, Reservations, reservations};
 use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
 use crate::upstream::Watch;
@@ -48,7 +48,7 @@ pub(crate) struct Active {
     /// True if any rule needs the wall clock. Reading it costs a call into the host.
     reads_wall: bool,
     /// Maximum detail that any rule reports about an admitted request.
-    tells: Tells,
+    report_detail: ReportDetail,
     /// Counter of upstream responses.
     watch: Watch,
     counts: Counts,
@@ -71,7 +71,7 @@ pub(crate) struct Active {
 
 /// Detail that a rule reports about an admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Tells {
+enum ReportDetail {
     Nothing,
     /// Rate-limit headers to the client.
     Headers,
@@ -79,7 +79,7 @@ enum Tells {
     Decision,
 }
 
-impl Tells {
+impl ReportDetail {
     const fn of(rule: &Rule) -> Self {
         let headers = rule.respond.ratelimit_headers;
         if rule.respond.explain_header {
@@ -107,7 +107,7 @@ impl Active {
             sources: Vec::new(),
             rules: RuleSet::default(),
             reads_wall: false,
-            tells: Tells::Nothing,
+            report_detail: ReportDetail::Nothing,
             watch: Watch::default(),
             counts,
             store_metrics,
@@ -290,8 +290,11 @@ impl Active {
         let share = self.records.share();
         self.counts.define(host, share, &self.rules);
         self.reads_wall = self.rules.iter().any(|rule| rule.reads_wall());
-        let tells = self.rules.iter().map(|active| Tells::of(active.rule()));
-        self.tells = tells.max().unwrap_or(Tells::Nothing);
+        let report_detail = self
+            .rules
+            .iter()
+            .map(|active| ReportDetail::of(active.rule()));
+        self.report_detail = report_detail.max().unwrap_or(ReportDetail::Nothing);
         self.sources = sources;
     }
 
@@ -308,26 +311,39 @@ impl Active {
     /// Returns the reserved tokens of a request that has ended, or whose client left while the
     /// request was held. A removed rule has no bucket for them. A rule in shadow mode would not
     /// have held the request.
-    pub(super) fn give_back(&self, host: &dyn Host, loans: &Loans, left: bool, now: Nanos) {
-        self.give(host, loans, now, |loan, mode| {
+    pub(super) fn give_back(
+        &self,
+        host: &dyn Host,
+        reservations: &Reservations,
+        left: bool,
+        now: Nanos,
+    ) {
+        self.give(host, reservations, now, |reservation, mode| {
             if left && mode == Mode::Enforce {
                 Some(Why::Left)
             } else {
-                loan.until_end.then_some(Why::Ended)
+                reservation.until_end.then_some(Why::Ended)
             }
         });
     }
 
     /// Returns true if a ban refuses a held request that is due. Reads each bucket from which the
     /// request took tokens.
-    pub(super) fn is_banned(&self, host: &dyn Host, loans: &Loans, now: Nanos) -> bool {
+    pub(super) fn is_banned(
+        &self,
+        host: &dyn Host,
+        reservations: &Reservations,
+        now: Nanos,
+    ) -> bool {
         let mut is_banned = false;
-        loans.each(|loan| {
-            let lender = self.lender(loan);
-            if let Some(active) = lender.filter(|active| active.rule().mode == Mode::Enforce) {
+        reservations.each(|reservation| {
+            let reserving_rule = self.reserving_rule(reservation);
+            if let Some(active) =
+                reserving_rule.filter(|active| active.rule().mode == Mode::Enforce)
+            {
                 let store = &mut HostStore(host);
-                let ban = self.table.ban_of(store, loan.receipt.id(), now);
-                let is_own = matches!(active.grant(&loan.key), Grant::Banned);
+                let ban = self.table.ban_of(store, reservation.receipt.id(), now);
+                let is_own = matches!(active.grant(&reservation.key), Grant::Banned);
                 is_banned |= is_own || matches!(ban, Ok(Some(_)));
             }
         });
@@ -335,34 +351,39 @@ impl Active {
     }
 
     /// Notifies the buckets that made a request wait that it passes now.
-    pub(super) fn let_pass(&self, host: &dyn Host, loans: Option<&Loans>, now: Nanos) {
-        if let Some(loans) = loans {
-            self.give(host, loans, now, |loan, _| {
-                loan.waits.then_some(Why::Passed)
+    pub(super) fn let_pass(
+        &self,
+        host: &dyn Host,
+        reservations: Option<&Reservations>,
+        now: Nanos,
+    ) {
+        if let Some(reservations) = reservations {
+            self.give(host, reservations, now, |reservation, _| {
+                reservation.waits.then_some(Why::Passed)
             });
         }
     }
 
     /// Returns all tokens of a request that is decided again.
-    pub(super) fn put_off(&self, host: &dyn Host, loans: &Loans, now: Nanos) {
-        self.give(host, loans, now, |_, _| Some(Why::Refused));
+    pub(super) fn put_off(&self, host: &dyn Host, reservations: &Reservations, now: Nanos) {
+        self.give(host, reservations, now, |_, _| Some(Why::Refused));
     }
 
     /// Returns those tokens for which `why` gives a reason.
     fn give(
         &self,
         host: &dyn Host,
-        loans: &Loans,
+        reservations: &Reservations,
         now: Nanos,
-        why: impl Fn(&Loan, Mode) -> Option<Why>,
+        why: impl Fn(&Reservation, Mode) -> Option<Why>,
     ) {
         let mut stats = StoreStats::default();
         let clock = self.clock(host, now);
-        loans.each(|loan| {
-            if let Some(active) = self.lender(loan)
-                && let Some(why) = why(loan, active.rule().mode)
+        reservations.each(|reservation| {
+            if let Some(active) = self.reserving_rule(reservation)
+                && let Some(why) = why(reservation, active.rule().mode)
             {
-                let give = active.give(&loan.key, &loan.receipt, why, clock);
+                let give = active.give(&reservation.key, &reservation.receipt, why, clock);
                 // Lost returns are counted. They expire with the lease, and lost notices expire
                 // once the bucket has recovered the taken tokens.
                 let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
@@ -372,11 +393,11 @@ impl Active {
     }
 
     /// Returns the rule of a reservation, unless the rule was removed.
-    fn lender(&self, loan: &Loan) -> Option<&ActiveRule> {
-        self.lender_of(&loan.receipt)
+    fn reserving_rule(&self, reservation: &Reservation) -> Option<&ActiveRule> {
+        self.rule_of_receipt(&reservation.receipt)
     }
 
-    fn lender_of(&self, receipt: &Receipt) -> Option<&ActiveRule> {
+    fn rule_of_receipt(&self, receipt: &Receipt) -> Option<&ActiveRule> {
         self.rule_of(receipt.id().rule_tag)
     }
 
@@ -411,18 +432,19 @@ impl Active {
         &mut self,
         host: &dyn Host,
         file: &RuleFile,
-        arrival: &Arrival,
+        incoming: &IncomingRequest,
     ) -> Decided {
-        let now = arrival.now;
-        let since = now.since(arrival.waited);
+        let now = incoming.now;
+        let since = now.since(incoming.waited);
         let mut again = MAX_OUTDATED;
         // Most requests are plain, and need none of the steps below.
         let mut is_plain;
         let (outcome, bytes) = loop {
             let clock = self.clock(host, now);
-            let (outcome, bytes) = self.evaluate(host, clock, arrival);
-            is_plain =
-                arrival.fleet.is_none() && self.tells == Tells::Nothing && outcome.is_plain();
+            let (outcome, bytes) = self.evaluate(host, clock, incoming);
+            is_plain = incoming.fleet.is_none()
+                && self.report_detail == ReportDetail::Nothing
+                && outcome.is_plain();
             if is_plain || again == 0 || !outcome.rules.iter().any(is_outdated) {
                 break (outcome, bytes);
             }
@@ -435,7 +457,7 @@ impl Active {
                 verdict: Verdict::Wait(wanted),
                 refills: Vec::new(),
                 is_local: false,
-                loans: Vec::new(),
+                reservations: Vec::new(),
                 since,
                 patience: Nanos::MAX,
                 bytes,
@@ -453,27 +475,32 @@ impl Active {
         } else {
             let due = outcome.due().unwrap_or(now);
             let mut headers = of_admitted(&outcome);
-            if self.tells == Tells::Decision {
+            if self.report_detail == ReportDetail::Decision {
                 headers.extend(explain::explain(host, &outcome, now, due));
             }
             Verdict::Pass(due, headers)
         };
         Decided {
             verdict,
-            refills: arrival.fleet.map_or_else(Vec::new, |_| refills(&outcome)),
-            is_local: arrival.fleet.is_some() && is_local(&outcome),
+            refills: incoming.fleet.map_or_else(Vec::new, |_| refills(&outcome)),
+            is_local: incoming.fleet.is_some() && is_local(&outcome),
             since,
             patience: patience(&outcome),
-            loans: loans(outcome),
+            reservations: reservations(outcome),
             bytes,
         }
     }
 
     /// Returns the outcome, and the memory that the request takes if it is held.
-    fn evaluate(&self, host: &dyn Host, clock: Clock, arrival: &Arrival) -> (Outcome, u64) {
+    fn evaluate(
+        &self,
+        host: &dyn Host,
+        clock: Clock,
+        incoming: &IncomingRequest,
+    ) -> (Outcome, u64) {
         let mut stats = StoreStats::default();
-        let request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
-        let mut request = request.leased(arrival.fleet).after(arrival.waited);
+        let request = HostRequest::new(host).held_in(incoming.room, incoming.has_body);
+        let mut request = request.leased(incoming.fleet).after(incoming.waited);
         let outcome = evaluate(
             &self.rules,
             &self.table,
@@ -514,7 +541,7 @@ const fn is_outdated(outcome: &RuleOutcome) -> bool {
 // A request and the decision on it.
 
 /// A request to be decided.
-pub(super) struct Arrival {
+pub(super) struct IncomingRequest {
     pub(super) now: Nanos,
     /// Room for holding the request.
     pub(super) room: Room,
@@ -543,7 +570,7 @@ pub(super) struct Decided {
     pub(super) refills: Vec<(BucketId, String)>,
     /// True if a fleet-wide limit was decided without the engine.
     pub(super) is_local: bool,
-    pub(super) loans: Vec<Loan>,
+    pub(super) reservations: Vec<Reservation>,
     /// Time at which the request came.
     pub(super) since: Nanos,
     /// Maximum time for which the request may be held.
@@ -559,7 +586,7 @@ impl Decided {
             verdict: Verdict::Pass(now, Vec::new()),
             refills: Vec::new(),
             is_local: false,
-            loans: Vec::new(),
+            reservations: Vec::new(),
             since: now,
             patience: Nanos::MAX,
             bytes: 0,

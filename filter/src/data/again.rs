@@ -4,8 +4,8 @@
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::Phase;
 
-use super::active::Arrival;
-use super::{DataPlane, Fate, Stay};
+use super::active::IncomingRequest;
+use super::{DataPlane, HoldState, RequestOutcome};
 use crate::fleet::Ready;
 use crate::host::Host;
 use crate::waiting::{Held, MAX_RELEASED, Ticket};
@@ -94,11 +94,16 @@ impl DataPlane {
     }
 
     /// Decides a request again. It must be the current request.
-    pub fn decide_again(&mut self, host: &dyn Host, again: Again, has_body: bool) -> (Fate, Stay) {
+    pub fn decide_again(
+        &mut self,
+        host: &dyn Host,
+        again: Again,
+        has_body: bool,
+    ) -> (RequestOutcome, HoldState) {
         let now = host.now();
         let configuration = &self.configuration;
         let Some(active) = &mut self.active else {
-            return (Fate::Pass(Vec::new()), Stay::default());
+            return (RequestOutcome::Pass(Vec::new()), HoldState::default());
         };
         active.keep_current(host, &configuration.file, now);
         let phase = if now < again.until {
@@ -107,14 +112,14 @@ impl DataPlane {
             Phase::Expired
         };
         let since = again.late.unwrap_or(now);
-        let arrival = Arrival {
+        let incoming = IncomingRequest {
             now,
             room: self.waiting.room(&configuration.file.store.waiting),
             has_body,
             waited: now.since(since),
             fleet: self.fleet.as_ref().map(|fleet| fleet.view(phase)),
         };
-        let decided = active.decide(host, &configuration.file, &arrival);
+        let decided = active.decide(host, &configuration.file, &incoming);
         let decision = self.enter(host, again.stream, decided, (now, again.until));
         self.timer.fire_by(host, self.next_tick(now), now);
         decision

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::active::Active;
 use crate::ban_ends::BanEnd;
 use crate::fleet::travel;
-use crate::fleet::travel::{BanValue, Change, Changes, Heard, Here, Sent, base_of};
+use crate::fleet::travel::{BanValue, Change, Changes, ChangesAnswer, Here, Sent, base_of};
 use crate::fleet::{Fleet, LeaseChange, News, RulesInForce};
 use crate::host::{Host, HostStore};
 use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord, describe};
@@ -100,7 +100,7 @@ impl RulesInForce for Active {
         &self,
         host: &dyn Host,
         told: &[(String, u64)],
-        heard: &Heard,
+        heard: &ChangesAnswer,
         now: Nanos,
     ) -> News {
         let known = travel::head(host, self.share());

@@ -14,7 +14,7 @@ use loudou_store::{CAS_ABSENT, StoreFailed, Table, Written};
 use crate::data::active::Active;
 use crate::data::active::Counts;
 use crate::events::{self, Over};
-use crate::fleet::{Fleet, Pulse};
+use crate::fleet::{Fleet, Heartbeat};
 use crate::host::{Host, HostStore, LogLevel};
 use crate::instance::Instance;
 use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
@@ -63,8 +63,8 @@ impl Configuration {
             Err(RecordError::Missing) => true,
             Err(_) => false,
             Ok(record) => {
-                let knows = Pulse::find(host, self.share());
-                let knows = knows.is_some_and(|pulse| pulse.is_current(now));
+                let knows = Heartbeat::find(host, self.share());
+                let knows = knows.is_some_and(|heartbeat| heartbeat.is_current(now));
                 self.file.fleet.is_some() && !knows && record.is_of(self.records.bases())
             }
         }

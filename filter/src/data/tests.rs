@@ -44,9 +44,9 @@ fn send(plane: &mut DataPlane, host: &FakeHost, user: Option<&[u8]>) -> u16 {
     let headers: Vec<(&str, &[u8])> = user.map(|user| ("x-user-id", user)).into_iter().collect();
     host.request("GET", "/", &headers);
     match plane.decide(host, 1, false).0 {
-        Fate::Pass(_) => 0,
-        Fate::Hold(_) => 1,
-        Fate::Refuse(reply) => reply.status,
+        RequestOutcome::Pass(_) => 0,
+        RequestOutcome::Hold(_) => 1,
+        RequestOutcome::Refuse(reply) => reply.status,
     }
 }
 
@@ -80,7 +80,7 @@ fn refusals_name_the_limit_and_the_wait() {
     let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
     send(&mut plane, &host, Some(b"alice"));
     send(&mut plane, &host, Some(b"alice"));
-    let Fate::Refuse(reply) = plane.decide(&host, 1, false).0 else {
+    let RequestOutcome::Refuse(reply) = plane.decide(&host, 1, false).0 else {
         panic!("refused")
     };
     let header = |name: &str| {
@@ -230,8 +230,8 @@ fn rules_that_apply_while_the_upstream_fails() {
     let mut ends = |worker: usize, cluster: &str, code: u64| {
         property("xds\0cluster_name", cluster.as_bytes());
         host.request("GET", "/", &[]);
-        let (fate, stay) = workers[worker].decide(&host, 1, false);
-        let is_refused = matches!(fate, Fate::Refuse(_));
+        let (outcome, hold_state) = workers[worker].decide(&host, 1, false);
+        let is_refused = matches!(outcome, RequestOutcome::Refuse(_));
         let details = if is_refused {
             "loudou_over_limit"
         } else {
@@ -239,7 +239,7 @@ fn rules_that_apply_while_the_upstream_fails() {
         };
         property("response\0code_details", details.as_bytes());
         property("response\0code", &code.to_le_bytes());
-        workers[worker].end(&host, &stay);
+        workers[worker].end(&host, &hold_state);
         is_refused
     };
     for n in 0..4 {
@@ -286,9 +286,9 @@ fn without_when_no_response_is_looked_at() {
             properties.insert(path.to_owned(), value.to_vec());
         }
         host.request("GET", "/", &[]);
-        let (_, stay) = plane.decide(&host, 1, false);
+        let (_, hold_state) = plane.decide(&host, 1, false);
         let before = host.store.borrow().len();
-        plane.end(&host, &stay);
+        plane.end(&host, &hold_state);
         // And one write for the connection number.
         assert_eq!(host.properties_read.get(), reads + 1, "{mode}");
         let written = host.store.borrow().len() - before;
@@ -392,7 +392,10 @@ fn no_client_explains_itself_without_a_store() {
     host.store_fails.set(true);
     let mut plane = DataPlane::new(file(&rules("enforce", &[explains])), Nanos::ZERO);
     host.request("GET", "/", &[("x-loudou-decision", b"forged")]);
-    assert!(matches!(plane.decide(&host, 1, false).0, Fate::Pass(_)));
+    assert!(matches!(
+        plane.decide(&host, 1, false).0,
+        RequestOutcome::Pass(_)
+    ));
     let decision = host.request_header("x-loudou-decision");
     assert_eq!(decision.as_deref(), Some(&b"none"[..]));
 }

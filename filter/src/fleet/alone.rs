@@ -4,7 +4,7 @@ use loudou_api::EventKind;
 use loudou_limiter::Nanos;
 use loudou_rules::rule::OnOutage;
 
-use super::{Fleet, Pulse, Ready, RulesInForce, pulse, wire};
+use super::{Fleet, Heartbeat, Ready, RulesInForce, heartbeat, wire};
 use crate::host::Host;
 
 /// Number of consecutive responses without the engine after which the engine counts as down.
@@ -31,17 +31,17 @@ impl Fleet {
     }
 
     /// Adopts the number of Envoys that another worker knows.
-    pub(super) fn learn(&mut self, pulse: Pulse) {
-        if pulse.envoys > 0 {
-            self.envoys = pulse.known_envoys();
+    pub(super) fn learn(&mut self, heartbeat: Heartbeat) {
+        if heartbeat.envoys > 0 {
+            self.envoys = heartbeat.known_envoys();
         }
     }
 
     /// Prepares for decisions without the engine, which divide limits by the number of Envoys.
     pub(crate) fn expect_local(&mut self, host: &dyn Host) {
         // A worker that makes no calls would otherwise learn the number up to a second late.
-        if let Some(pulse) = Pulse::find(host, &self.namespace) {
-            self.learn(pulse);
+        if let Some(heartbeat) = Heartbeat::find(host, &self.namespace) {
+            self.learn(heartbeat);
         }
     }
 
@@ -59,7 +59,7 @@ impl Fleet {
         self.empty = 0;
         let was_alone = self.count(host, false);
         let is_last = (was_alone || was_down) && self.metrics.workers_alone(host) == 0;
-        if is_last && pulse::turns(host, &self.namespace, false) {
+        if is_last && heartbeat::turns(host, &self.namespace, false) {
             let detail = "the relay and its engine answer again";
             active.report(host, (EventKind::FleetUp, detail), now);
         }
@@ -71,11 +71,11 @@ impl Fleet {
         &mut self,
         host: &dyn Host,
         active: &impl RulesInForce,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
         now: Nanos,
     ) {
-        if self.is_alone.get() && pulse.answered_at.since(self.heard_at) >= IDLE {
-            self.note_success(host, active, pulse.is_down(), now);
+        if self.is_alone.get() && heartbeat.answered_at.since(self.heard_at) >= IDLE {
+            self.note_success(host, active, heartbeat.is_down(), now);
         }
     }
 
@@ -104,9 +104,9 @@ impl Fleet {
         self.metrics.failed(host);
         self.breaker.succeeded();
         (self.heard_at, self.is_silent) = (now, false);
-        if now.since(self.told_at) >= pulse::EVERY {
+        if now.since(self.told_at) >= heartbeat::EVERY {
             self.told_at = now;
-            pulse::reached(host, &self.namespace, now);
+            heartbeat::reached(host, &self.namespace, now);
         }
         self.empty = self.empty.saturating_add(1);
         if self.empty >= EMPTY {
@@ -117,7 +117,7 @@ impl Fleet {
     /// Counts this worker as having no answers from the engine, and reports the outage if it is the
     /// first worker.
     fn report_down(&self, host: &dyn Host, active: &impl RulesInForce, now: Nanos) {
-        if self.count(host, true) && pulse::turns(host, &self.namespace, true) {
+        if self.count(host, true) && heartbeat::turns(host, &self.namespace, true) {
             let detail = match self.settings.on_outage {
                 OnOutage::Local => {
                     "no answers from the relay: each Envoy enforces its part of the limits"

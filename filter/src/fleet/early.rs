@@ -4,7 +4,7 @@
 
 use loudou_limiter::Nanos;
 
-use super::{Carried, Fleet, MAX_FLIGHTS, Pulse, Ready, RulesInForce, YOUNG};
+use super::{Carried, Fleet, Heartbeat, MAX_FLIGHTS, Ready, RulesInForce, YOUNG};
 use crate::host::Host;
 use crate::waiting::Ticket;
 
@@ -131,7 +131,7 @@ impl Fleet {
         if !is_current {
             return Vec::new();
         }
-        super::pulse::is_current_at(host, &self.namespace, now);
+        super::heartbeat::is_current_at(host, &self.namespace, now);
         self.early.end()
     }
 
@@ -145,7 +145,7 @@ impl Fleet {
 
     /// Returns true if a worker of this Envoy has recently received all changes and applied them.
     fn knows_changes(&self, host: &dyn Host, now: Nanos) -> bool {
-        let pulse = Pulse::find(host, &self.namespace);
-        pulse.is_some_and(|pulse| pulse.is_current(now))
+        let heartbeat = Heartbeat::find(host, &self.namespace);
+        heartbeat.is_some_and(|heartbeat| heartbeat.is_current(now))
     }
 }

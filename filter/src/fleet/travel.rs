@@ -15,7 +15,7 @@ use loudou_store::swap::{Swapped, swap};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Pulse;
+use super::Heartbeat;
 use crate::formats;
 use crate::formats::CHANGES;
 use crate::host::{Host, HostStore};
@@ -34,11 +34,11 @@ mod changes;
 
 /// The part of a response that is about changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct ChangesAnswer {
     /// Engine epoch. Empty if the response is not about changes.
     pub(crate) epoch: String,
     pub(crate) generation: u64,
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<ReceivedChange>,
     /// Changes of the call that the engine refused: names, possibly cut, and reasons.
     pub(crate) refused: Vec<(String, String)>,
     /// True if more changes follow.
@@ -47,7 +47,7 @@ pub(crate) struct Heard {
 
 /// A change in a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ReceivedChange {
     pub(crate) name: String,
     /// JSON of the change. Empty if it is an end.
     pub(crate) value: Vec<u8>,
@@ -59,7 +59,7 @@ pub(crate) struct Told {
     pub(crate) generation: u64,
 }
 
-impl Heard {
+impl ChangesAnswer {
     /// Returns the engine's reason for refusing a change with this name.
     pub(crate) fn refusal(&self, name: &str) -> Option<&str> {
         let mut refused = self.refused.iter();
@@ -73,7 +73,12 @@ impl Heard {
 impl Changes {
     /// Adopts the response to a call that reported these changes, by name and version. Returns
     /// false if the response is not about changes.
-    pub(crate) fn heard(&mut self, told: &[(String, u64)], heard: &Heard, now: Nanos) -> bool {
+    pub(crate) fn heard(
+        &mut self,
+        told: &[(String, u64)],
+        heard: &ChangesAnswer,
+        now: Nanos,
+    ) -> bool {
         if heard.epoch.is_empty() {
             return false;
         }
@@ -116,7 +121,7 @@ impl Changes {
         self.all.len() < most && self.bytes_of_all() < most_bytes
     }
 
-    fn hear(&mut self, told: &Told, first_time: bool, now: Nanos) {
+    fn hear(&mut self, told: &ReceivedChange, first_time: bool, now: Nanos) {
         let made_at = Nanos::new(now.get().saturating_sub(told.age.get()));
         let mut here = Here::ToApply;
         match self.find(&told.name) {
@@ -448,7 +453,7 @@ pub(crate) fn note(host: &dyn Host, share: &str, made: &[Made], now: Nanos) -> O
     if made.is_empty() {
         return None;
     }
-    Pulse::find(host, share).filter(|pulse| pulse.is_alive(now))?;
+    Heartbeat::find(host, share).filter(|heartbeat| heartbeat.is_alive(now))?;
     let mut fits = false;
     let noted = change(host, share, now, &mut |changes| {
         fits = changes.make(made, now);

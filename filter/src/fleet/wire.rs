@@ -7,7 +7,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Demand, Grant, Left, Shared, Terms};
 use serde_json::{Map, Value};
 
-use super::travel::{self, Changes, Heard, Told};
+use super::travel::{self, Changes, ChangesAnswer, ReceivedChange};
 use crate::host::Host;
 use crate::json::{list, number, optional, text};
 
@@ -107,7 +107,7 @@ pub(super) struct Answer {
     pub(super) grants: Vec<Option<Grant>>,
     /// Number of Envoys that the engine knows. 0 if it was not asked or did not answer.
     pub(super) envoys: u64,
-    pub(super) heard: Heard,
+    pub(super) heard: ChangesAnswer,
 }
 
 /// Returns the relay's response to a call with this many keys. Returns `None` for any other
@@ -133,17 +133,17 @@ fn answer(answer: &[u8], keys: usize) -> Option<Answer> {
     })
 }
 
-fn heard(answer: &Value) -> Option<Heard> {
+fn heard(answer: &Value) -> Option<ChangesAnswer> {
     // Loops are used because each `collect` into an option adds half a KiB to the module.
     let each = |name| match answer.get(name).and_then(Value::as_array) {
         Some(list) => list.as_slice(),
         None => &[],
     };
-    let mut heard = Heard {
+    let mut heard = ChangesAnswer {
         epoch: text(answer, "epoch").unwrap_or_default(),
         generation: number(answer, "generation").unwrap_or(0),
         more: answer.get("more").and_then(Value::as_bool).unwrap_or(false),
-        ..Heard::default()
+        ..ChangesAnswer::default()
     };
     for change in each("changes") {
         heard.told.push(told(change)?);
@@ -154,10 +154,10 @@ fn heard(answer: &Value) -> Option<Heard> {
     Some(heard)
 }
 
-fn told(change: &Value) -> Option<Told> {
+fn told(change: &Value) -> Option<ReceivedChange> {
     let value = change.get("value").filter(|value| !value.is_null());
     let millis = |name| number(change, name).unwrap_or(0);
-    Some(Told {
+    Some(ReceivedChange {
         name: text(change, "name")?,
         value: value.map_or_else(Vec::new, |value| {
             serde_json::to_vec(value).unwrap_or_default()
@@ -321,7 +321,7 @@ mod tests {
         };
         let bytes = serde_json::to_vec(&written).expect("JSON");
         let heard = answer(&bytes, 0).expect("an answer").heard;
-        let told = |kept: travel::Change, generation, ends_in| Told {
+        let told = |kept: travel::Change, generation, ends_in| ReceivedChange {
             name: kept.name,
             value: kept.value,
             age: Nanos::from_millis(500),

@@ -9,22 +9,22 @@ use std::cell::RefCell;
 
 use super::abi::EnvoyHost;
 use super::{Action, Vm};
-use crate::waiting::Will;
+use crate::waiting::PanicCleanup;
 
 thread_local! {
     /// A VM has one thread, so this is its only state.
     static VM: RefCell<Vm> = RefCell::default();
     /// Separate from the state, because a panicking callback still borrows the state.
-    static WILLS: RefCell<Vec<Will>> = const { RefCell::new(Vec::new()) };
+    static PANIC_CLEANUPS: RefCell<Vec<PanicCleanup>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Registers a will, which runs if the VM dies.
-pub(super) fn deposit(will: Will) {
-    WILLS.with(|wills| {
+pub(super) fn deposit(cleanup: PanicCleanup) {
+    PANIC_CLEANUPS.with(|wills| {
         if let Ok(mut wills) = wills.try_borrow_mut() {
-            match wills.iter_mut().find(|will| will.is_void()) {
-                Some(void) => *void = will,
-                None => wills.push(will),
+            match wills.iter_mut().find(|cleanup| cleanup.is_void()) {
+                Some(void) => *void = cleanup,
+                None => wills.push(cleanup),
             }
         }
     });
@@ -33,9 +33,9 @@ pub(super) fn deposit(will: Will) {
 /// Panic hook: logs the panic and runs the wills.
 fn die(panic: &str) {
     super::abi::log_panic(panic);
-    WILLS.with(|wills| {
+    PANIC_CLEANUPS.with(|wills| {
         if let Ok(wills) = wills.try_borrow() {
-            wills.iter().for_each(|will| will.execute(&EnvoyHost));
+            wills.iter().for_each(|cleanup| cleanup.execute(&EnvoyHost));
         }
     });
 }

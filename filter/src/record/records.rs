@@ -25,12 +25,12 @@ pub(crate) struct Records {
     share: String,
     /// Rules of this plugin's configuration, which are probably those in the record.
     bases: Rc<Bases>,
-    shelf: Rc<Shelf>,
+    cache: Rc<RecordCache>,
 }
 
 /// Cache for the record that was read last.
 #[derive(Debug, Default)]
-struct Shelf(RefCell<Kept>);
+struct RecordCache(RefCell<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -45,7 +45,7 @@ struct Kept {
 
 /// Caches that the plugins of a VM share, by namespace.
 #[derive(Debug, Default)]
-pub struct Shelves(Vec<(String, Weak<Shelf>)>);
+pub struct RecordCaches(Vec<(String, Weak<RecordCache>)>);
 
 impl Records {
     /// Creates access to the record of a namespace, for a plugin with these rules.
@@ -53,22 +53,22 @@ impl Records {
         Self {
             share: share.to_owned(),
             bases: Rc::new(bases),
-            shelf: Rc::default(),
+            cache: Rc::default(),
         }
     }
 
     /// Shares the cache with the other plugins of the VM.
-    pub(crate) fn sharing(&mut self, shelves: &mut Shelves) {
-        shelves.0.retain(|(_, shelf)| shelf.strong_count() > 0);
-        let found = shelves.0.iter().find(|(share, _)| *share == self.share);
-        if let Some(shared) = found.and_then(|(_, shelf)| shelf.upgrade()) {
-            self.shelf = shared;
+    pub(crate) fn sharing(&mut self, caches: &mut RecordCaches) {
+        caches.0.retain(|(_, cache)| cache.strong_count() > 0);
+        let found = caches.0.iter().find(|(share, _)| *share == self.share);
+        if let Some(shared) = found.and_then(|(_, cache)| cache.upgrade()) {
+            self.cache = shared;
         } else {
-            let own = (self.share.clone(), Rc::downgrade(&self.shelf));
-            shelves.0.push(own);
+            let own = (self.share.clone(), Rc::downgrade(&self.cache));
+            caches.0.push(own);
         }
         if !self.bases.rules.is_empty() {
-            self.shelf.0.borrow_mut().bases = Rc::downgrade(&self.bases);
+            self.cache.0.borrow_mut().bases = Rc::downgrade(&self.bases);
         }
     }
 
@@ -103,7 +103,7 @@ impl Records {
     /// Returns the cached record if no change was announced since (`changes` is the current count),
     /// and if it is recent enough to rely on that.
     pub(crate) fn kept(&self, changes: u64, now: Nanos) -> Option<Rc<Record>> {
-        let kept = self.shelf.0.borrow();
+        let kept = self.cache.0.borrow();
         let (seen, at) = kept.seen?;
         // Without the gauge there is no count, so nothing is known about changes.
         let is_fresh = changes > 0 && seen == changes && now < at.saturating_add(READ_EVERY);
@@ -113,7 +113,7 @@ impl Records {
 
     /// Notes that `record` was read at `now`, after `changes` announced changes.
     pub(crate) fn keep(&self, record: &Rc<Record>, changes: u64, now: Nanos) {
-        let mut kept = self.shelf.0.borrow_mut();
+        let mut kept = self.cache.0.borrow_mut();
         let is_kept = kept.record.as_ref();
         if is_kept.is_some_and(|kept| Rc::ptr_eq(kept, record)) {
             kept.seen = Some((changes, now));
@@ -123,7 +123,7 @@ impl Records {
     /// Returns the generation of the cached record, if it was read after `changes` announced
     /// changes.
     pub(crate) fn generation_after(&self, changes: u64) -> Option<u64> {
-        let kept = self.shelf.0.borrow();
+        let kept = self.cache.0.borrow();
         let (seen, _) = kept.seen?;
         let record = kept.record.as_ref().filter(|_| seen == changes)?;
         Some(record.generation)
@@ -131,7 +131,7 @@ impl Records {
 
     /// Notes that the cached record is announced. Returns false if that was known.
     pub(crate) fn mark_announced(&self) -> bool {
-        let mut kept = self.shelf.0.borrow_mut();
+        let mut kept = self.cache.0.borrow_mut();
         let generation = kept.record.as_ref().map_or(0, |record| record.generation);
         let before = std::mem::replace(&mut kept.announced, generation);
         before != generation
@@ -140,7 +140,7 @@ impl Records {
     /// Reads the parts of a layout that are not cached, and caches the record.
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
-        let kept = self.shelf.0.borrow();
+        let kept = self.cache.0.borrow();
         // A plugin without rules may be the first to read. It then shares the other plugin's rules.
         let others = kept.bases.upgrade().filter(|_| self.bases.rules.is_empty());
         let bases = others.as_ref().unwrap_or(&self.bases);
@@ -157,7 +157,7 @@ impl Records {
 
     /// Caches a record. It is used without reading only after [`Self::keep`].
     fn put(&self, record: Rc<Record>) {
-        let mut kept = self.shelf.0.borrow_mut();
+        let mut kept = self.cache.0.borrow_mut();
         (kept.record, kept.seen) = (Some(record), None);
     }
 

@@ -11,7 +11,7 @@ use super::state::{Mode, State};
 use loudou_client::ClientError;
 use loudou_client::change::ban_all::BanAll;
 use loudou_client::change::ban_undo::Seen;
-use loudou_client::change::in_doubt::{Around, Doubt};
+use loudou_client::change::in_doubt::{Doubt, ServerState};
 use loudou_client::change::verb::Question;
 use loudou_client::change::{Change, Undo};
 
@@ -63,14 +63,14 @@ fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
     let ban = key.map_or(Seen::Unknown, |key| {
         state.seen_after(&BucketName::new(rule, key), doubt.since_ns)
     });
-    let around = Around {
+    let server = ServerState {
         before: doubt.before,
         ban,
         rule: state.rule_read(rule),
         is_read: now_ns > doubt.since_ns,
         now_ns,
     };
-    let undo = match doubt.change.doubt(&around) {
+    let undo = match doubt.change.doubt(&server) {
         Doubt::Undo(undo) => undo,
         Doubt::NotMade => {
             let text =
@@ -86,7 +86,7 @@ fn ask_in_doubt(state: &mut State, mut doubt: InDoubt, broadcast: Option<u64>) {
         return drop_last(state, format!("nothing left to undo: {name}"));
     };
     question.title = format!("There was no answer to {name}. Undo it?");
-    let words = around.words(&doubt.change);
+    let words = server.words(&doubt.change);
     question.detail = vec![words.map_or_else(|| UNKNOWN.to_owned(), |now| format!("now: {now}"))];
     doubt.asked = Some(undo);
     if let Some(last) = state.undos.last_mut() {

@@ -160,15 +160,15 @@ impl<'a> Search<'a> {
         let role = role(parsed.as_ref());
         let short = |name: &str| -> String { name.chars().take(MAX_NAME).collect() };
         let object = self.object.as_ref();
-        let around = object.map(|object| format!("{object}, ")).into_iter();
-        let around = around.chain(
+        let parents = object.map(|object| format!("{object}, ")).into_iter();
+        let parents = parents.chain(
             listener
                 .name
                 .map(|name| format!("listener {}, ", short(name))),
         );
         let title = format!(
             "{}filter {}, {role} role",
-            around.collect::<String>(),
+            parents.collect::<String>(),
             name.map_or_else(|| "without a name".to_owned(), short)
         );
         let inner = match (payload, content) {

@@ -22,9 +22,9 @@ pub enum Doubt {
     Endless,
 }
 
-/// The state of the server around the change.
+/// State of the server at the time of the change.
 #[derive(Clone, Copy, Debug)]
-pub struct Around<'a> {
+pub struct ServerState<'a> {
     /// Ban of the key before the change.
     pub before: Option<BanView>,
     /// Ban of the key after the change. [`Seen::Unknown`] if it was not read since.
@@ -52,17 +52,17 @@ impl Change {
     }
 
     /// Returns the undo of a change in doubt.
-    pub fn doubt(&self, around: &Around<'_>) -> Doubt {
+    pub fn doubt(&self, server: &ServerState<'_>) -> Doubt {
         let answer = match self {
             Self::Edit(Edit { seen, reason, .. })
             | Self::Override(Override { seen, reason, .. }) => {
-                around.edited(seen, |now| {
+                server.edited(seen, |now| {
                     let (before, now) = (self.edit_in(seen), self.edit_in(now));
                     // An edit with another reason belongs to another operator.
                     before != now && now.is_none_or(|now| now.reason == *reason)
                 })
             }
-            Self::Ban(ban) => around.banned(matches!(ban.to, BanTo::Banned(_))),
+            Self::Ban(ban) => server.banned(matches!(ban.to, BanTo::Banned(_))),
             // The bans in it are in doubt individually.
             Self::BanAll(_) | Self::Reset(_) => return Doubt::Endless,
         };
@@ -74,7 +74,7 @@ impl Change {
     }
 }
 
-impl Around<'_> {
+impl ServerState<'_> {
     /// Describes the state that `change` is about. `None` if it was not read after the change.
     pub fn words(&self, change: &Change) -> Option<String> {
         let edited = |edit: Option<&EditView>| match edit {

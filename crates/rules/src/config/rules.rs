@@ -158,7 +158,7 @@ pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names
 
 /// Parts of a file that its rules depend on.
 #[derive(Clone, Copy)]
-pub(super) struct Around<'a, 'c> {
+pub(super) struct Context<'a, 'c> {
     pub(super) defaults: Option<&'c Fields<'a, 'c>>,
     pub(super) has_fleet: bool,
 }
@@ -166,13 +166,13 @@ pub(super) struct Around<'a, 'c> {
 /// The fields of a rule, with the defaults as a fallback.
 struct WithDefaults<'a, 'c> {
     given: Option<&'c Fields<'a, 'c>>,
-    around: Around<'a, 'c>,
+    context: Context<'a, 'c>,
 }
 
 impl<'a, 'c> WithDefaults<'a, 'c> {
     fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         let given = self.given.and_then(|given| given.get(name));
-        given.or_else(|| self.around.defaults?.get(name))
+        given.or_else(|| self.context.defaults?.get(name))
     }
 
     fn word<T: Copy + Default>(&self, name: &str, words: &[(&str, T)], report: &mut Report) -> T {
@@ -184,7 +184,7 @@ impl<'a, 'c> WithDefaults<'a, 'c> {
     fn scope(&self, report: &mut Report) -> Scope {
         let scope = self.word(fleet::SCOPE.name, &fleet::SCOPES, report);
         if let (Scope::Fleet, false, Some(cursor)) =
-            (scope, self.around.has_fleet, self.get(fleet::SCOPE.name))
+            (scope, self.context.has_fleet, self.get(fleet::SCOPE.name))
         {
             fleet::no_fleet(&cursor, report);
         }
@@ -289,7 +289,7 @@ impl Parts {
 
 pub(super) fn rule(
     cursor: &Cursor<'_, '_>,
-    around: Around<'_, '_>,
+    context: Context<'_, '_>,
     report: &mut Report,
 ) -> Option<Rule> {
     let given = cursor.object(RULE.names, report)?;
@@ -297,7 +297,7 @@ pub(super) fn rule(
     let name = name.and_then(|cursor| self::name(&cursor, NameKind::Rule, report));
     let fields = WithDefaults {
         given: Some(&given),
-        around,
+        context,
     };
     for (name, form) in NEEDED {
         if fields.get(name).is_none() {
@@ -333,10 +333,10 @@ pub(super) fn rule(
 }
 
 /// Reports the problems of the defaults, even if no rule uses them.
-pub(super) fn check_defaults(around: Around<'_, '_>, report: &mut Report) {
+pub(super) fn check_defaults(context: Context<'_, '_>, report: &mut Report) {
     let fields = WithDefaults {
         given: None,
-        around,
+        context,
     };
     Parts::read(&fields, report).check_shared(&fields, report);
 }

@@ -177,11 +177,7 @@ fn step(
         }
         attempt.change.page.replace(index, &slot);
     }
-    let in_place = if straight {
-        attempt.plan_straight()
-    } else {
-        None
-    };
+    let in_place = if straight { attempt.plan_fast() } else { None };
     let was_in_place = in_place.is_some();
     let planned = in_place.map_or_else(|| attempt.plan(), Ok);
     let charge = planned.and_then(|planned| {

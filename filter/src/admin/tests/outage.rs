@@ -109,7 +109,7 @@ fn in_an_outage_the_part_of_this_envoy_is_shown() {
     let mut bench = bench("local");
     lose_the_relay(&mut bench);
     let outage = json!({ "decides": "local", "envoys": 2 });
-    for (left, fate) in [(4, true), (3, true), (2, true), (1, true), (0, false)] {
+    for (left, outcome) in [(4, true), (3, true), (2, true), (1, true), (0, false)] {
         let shown = bucket(&mut bench, "alice");
         assert_eq!(shown["outage"], outage, "{shown}");
         assert_eq!(numbers(&shown["limits"][0]), (4, left, "1/2d"), "{shown}");
@@ -125,8 +125,8 @@ fn in_an_outage_the_part_of_this_envoy_is_shown() {
         let rule = &answer["rules"][0];
         assert_eq!(rule["outage"], outage, "{answer}");
         assert_eq!(numbers(&rule["limits"][0]["now"]), (4, left, "1/2d"));
-        assert_eq!(answer["verdict"] == "admit", fate, "{answer}");
-        assert_eq!(bench.passes("alice"), fate, "{left} were left");
+        assert_eq!(answer["verdict"] == "admit", outcome, "{answer}");
+        assert_eq!(bench.passes("alice"), outcome, "{left} were left");
     }
     assert_eq!(bucket(&mut bench, "alice")["state"], "refusing");
     // A key that was never asked for has a part, too.
@@ -142,11 +142,11 @@ fn shown_to_client(bench: &mut Bench, user: &str) -> Vec<(String, String)> {
         .host
         .request("GET", "/", &[("x-user-id", user.as_bytes())]);
     let headers: Vec<(String, String)> = match bench.data.decide(&bench.host, 1, false).0 {
-        Fate::Pass(headers) | Fate::Hold(headers) => {
+        RequestOutcome::Pass(headers) | RequestOutcome::Hold(headers) => {
             let headers = headers.into_iter();
             headers.map(|(name, value)| (name.into(), value)).collect()
         }
-        Fate::Refuse(reply) => {
+        RequestOutcome::Refuse(reply) => {
             let headers = reply.headers.into_iter();
             headers.map(|(name, value)| (name.into(), value)).collect()
         }

@@ -2,7 +2,7 @@
 //! compiled again.
 
 use super::*;
-use crate::Shelves;
+use crate::RecordCaches;
 use crate::record::work::{self, Work};
 
 const RULES: usize = 16;
@@ -28,9 +28,9 @@ fn rules() -> Vec<Value> {
 fn large(shares: bool) -> Bench {
     let mut bench = Bench::with(FakeHost::default(), 64, &json!(rules()));
     if shares {
-        let mut shelves = Shelves::default();
-        bench.data = bench.data.sharing(&mut shelves);
-        bench.admin = bench.admin.sharing(&mut shelves);
+        let mut caches = RecordCaches::default();
+        bench.data = bench.data.sharing(&mut caches);
+        bench.admin = bench.admin.sharing(&mut caches);
     }
     for path in CALLS {
         bench.get(path);
@@ -48,9 +48,9 @@ fn the_first_call_of_a_sandbox_reads_no_rule_again() {
     let mut bench = large(false);
     let file = config::parse(&json!({ "version": 1, "rules": rules() }));
     let data = DataPlane::new(file.file.expect("valid"), Nanos::ZERO);
-    let mut shelves = Shelves::default();
-    bench.data = data.sharing(&mut shelves);
-    bench.admin = bench.admin.sharing(&mut shelves);
+    let mut caches = RecordCaches::default();
+    bench.data = data.sharing(&mut caches);
+    bench.admin = bench.admin.sharing(&mut caches);
     work::take();
     bench.get("/v1/rules/r3");
     assert_eq!(work::take().parts, RULES, "only their histories");

@@ -83,25 +83,29 @@ impl Active {
     /// Returns the plan for a held request: the latest due time among the buckets that make it
     /// wait. Returns `None` for a request that waits for a lease, or to be decided again.
     fn plan_of(&self, place: Ticket, held: &Held, clock: Clock) -> Option<Plan> {
-        let loans = held.loans.as_ref().filter(|_| !held.is_undecided)?;
+        let reservations = held.reservations.as_ref().filter(|_| !held.is_undecided)?;
         let (mut latest, mut is_put_off) = (None, false);
-        loans.each(|loan| {
-            if loan.waits
-                && let Some(active) = self.lender_of(&loan.receipt)
+        reservations.each(|reservation| {
+            if reservation.waits
+                && let Some(active) = self.rule_of_receipt(&reservation.receipt)
             {
-                match active.plan(&loan.key, (&mut loan.receipt, loan.due), clock) {
-                    Some(Plan::At(due)) => loan.due = due,
+                match active.plan(
+                    &reservation.key,
+                    (&mut reservation.receipt, reservation.due),
+                    clock,
+                ) {
+                    Some(Plan::At(due)) => reservation.due = due,
                     Some(Plan::Again) => is_put_off = true,
                     None => {}
                 }
             }
-            if loan.waits {
-                latest = latest.max(Some(loan.due));
+            if reservation.waits {
+                latest = latest.max(Some(reservation.due));
             }
         });
         let latest = latest?;
         if is_put_off || latest > place.due && latest > held.latest {
-            loans.each(|loan| loan.due = Nanos::MAX);
+            reservations.each(|reservation| reservation.due = Nanos::MAX);
             return Some(Plan::Again);
         }
         Some(Plan::At(latest))
@@ -124,9 +128,9 @@ impl Active {
         let begun = host.now();
         let mut given: usize = 0;
         while let Some(ticket) = planning.late.pop() {
-            if let Some(loans) = waiting.loans(ticket) {
-                self.put_off(host, &loans, now);
-                loans.clear();
+            if let Some(reservations) = waiting.reservations(ticket) {
+                self.put_off(host, &reservations, now);
+                reservations.clear();
             }
             planning.put_off.insert(ticket);
             given = given.saturating_add(1);

@@ -14,8 +14,10 @@ fn headers_with(respond: &Value) -> Vec<Vec<String>> {
         host.request("GET", "/", &[("x-user-id", b"alice")]);
         let line = |name: &str, value: &str| format!("{name}: {value}");
         let lines: Vec<String> = match plane.decide(&host, 1, false).0 {
-            Fate::Refuse(reply) => reply.headers.iter().map(|(n, v)| line(n, v)).collect(),
-            Fate::Pass(headers) | Fate::Hold(headers) => {
+            RequestOutcome::Refuse(reply) => {
+                reply.headers.iter().map(|(n, v)| line(n, v)).collect()
+            }
+            RequestOutcome::Pass(headers) | RequestOutcome::Hold(headers) => {
                 headers.iter().map(|(n, v)| line(n, v)).collect()
             }
         };
@@ -112,7 +114,7 @@ fn admitted_headers_only_where_configured() {
     );
     let mut plane = DataPlane::new(file(&configured), Nanos::ZERO);
     host.request("GET", "/", &[("x-user-id", b"alice")]);
-    let Fate::Pass(headers) = plane.decide(&host, 1, false).0 else {
+    let RequestOutcome::Pass(headers) = plane.decide(&host, 1, false).0 else {
         panic!("passes")
     };
     assert_eq!(
@@ -138,8 +140,8 @@ fn refused(rule: &[(&str, Value)], headers: &[(&str, &[u8])]) -> Reply {
         plane.decide(&host, 1, false);
     }
     match plane.decide(&host, 1, false).0 {
-        Fate::Refuse(reply) => reply,
-        fate => panic!("{fate:?}"),
+        RequestOutcome::Refuse(reply) => reply,
+        outcome => panic!("{outcome:?}"),
     }
 }
 
@@ -232,19 +234,28 @@ fn a_rule_with_explain_header_shows_its_decision() {
         ("x-loudou-decision", b"forged"),
     ];
     host.request("GET", "/slow", &forged);
-    assert_eq!(plane.decide(&host, 1, false).0, Fate::Pass(Vec::new()));
+    assert_eq!(
+        plane.decide(&host, 1, false).0,
+        RequestOutcome::Pass(Vec::new())
+    );
     let decision = host.request_header("x-loudou-decision").expect("set");
     assert_eq!(decision, b"per-user;burst;admit, queue;slow;admit");
     host.request("GET", "/slow", &forged);
     let headers = vec![("x-loudou-wait-ms".into(), "2000".to_owned())];
-    assert_eq!(plane.decide(&host, 2, false).0, Fate::Hold(headers));
+    assert_eq!(
+        plane.decide(&host, 2, false).0,
+        RequestOutcome::Hold(headers)
+    );
     let decision = host.request_header("x-loudou-decision").expect("set");
     assert_eq!(decision, b"per-user;burst;admit, queue;slow;hold");
     let logged = property(&host).expect("set");
     let expected = format!("per-user;burst;admit;0;{alice}, queue;slow;hold;2000;");
     assert!(logged.starts_with(&expected), "{logged}");
     host.request("GET", "/", &forged);
-    assert!(matches!(plane.decide(&host, 3, false).0, Fate::Refuse(_)));
+    assert!(matches!(
+        plane.decide(&host, 3, false).0,
+        RequestOutcome::Refuse(_)
+    ));
     assert_eq!(
         property(&host),
         Some(format!("per-user;burst;refuse;10000;{alice}"))
@@ -287,7 +298,7 @@ fn a_problem_is_one_of_the_api() {
         let mut plane = DataPlane::new(file(rule), Nanos::ZERO);
         for _ in 0..3 {
             host.request("GET", "/", headers);
-            if let Fate::Refuse(reply) = plane.decide(&host, 1, false).0 {
+            if let RequestOutcome::Refuse(reply) = plane.decide(&host, 1, false).0 {
                 return reply.body;
             }
         }

@@ -131,17 +131,17 @@ fn end(
 fn decide_again(host: &FakeHost, plane: &mut DataPlane, again: Vec<Again>) -> Vec<(u32, u16)> {
     let decided = again.into_iter().map(|again| {
         assert!(host.focus(again.stream));
-        let (fate, _stay) = plane.decide_again(host, again, false);
-        (again.stream, status(&fate))
+        let (outcome, _stay) = plane.decide_again(host, again, false);
+        (again.stream, status(&outcome))
     });
     decided.collect()
 }
 
-fn status(fate: &Fate) -> u16 {
-    match fate {
-        Fate::Pass(_) => 0,
-        Fate::Hold(_) => 1,
-        Fate::Refuse(reply) => reply.status,
+fn status(outcome: &RequestOutcome) -> u16 {
+    match outcome {
+        RequestOutcome::Pass(_) => 0,
+        RequestOutcome::Hold(_) => 1,
+        RequestOutcome::Refuse(reply) => reply.status,
     }
 }
 
@@ -153,12 +153,12 @@ fn host_that_knows() -> FakeHost {
 }
 
 /// Sends a request of `user` on a new stream.
-fn arrive(host: &FakeHost, plane: &mut DataPlane, stream: u32, user: &str) -> (u16, Stay) {
+fn arrive(host: &FakeHost, plane: &mut DataPlane, stream: u32, user: &str) -> (u16, HoldState) {
     host.request("GET", "/", &[("x-user-id", user.as_bytes())]);
     let headers = host.headers.borrow().clone();
     host.paused.borrow_mut().insert(stream, headers);
-    let (fate, stay) = plane.decide(host, stream, false);
-    (status(&fate), stay)
+    let (outcome, hold_state) = plane.decide(host, stream, false);
+    (status(&outcome), hold_state)
 }
 
 fn fleet(extra: &[(&str, serde_json::Value)], settings: &serde_json::Value) -> RuleFile {
@@ -212,10 +212,10 @@ fn first_requests_wait_for_one_call_and_are_decided_by_its_answer() {
 #[test]
 fn a_client_that_leaves_while_it_waits_takes_nothing() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
-    let (fate, stay) = arrive(&host, &mut plane, 1, "alice");
-    assert_eq!(fate, 1);
-    assert!(plane.waits(&stay));
-    plane.end(&host, &stay);
+    let (outcome, hold_state) = arrive(&host, &mut plane, 1, "alice");
+    assert_eq!(outcome, 1);
+    assert!(plane.waits(&hold_state));
+    plane.end(&host, &hold_state);
     assert_eq!(host.metric("loudou.waiting"), 0);
     assert_eq!(engine.answer(&host, &mut plane), []);
     assert_eq!(host.metric("loudou.rule.per-user.admitted"), 0);
@@ -294,8 +294,8 @@ fn a_shadow_rule_notes_a_request_that_waits_once() {
     assert_eq!(arrive(&host, &mut plane, 4, "alice").0, 1);
     assert_eq!(engine.answer(&host, &mut plane), [(4, 429)]);
     // The key is denied. The refusal names the rule that refused, not a rule in shadow mode.
-    let (fate, _stay) = plane.decide(&host, 5, false);
-    let Fate::Refuse(reply) = fate else {
+    let (outcome, _stay) = plane.decide(&host, 5, false);
+    let RequestOutcome::Refuse(reply) = outcome else {
         panic!("it passed")
     };
     let body = String::from_utf8_lossy(&reply.body).into_owned();
@@ -373,14 +373,14 @@ fn one_worker_at_a_time_calls_to_be_counted() {
         host.has_no_cluster.set(true);
     }
     let passed = (1..=9).filter(|stream| {
-        let (mut fate, _stay) = arrive(&host, &mut workers[1], *stream, "alice");
+        let (mut outcome, _stay) = arrive(&host, &mut workers[1], *stream, "alice");
         for _ in 0..3 {
             host.pass(Nanos::from_millis(1));
             let again = workers[1].tick(&host);
             let decided = decide_again(&host, &mut workers[1], again);
-            fate = decided.first().map_or(fate, |(_, fate)| *fate);
+            outcome = decided.first().map_or(outcome, |(_, outcome)| *outcome);
         }
-        fate == 0
+        outcome == 0
     });
     assert_eq!(passed.count(), 1, "half of the capacity");
 }

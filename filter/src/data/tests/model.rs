@@ -5,7 +5,7 @@
 use loudou_limiter::{Carry, mix};
 
 use super::*;
-use crate::Shelves;
+use crate::RecordCaches;
 use crate::current;
 use crate::metrics::{Registry, StoreMetrics};
 use crate::record::{Author, Record};
@@ -175,7 +175,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut shelves = Shelves::default();
+        let mut caches = RecordCaches::default();
         let files = configurations();
         let mut admins = vec![records(), records(), records()];
         let mut workers = Vec::new();
@@ -183,10 +183,10 @@ impl World {
             workers.push((DataPlane::new(files[at].clone(), Nanos::ZERO), at));
         }
         // An admin role and two data roles with different configurations share a VM.
-        admins[0].sharing(&mut shelves);
+        admins[0].sharing(&mut caches);
         for at in [0, 2] {
             let plane = DataPlane::new(files[at].clone(), Nanos::ZERO);
-            workers.push((plane.sharing(&mut shelves), at));
+            workers.push((plane.sharing(&mut caches), at));
         }
         let host = FakeHost::default();
         host.now.set(100);

@@ -33,7 +33,7 @@ struct World {
     host: FakeHost,
     workers: Vec<DataPlane>,
     /// Worker, stream and hold state of each held request.
-    held: Vec<(usize, u32, Stay)>,
+    held: Vec<(usize, u32, HoldState)>,
     /// The stream and the millisecond of each request that passed after it was held.
     passed: Vec<(u32, u64)>,
     /// The stream and the cause of each request that was refused after it was held.
@@ -68,14 +68,14 @@ impl World {
         self.host.request("GET", "/", &headers);
         let lines = self.host.headers.borrow().clone();
         self.host.paused.borrow_mut().insert(stream, lines);
-        let (fate, stay) = self.workers[worker].decide(&self.host, stream, false);
-        match fate {
-            Fate::Pass(_) => 0,
-            Fate::Hold(_) => {
-                self.held.push((worker, stream, stay));
+        let (outcome, hold_state) = self.workers[worker].decide(&self.host, stream, false);
+        match outcome {
+            RequestOutcome::Pass(_) => 0,
+            RequestOutcome::Hold(_) => {
+                self.held.push((worker, stream, hold_state));
                 1
             }
-            Fate::Refuse(reply) => reply.status,
+            RequestOutcome::Refuse(reply) => reply.status,
         }
     }
 
@@ -93,12 +93,16 @@ impl World {
                 assert!(self.host.focus(again.stream));
                 let stream = again.stream;
                 match worker.decide_again(&self.host, again, false) {
-                    (Fate::Refuse(reply), _) => self.refused.push((stream, reply.details)),
-                    (Fate::Pass(_), stay) => {
-                        self.host.resume(stream);
-                        self.held.push((number, stream, stay));
+                    (RequestOutcome::Refuse(reply), _) => {
+                        self.refused.push((stream, reply.details));
                     }
-                    (Fate::Hold(_), stay) => self.held.push((number, stream, stay)),
+                    (RequestOutcome::Pass(_), hold_state) => {
+                        self.host.resume(stream);
+                        self.held.push((number, stream, hold_state));
+                    }
+                    (RequestOutcome::Hold(_), hold_state) => {
+                        self.held.push((number, stream, hold_state));
+                    }
                 }
             }
         }
@@ -110,9 +114,9 @@ impl World {
 
     /// The requests with these streams end.
     fn end(&mut self, streams: &[u32]) {
-        for (worker, stream, stay) in &self.held {
+        for (worker, stream, hold_state) in &self.held {
             if streams.contains(stream) {
-                self.workers[*worker].end(&self.host, stay);
+                self.workers[*worker].end(&self.host, hold_state);
             }
         }
     }

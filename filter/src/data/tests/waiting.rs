@@ -20,11 +20,11 @@ fn plane(host: &FakeHost, rules: &Value) -> DataPlane {
 }
 
 /// Holds a request of `user` as `stream`.
-fn hold(plane: &mut DataPlane, host: &FakeHost, user: &[u8], stream: u32) -> Stay {
+fn hold(plane: &mut DataPlane, host: &FakeHost, user: &[u8], stream: u32) -> HoldState {
     host.request("GET", "/", &[("x-user-id", user)]);
-    let (fate, stay) = plane.decide(host, stream, false);
-    assert!(matches!(fate, Fate::Hold(_)), "{fate:?}");
-    stay
+    let (outcome, hold_state) = plane.decide(host, stream, false);
+    assert!(matches!(outcome, RequestOutcome::Hold(_)), "{outcome:?}");
+    hold_state
 }
 
 /// Lets the timer flush counts; returns how long it sleeps after that.
@@ -133,7 +133,7 @@ fn a_sandbox_that_dies_answers_held_requests() {
     let host = FakeHost::default();
     let mut dying = plane(&host, &line("1/m"));
     let mut other = plane(&host, &line("1/m"));
-    let will = dying.will();
+    let cleanup = dying.cleanup();
     send(&mut dying, &host, Some(b"alice"));
     for stream in 1..=3 {
         hold(&mut dying, &host, b"alice", stream);
@@ -141,28 +141,28 @@ fn a_sandbox_that_dies_answers_held_requests() {
     hold(&mut other, &host, b"alice", 4);
     assert_eq!(host.metric("loudou.waiting"), 4);
 
-    will.execute(&host);
+    cleanup.execute(&host);
     let statuses: Vec<u16> = host.replies.borrow().iter().map(|r| r.status).collect();
     assert_eq!(statuses, [503; 3]);
     assert_eq!(*host.resumed.borrow(), [1, 2, 3]);
     assert_eq!(host.metric("loudou.waiting"), 1, "those of others wait on");
 
-    assert!(!will.is_void());
+    assert!(!cleanup.is_void());
     drop(dying);
-    assert!(will.is_void(), "its queue no longer exists");
-    will.execute(&host);
+    assert!(cleanup.is_void(), "its queue no longer exists");
+    cleanup.execute(&host);
     assert_eq!(host.replies.borrow().len(), 3);
 }
 
 /// Returns the level of alice's queue, without taking tokens.
 fn wait_of_next(plane: &mut DataPlane, host: &FakeHost) -> Nanos {
     host.request("GET", "/", &[("x-user-id", b"alice")]);
-    let (_, stay) = plane.decide(host, 99, false);
+    let (_, hold_state) = plane.decide(host, 99, false);
     let due = plane
         .waiting
         .due()
         .map_or(Nanos::ZERO, |due| due.since(Nanos::new(host.now.get())));
-    plane.end(host, &stay);
+    plane.end(host, &hold_state);
     due
 }
 
@@ -174,7 +174,7 @@ fn places_come_back_when_the_last_one_has_left_or_passed() {
         // Two workers, which share the bucket.
         let mut planes = [plane(&host, &rules), plane(&host, &rules)];
         assert_eq!(send(&mut planes[0], &host, Some(b"alice")), 0);
-        let stays: Vec<(usize, Stay)> = (0..50)
+        let stays: Vec<(usize, HoldState)> = (0..50)
             .map(|n: u32| {
                 let worker = usize::from(n.is_multiple_of(3));
                 (worker, hold(&mut planes[worker], &host, b"alice", n))
@@ -186,8 +186,8 @@ fn places_come_back_when_the_last_one_has_left_or_passed() {
             assert_eq!(*host.resumed.borrow(), [0]);
         }
         // From the front, so that none of them is the last request.
-        for (worker, stay) in &stays {
-            planes[*worker].end(&host, stay);
+        for (worker, hold_state) in &stays {
+            planes[*worker].end(&host, hold_state);
         }
         assert_eq!(host.metric("loudou.waiting"), 0);
         assert_eq!(wait_of_next(&mut planes[0], &host), Nanos::from_secs(1));
@@ -205,10 +205,13 @@ fn headers_with_deadlines_are_read_only_by_who_would_wait() {
         ("x-envoy-expected-rq-timeout-ms", b"60000"),
     ];
     host.request("GET", "/", &late);
-    assert!(matches!(plane.decide(&host, 1, false).0, Fate::Pass(_)));
+    assert!(matches!(
+        plane.decide(&host, 1, false).0,
+        RequestOutcome::Pass(_)
+    ));
     assert!(!host.has_read("grpc-timeout"));
     host.request("GET", "/", &late);
-    let Fate::Refuse(reply) = plane.decide(&host, 2, false).0 else {
+    let RequestOutcome::Refuse(reply) = plane.decide(&host, 2, false).0 else {
         panic!("its turn comes at its deadline, not before it");
     };
     assert_eq!(reply.details, "loudou_deadline{line.leaky_queue}");
@@ -220,7 +223,10 @@ fn headers_with_deadlines_are_read_only_by_who_would_wait() {
         "/",
         &[("x-user-id", b"alice"), ("grpc-timeout", b"1001m")],
     );
-    assert!(matches!(plane.decide(&host, 3, false).0, Fate::Hold(_)));
+    assert!(matches!(
+        plane.decide(&host, 3, false).0,
+        RequestOutcome::Hold(_)
+    ));
     host.request(
         "GET",
         "/",
@@ -229,7 +235,10 @@ fn headers_with_deadlines_are_read_only_by_who_would_wait() {
             ("x-envoy-expected-rq-timeout-ms", b"1999"),
         ],
     );
-    assert!(matches!(plane.decide(&host, 4, false).0, Fate::Refuse(_)));
+    assert!(matches!(
+        plane.decide(&host, 4, false).0,
+        RequestOutcome::Refuse(_)
+    ));
 }
 
 #[test]
@@ -241,7 +250,7 @@ fn what_does_not_fit_is_refused_instead_of_held() {
     plane.tick(&host);
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
     host.request("GET", "/", &[("x-user-id", b"alice")]);
-    let Fate::Refuse(reply) = plane.decide(&host, 1, true).0 else {
+    let RequestOutcome::Refuse(reply) = plane.decide(&host, 1, true).0 else {
         panic!("its body may be as large as the memory");
     };
     assert_eq!(reply.details, "loudou_waiting_full{line.leaky_queue}");
@@ -250,22 +259,25 @@ fn what_does_not_fit_is_refused_instead_of_held() {
         "/",
         &[("x-user-id", b"alice"), ("content-length", b"9")],
     );
-    let (fate, stay) = plane.decide(&host, 2, true);
-    assert!(matches!(fate, Fate::Hold(_)));
+    let (outcome, hold_state) = plane.decide(&host, 2, true);
+    assert!(matches!(outcome, RequestOutcome::Hold(_)));
     host.request(
         "GET",
         "/",
         &[("x-user-id", b"alice"), ("content-length", b"700000")],
     );
-    let (fate, large) = plane.decide(&host, 3, true);
-    assert!(matches!(fate, Fate::Hold(_)));
+    let (outcome, large) = plane.decide(&host, 3, true);
+    assert!(matches!(outcome, RequestOutcome::Hold(_)));
     assert!(
-        matches!(plane.decide(&host, 4, true).0, Fate::Refuse(_)),
+        matches!(plane.decide(&host, 4, true).0, RequestOutcome::Refuse(_)),
         "two do not fit"
     );
     plane.end(&host, &large);
-    assert!(matches!(plane.decide(&host, 5, true).0, Fate::Hold(_)));
-    plane.end(&host, &stay);
+    assert!(matches!(
+        plane.decide(&host, 5, true).0,
+        RequestOutcome::Hold(_)
+    ));
+    plane.end(&host, &hold_state);
     assert_eq!(host.metric("loudou.not_held_full"), 2);
 }
 
@@ -280,8 +292,8 @@ fn a_request_that_cannot_be_held_is_no_strike() {
     for _ in 0..5 {
         let late: [(&str, &[u8]); 2] = [("x-user-id", b"alice"), ("grpc-timeout", b"1S")];
         host.request("GET", "/", &late);
-        let (fate, _) = plane.decide(&host, 3, false);
-        assert!(matches!(fate, Fate::Refuse(_)), "{fate:?}");
+        let (outcome, _) = plane.decide(&host, 3, false);
+        assert!(matches!(outcome, RequestOutcome::Refuse(_)), "{outcome:?}");
     }
     hold(&mut plane, &host, b"alice", 4);
 }

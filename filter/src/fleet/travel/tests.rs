@@ -33,22 +33,22 @@ fn made(changes: &[Made], now: Nanos) -> Changes {
     all
 }
 
-fn told(name: &str, value: &str, age_ms: u64, generation: u64) -> Told {
-    Told {
+fn told(name: &str, value: &str, age_ms: u64, generation: u64) -> ReceivedChange {
+    ReceivedChange {
         name: name.to_owned(),
         value: value.as_bytes().to_vec(),
         age: at(age_ms),
         generation,
-        ..Told::default()
+        ..ReceivedChange::default()
     }
 }
 
-fn heard(epoch: &str, generation: u64, told: Vec<Told>) -> Heard {
-    Heard {
+fn heard(epoch: &str, generation: u64, told: Vec<ReceivedChange>) -> ChangesAnswer {
+    ChangesAnswer {
         epoch: epoch.to_owned(),
         generation,
         told,
-        ..Heard::default()
+        ..ChangesAnswer::default()
     }
 }
 
@@ -67,7 +67,7 @@ fn value(changes: &Changes, name: &str) -> String {
 #[test]
 fn the_shared_value_is_read_as_it_was_written() {
     let mut changes = made(&[edit("r", "{}"), Made::unban("r", "k")], at(5));
-    let until = Told {
+    let until = ReceivedChange {
         ends_in: Some(at(9)),
         by: "00ff".to_owned(),
         ..told("ban/r/x", "1", 3, 7)
@@ -96,7 +96,7 @@ fn the_shared_value_is_as_small_as_is_promised() {
     for (told_of, value, by) in [(8_200, 0, 0), (100, 60 << 10, 0), (100, 1, 60 << 10)] {
         let mut changes = Changes::default();
         for number in 0..told_of {
-            let told = Told {
+            let told = ReceivedChange {
                 by: "b".repeat(by),
                 ..told(&format!("edit/{number}"), &"1".repeat(value), 0, number + 1)
             };
@@ -187,7 +187,7 @@ fn another_epoch_is_told_all_again() {
 fn a_refused_change_stays_here() {
     let mut changes = made(&[edit("r", "1"), edit("s", "1")], at(0));
     let all = sent(&changes);
-    let refused = Heard {
+    let refused = ChangesAnswer {
         refused: vec![("edit/r".to_owned(), "no room".to_owned())],
         ..heard("e", 1, vec![told("edit/s", "1", 1, 1)])
     };
@@ -318,7 +318,7 @@ fn what_loses_its_name_to_another_version_is_told_under_its_own() {
     let all = sent(&changes);
     assert!(changes.heard(&all, &heard("e", 1, Vec::new()), at(1)));
     let until = Some(at(500));
-    let taken = Told {
+    let taken = ReceivedChange {
         ends_in: until,
         ..told("edit/r", &of("b"), 0, 2)
     };

@@ -68,7 +68,9 @@ fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
             let text = std::fs::read_to_string(&path).expect("a text");
             let kinds = loudou_check::document::manifest::KINDS.iter();
             let mut kinds = kinds.map(|(_, kind)| format!("kind: {kind}\n"));
-            if kinds.any(|kind| text.contains(&kind)) {
+            // A policy may add a cluster, and no filter.
+            let has_filter = text.contains("version: 1");
+            if has_filter && kinds.any(|kind| text.contains(&kind)) {
                 found.push(path);
             }
         }

@@ -1,7 +1,7 @@
 //! Calls without an answer, and workers that get none.
 
 use super::*;
-use crate::fleet::Pulse;
+use crate::fleet::Heartbeat;
 
 #[test]
 fn a_request_without_an_answer_is_decided_here_by_its_part() {
@@ -144,8 +144,8 @@ fn a_worker_that_goes_takes_its_breaker_along() {
     for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
         arrive(&host, &mut plane, stream, user);
     }
-    let will = plane.will();
-    will.execute(&host);
+    let cleanup = plane.cleanup();
+    cleanup.execute(&host);
     assert_eq!(host.metric("loudou.fleet.down"), 0);
     for _ in 0..3 {
         engine.lose(&host, &mut plane);
@@ -179,18 +179,18 @@ fn a_key_without_an_answer_is_decided_here_at_once() {
 fn a_worker_that_dies_takes_its_breaker_along() {
     let host = host_that_knows();
     let [mut other, mut plane] = told_to_another(&host);
-    let will = plane.will();
+    let cleanup = plane.cleanup();
     host.has_no_cluster.set(true);
     for (stream, user) in [(1, "x"), (2, "y"), (3, "z")] {
         arrive(&host, &mut plane, stream, user);
     }
     assert_eq!(host.metric("loudou.fleet.down"), 1);
-    let is_down = || Pulse::find(&host, "loudou").map(|pulse| pulse.view().is_down);
+    let is_down = || Heartbeat::find(&host, "loudou").map(|heartbeat| heartbeat.view().is_down);
     assert_eq!(is_down(), Some(true));
-    will.execute(&host);
+    cleanup.execute(&host);
     assert_eq!(host.metric("loudou.fleet.down"), 0);
     drop(plane);
-    will.execute(&host);
+    cleanup.execute(&host);
     assert_eq!(host.metric("loudou.fleet.down"), 0, "only once");
     host.has_no_cluster.set(false);
     host.pass(Nanos::from_secs(2));
@@ -214,7 +214,7 @@ fn a_worker_that_dies_well_leaves_the_gauge() {
     let host = host_that_knows();
     let [_, mut plane] = told_to_another(&host);
     assert_eq!(arrive(&host, &mut plane, 1, "alice").0, 1);
-    plane.will().execute(&host);
+    plane.cleanup().execute(&host);
     assert_eq!(host.metric("loudou.fleet.down"), 0);
 }
 
@@ -367,7 +367,7 @@ fn a_denial_does_not_outlive_the_engine() {
 #[test]
 fn the_last_answer_is_known_to_all() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
-    let answered_at = || Pulse::find(&host, "loudou").map(|pulse| pulse.answered_at);
+    let answered_at = || Heartbeat::find(&host, "loudou").map(|heartbeat| heartbeat.answered_at);
     for (stream, second) in [(1, 5), (2, 7)] {
         host.now.set(Nanos::from_secs(second).get());
         assert_eq!(arrive(&host, &mut plane, stream, "alice").0, 1);
@@ -464,7 +464,7 @@ fn without_a_number_of_the_engine_the_settings_count() {
         let passed = (10..30).filter(|stream| arrive(&host, &mut plane, *stream, "alice").0 == 0);
         assert_eq!(passed.count(), passes, "{settings}, {reported:?}");
         // The admin API shows the share as well.
-        let view = Pulse::find(&host, "loudou").map(Pulse::view);
+        let view = Heartbeat::find(&host, "loudou").map(Heartbeat::view);
         let envoys = 8 / u32::try_from(passes).expect("few");
         assert!(view.is_none_or(|view| view.envoys == envoys));
     }
@@ -516,12 +516,12 @@ fn an_empty_key_of_a_full_engine_has_no_bucket_here() {
     host.pass(Nanos::from_secs(1));
     let mut admitted = 0;
     for stream in 10..20 {
-        let (mut fate, _stay) = arrive(&host, &mut plane, stream, "alice");
-        if fate == 1 {
+        let (mut outcome, _stay) = arrive(&host, &mut plane, stream, "alice");
+        if outcome == 1 {
             let refused = KeyAnswer::Failed(LeaseError::Refused);
-            fate = end_with(&host, &mut plane, &refused)[0].1;
+            outcome = end_with(&host, &mut plane, &refused)[0].1;
         }
-        admitted += u64::from(fate == 0);
+        admitted += u64::from(outcome == 0);
         host.pass(Nanos::from_millis(100));
     }
     assert_eq!(admitted, 0);

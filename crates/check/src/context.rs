@@ -26,7 +26,7 @@ pub(crate) fn add(group: &mut [&mut Checked]) {
     let mut last = std::ptr::null();
     for (index, (report, content)) in group.iter_mut().enumerate() {
         // All configurations of a file belong to one Envoy.
-        if let Some((file, _)) = report.around()
+        if let Some((file, _)) = report.context()
             && !std::ptr::eq(file, last)
         {
             discovered = discovery::all(file).into();
@@ -42,7 +42,7 @@ pub(crate) fn add(group: &mut [&mut Checked]) {
 }
 
 fn view<'a>(report: &'a Report, discovered: &Rc<[Discovered]>) -> Option<View<'a>> {
-    let (file, place) = report.around()?;
+    let (file, place) = report.context()?;
     let content = report.document.as_ref().map(|document| &document.value);
     Some(View::new(file, place, content, Rc::clone(discovered)))
 }

@@ -29,7 +29,7 @@ const CURRENT: Nanos = Nanos::from_secs(1);
 
 /// The shared heartbeat state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     /// Time of the last call by any worker.
     called_at: Nanos,
     /// Time of the engine's last answer. Zero for never.
@@ -53,7 +53,7 @@ fn key(share: &str) -> Vec<u8> {
     [share.as_bytes(), b":fleet"].concat()
 }
 
-impl Pulse {
+impl Heartbeat {
     fn read(mut bytes: &[u8]) -> Self {
         let mut number = || take_number(&mut bytes).unwrap_or(0);
         Self {
@@ -154,32 +154,32 @@ pub(super) fn look(
     share: &str,
     settings: &FleetSettings,
     now: Nanos,
-) -> (Pulse, bool) {
-    let mut pulse = Pulse::default();
+) -> (Heartbeat, bool) {
+    let mut heartbeat = Heartbeat::default();
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
-        pulse = Pulse::read(found.unwrap_or_default());
-        let is_due = pulse.called_at.is_zero() || now.since(pulse.called_at) >= EVERY;
-        let called = Pulse {
+        heartbeat = Heartbeat::read(found.unwrap_or_default());
+        let is_due = heartbeat.called_at.is_zero() || now.since(heartbeat.called_at) >= EVERY;
+        let called = Heartbeat {
             called_at: now,
             on_outage: settings.on_outage,
             assumed: settings.envoys.into(),
-            ..pulse
+            ..heartbeat
         };
         is_due.then(|| called.bytes())
     });
-    (pulse, swapped == Ok(Swapped::Done))
+    (heartbeat, swapped == Ok(Swapped::Done))
 }
 
 /// Returns true to exactly one worker if an event is due, because the engine has become unavailable
 /// or available.
 pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
     let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
-        let pulse = Pulse::read(found.unwrap_or_default());
-        let turned = Pulse {
+        let heartbeat = Heartbeat::read(found.unwrap_or_default());
+        let turned = Heartbeat {
             is_down: is_down.into(),
-            ..pulse
+            ..heartbeat
         };
-        (pulse != turned).then(|| turned.bytes())
+        (heartbeat != turned).then(|| turned.bytes())
     });
     swapped == Ok(Swapped::Done)
 }
@@ -188,11 +188,11 @@ pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
 pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
-        let pulse = Pulse {
+        let heartbeat = Heartbeat {
             reached_at: now,
-            ..Pulse::read(found.unwrap_or_default())
+            ..Heartbeat::read(found.unwrap_or_default())
         };
-        Some(pulse.bytes())
+        Some(heartbeat.bytes())
     });
 }
 
@@ -200,11 +200,11 @@ pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
 pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
-        let pulse = Pulse {
+        let heartbeat = Heartbeat {
             current_at: now,
-            ..Pulse::read(found.unwrap_or_default())
+            ..Heartbeat::read(found.unwrap_or_default())
         };
-        Some(pulse.bytes())
+        Some(heartbeat.bytes())
     });
 }
 
@@ -214,14 +214,14 @@ pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: N
     let mut was_down = false;
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
-        let before = Pulse::read(found.unwrap_or_default());
+        let before = Heartbeat::read(found.unwrap_or_default());
         was_down = before.is_down > 0;
-        let pulse = Pulse {
+        let heartbeat = Heartbeat {
             answered_at: now,
             envoys: envoys.unwrap_or(before.envoys),
             ..before
         };
-        Some(pulse.bytes())
+        Some(heartbeat.bytes())
     });
     was_down
 }
@@ -252,7 +252,7 @@ mod tests {
     fn one_worker_calls_at_a_time() {
         let host = FakeHost::default();
         let at = Nanos::from_millis;
-        assert_eq!(Pulse::find(&host, "s"), None);
+        assert_eq!(Heartbeat::find(&host, "s"), None);
         let settings = FleetSettings {
             cluster: "relay".to_owned(),
             lease: at(200),
@@ -268,17 +268,17 @@ mod tests {
         assert!(!calls(5) && !calls(354));
         assert!(calls(1_005));
         answered(&host, "s", Some(3), at(1_006));
-        let (pulse, is_due) = looks(1_007);
+        let (heartbeat, is_due) = looks(1_007);
         assert!(!is_due);
-        assert_eq!((pulse.envoys, pulse.answered_at), (3, at(1_006)));
-        assert_eq!(Pulse::find(&host, "s"), Some(pulse));
+        assert_eq!((heartbeat.envoys, heartbeat.answered_at), (3, at(1_006)));
+        assert_eq!(Heartbeat::find(&host, "s"), Some(heartbeat));
         assert!(calls(2_005));
         // Calls had no response for three seconds, unless another worker has heard later.
-        let pulse = || looks(0).0;
-        assert!(calls(3_005) && !pulse().is_silent(Nanos::ZERO));
-        assert!(calls(4_010) && pulse().is_silent(Nanos::ZERO));
-        assert!(!pulse().is_silent(at(1_100)));
-        assert!(!Pulse::default().is_silent(Nanos::ZERO));
-        assert!(pulse().is_alive(at(64_009)) && !pulse().is_alive(at(64_010)));
+        let heartbeat = || looks(0).0;
+        assert!(calls(3_005) && !heartbeat().is_silent(Nanos::ZERO));
+        assert!(calls(4_010) && heartbeat().is_silent(Nanos::ZERO));
+        assert!(!heartbeat().is_silent(at(1_100)));
+        assert!(!Heartbeat::default().is_silent(Nanos::ZERO));
+        assert!(heartbeat().is_alive(at(64_009)) && !heartbeat().is_alive(at(64_010)));
     }
 }
