@@ -19,6 +19,9 @@ use crate::tools::DENY;
 /// A step's title and action.
 type Step = (&'static str, fn() -> Result<Outcome>);
 
+/// A step's action, which may use local values.
+type Action<'a> = &'a dyn Fn() -> Result<Outcome>;
+
 /// The outcome of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -33,6 +36,8 @@ macro_rules! step {
         ($title, || $action.map(|_| Outcome::Passed))
     };
 }
+
+mod named;
 
 const SETUP: Step = step!("setup", setup::for_tests());
 const UNIT: Step = step!("unit tests", unit());
@@ -52,8 +57,11 @@ const LONG_SOAK: Step = step!("a soak of ten minutes", soak::run(10, None, Vec::
 const BENCH: Step = step!("benchmarks, cut short", bench::check());
 const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 
-/// The checks that a commit must pass.
-pub(crate) fn test() -> Result<()> {
+/// The checks that a commit must pass; with `names`, only the tests whose names contain one of them.
+pub(crate) fn test(names: &[String]) -> Result<()> {
+    if !names.is_empty() {
+        return named::test(names);
+    }
     steps(&[
         SETUP,
         UNIT,
@@ -117,6 +125,17 @@ pub(crate) fn relay() -> Result<std::path::PathBuf> {
 }
 
 fn steps(steps: &[Step]) -> Result<()> {
+    let steps: Vec<(&str, Action<'_>)> = steps
+        .iter()
+        .map(|(title, action)| {
+            let action: Action<'_> = action;
+            (*title, action)
+        })
+        .collect();
+    steps_of(&steps)
+}
+
+fn steps_of(steps: &[(&str, Action<'_>)]) -> Result<()> {
     let count = steps.len();
     let mut skipped = Vec::new();
     for (n, (title, action)) in (1..).zip(steps) {
@@ -201,6 +220,12 @@ fn documentation() -> Result<()> {
 
 fn end_to_end() -> Result<()> {
     let mut test = cargo(&["test", "--package", "loudou-tests", "--no-fail-fast"]);
+    set_programs(&mut test)?;
+    run(&mut test)
+}
+
+/// Sets the variables that name the programs under test and the programs that they work with.
+fn set_programs(test: &mut Command) -> Result<()> {
     test.env("ENVOY_BIN", loudou_tests::envoy_bin()?)
         .env("LOUDOU_WASM", loudou_tests::wasm::built_wasm())
         .env("LOUDOU_TRAP_WASM", loudou_tests::wasm::built_trap_wasm())
@@ -209,7 +234,7 @@ fn end_to_end() -> Result<()> {
         .env("VALKEY_BIN", loudou_tests::valkey_bin()?)
         .env("PROMETHEUS_BIN", loudou_tests::prometheus_bin()?)
         .env("LOUDOU_RELAY_BIN", target_dir().join("debug/loudou-relay"));
-    run(&mut test)
+    Ok(())
 }
 
 /// Needs no network: licences, duplicates, wildcards and registries.

@@ -117,8 +117,17 @@ enum Task {
     Clients,
     /// Open the pages of `loudou replay --output html` in a headless Chromium
     Pages,
-    /// Run every test, including those in a real Envoy
-    Test,
+    /// Run all tests, or only those whose names contain NAME, including tests in a real Envoy
+    ///
+    /// `cargo xtask test bans::` runs the tests of one subject, a file in tests/tests, and
+    /// `cargo xtask test a_name another_name` runs tests with either name. With a NAME, only the setup and
+    /// builds that the chosen tests need are done.
+    #[command(verbatim_doc_comment)]
+    Test {
+        /// Part of the full name of a test, such as `bans::` or `fleet::bound`. Several names choose more tests
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
     /// Check formatting, lints and docs; run `test`, cargo-deny, a fuzz and a soak
     Ci {
         /// Fuzz each target for a minute, and soak for ten, as before a release
@@ -156,7 +165,7 @@ fn main() -> ExitCode {
             without,
         } => soak::run(minutes, seed, without),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
-        Task::Test => checks::test(),
+        Task::Test { names } => checks::test(&names),
         Task::Ci { long } => checks::ci(long),
     };
     match done {

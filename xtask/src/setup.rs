@@ -41,11 +41,17 @@ pub(crate) fn all() -> Result<()> {
     Ok(())
 }
 
-/// Installs what the tests need.
-pub(crate) fn for_tests() -> Result<()> {
+/// Installs the programs that the tests in a real Envoy start.
+pub(crate) fn for_end_to_end() -> Result<()> {
     run()?;
     let prometheus = find_or_install()?;
     println!("{}", prometheus.display());
+    Ok(())
+}
+
+/// Installs what all tests need.
+pub(crate) fn for_tests() -> Result<()> {
+    for_end_to_end()?;
     // A step that lacks one of these is skipped, and named at the end.
     report("Chromium", Chromium::find_or_install());
     report("Node.js", Node::find_or_install());
@@ -119,7 +125,8 @@ fn install_envoy() -> Result<PathBuf> {
     Ok(envoy)
 }
 
-fn valkey() -> Result<PathBuf> {
+/// Installs Valkey where missing, and returns its path.
+pub(crate) fn valkey() -> Result<PathBuf> {
     match valkey_bin() {
         Ok(path) => Ok(path),
         Err(error) if env::var_os("VALKEY_BIN").is_some() => Err(error),
