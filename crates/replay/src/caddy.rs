@@ -1,4 +1,5 @@
-//! Caddy's access log: JSON with the request as an object, and the time of its end.
+//! Reads Caddy's access log, which is JSON. The request is an object, and the time is the end of
+//! the request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,7 +51,7 @@ struct WireRequest<'a> {
     headers: HeaderLists<'a>,
 }
 
-/// Headers by name, each with its lines.
+/// Header lines by name.
 #[derive(Default)]
 struct HeaderLists<'a>(Vec<(Cow<'a, str>, Text<'a>)>);
 
@@ -84,7 +85,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for HeaderLists<'a> {
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     let wire: Wire<'_> = json::read(line)?;
     let Some(request) = wire.request else {
-        // What Caddy says before it has loggers has a level, a time and a text only.
+        // Before Caddy has set up its loggers, its messages have only a level, a time and a text.
         let is_message = wire.level.is_some() && wire.ts.is_some() && wire.msg.is_some();
         return Err(if is_message || wire.logger.is_some() {
             Unread::Other(OtherLine::Message)
@@ -127,7 +128,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     })
 }
 
-/// A duration in seconds, rounded to microseconds.
+/// Converts a duration in seconds, rounded to microseconds.
 fn seconds(value: &Scalar<'_>) -> Option<Nanos> {
     let seconds = match value {
         Scalar::Float(seconds) => *seconds,

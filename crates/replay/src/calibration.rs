@@ -1,5 +1,6 @@
-//! How often a replay agrees with what the log's proxy did. A refusal there is one by the filter's own verdict, or, in a
-//! log without such a refusal, an answer with a status with which a rule of the file refuses.
+//! Measures how often a replay agrees with the proxy that wrote the log. If the log has verdicts of
+//! the filter, a refusal in the log is such a verdict. Otherwise it is an answer whose status is a
+//! refusal status of an enforced rule.
 
 use loudou_limiter::Verdict;
 use loudou_rules::rule::{Mode, Rule};
@@ -7,26 +8,26 @@ use loudou_rules::rule::{Mode, Rule};
 use super::record::LoggedRequest;
 use super::verdict::LogVerdict;
 
-/// Requests by what the log and the replay say of them.
+/// Numbers of requests by the log's outcome and the replay's outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calibration {
     statuses: Vec<u16>,
-    /// Whether the filter's refusals were found in the log.
+    /// True if the log has refusals by the filter.
     pub(crate) has_verdicts: bool,
     by_verdict: Agreement,
     by_status: Agreement,
 }
 
-/// Requests by whether the log and the replay refuse them.
+/// Numbers of requests that the log and the replay refuse or admit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Agreement {
-    /// Refused by both.
+    /// Requests that both refuse.
     pub(crate) both_refused: u64,
-    /// Refused in the log alone.
+    /// Requests that only the log refuses.
     pub(crate) only_log: u64,
-    /// Refused in the replay alone.
+    /// Requests that only the replay refuses.
     pub(crate) only_replay: u64,
-    /// Refused by neither.
+    /// Requests that neither refuses.
     pub(crate) neither: u64,
 }
 
@@ -41,7 +42,7 @@ impl Agreement {
         *counter += 1;
     }
 
-    /// Whether the log has refusals.
+    /// Returns true if the log has refusals.
     pub(crate) const fn has_refusals(&self) -> bool {
         self.both_refused + self.only_log > 0
     }
@@ -54,7 +55,7 @@ impl Calibration {
         calibration
     }
 
-    /// Sets the rules whose statuses are refusals.
+    /// Sets the rules whose statuses count as refusals.
     pub(crate) fn rules<'a>(&mut self, rules: impl Iterator<Item = &'a Rule>) {
         let enforced = rules.filter(|rule| rule.mode == Mode::Enforce);
         let statuses = enforced.flat_map(|rule| {
@@ -68,25 +69,26 @@ impl Calibration {
         self.statuses.dedup();
     }
 
-    /// Adds a request. One with neither a status nor a verdict in the log is in no number.
+    /// Adds a request. A request with neither a status nor a verdict in the log is not counted.
     pub(crate) fn add(&mut self, request: &LoggedRequest<'_>, verdict: Verdict) {
         let logged = request.verdict;
         self.has_verdicts |= logged == Some(LogVerdict::Refused);
         let by_status = request.status.map(|status| {
-            // An answer of the service is no refusal of a proxy.
+            // An error of the service itself is not a refusal by the proxy.
             logged != Some(LogVerdict::Passed) && self.statuses.contains(&status)
         });
         if let Some(log_refuses) = by_status {
             self.by_status.add(log_refuses, verdict);
         }
-        // Where the log has refusals of the filter, no status is one, also in a line or a file without its columns.
+        // Once the log has refusals by the filter, a status never counts as a refusal, even in
+        // lines or files that lack the filter's columns.
         if logged.is_some() || by_status.is_some() {
             let log_refuses = logged == Some(LogVerdict::Refused);
             self.by_verdict.add(log_refuses, verdict);
         }
     }
 
-    /// The requests by what both say.
+    /// Returns the numbers of requests by both outcomes.
     pub(crate) const fn agreement(&self) -> &Agreement {
         if self.has_verdicts {
             &self.by_verdict
@@ -95,7 +97,7 @@ impl Calibration {
         }
     }
 
-    /// The statuses that are refusals.
+    /// Returns the statuses that count as refusals.
     pub(crate) fn statuses(&self) -> &[u16] {
         &self.statuses
     }

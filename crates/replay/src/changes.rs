@@ -1,4 +1,4 @@
-//! Differences between two rule files, request by request.
+//! Counts requests that two rule files decide differently.
 
 use loudou_limiter::Verdict;
 use loudou_rules::rule::Rule;
@@ -6,20 +6,20 @@ use loudou_rules::rule::Rule;
 use super::engine::{Reported, ReportedRule};
 use super::top::TopKeys;
 
-/// The kinds of change in [`Changes::keys`].
+/// Kinds of change in [`Changes::keys`].
 pub(crate) const NEWLY_REFUSED: usize = 0;
 pub(crate) const NO_LONGER_REFUSED: usize = 1;
 
 /// Requests with different verdicts under the two files.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// The names of all rules; a rule in both files is listed once.
+    /// Names of all rules. A rule in both files is listed once.
     pub(crate) names: Vec<String>,
-    /// The index into `names` of each rule of the second file.
+    /// Index into `names` of each rule of the second file.
     others: Vec<usize>,
-    /// Requests by the verdicts of the first file and the second.
+    /// Numbers of requests by first and second verdict.
     verdicts: [[u64; 3]; 3],
-    /// The keys of requests that exactly one of the files refuses.
+    /// Keys of requests that exactly one file refuses.
     pub(crate) keys: TopKeys,
 }
 
@@ -75,7 +75,8 @@ impl Changes {
         }
     }
 
-    /// The number of requests with verdict `from` under the first file and `to` under the second.
+    /// Returns the number of requests with verdict `from` under the first file and `to` under the
+    /// second.
     pub(crate) fn count_of(&self, from: Verdict, to: Verdict) -> u64 {
         let row = self.verdicts.get(place(from));
         row.and_then(|row| row.get(place(to))).copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! One decision per request, as JSON Lines.
+//! Writes one decision per request, as JSON Lines.
 
 use std::borrow::Cow;
 
@@ -8,19 +8,19 @@ use serde::Serialize;
 use super::engine::Reported;
 use super::record::{LoggedRequest, Text};
 
-/// A request of a log, and what was decided.
+/// A request of a log and its decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
-    /// The name of its file, if there are several.
+    /// Name of the request's file, or `None` if there is only one file.
     pub file: Option<&'a str>,
-    /// The number of its line in it, from 1.
+    /// Line number in that file, from 1.
     pub line: u64,
     pub(crate) request: &'a LoggedRequest<'a>,
-    /// The outcome under the first rule file.
+    /// Outcome under the first rule file.
     pub reported: &'a Reported<'a>,
 }
 
-/// The name of a verdict.
+/// Returns the name of a verdict.
 const fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Admit => "admit",
@@ -48,7 +48,7 @@ struct DecisionLine<'a> {
     reset_after_ns: Option<u64>,
 }
 
-/// A text of a request; what is no UTF-8 in it is replaced.
+/// Converts bytes of a request to text. Invalid UTF-8 is replaced.
 fn text<'a>(text: Option<&'a Text<'_>>) -> Option<Cow<'a, str>> {
     text.map(|text| String::from_utf8_lossy(text))
 }

@@ -1,16 +1,17 @@
-//! Compressed input, recognised by its first bytes: gzip and Zstandard, of one part or of several. Other files that are
-//! no text are named.
+//! Decompresses gzip and Zstandard input, which may have several members or frames. The first bytes
+//! show the format. Other binary files are rejected with a hint at what to do.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::GzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Enough first bytes to recognise a file; tar has its name after a header.
+/// Number of first bytes that are enough to recognise a file. The magic bytes of tar come late in
+/// its header.
 const MAGIC: u64 = 262;
 const BUFFER: usize = 64 << 10;
 
-/// Files that cannot be read: their first bytes, and what to do.
+/// First bytes of unreadable file types, with advice for each.
 const OTHERS: [(&[u8], &str); 7] = [
     (
         b"BZh",
@@ -39,7 +40,7 @@ const OTHERS: [(&[u8], &str); 7] = [
     ),
 ];
 
-/// The bytes of `reader`, decompressed if they are compressed.
+/// Returns a reader of the bytes in `reader`, decompressed if they are compressed.
 pub(crate) fn plain<'a>(mut reader: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut first = Vec::new();
     reader.by_ref().take(MAGIC).read_to_end(&mut first)?;
@@ -63,7 +64,7 @@ pub(crate) fn plain<'a>(mut reader: Box<dyn Read + 'a>) -> io::Result<Box<dyn Re
     })
 }
 
-/// What to do with a file that begins so, if it cannot be read.
+/// Returns the advice for a file with these first bytes, if the file cannot be read.
 fn other(first: &[u8]) -> Option<&'static str> {
     if first.get(257..).is_some_and(|rest| rest == b"ustar") {
         return Some("it is a tar archive; pipe it through tar -xO -f");
@@ -72,8 +73,8 @@ fn other(first: &[u8]) -> Option<&'static str> {
     found.map(|(_, advice)| *advice)
 }
 
-/// Reads the members of a gzip file, one after the other, and the zeros that pad it, which `MultiGzDecoder` of `flate2` takes
-/// for a broken member.
+/// Reads the members of a gzip file in sequence. `MultiGzDecoder` of `flate2` takes the zeros that
+/// pad some gzip files for a broken member, so this reader skips them.
 struct Gzip<R>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for Gzip<R> {
@@ -102,7 +103,7 @@ impl<R: BufRead> Read for Gzip<R> {
     }
 }
 
-/// Whether nothing but zeros follows, which are skipped.
+/// Skips zeros, and returns true if nothing else follows.
 fn is_at_end(source: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let bytes = source.fill_buf()?;
@@ -116,7 +117,7 @@ fn is_at_end(source: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// Whether a frame of Zstandard begins here, or one to be skipped.
+/// Returns true if a Zstandard frame, or a skippable frame, begins here.
 fn is_frame(bytes: &[u8]) -> bool {
     matches!(
         bytes,
@@ -124,7 +125,7 @@ fn is_frame(bytes: &[u8]) -> bool {
     )
 }
 
-/// Reads the frames of a Zstandard file, one after the other.
+/// Reads the frames of a Zstandard file in sequence.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
@@ -132,7 +133,7 @@ struct Zstd<R> {
 }
 
 impl<R: BufRead> Zstd<R> {
-    /// Begins the next frame; false at the end of the input.
+    /// Starts the next frame. Returns false at the end of the input.
     fn begin(&mut self) -> io::Result<bool> {
         use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
         while !self.source.fill_buf()?.is_empty() {
@@ -155,7 +156,8 @@ impl<R: BufRead> Zstd<R> {
     }
 }
 
-/// The decoder's own words are of its inside, and do not tell a cut from other damage.
+/// The decoder's messages describe its internals and do not distinguish a truncated file from other
+/// damage.
 fn damaged() -> io::Error {
     let wrong = "the Zstandard data is cut off or damaged";
     io::Error::new(io::ErrorKind::InvalidData, wrong)

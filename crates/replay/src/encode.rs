@@ -1,6 +1,7 @@
-//! Requests and edits as bytes, to be sorted, and read back without another parse of their line.
+//! Encodes requests and edits as bytes for sorting. They can be decoded without parsing their log
+//! line again.
 //!
-//! Names of headers are few, so each is written once.
+//! A log has few distinct header names, so each name is stored once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,33 +12,33 @@ use loudou_rules::request::Sample;
 use super::record::{LoggedRequest, Text};
 use super::verdict::LogVerdict;
 
-/// The most names that are written once; a hostile log may have any number.
+/// Maximum number of names that are stored once. A hostile log may have any number of names.
 const MOST_NAMES: usize = 1_024;
 
-/// The place of a line: the input, in order, and the number of the line in it.
+/// Position of a line: input index and line number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// The index of the input.
+    /// Index of the input.
     pub(crate) input: u32,
-    /// The number of the line, from 1.
+    /// Line number, from 1.
     pub(crate) line: u64,
 }
 
-/// The names of headers so far.
+/// Header names found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     numbers: HashMap<Box<str>, usize>,
     list: Vec<Box<str>>,
-    /// The names of the last request's headers: most often the next one has the same.
+    /// Header names of the last request. The next request usually has equal names in equal order.
     last: Vec<usize>,
-    /// Whether names were met that have no number.
+    /// True if there were names beyond the maximum, which have no number.
     pub(crate) is_full: bool,
-    /// The parts that any request had, by [`flag`].
+    /// Parts that at least one request had, by [`flag`].
     pub(crate) parts: u16,
 }
 
 impl Names {
-    /// The number of a name that is the header number `index` of its request.
+    /// Returns the number of `name`, which is the header at position `index` of its request.
     fn number(&mut self, index: usize, name: &str) -> Option<usize> {
         if let Some(number) = self.last.get(index)
             && self.list.get(*number).is_some_and(|last| **last == *name)
@@ -65,13 +66,13 @@ impl Names {
         Some(number)
     }
 
-    /// All names that have a number.
+    /// Returns all names that have a number.
     pub(crate) fn list(&self) -> &[Box<str>] {
         &self.list
     }
 }
 
-/// The presence of a part, in the first bytes of a request.
+/// Flags in the first bytes of a request, which show the parts that it has.
 pub(crate) mod flag {
     pub(super) const EDIT: u16 = 1;
     pub(crate) const METHOD: u16 = 1 << 1;
@@ -87,12 +88,12 @@ pub(crate) mod flag {
     pub(super) const VERDICT: u16 = 1 << 11;
 }
 
-/// Whether this is an [`edit`].
+/// Returns true if this record is an [`edit`].
 pub(crate) fn is_edit(mut bytes: &[u8]) -> bool {
     take_flags(&mut bytes).is_some_and(|flags| flags & flag::EDIT != 0)
 }
 
-/// Appends the line of an edit to `out`.
+/// Appends an edit, as its log line, to `out`.
 pub(crate) fn edit(out: &mut Vec<u8>, place: Place, line: &[u8]) {
     out.extend_from_slice(&flag::EDIT.to_le_bytes());
     write_place(out, place);
@@ -152,14 +153,14 @@ pub(crate) fn request(
     }
 }
 
-/// Reads what [`edit`] wrote.
+/// Decodes the output of [`edit`].
 pub(crate) fn decode_edit(mut bytes: &[u8]) -> Option<(Place, &[u8])> {
     let rest = &mut bytes;
     take_flags(rest)?;
     Some((take_place(rest)?, take_text(rest)?))
 }
 
-/// Reads what [`request`] wrote; `None` for anything else.
+/// Decodes the output of [`request`]. Returns `None` for any other bytes.
 pub(crate) fn decode<'a>(
     at: Nanos,
     mut bytes: &'a [u8],
@@ -175,7 +176,7 @@ pub(crate) fn decode<'a>(
     let (cost, max_wait) = (number(flag::COST), number(flag::MAX_WAIT));
     let (duration, status) = (number(flag::DURATION), number(flag::STATUS));
     let verdict = number(flag::VERDICT);
-    // A value that is present and cannot be read makes all of them unreadable.
+    // If any value is present but invalid, the whole record is rejected.
     let text = |value: Option<Option<&'a [u8]>>| match value {
         Some(Some(value)) => Some(Some(Text::Borrowed(value))),
         Some(None) => None,
@@ -213,7 +214,7 @@ type Headers<'a> = Vec<(Cow<'a, str>, Text<'a>)>;
 
 fn take_headers<'a>(rest: &mut &'a [u8], names: &'a Names) -> Option<Headers<'a>> {
     let count = take_length(rest)?;
-    // Each takes two bytes at least, so a wrong count cannot ask for much.
+    // Each header takes at least two bytes, so a wrong count cannot allocate much memory.
     let mut headers = Vec::with_capacity(count.min(rest.len()));
     for _ in 0..count {
         let name = match take_length(rest)?.checked_sub(1) {
@@ -239,7 +240,8 @@ fn write_length(out: &mut Vec<u8>, length: usize) {
     write_number(out, loudou_words::num::count(length));
 }
 
-/// Seven bits in each byte, the lowest first; all but the last have the eighth bit set.
+/// Appends a number in groups of seven bits per byte, the lowest group first. All bytes but the
+/// last have the eighth bit set.
 fn write_number(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.push((number & 0x7f).to_le_bytes().first().copied().unwrap_or(0) | 0x80);

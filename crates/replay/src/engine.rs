@@ -1,4 +1,4 @@
-//! One rule file in use: the filter's own decision code over a store in memory.
+//! Decides requests by one rule file: the filter's own decision code over an in-memory store.
 
 use loudou_limiter::{BucketDecision, Clock, Decision, Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, Outcome, evaluate};
@@ -12,10 +12,10 @@ use loudou_store::{GaveUp, Receipt, StoreStats, Table, Why};
 use super::flight::InFlight;
 use super::record::{LoggedRequest, TraceEdit};
 
-/// A fixed seed: every run puts the same keys into the same pages, so its output is the same.
+/// Fixed seed, so that every run puts a key into the same page and produces the same output.
 const SEED: [u8; 16] = *b"loudou replay 01";
 
-/// Taken cost that a bucket gets back when its request ends.
+/// Cost that a bucket gets back when its request ends.
 #[derive(Debug)]
 struct PendingReturn {
     rule: usize,
@@ -31,15 +31,15 @@ pub(crate) struct Engine {
     store: PagedStore,
     stats: StoreStats,
     flight: InFlight<PendingReturn>,
-    /// Requests that a limit counts until their end, with an unknown duration: each ends as soon as it
-    /// passes.
+    /// Number of requests with an unknown duration that an in-flight limit counted. Each of them
+    /// ends as soon as it is admitted.
     pub(crate) endless: u64,
-    /// Requests that ended early because too many were in flight.
+    /// Number of requests that ended early because too many were in flight.
     pub(crate) ended_early: u64,
 }
 
 impl Engine {
-    /// An engine without buckets.
+    /// Creates an engine without buckets.
     pub(crate) fn new(file: &RuleFile) -> Result<Self, GaveUp> {
         let settings = &file.store;
         let mut store = PagedStore::new(&settings.namespace, settings.buckets);
@@ -59,7 +59,7 @@ impl Engine {
         })
     }
 
-    /// Decides a request and takes its cost.
+    /// Decides a request and charges its cost.
     pub(crate) fn decide(&mut self, record: &mut LoggedRequest<'_>, clock: Clock) -> Outcome {
         while let Some((end, pending)) = self.flight.next(clock.now) {
             self.release(&pending, clock.moved_to(end));
@@ -87,7 +87,8 @@ impl Engine {
             if !ruled.limits().holds_until_end() {
                 continue;
             }
-            // A request that another rule refuses is over. Any other keeps its slot, also while it is held.
+            // A request that another rule refuses ends immediately. Any other request keeps its
+            // slot, even while it is held.
             let end = if outcome.is_refused() {
                 now
             } else {
@@ -115,11 +116,11 @@ impl Engine {
             return;
         };
         let give = rule.give(&pending.key, &pending.receipt, Why::Ended, clock);
-        // A failed return is counted in `stats` and expires.
+        // The store counts a failed return in `stats`, and its cost expires later.
         let (Ok(()) | Err(_)) = self.table.give(&mut self.store, &give, &mut self.stats);
     }
 
-    /// Edits a rule. Returns false without a rule of that name.
+    /// Edits a rule. Returns false if no rule has this name.
     pub(crate) fn edit(&mut self, set: &TraceEdit, now: Nanos) -> bool {
         let TraceEdit {
             rule, edit, carry, ..
@@ -135,43 +136,44 @@ impl Engine {
         &self.stats
     }
 
-    /// The hard bound on buckets.
+    /// Returns the hard bound on the number of buckets.
     pub(crate) fn buckets(&self) -> u64 {
         self.table.buckets()
     }
 }
 
-/// The reported part of an outcome: the rule that refused, otherwise the enforced rule with the longest
-/// wait, otherwise the one with the smallest fraction left. Shadow rules are never reported.
+/// Part of an outcome that is reported: the rule that refused, otherwise the enforced rule with the
+/// longest wait, otherwise the enforced rule with the smallest remaining fraction. Shadow rules are
+/// never reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported<'a> {
-    /// The verdict on the request.
+    /// Verdict on the request.
     pub verdict: Verdict,
-    /// `None` when no enforced rule decided.
+    /// Reported rule, or `None` if no enforced rule decided.
     pub rule: Option<ReportedRule<'a>>,
 }
 
-/// The rule that is reported.
+/// A rule that is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportedRule<'a> {
-    /// Its index.
+    /// Index of the rule.
     pub index: usize,
-    /// Its name.
+    /// Name of the rule.
     pub name: &'a str,
-    /// The key of the request; `None` when a part of the key is missing.
+    /// Key of the request, or `None` if a part of the key is missing.
     pub key: Option<&'a str>,
-    /// How long the request waits, whichever rule causes it.
+    /// Delay of the request, whichever rule causes it.
     pub wait: Nanos,
-    /// The name and the numbers of the limit; `None` when the rule refused for another reason or the key
-    /// is unlimited.
+    /// Name and numbers of the limit; `None` if the rule refused for another reason or the key is
+    /// unlimited.
     pub limit: Option<(&'a str, &'a Decision)>,
-    /// The remaining time of the key's ban, if it refuses and has an end.
+    /// Remaining time of the key's ban, if the ban refuses the request and has an end.
     pub banned_for: Option<Nanos>,
     bucket: Option<&'a BucketDecision>,
 }
 
 impl<'a> Reported<'a> {
-    /// The reported part of an outcome at `now`.
+    /// Returns the reported part of an outcome at `now`.
     pub(crate) fn of(outcome: &'a Outcome, now: Nanos) -> Self {
         let verdict = outcome.verdict();
         let mut best: Option<ReportedRule<'a>> = None;

@@ -1,32 +1,32 @@
-//! What a container's runtime puts around the lines of a log.
+//! Removes the wrapper that a container runtime puts around log lines.
 //!
-//! `kubectl logs --prefix` writes `[pod/NAME/CONTAINER] ` before a line, and `--timestamps` a time; a CRI file has
-//! `TIME stdout F ` before it, with `P` for parts of a long line, and Docker's `json-file` has the line as a string in
-//! an object.
+//! `kubectl logs --prefix` writes `[pod/NAME/CONTAINER] ` before a line, and `--timestamps` writes
+//! a time. A CRI file has `TIME stdout F ` before a line, with `P` instead of `F` for each part of
+//! a long line but the last. Docker's `json-file` stores the line as a string in an object.
 
 use serde::Deserialize;
 
 use super::json::{self, JsonStr};
 use super::lines::MAX_LINE;
 
-/// Removes what surrounds lines, and joins the parts of long ones.
+/// Removes wrappers, and joins the parts of long lines.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
-    /// The parts of lines that have not ended: those of standard output and of standard error.
+    /// Unfinished lines of the streams `stdout` and `stderr`.
     streams: [Vec<u8>; 2],
-    /// The last line that was joined.
+    /// Last joined line.
     line: Vec<u8>,
-    /// Whether a time before a line stays, because the line may begin with one.
+    /// True if a time before a line is kept, because the log's own lines may begin with a time.
     keeps_times: bool,
 }
 
-/// A line without what surrounds it.
+/// A line without its wrapper.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unwrapped<'a> {
     Line(&'a [u8]),
-    /// A part of a line that goes on.
+    /// Part of a line that continues.
     Part,
-    /// Longer than [`MAX_LINE`] with all its parts.
+    /// A line that is longer than [`MAX_LINE`] after joining.
     TooLong,
 }
 
@@ -39,7 +39,8 @@ struct DockerLine<'a> {
 }
 
 impl Envelope {
-    /// Removes what is known; `keeps_times` for a log whose format the user has described.
+    /// Creates an envelope that removes known wrappers. Set `keeps_times` if the user has described
+    /// the log's format.
     pub(crate) fn new(keeps_times: bool) -> Self {
         Self {
             keeps_times,
@@ -47,7 +48,7 @@ impl Envelope {
         }
     }
 
-    /// The line within `line`.
+    /// Returns the log line within `line`.
     pub(crate) fn unwrap<'a>(&'a mut self, line: &'a [u8]) -> Unwrapped<'a> {
         if let Some((stream, log)) = docker(line) {
             let log = log.bytes();
@@ -69,7 +70,7 @@ impl Envelope {
         }
     }
 
-    /// The parts of a line that the input ended in.
+    /// Returns the unfinished lines at the end of the input.
     pub(crate) fn last(&mut self) -> Option<Vec<u8>> {
         let parts = self.streams.iter_mut().find(|parts| !parts.is_empty())?;
         Some(std::mem::take(parts)).filter(|parts| parts.len() <= MAX_LINE)
@@ -82,14 +83,14 @@ impl Envelope {
 
     fn part(&mut self, stream: usize, text: &[u8]) -> Unwrapped<'_> {
         if let Some(parts) = self.streams.get_mut(stream) {
-            // One byte more than the longest line shows that it was too long.
+            // One byte more than the maximum is kept, to show that the line was too long.
             let room = (MAX_LINE + 1).saturating_sub(parts.len());
             parts.extend_from_slice(text.get(..room).unwrap_or(text));
         }
         Unwrapped::Part
     }
 
-    /// The parts so far with the last one.
+    /// Returns the joined line after its last part.
     fn joined(&mut self, stream: usize, end: &[u8]) -> Unwrapped<'_> {
         self.part(stream, end);
         self.line.clear();
@@ -104,7 +105,7 @@ impl Envelope {
     }
 }
 
-/// The stream and the text of a line of Docker's `json-file`; `None` if this is none.
+/// Returns the stream and the text of a Docker `json-file` line; `None` for any other line.
 fn docker(line: &[u8]) -> Option<(usize, JsonStr<'_>)> {
     if !line.starts_with(b"{\"log\":\"") {
         return None;
@@ -113,7 +114,7 @@ fn docker(line: &[u8]) -> Option<(usize, JsonStr<'_>)> {
     Some((usize::from(*docker.stream.0 == *"stderr"), docker.log))
 }
 
-/// A line without the prefix of `kubectl logs --prefix`.
+/// Removes the prefix of `kubectl logs --prefix`.
 fn without_prefix(line: &[u8]) -> &[u8] {
     if !line.starts_with(b"[pod/") {
         return line;
@@ -122,7 +123,7 @@ fn without_prefix(line: &[u8]) -> &[u8] {
     end.and_then(|end| line.get(end + 2..)).unwrap_or(line)
 }
 
-/// The rest after a time like `2016-10-06T00:17:09.669794202Z `.
+/// Removes a time like `2016-10-06T00:17:09.669794202Z ` from the start of a line.
 fn after_time(line: &[u8]) -> Option<&[u8]> {
     let [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] = line else {
         return None;
@@ -133,7 +134,7 @@ fn after_time(line: &[u8]) -> Option<&[u8]> {
     rest.get(1..).filter(|_| is_time)
 }
 
-/// The stream of a CRI line, whether the line ends here, and its text.
+/// Parses a CRI line into its stream, its text, and a flag that is true at the end of a line.
 fn cri(rest: &[u8]) -> Option<(usize, bool, &[u8])> {
     let (stream, rest) = match rest.split_at_checked(7)? {
         (b"stdout ", rest) => (0, rest),
@@ -154,7 +155,7 @@ fn cri(rest: &[u8]) -> Option<(usize, bool, &[u8])> {
 mod tests {
     use super::*;
 
-    /// The lines within `text`; `None` for one that is too long.
+    /// Returns the lines within `text`, with `None` for each line that is too long.
     fn unwrapped(text: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut envelope = Envelope::default();
         let mut out = Vec::new();

@@ -1,6 +1,6 @@
-//! Envoy's JSON access log, with the member names of Envoy's and Istio's documentation.
+//! Reads Envoy's JSON access log, with the member names in the documentation of Envoy and Istio.
 //!
-//! Other members count as headers: `x_user_id` is the header `x-user-id`.
+//! Other members count as headers. For example, `x_user_id` is the header `x-user-id`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,11 +20,11 @@ use loudou_words::num::whole;
 struct LogWire<'a> {
     record: LoggedRequest<'a>,
     at: Option<Nanos>,
-    /// The last member that should be a time, and is none.
+    /// Last member that should be a time but is not.
     unread_time: Option<(Cow<'a, str>, Scalar<'a>)>,
-    /// Whether the path is the one before a rewrite.
+    /// True if the path is the original one, before a rewrite.
     is_original: bool,
-    /// Whether Envoy counted bytes, which it does for connections, too.
+    /// True if Envoy counted bytes. It counts them for connections, too.
     is_stream: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'a> LogWire<'a> {
                 }
             }
             "method" | ":method" | "request_method" => record.request.method = text(value),
-            // The path as it came, before a route rewrites it, which is the one that the filter sees.
+            // The original path, before a route rewrites it, is the path that the filter sees.
             "x-envoy-origin-path" | "x-envoy-original-path" | "x_envoy_original_path" => {
                 if let Some(path) = text(value) {
                     record.request.path = Some(path);
@@ -117,7 +117,8 @@ impl<'a> LoggedRequest<'a> {
         }
     }
 
-    /// Takes a value with the filter's verdict; one that is not known shows that the filter did not refuse.
+    /// Sets the filter's verdict. An unknown value shows that the filter did not refuse the
+    /// request.
     fn verdict(&mut self, of: fn(&[u8]) -> LogVerdict, value: Scalar<'a>) {
         let verdict = text(value).map_or(LogVerdict::Unknown, |value| of(&value));
         self.verdict = self.verdict.max(Some(verdict));
@@ -151,7 +152,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
     Ok(record)
 }
 
-/// A value as text, if it is known.
+/// Returns a value as text, if it is known.
 pub(crate) fn text(value: Scalar<'_>) -> Option<Text<'_>> {
     let text = match value {
         Scalar::Text(text) => JsonStr(text).bytes(),
@@ -168,13 +169,13 @@ pub(crate) fn time(value: &Scalar<'_>) -> Option<Nanos> {
             instant::rfc3339(text).or_else(|| instant::epoch(text))
         }
         Scalar::Whole(number) => instant::epoch(number.to_string().as_bytes()),
-        // A number of this size has microseconds at best.
+        // A number of this size has microsecond precision at best.
         Scalar::Float(seconds) => Some(Nanos::new(whole(seconds * 1e6).saturating_mul(1_000))),
         Scalar::Other => None,
     }
 }
 
-/// The status of an answer; 0 stands for none.
+/// Parses the status of an answer. A status of 0 means that there is none.
 pub(crate) fn status(value: &Scalar<'_>) -> Option<u16> {
     let status = match value {
         Scalar::Text(text) => text.parse().ok(),
@@ -192,7 +193,7 @@ fn number(value: &Scalar<'_>) -> Option<u64> {
     }
 }
 
-/// Milliseconds.
+/// Parses a number of milliseconds.
 fn duration(value: &Scalar<'_>) -> Option<Nanos> {
     match value {
         Scalar::Text(text) => text.parse().ok().map(Nanos::from_millis),

@@ -1,4 +1,4 @@
-//! The reasons for which a run ends before its input, and what watches it.
+//! Errors that end a run early, and the observer of a run.
 
 use std::{error, fmt, io};
 
@@ -7,43 +7,43 @@ use super::input::BadLine;
 
 /// Receives the decisions and the progress of a run.
 pub trait Observer {
-    /// A request, and its outcome under the first rule file.
+    /// Receives a request and its outcome under the first rule file.
     fn decided(&mut self, decided: &Decided<'_>) -> io::Result<()>;
-    /// Called every few thousand lines.
+    /// Receives the progress every few thousand lines.
     fn progress(&mut self, progress: Progress) -> io::Result<()>;
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All lines are read before the first is decided.
+    /// Reading phase. All lines are read before the first request is decided.
     Reading {
-        /// The bytes so far, before decompression.
+        /// Bytes read so far, before decompression.
         bytes: u64,
-        /// The requests and edits so far.
+        /// Requests and edits read so far.
         records: u64,
     },
-    /// Requests are decided.
+    /// Decision phase.
     Deciding {
-        /// The requests so far.
+        /// Requests decided so far.
         requests: u64,
-        /// The requests and edits to decide.
+        /// Total requests and edits to decide.
         records: u64,
     },
 }
 
-/// The reason for which a run ended before its input.
+/// Reason why a run ended before the end of its input.
 #[derive(Debug)]
 pub enum Error {
-    /// An input, by its name, could not be opened or read.
+    /// Cannot open or read the input with this name.
     Read(String, io::Error),
-    /// The records could not be sorted on disk.
+    /// Cannot sort the records on disk.
     Sort(io::Error),
     /// The [`Observer`] failed.
     Observer(io::Error),
-    /// The first bad line of a strict run.
+    /// First bad line of a strict run.
     Bad(BadLine),
-    /// Too many lines of an input, none in a known format; the first of them.
+    /// Too many lines of an input and none in a known format, with the first bad line.
     Unknown(String, Option<BadLine>),
 }
 

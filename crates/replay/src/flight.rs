@@ -1,4 +1,4 @@
-//! Requests in flight, for the limits that count them: each returns what it took when its duration
+//! Requests in flight, for limits that count them. Each request returns its cost when its duration
 //! is over.
 
 use std::cmp::{Ordering, Reverse};
@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 
 use loudou_limiter::Nanos;
 
-/// The maximum number of requests in flight; at one more, the request with the earliest end ends at once.
+/// Maximum number of requests in flight. One more request ends the request with the earliest end.
 const MAX_IN_FLIGHT: usize = 1 << 18;
 
-/// A return at the end of a request. The earliest end is the least.
+/// A return at the end of a request. The return with the earliest end is the least.
 #[derive(Clone, Debug)]
 struct Ending<T> {
     end: Nanos,
@@ -38,7 +38,7 @@ impl<T> PartialEq for Ending<T> {
     }
 }
 
-/// All requests in flight, with what they took.
+/// All requests in flight, with the costs that they return.
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
     under_way: BinaryHeap<Reverse<Ending<T>>>,
@@ -53,7 +53,8 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// Adds one that ends at `end`. Returns the one that has to end for it if there are too many.
+    /// Adds a request that ends at `end`. If there are too many, returns the request that must end
+    /// now.
     pub(super) fn add(&mut self, end: Nanos, taken: T) -> Option<T> {
         self.number += 1;
         let number = self.number;
@@ -64,7 +65,7 @@ impl<T> InFlight<T> {
         self.under_way.pop().map(|Reverse(ending)| ending.taken)
     }
 
-    /// The next one that has ended by `now`, with its end.
+    /// Returns the next request that has ended by `now`, with its end.
     pub(super) fn next(&mut self, now: Nanos) -> Option<(Nanos, T)> {
         if self.under_way.peek()?.0.end > now {
             return None;

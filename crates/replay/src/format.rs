@@ -1,33 +1,33 @@
-//! The formats of traces and logs, how they are recognised, and how their lines are parsed.
+//! Recognises the formats of traces and logs, and parses their lines.
 
 use super::pattern::{self, Misfit, Pattern};
 use super::record::{LogLine, LoggedRequest, OtherLine, Unread};
 use super::{caddy, envoy_json, trace};
 
-/// The format of a trace or log.
+/// Format of a trace or log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogFormat {
     /// JSON Lines with `at_ns`.
     Trace,
-    /// Envoy's default access log, or Istio's.
+    /// Default access log of Envoy or Istio.
     Envoy,
-    /// Envoy's access log as JSON, also Istio's and Envoy Gateway's.
+    /// JSON access log of Envoy, Istio or Envoy Gateway.
     EnvoyJson,
-    /// Apache's `common` and `combined`, NGINX's `combined` and `main`.
+    /// `common` and `combined` of Apache, `combined` and `main` of NGINX.
     Combined,
-    /// Apache's `vhost_combined`: the virtual host, then `combined`; also without a port.
+    /// Apache's `vhost_combined`: the virtual host, with or without a port, then `combined`.
     VhostCombined,
-    /// The default of ingress-nginx.
+    /// Default access log of ingress-nginx.
     IngressNginx,
     /// Caddy's JSON.
     Caddy,
-    /// An access log of AWS's application load balancer.
+    /// Access log of AWS's application load balancer.
     Alb,
-    /// The user's own.
+    /// A format that the user described.
     Custom,
 }
 
-/// What follows the client.
+/// Columns after the client.
 const USER: &str =
     r#" $client_ident $client_user [$time_local] "$request" $status $body_bytes_sent"#;
 const CLIENT: &str = "$client";
@@ -36,7 +36,7 @@ const VHOST: &str = "$virtual_host $client_address";
 const REFERER: &str = r#" "$http_referer" "$http_user_agent""#;
 const FORWARDED: &str = r#" "$http_x_forwarded_for""#;
 const INGRESS: &str = " $request_length $request_time [$proxy_upstream_name] $upstreams";
-/// Of the times in a line, the first is that of the answer.
+/// A line may have several times. The first is the time of the answer.
 const ALB: &str = r#"$type $answered $elb $remote_addr $target $request_time $request_time $request_time $status $target_status $received $sent "$request" "$http_user_agent" $cipher $protocol $group "$trace" "$domain" "$certificate" $priority $time_iso8601 "$rest"#;
 const ENVOY: &str = r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% "#;
 const ISTIO: &str = r#"%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" "#;
@@ -44,7 +44,7 @@ const ENVOY_TAIL: &str = r#"%BYTES_RECEIVED% %BYTES_SENT% %DURATION% %UPSTREAM_S
 const ISTIO_TAIL: &str = " %UPSTREAM_CLUSTER% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%";
 
 impl LogFormat {
-    /// The formats that have a name.
+    /// Formats that have a name.
     pub const ALL: [Self; 8] = [
         Self::Trace,
         Self::Envoy,
@@ -56,7 +56,7 @@ impl LogFormat {
         Self::Alb,
     ];
 
-    /// The name in options and documents.
+    /// Returns the name for options and documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -71,7 +71,7 @@ impl LogFormat {
         }
     }
 
-    /// The text forms of this format.
+    /// Returns the text patterns of this format.
     fn patterns(self) -> Vec<Result<Pattern, String>> {
         let at_start = |parts: &[&str]| pattern::built_in(&parts.concat(), false);
         match self {
@@ -101,20 +101,22 @@ impl LogFormat {
     }
 }
 
-/// Parses lines of one input: finds their format, and remembers the form that the last line had.
+/// Parses the lines of one input. It recognises their format, and remembers the pattern of the last
+/// line.
 #[derive(Debug)]
 pub(crate) struct LineParser {
-    /// `None` until a line shows it.
+    /// `None` until a line shows the format.
     pub(crate) form: Option<LogFormat>,
     patterns: Vec<(LogFormat, Pattern)>,
-    /// The index of the pattern that the last line had.
+    /// Index of the last line's pattern.
     last: usize,
 }
 
 impl LineParser {
-    /// A parser of `form`, or of the format that the lines show.
+    /// Creates a parser of `form`, or of the format that the lines show.
     pub(crate) fn new(form: Option<LogFormat>, custom: Option<&Pattern>) -> Self {
-        // A line with a virtual host also looks like one whose user has spaces, so these come first.
+        // A line with a virtual host also looks like a line whose user has spaces, so patterns with
+        // a virtual host come first.
         let text = [
             LogFormat::Envoy,
             LogFormat::VhostCombined,
@@ -123,7 +125,7 @@ impl LineParser {
             LogFormat::Alb,
         ];
         let built_in = text.into_iter().flat_map(|form| {
-            // A test holds that all of them are formats.
+            // A test ensures that all of these patterns are valid.
             let patterns = form.patterns().into_iter().flatten();
             patterns.map(move |pattern| (form, pattern))
         });
@@ -180,7 +182,7 @@ impl LineParser {
             .map_err(|wrong| nearest(wrong, form))
     }
 
-    /// Parses a line of text in `form`, or in any.
+    /// Parses a line of text in `form`, or in any format.
     fn text<'a>(
         &'a mut self,
         line: &'a [u8],
@@ -225,7 +227,7 @@ impl LineParser {
     }
 }
 
-/// The mistake of a line in no known format, with the format that it comes nearest to.
+/// Returns the error for a line in no known format. It names the format that comes nearest.
 fn nearest(wrong: Unread, form: LogFormat) -> Unread {
     match wrong {
         Unread::Bad {

@@ -1,4 +1,4 @@
-//! The input: what was read, and the lines that could not be read.
+//! Inputs, their statistics, and the lines that could not be read.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,21 +9,21 @@ use super::encode::{Place, flag};
 use super::format::LogFormat;
 use super::record::OtherLine;
 
-/// The number of bad lines that are kept to be shown.
+/// Number of bad lines that are kept for display.
 const SHOWN: usize = 5;
-/// The kept part of a bad line, in bytes.
+/// Size of the kept part of a bad line, in bytes.
 const EXCERPT: usize = 120;
-/// How much of a bad line is kept from before its mistake.
+/// Number of bytes that are kept from before the mistake in a bad line.
 const BEFORE: usize = 60;
 
 /// Opens an [`Input`].
 pub type Open<'a> = Box<dyn FnOnce() -> io::Result<Box<dyn Read + 'a>> + 'a>;
 
-/// One file or stream to read; gzip and Zstandard are recognised.
+/// A file or stream to read. Gzip and Zstandard are recognised.
 pub struct Input<'a> {
-    /// Its name in messages.
+    /// Name in messages.
     pub name: String,
-    /// Called when it is its turn.
+    /// Opens the input. It is called when all earlier inputs are read.
     pub open: Open<'a>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Input<'_> {
 }
 
 impl<'a> Input<'a> {
-    /// The input that `reader` has.
+    /// Creates an input that reads from `reader`.
     pub fn new(name: &str, reader: impl Read + 'a) -> Self {
         Self {
             name: name.to_owned(),
@@ -45,76 +45,77 @@ impl<'a> Input<'a> {
     }
 }
 
-/// One input as it was read.
+/// Statistics of one input.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InputIntake {
-    /// Its name.
+    /// Name of the input.
     pub name: String,
-    /// The name of its format; `None` when no line showed it.
+    /// Name of its format; `None` when no line showed it.
     pub format: Option<&'static str>,
-    /// Lines read.
+    /// Number of lines read.
     pub lines: u64,
-    /// Requests among them.
+    /// Number of requests among the lines.
     pub requests: u64,
-    /// Lines that could not be read.
+    /// Number of lines that could not be read.
     pub bad_lines: u64,
-    /// The reason why its end could not be read: it is cut off or damaged.
+    /// Reason why the end of the input could not be read: it is truncated or damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
 
-/// All inputs read so far.
+/// Statistics of all inputs read so far.
 #[derive(Debug, Default)]
 pub struct Intake {
-    /// The inputs, in the order in which they were read.
+    /// Inputs, in the order in which they were read.
     pub inputs: Vec<InputIntake>,
-    /// The formats of the inputs, without repeats.
+    /// Formats of the inputs, without duplicates.
     pub forms: Vec<LogFormat>,
-    /// Lines read.
+    /// Number of lines read.
     pub lines: u64,
-    /// Bytes read, decompressed.
+    /// Number of bytes read, decompressed.
     pub bytes: u64,
-    /// Requests and edits among the lines.
+    /// Number of requests and edits among the lines.
     pub records: u64,
-    /// Lines that could not be read.
+    /// Number of lines that could not be read.
     pub bad: u64,
-    /// Bad lines that only lack a time, so that they have no place in the order.
+    /// Number of bad lines that only lack a time, so they cannot be ordered.
     pub untimed: u64,
-    /// The first of the bad lines.
+    /// First bad lines.
     pub first_bad: Vec<BadLine>,
-    /// Lines that are no requests, by [`OtherLine::ALL`].
+    /// Numbers of lines that are not requests, by [`OtherLine::ALL`].
     pub others: [u64; OtherLine::ALL.len()],
-    /// Lines with an earlier time than a preceding line of their input.
+    /// Number of lines with an earlier time than a preceding line of their input.
     pub steps_back: u64,
-    /// The largest such difference, in nanoseconds.
+    /// Largest such difference, in nanoseconds.
     pub longest_step_back_ns: u64,
-    /// Whether the times of an input are whole seconds.
+    /// True if the times of an input are whole seconds.
     pub is_coarse: bool,
-    /// Requests outside of the window.
+    /// Number of requests outside of the window.
     pub outside: u64,
-    /// Requests of the window that were answered with 429.
+    /// Number of requests in the window that were answered with 429.
     pub answered_429: u64,
-    /// Bytes of records that were sorted on disk.
+    /// Number of record bytes that were sorted on disk.
     pub spilled: u64,
-    /// The choice of clients, in the words of the option.
+    /// Choice of the client, as the option's text.
     pub source: Option<String>,
     pub(crate) seen: Seen,
 }
 
-/// What any request of the input had.
+/// Parts that at least one request of the input had.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// By [`flag`].
+    /// Parts by [`flag`].
     pub(crate) parts: u16,
-    /// Names of headers, in lower case and with `-` for `_` where the format writes it so.
+    /// Header names, in lower case, and with `-` for `_` where the format writes `_`.
     pub(crate) headers: Vec<String>,
-    /// Whether any log has the length of bodies.
+    /// True if any log has the length of request bodies.
     pub(crate) has_lengths: bool,
-    /// Whether there were more names than are kept.
+    /// True if there were more names than are kept.
     pub(crate) more_headers: bool,
-    /// Requests of the window without a client's address.
+    /// Number of requests in the window without a client address.
     pub(crate) without_source: u64,
-    /// Requests whose client is taken from `x-forwarded-for`, for want of a column.
+    /// Number of requests whose client is taken from `x-forwarded-for`, because the log has no
+    /// column for it.
     pub(crate) forwarded: u64,
 }
 
@@ -133,23 +134,23 @@ impl Seen {
     }
 }
 
-/// A line that could not be read. All of it is untrusted.
+/// A line that could not be read. All of its text is untrusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadLine {
-    /// Its input, if there are several.
+    /// Name of its input, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Its number, from 1.
+    /// Line number, from 1.
     #[serde(rename = "line")]
     pub number: u64,
-    /// Why it could not be read.
+    /// Reason why it could not be read.
     pub message: String,
-    /// Its beginning, or the part around the mistake.
+    /// Beginning of the line, or the part around the mistake.
     pub text: String,
 }
 
 impl BadLine {
-    /// A bad line with the part of `text` around the offset `at`.
+    /// Creates a bad line with the part of `text` around the offset `at`.
     pub(crate) fn new(number: u64, message: String, text: &[u8], at: usize) -> Self {
         let start = if at < EXCERPT {
             0
@@ -184,7 +185,7 @@ impl fmt::Display for BadLine {
 }
 
 impl Intake {
-    /// The name of the format, if all inputs have the same.
+    /// Returns the format's name, if all inputs have the same format.
     pub fn format_name(&self) -> Option<&'static str> {
         match self.forms.as_slice() {
             [] => None,
@@ -200,7 +201,7 @@ impl Intake {
         }
     }
 
-    /// Counts the edit of a rule that does not exist.
+    /// Counts an edit of a rule that does not exist.
     pub(crate) fn bad_edit(&mut self, place: Place, wrong: String, text: &[u8]) -> BadLine {
         let several = self.inputs.len() > 1;
         let mut line = BadLine::new(place.line, wrong, text, 0);
@@ -220,7 +221,7 @@ impl Intake {
         }
     }
 
-    /// The lines of each kind that are no requests.
+    /// Returns the numbers of lines that are not requests, by kind.
     pub fn other_lines(&self) -> impl Iterator<Item = (OtherLine, u64)> {
         OtherLine::ALL.into_iter().zip(self.others)
     }

@@ -1,7 +1,7 @@
-//! Wall times of logs, in nanoseconds since the Unix epoch.
+//! Parses wall times of logs, in nanoseconds since the Unix epoch.
 //!
-//! This module reads the columns of a date itself: they are few, fixed, and read for every line of a
-//! log. The calendar is `jiff`'s.
+//! This module parses the columns of a date itself, because they are few, fixed, and read for every
+//! line of a log. The calendar is `jiff`'s.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
@@ -41,14 +41,14 @@ pub fn common_log(text: &[u8]) -> Option<Nanos> {
     instant(date, time, 0, offset(rest.strip_prefix(b" ")?)?)
 }
 
-/// The number of a month from its short name, from 1.
+/// Returns the number of a month, from 1, for its short name.
 pub(crate) fn month(name: &[u8]) -> Option<u64> {
     let found = MONTHS.iter().zip(1..).find(|(month, _)| **month == name);
     found.map(|(_, number)| number)
 }
 
-/// Parses a number of seconds, milliseconds, microseconds or nanoseconds since the epoch. Its size
-/// shows the unit, because all times are after 2001.
+/// Parses a number of seconds, milliseconds, microseconds or nanoseconds since the epoch. The size
+/// of the number shows the unit, because all times are after 2001.
 pub fn epoch(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -66,14 +66,14 @@ pub fn epoch(text: &[u8]) -> Option<Nanos> {
     .map(Nanos::new)
 }
 
-/// The instant on a clock that is `offset` from UTC; `None` before 1970, in any offset.
+/// Returns the instant on a clock that is `offset` from UTC; `None` before 1970, in any offset.
 fn instant(date: [u64; 3], time: [u64; 3], nanos: u64, offset: Offset) -> Option<Nanos> {
     let [year, month, day] = date;
     let [hour, minute, second] = time;
     if year < 1970 {
         return None;
     }
-    // A leap second is the first second of the next minute.
+    // A leap second counts as the first second of the next minute.
     let leap = u64::from(second == 60);
     let date = Date::new(i16::try_from(year).ok()?, small(month)?, small(day)?).ok()?;
     let time = Time::new(small(hour)?, small(minute)?, small(second - leap)?, 0).ok()?;
@@ -87,7 +87,7 @@ fn small(number: u64) -> Option<i8> {
     i8::try_from(number).ok()
 }
 
-/// A number of exactly `digits` digits, which is taken from `rest`.
+/// Removes a number with exactly `digits` digits from the start of `rest`.
 fn number(rest: &mut &[u8], digits: usize) -> Option<u64> {
     let (head, tail) = rest.split_at_checked(digits)?;
     let mut number: u64 = 0;
@@ -99,7 +99,7 @@ fn number(rest: &mut &[u8], digits: usize) -> Option<u64> {
     Some(number)
 }
 
-/// The same after `mark`; takes nothing when `mark` is missing.
+/// Like [`number`], but after `mark`. Removes nothing if `mark` is missing.
 fn after(rest: &mut &[u8], mark: &[u8], digits: usize) -> Option<u64> {
     let mut tail = rest.strip_prefix(mark)?;
     let number = number(&mut tail, digits)?;
@@ -107,7 +107,8 @@ fn after(rest: &mut &[u8], mark: &[u8], digits: usize) -> Option<u64> {
     Some(number)
 }
 
-/// The nanoseconds of `.310`, which is taken from `rest`; finer digits are dropped.
+/// Removes a fraction such as `.310` from `rest` and returns it in nanoseconds. Finer digits are
+/// dropped.
 fn decimals(rest: &mut &[u8]) -> u64 {
     let Some(tail) = rest.strip_prefix(b".") else {
         return 0;

@@ -7,10 +7,10 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use super::record::Text;
 
-/// The most characters of a value that are shown.
+/// Maximum number of characters of a value that a message shows.
 const EXCERPT: usize = 40;
 
-/// A string; borrowed unless it has escapes.
+/// A string, borrowed unless it has escapes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct JsonStr<'a>(pub(crate) Cow<'a, str>);
 
@@ -75,7 +75,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for HeaderList<'a> {
     }
 }
 
-/// A member's value.
+/// Value of a member.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Scalar<'a> {
     Text(Cow<'a, str>),
@@ -86,7 +86,7 @@ pub(crate) enum Scalar<'a> {
 }
 
 impl Scalar<'_> {
-    /// The value within a message, untrusted and not long.
+    /// Returns the value for use in a message. It is untrusted and short.
     pub(crate) fn excerpt(&self) -> String {
         match self {
             Self::Text(text) => format!("`{}`", text.chars().take(EXCERPT).collect::<String>()),
@@ -156,7 +156,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
     serde_json::from_slice(line).map_err(|error| message(&error))
 }
 
-/// The message with its column, without the line number, which the caller adds.
+/// Returns the message with its column, but without the line number, which the caller adds.
 fn message(error: &serde_json::Error) -> String {
     let column = error.column();
     let text = error.to_string();

@@ -1,4 +1,4 @@
-//! The keys of a rule: a number for each, and how many of its requests were refused.
+//! Counts the requests and refusals of each key of a rule. Each key has a number.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,19 @@ use loudou_limiter::fingerprint;
 
 use loudou_words::num::count;
 
-/// The most keys of all rules of a file whose requests are counted each.
+/// Maximum number of keys, over all rules of a file, with separate counts.
 pub const MOST_COUNTED: usize = 500_000;
 
-/// Numbers for keys, in the order in which they come.
+/// Numbers of keys, in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct KeyPlaces(
-    /// By fingerprint: among a million keys, two have the same once in 37 million logs.
+    /// Numbers by fingerprint. With a million keys, two of them share a fingerprint in 1 of 37
+    /// million logs.
     HashMap<u64, u32>,
 );
 
 impl KeyPlaces {
-    /// The number of a key; `None` if it is new and there is no room.
+    /// Returns the number of a key, or `None` if it is new and there is no room.
     pub(crate) fn place(&mut self, key: &str, has_room: bool) -> Option<usize> {
         let print = fingerprint(key);
         if let Some(place) = self.0.get(&print) {
@@ -28,32 +29,32 @@ impl KeyPlaces {
         usize::try_from(next).ok()
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// The requests of each key of a rule.
+/// Requests of each key of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCounts {
     places: KeyPlaces,
     requests: Vec<u32>,
     refused: Vec<u32>,
-    /// Requests of keys without a place.
+    /// Requests of keys for which there was no room.
     pub(crate) left_out: u64,
 }
 
 /// Values of keys at some percentiles (nearest rank).
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Percentiles {
-    /// Half of the keys have at most this.
+    /// Half of the keys have at most this value.
     pub p50: u64,
-    /// Nine of ten keys have at most this.
+    /// Nine in ten keys have at most this value.
     pub p90: u64,
-    /// 99 of 100 keys have at most this.
+    /// 99 in 100 keys have at most this value.
     pub p99: u64,
-    /// All keys have at most this.
+    /// All keys have at most this value.
     pub max: u64,
 }
 
@@ -75,7 +76,7 @@ impl Percentiles {
 }
 
 impl KeyCounts {
-    /// Counts a request; `all` is the number of keys of all rules.
+    /// Counts a request. `all` is the number of keys of all rules.
     pub(crate) fn add(&mut self, key: &str, is_refused: bool, all: &mut usize) {
         let Some(place) = self.places.place(key, *all < MOST_COUNTED) else {
             self.left_out += 1;
@@ -94,28 +95,28 @@ impl KeyCounts {
         }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub(crate) fn keys(&self) -> u64 {
         count(self.places.len())
     }
 
-    /// The number of keys that were refused at least once.
+    /// Returns the number of keys that were refused at least once.
     pub(crate) fn refused(&self) -> u64 {
         count(self.refused.iter().filter(|refused| **refused > 0).count())
     }
 
-    /// The requests of a key.
+    /// Returns the percentiles of requests per key.
     pub(crate) fn requests_of_key(&self) -> Percentiles {
         Percentiles::of(self.requests.iter().copied().map(u64::from).collect())
     }
 
-    /// The refusals among a thousand requests of a key.
+    /// Returns the percentiles of refusals per thousand requests of a key.
     pub(crate) fn refused_per_mille(&self) -> Percentiles {
         let keys = self.requests.iter().zip(&self.refused);
         let shares = keys.map(|(requests, refused)| {
             let (requests, refused) = (u64::from(*requests), u64::from(*refused));
             let share = (refused * 1_000 + requests / 2).checked_div(requests);
-            // 0 and 1 000 are exact.
+            // The values 0 and 1 000 are exact.
             match share.unwrap_or(0) {
                 0 => u64::from(refused > 0),
                 1_000 if refused < requests => 999,

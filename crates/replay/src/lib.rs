@@ -1,11 +1,11 @@
 //! Replays recorded traffic through rule files, with the filter's own decision code.
 //!
-//! There is no terminal and no network: lines come from any reader, results are numbers and documents. The
-//! `loudou replay` command draws them.
+//! The crate uses no terminal and no network. Lines come from any reader, and results are numbers and documents.
+//! The `loudou replay` command displays them.
 //!
-//! [`replay()`] reads all inputs, puts their requests in order of time, passes them through a [`Run`] of one
-//! rule file, or of several that are compared, and reports to an [`Observer`] on the way. [`RunSummary`] is the
-//! result as a document, [`decisions`] are JSON Lines, one per request.
+//! [`replay()`] reads all inputs, sorts their requests by time, and passes them through a [`Run`]. A run has one
+//! rule file, or several to compare. It reports to an [`Observer`] as it advances. [`RunSummary`] is the
+//! result as a document, and [`decisions`] are JSON Lines, one per request.
 //!
 //! ```
 //! use loudou_replay::{Input, Observer, Progress, Reading, Run, RunSummary, decisions::Decided, replay};
@@ -38,18 +38,18 @@
 //!
 //! To change this crate, read it in this order:
 //!
-//! 1. `read` goes through all inputs. It decompresses each, cuts it into `lines` in bounded memory, takes
-//!    them out of the `envelope` of a container's log, and recognises their [`format`](mod@format).
-//! 2. `trace`, `envoy_json`, `caddy` and the text formats of `pattern` parse a line into a `record`; `source`
-//!    chooses its client. `instant` parses dates, `json` JSON, `verdict` what the filter writes in logs.
+//! 1. `read` reads all inputs. It decompresses each, splits it into `lines` in bounded memory, removes the
+//!    `envelope` of a container's log, and recognises the [`format`](mod@format).
+//! 2. `trace`, `envoy_json`, `caddy` and the text formats of `pattern` parse a line into a `record`. `source`
+//!    chooses its client. `instant` parses dates, `json` JSON, and `verdict` the filter's output in logs.
 //! 3. Records are encoded and sorted: `encode` and `sort`, in memory or in a scratch file. The result is a
 //!    [`Recording`]: all requests of the `window`, in order of time.
-//! 4. `play` passes each record to a [`run`], and that to an [`engine`]: the rules, their buckets, and the
+//! 4. `play` passes each record to a [`run`], which passes it to an [`engine`]: the rules, their buckets, and the
 //!    requests in `flight`.
-//! 5. Outcomes are counted in structures of bounded size: `tally`, `top`, `timeline`, `waits`, `keys` (each key
-//!    up to half a million), `calibration` beside the log's own answers, and `changes` between rule files.
-//! 6. [`summary`] collects them, with warnings and `notes`, also `rule_notes` on what a log is `missing`.
-//! 7. [`suggest`](mod@suggest) goes through a recording for the limits that it would have needed.
+//! 5. Outcomes are counted in bounded structures: `tally`, `top`, `timeline`, `waits`, `keys` (each key
+//!    up to half a million), `calibration` (agreement with the log's own answers), and `changes` between rule files.
+//! 6. [`summary`] collects them, with warnings and `notes`, and `rule_notes` on parts that are `missing` from a log.
+//! 7. [`suggest`](mod@suggest) finds the limits that a recording would have needed.
 #![forbid(unsafe_code)]
 
 mod caddy;

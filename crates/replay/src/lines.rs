@@ -1,4 +1,4 @@
-//! Lines of any length in bounded memory: a line that is too long is reported but never kept.
+//! Reads lines of any length in bounded memory. A line that is too long is reported but never kept.
 
 use std::io::{self, Read};
 
@@ -6,29 +6,29 @@ use memchr::memchr;
 
 use loudou_words::num::count;
 
-/// The longest line, in bytes, without its end.
+/// Maximum length of a line, in bytes, without its end.
 pub(crate) const MAX_LINE: usize = 256 << 10;
 const BUFFER: usize = 1 << 20;
 
-/// A reader's lines, without their ends.
+/// Lines of a reader, without their ends.
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// The part of the buffer that is not yet returned: from here to `end`.
+    /// Start of the buffer part that is not yet returned. It goes up to `end`.
     start: usize,
     end: usize,
     at_end: bool,
-    /// The number of the last line returned, from 1.
+    /// Number of the last line returned, from 1.
     number: u64,
-    /// All bytes read so far.
+    /// Number of bytes read so far.
     read: u64,
 }
 
-/// One line.
+/// A line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RawLine<'a> {
     Bytes(&'a [u8]),
-    /// Longer than [`MAX_LINE`].
+    /// A line longer than [`MAX_LINE`].
     TooLong,
 }
 
@@ -45,17 +45,17 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The number of the last line, from 1.
+    /// Returns the number of the last line, from 1.
     pub(crate) const fn number(&self) -> u64 {
         self.number
     }
 
-    /// The number of bytes returned.
+    /// Returns the number of bytes returned so far.
     pub(crate) fn bytes_done(&self) -> u64 {
         self.read.saturating_sub(count(self.end - self.start))
     }
 
-    /// The next line; `None` after the last. The last line needs no end.
+    /// Returns the next line, or `None` after the last line, which needs no line end.
     pub(crate) fn next(&mut self) -> io::Result<Option<RawLine<'_>>> {
         let mut searched = 0;
         loop {
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The lines; `None` for one that is too long.
+    /// Returns all lines, with `None` for a line that is too long.
     fn all(bytes: &[u8], drip: usize) -> Vec<Option<Vec<u8>>> {
         let mut lines = Lines::new(Drip(bytes, drip));
         let mut out = Vec::new();

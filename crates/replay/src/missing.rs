@@ -1,11 +1,11 @@
-//! Parts of requests that rules need and that no line of a log has.
+//! Finds parts of requests that rules need and that no line of a log has.
 
 use loudou_rules::rule::{Cost, KeyPart, Match, Rule};
 
 use super::encode::flag;
 use super::input::Seen;
 
-/// What a rule needs a part for.
+/// Use of a part in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Key,
@@ -20,7 +20,8 @@ pub(crate) struct MissingPart {
     pub(crate) need: Need,
 }
 
-/// The parts that `rule` needs and no request had; each once, with its first need.
+/// Returns the parts that `rule` needs and no request had. Each part is listed once, with its first
+/// use.
 pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
     let mut missing = MissingParts {
         seen,

@@ -1,4 +1,5 @@
-//! Caveats about a run's numbers: warnings where they may change the answer, notes otherwise.
+//! Caveats about the numbers of a run. A caveat that may change the answer is a warning, any other
+//! is a note.
 
 use loudou_limiter::Nanos;
 
@@ -9,12 +10,12 @@ use super::run::{Run, Side};
 use super::top::TopKeys;
 use loudou_words::text::counted;
 
-/// The least requests of which one client can have nearly all.
+/// Minimum number of requests for the warning that one client has nearly all of them.
 const ENOUGH: u64 = 100;
-/// Nearly all requests, in percent.
+/// Share that counts as nearly all requests, in percent.
 const NEARLY_ALL: u64 = 95;
 
-/// What changes the answer: of the input, of the clients, and of the rules.
+/// Returns everything that may change the answer, about the input, the clients and the rules.
 pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
     let mut warnings = of_log(input, run.clients.as_ref(), run.requests());
     if run.others.is_empty() {
@@ -28,8 +29,8 @@ pub(super) fn warnings(input: &Intake, run: &Run) -> Vec<String> {
     warnings
 }
 
-/// The warnings about a log whatever the rules are. `clients` has the busiest ones of `total` requests, if any rule counts
-/// by client.
+/// Returns the warnings about a log, which do not depend on the rules. `clients` has the busiest
+/// clients among `total` requests, if any rule counts by client.
 pub(super) fn of_log(input: &Intake, clients: Option<&TopKeys>, total: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if total == 0 {
@@ -56,7 +57,7 @@ pub(super) fn of_log(input: &Intake, clients: Option<&TopKeys>, total: u64) -> V
     warnings
 }
 
-/// What else is not in the numbers.
+/// Returns notes on other things that the numbers leave out.
 pub(super) fn notes(input: &Intake) -> Vec<String> {
     let mut notes = Vec::new();
     for (kind, count) in input.other_lines().filter(|(_, count)| *count > 0) {
@@ -70,7 +71,7 @@ pub(super) fn notes(input: &Intake) -> Vec<String> {
     notes
 }
 
-/// Lines out of order, without a place in it, or cut off.
+/// Describes lines that are out of order, have no time, or are truncated.
 fn order(input: &Intake, warnings: &mut Vec<String>) {
     if input.steps_back > 0 {
         let n = share(input.steps_back, input.records);
@@ -150,7 +151,7 @@ fn side(input: &Intake, run: &Run, (name, side): (&str, &Side), warnings: &mut V
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
         let rule = active.rule();
         rule_notes::of_log(input, name, (rule, counts), warnings);
-        // A trace that counts from its own zero has the clock of a process.
+        // A trace that starts at zero uses a process's own clock.
         if !run.time.is_from_zero() {
             rule_notes::of_phase(name, (rule, counts), warnings);
         }
@@ -174,7 +175,7 @@ fn side(input: &Intake, run: &Run, (name, side): (&str, &Side), warnings: &mut V
     }
 }
 
-/// A part of a whole in percent, and as a count.
+/// Formats a part of a whole in percent, and as a count.
 fn share(part: u64, whole: u64) -> String {
     let whole = u128::from(whole);
     let tenths = (u128::from(part) * 1_000 + whole / 2).checked_div(whole);
@@ -184,7 +185,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{least}{}.{} % ({part})", tenths / 10, tenths % 10)
 }
 
-/// A span to the millisecond.
+/// Formats a time span to the millisecond.
 fn seconds(span: Nanos) -> String {
     let ms = span.get().div_ceil(1_000_000);
     let (seconds, ms) = (ms / 1_000, ms % 1_000);

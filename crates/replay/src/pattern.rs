@@ -1,7 +1,8 @@
-//! Text formats: columns with literals between them, compiled from NGINX's or Envoy's notation.
+//! Text log formats: columns separated by literals, compiled from NGINX's or Envoy's notation.
 //!
-//! NGINX and Apache escape quotes in a column, so a line is read from its start. Envoy does not: there, a request ends
-//! with its protocol, the columns after the user agent are read from the line's end, and the user agent is what remains.
+//! NGINX and Apache escape quotes in a column, so a line is parsed from its start. Envoy does not
+//! escape them. In its logs a request ends with its protocol, the columns after the user agent are
+//! parsed from the end of the line, and the rest is the user agent.
 
 use columns::Columns;
 
@@ -16,68 +17,69 @@ mod columns;
 mod envoy;
 mod nginx;
 
-/// The most columns of a format.
+/// Maximum number of columns in a format.
 const MOST_PIECES: usize = 64;
-/// The longest format, in bytes.
+/// Maximum length of a format, in bytes.
 const MAX_FORMAT: usize = 4_096;
 
 /// A column, and the literal after it.
 #[derive(Clone, Debug)]
 struct Piece {
     field: Field,
-    /// Its name in the notation.
+    /// Name of the column in the notation.
     name: Box<str>,
-    /// Empty only after the last column, which then takes the rest of the line.
+    /// Literal after the column. It is empty only after the last column, which takes the rest of
+    /// the line.
     then: Box<[u8]>,
 }
 
-/// A part of a notation.
+/// Part of a notation.
 #[derive(Clone, Debug)]
 enum Token {
     Literal(Vec<u8>),
     Column(Field, Box<str>),
 }
 
-/// The differences between the programs that write logs.
+/// Differences between the programs that write logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
-    /// Whether quotes and control characters in a column are escaped.
+    /// True if quotes and control characters in a column are escaped.
     escapes: bool,
-    /// Whether the time is that of the request's end.
+    /// True if the log's time is the end of the request.
     time_is_end: bool,
 }
 
-/// A format of text lines.
+/// Format of text lines.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     lead: Box<[u8]>,
     pieces: Vec<Piece>,
-    /// The column that takes what the others leave.
+    /// Index of the column that takes the rest of the line, after all other columns are parsed.
     pivot: Option<usize>,
     dialect: Dialect,
 }
 
-/// The place where a line departs from a format.
+/// Position at which a line departs from a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
-    /// The offset in the line.
+    /// Offset in the line.
     pub(crate) at: usize,
-    /// The offset up to which the line has the format otherwise.
+    /// Offset up to which the line otherwise matches the format.
     pub(crate) reach: usize,
     why: Why,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// The line does not begin like the format.
+    /// The beginning of the line does not match.
     Lead,
     /// The literal after this column is missing.
     After(usize),
-    /// The value of this column is not of its kind.
+    /// The value of this column has the wrong type.
     Value(usize),
-    /// The line goes on after the last column.
+    /// The line continues after the last column.
     Longer,
-    /// The request's quotes enclose nothing.
+    /// The request's quotes are empty.
     NoRequest,
     Connection,
 }
@@ -159,7 +161,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Parses a line. `is_known` says that other lines or the user have shown this format.
+    /// Parses a line. `is_known` is true if other lines or the user have shown this format.
     pub(crate) fn read<'a>(
         &'a self,
         line: &'a [u8],
@@ -199,7 +201,8 @@ impl Pattern {
         }
         match garbled {
             None => Ok(columns.request()),
-            // A TLS handshake on a plain-text port, for example: the server did not take it for a request either.
+            // For example, a TLS handshake on a plain-text port, which the server did not accept as
+            // a request either.
             Some(wrong) if columns.is_client_error() => Err(Misfit {
                 why: Why::NoRequest,
                 ..wrong
@@ -208,7 +211,7 @@ impl Pattern {
         }
     }
 
-    /// The length of the column `index` at the start of `rest`.
+    /// Returns the length of the column `index` at the start of `rest`.
     fn end_of(&self, index: usize, rest: &[u8]) -> Option<usize> {
         let piece = self.pieces.get(index)?;
         if piece.then.is_empty() {
@@ -222,12 +225,12 @@ impl Pattern {
         }
         let next = self.pieces.get(index + 1);
         match next {
-            // The user before a time may contain anything, except for what ends a time.
+            // The user before a time may contain anything except the text that ends a time.
             Some(time) if time.field == Field::Time && !time.then.is_empty() => {
                 let end = find(rest, &time.then)?;
                 memchr::memmem::rfind(rest.get(..end)?, &piece.then)
             }
-            // A host may be an IPv6 address, so its port is after the last colon.
+            // A host may be an IPv6 address, so the port follows the last colon.
             Some(port) if port.field == Field::Port => {
                 let end = find(rest, &port.then)?;
                 memchr::memmem::rfind(rest.get(..end)?, &piece.then)
@@ -241,7 +244,8 @@ impl Pattern {
         }
     }
 
-    /// Reads the columns from `pivot` on, from the line's end to its front. `rest` begins at `from`.
+    /// Parses the columns from `pivot` on, backwards from the end of the line. `rest` begins at
+    /// `from`.
     fn backward<'a>(
         &'a self,
         pivot: usize,
@@ -277,7 +281,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// The reason why a line does not have this format.
+    /// Returns the reason why a line does not have this format.
     pub(crate) fn unread(&self, misfit: Misfit) -> Unread {
         let quoted = |text: &[u8]| format!("`{}`", String::from_utf8_lossy(text));
         let piece = |index: usize| self.pieces.get(index);
@@ -328,13 +332,14 @@ impl Pattern {
 }
 
 impl Misfit {
-    /// Whether the line has the format, but is no request.
+    /// Returns true if the line has the format but is not a request.
     pub(crate) const fn is_other(self) -> bool {
         matches!(self.why, Why::NoRequest | Why::Connection)
     }
 }
 
-/// Joins a method, a path and a protocol to a request: of the three, only the path may contain spaces.
+/// Joins a method, a path and a protocol to a request. Among them, only the path may contain
+/// spaces.
 fn fused(tokens: Vec<Token>) -> Vec<Token> {
     let is_space = |token: &Token| matches!(token, Token::Literal(text) if *text == *b" ");
     let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
@@ -363,7 +368,7 @@ fn fused(tokens: Vec<Token>) -> Vec<Token> {
     out
 }
 
-/// The meaning of a column.
+/// Meaning of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Time,
@@ -373,40 +378,41 @@ pub(crate) enum Field {
     Path,
     Query,
     Host,
-    /// The address of the client, with or without a port.
+    /// Address of the client, with or without a port.
     Source,
-    /// The same in a built-in format, which shows whether it is one: an address, or the name of a host, or `-`.
+    /// Like [`Self::Source`], but in a built-in format, where it may be an address, a host name or
+    /// `-`.
     Client,
-    /// The same, and never `-`: what a virtual host with a port is followed by.
+    /// Client after a virtual host with a port, which is never `-`.
     KnownClient,
-    /// An address, which a virtual host without a port is followed by.
+    /// Client after a virtual host without a port, which is always an address.
     ClientAddress,
-    /// What identd says of the client: `-`, or else one word.
+    /// Answer of identd about the client: `-` or one word.
     Ident,
-    /// The client's user, which may be anything after an address and `-`.
+    /// User of the client, which may be any text after an address and `-`.
     User,
-    /// A virtual host without a port: no address, unless the log is known to have one.
+    /// Virtual host without a port. It is not an address, unless the log is known to have one.
     VirtualHost,
     Route,
     Status,
-    /// The time from the request's start to its end, in these units; several columns add up.
+    /// Time from the start of the request to its end, in this unit. Several such columns are added.
     Duration(Unit),
-    /// The bytes of the request's body.
+    /// Size of the request body, in bytes.
     Received,
     Header(Box<str>),
     Cookie(Box<str>),
-    /// The cause of the answer.
+    /// Cause of the answer.
     Cause,
-    /// The filter's decisions, which may contain spaces and commas.
+    /// Decisions of the filter, which may contain spaces and commas.
     Decisions,
-    /// The port after a host.
+    /// Port after a host.
     Port,
-    /// A number of bytes, or `-`.
+    /// Number of bytes, or `-`.
     Digits,
     Other,
 }
 
-/// The unit of a duration.
+/// Unit of a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Milliseconds,
@@ -415,15 +421,15 @@ pub(crate) enum Unit {
 
 // Searches in a line.
 
-/// The most places at which decisions are looked for.
+/// Maximum number of positions at which decisions are looked for.
 const MOST_PLACES: usize = 64;
 
-/// The length of the common start of two texts.
+/// Returns the length of the common start of two texts.
 fn shared(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// The first `mark`, which is short.
+/// Returns the position of the first `mark`, which is short.
 fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
     let first = *mark.first()?;
     let mut from = 0;
@@ -437,7 +443,7 @@ fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
     }
 }
 
-/// The first `mark`, which begins with a quote, that no backslash escapes.
+/// Returns the position of the first `mark` whose leading quote is not escaped by a backslash.
 fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -454,7 +460,8 @@ fn find_unescaped(text: &[u8], mark: &[u8]) -> Option<usize> {
     }
 }
 
-/// The last `mark`; before decisions, which may contain it, the one before the longest list of them.
+/// Returns the position of the last `mark`. Decisions may contain `mark`, so before decisions this
+/// is the last `mark` that precedes the longest list of decisions.
 fn rfind_decisions(text: &[u8], mark: &[u8]) -> Option<usize> {
     let places = memchr::memmem::rfind_iter(text, mark).take(MOST_PLACES);
     let lists = places.filter(|at| {
@@ -464,11 +471,12 @@ fn rfind_decisions(text: &[u8], mark: &[u8]) -> Option<usize> {
     lists.last().or_else(|| memchr::memmem::rfind(text, mark))
 }
 
-/// The end of `METHOD PATH PROTOCOL` before `mark`, where quotes are not escaped: the first one after a protocol.
+/// Returns the end of `METHOD PATH PROTOCOL` before `mark`, where quotes are not escaped. It is the
+/// first `mark` after a protocol.
 ///
-/// A path with quotes may have `mark` in it. It has no blanks, as Envoy refuses them, so that the first protocol after
-/// two blanks is the request's own, whatever the path and the columns after it imitate. Without any protocol, as in a
-/// format of the user, it is the first `mark`.
+/// A path with quotes may contain `mark`. It has no blanks, because Envoy refuses them. So the
+/// first protocol after two blanks is the request's protocol, even if the path or later columns
+/// imitate one. Without a protocol, as in a custom format, it is the first `mark`.
 fn end_of_request(text: &[u8], mark: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = text.get(from..).and_then(|rest| find(rest, mark)) {
@@ -481,7 +489,7 @@ fn end_of_request(text: &[u8], mark: &[u8]) -> Option<usize> {
     find(text, mark)
 }
 
-/// Whether this is two words or more and a protocol, `HTTP/1.1` or `-`.
+/// Returns true if this is at least two words and a protocol, which is like `HTTP/1.1` or `-`.
 fn ends_in_protocol(request: &[u8]) -> bool {
     let mut words = request.rsplitn(3, |byte| *byte == b' ');
     let (last, path, method) = (words.next(), words.next(), words.next());

@@ -1,4 +1,4 @@
-//! The loop: passes all requests, in order of time, through a run.
+//! Passes all requests, in order of time, through a run.
 
 use super::decisions::Decided;
 use super::error::{Error, Observer, Progress};
@@ -8,7 +8,7 @@ use super::record::LogLine;
 use super::recording::Recording;
 use super::run::Run;
 
-/// The number of requests between two progress reports.
+/// Number of requests between two progress reports.
 const PROGRESS_REQUESTS: u64 = 4_096;
 
 /// Reads all inputs, and passes their requests through `run`.

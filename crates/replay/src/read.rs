@@ -1,4 +1,4 @@
-//! Reads all inputs, and puts their lines in order of time.
+//! Reads all inputs, and sorts their lines by time.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,29 +22,29 @@ use super::source::ClientSource;
 use super::window::{Part, Window};
 use loudou_words::num::count;
 
-/// The number of unrecognised lines after which an input is given up. A proxy may write many messages before
-/// its first request.
+/// Number of unrecognised lines after which reading of an input stops. A proxy may write many
+/// messages before its first request.
 const MAX_UNKNOWN: u64 = 1_000;
-/// The number of lines between two progress reports.
+/// Number of lines between two progress reports.
 const PROGRESS_LINES: u64 = 4_096;
-/// The memory for records, beyond which they are sorted on disk.
+/// Memory for records, in bytes. Beyond it, records are sorted on disk.
 const MEMORY: usize = 64 << 20;
 
-/// How inputs are read.
+/// Options for reading inputs.
 pub struct Reading<'a> {
-    /// The format of all inputs; `None` to recognise that of each.
+    /// Format of all inputs, or `None` to recognise the format of each input.
     pub format: Option<LogFormat>,
-    /// The user's own format, which takes precedence.
+    /// Custom format of the user, which takes precedence.
     pub pattern: Option<Pattern>,
-    /// Who the client is.
+    /// Source of the client address.
     pub source: ClientSource,
-    /// The part to replay.
+    /// Part of the log to replay.
     pub window: Window,
-    /// Whether the first bad line ends the run.
+    /// True if the first bad line ends the run.
     pub strict: bool,
-    /// The bytes of records that are kept in memory.
+    /// Number of record bytes that are kept in memory.
     pub memory: usize,
-    /// Opens files for the others.
+    /// Opens scratch files for further records.
     pub scratch: &'a NewScratch,
 }
 
@@ -110,32 +110,32 @@ pub fn read(
     reader.finish()
 }
 
-/// The reading of all inputs.
+/// State while all inputs are read.
 struct Reader<'a> {
     reading: &'a Reading<'a>,
     observer: &'a mut dyn Observer,
     sorter: Sorter<'a>,
     names: Names,
     intake: Intake,
-    /// The bytes read before decompression.
+    /// Number of bytes read before decompression.
     bytes: Rc<Cell<u64>>,
-    /// The first and the last request.
+    /// Instants of the first and the last request.
     times: Option<(Nanos, Nanos)>,
-    /// The part that is known to be replayed.
+    /// Part to replay, as far as it is known.
     part: Part,
-    /// Whether there are several inputs.
+    /// True if there are several inputs.
     several: bool,
 }
 
-/// One input as it is read.
+/// State while one input is read.
 struct Current {
     index: u32,
     parser: LineParser,
     envelope: Envelope,
     about: InputIntake,
-    /// The newest time so far.
+    /// Latest time so far.
     newest: Nanos,
-    /// Whether a start and whether an end was at another time than a whole second.
+    /// True if a start, and if an end, was not at a whole second.
     is_fine: [bool; 2],
 }
 
@@ -202,7 +202,7 @@ impl Reader<'_> {
             newest,
             ..
         } = current;
-        // One request alone is no burst, and a trace that counts from its own zero has no seconds.
+        // A single request is not a burst, and a trace that starts at zero has no whole seconds.
         let has_seconds = about.requests > 1 && newest >= FAR;
         self.intake.is_coarse |= has_seconds && is_fine != [true; 2];
         about.format = parser.form.map(LogFormat::name);
@@ -218,7 +218,7 @@ impl Reader<'_> {
         let RawLine::Bytes(line) = line else {
             return self.too_long(&mut current.about, number, &current.parser);
         };
-        // A part of a line may be in the envelope, which has to stay there while the line is read.
+        // The envelope may hold part of a line, which must stay there while the line is parsed.
         let mut envelope = std::mem::take(&mut current.envelope);
         let read = match envelope.unwrap(line) {
             Unwrapped::Line(line) => self.whole_line(current, number, line),
@@ -298,7 +298,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Counts a line that is earlier than one before it.
+    /// Counts a line whose time is before the time of an earlier line.
     fn order(&mut self, newest: &mut Nanos, at: Nanos) {
         self.intake.records += 1;
         if at < *newest {
@@ -359,7 +359,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an error means that compressed input is cut off or damaged.
+/// Returns true if an error means that compressed input is truncated or damaged.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)

@@ -1,4 +1,4 @@
-//! One line of a trace or a log, in the form that rules match.
+//! A line of a trace or a log, in the form that rules match.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
@@ -8,12 +8,12 @@ pub(crate) use loudou_rules::request::Text;
 
 use super::verdict::LogVerdict;
 
-/// A trace that starts at or after this instant is of the calendar, and no longer counts from its own zero.
+/// A trace that starts at or after this instant uses calendar time instead of counting from zero.
 pub(crate) const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
-/// The header with the length of a request's body.
+/// Header with the length of the request body.
 const LENGTH: &str = "content-length";
 
-/// The content of a line.
+/// Content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogLine<'a> {
     Request(LoggedRequest<'a>),
@@ -23,32 +23,32 @@ pub(crate) enum LogLine<'a> {
 /// A request with its instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedRequest<'a> {
-    /// Its arrival, on the clock of its trace.
+    /// Time of arrival, on the clock of the trace.
     pub(crate) at: Nanos,
     pub(crate) request: Sample<'a>,
-    /// The time from its arrival to its end.
+    /// Time from arrival to end.
     pub(crate) duration: Option<Nanos>,
-    /// The status of its answer.
+    /// Status of the answer.
     pub(crate) status: Option<u16>,
-    /// The filter's verdict; `None` in a log without a column for it.
+    /// Verdict of the filter; `None` in a log without a column for it.
     pub(crate) verdict: Option<LogVerdict>,
-    /// The bytes of its body that were received. They are its length for the rules, and not encoded.
+    /// Number of received body bytes. Rules use it as the body's length. It is not encoded.
     pub(crate) received: Option<u64>,
 }
 
 impl LoggedRequest<'_> {
-    /// Whether its start and its end are at other times than whole seconds, one of which its log has.
+    /// True if the start, and if the end, is not at a whole second. A log has one of the two times.
     pub(crate) fn is_fine(&self) -> [bool; 2] {
         let end = self.at.saturating_add(self.duration.unwrap_or_default());
         [self.at, end].map(|at| !at.get().is_multiple_of(1_000_000_000))
     }
 
-    /// Gives the request the length of its body; whether the log has it.
+    /// Sets the length of the request body. Returns true if the log has it.
     pub(crate) fn take_length(&mut self) -> bool {
         let Some(received) = self.received.take() else {
             return false;
         };
-        // A request without a body has no such header.
+        // A request without a body does not have this header.
         if received > 0 && self.request.header(LENGTH).is_none() {
             let value = received.to_string().into_bytes();
             self.request.headers.push((LENGTH.into(), value.into()));
@@ -66,22 +66,22 @@ pub(crate) struct TraceEdit {
     pub(crate) carry: Carry,
 }
 
-/// A line of a log that is no request, and no mistake.
+/// A log line that is neither a request nor a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherLine {
     /// A TCP connection, which Istio logs in the form of a request.
     Connection,
-    /// A connection without a request: it ended before, or sent something else.
+    /// A connection without a request. It ended early, or the client sent something else.
     NoRequest,
-    /// A line of the same program about something else.
+    /// Another message from the program that writes the log.
     Message,
 }
 
 impl OtherLine {
-    /// All of them, in the order of [`super::input::Intake::others`].
+    /// All kinds, in the order of [`super::input::Intake::others`].
     pub const ALL: [Self; 3] = [Self::Connection, Self::NoRequest, Self::Message];
 
-    /// Its name in documents.
+    /// Returns the name in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connection => "tcp_connections",
@@ -90,7 +90,7 @@ impl OtherLine {
         }
     }
 
-    /// Several of them, within a sentence.
+    /// Returns the plural for use within a sentence.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Connection => "TCP connections, not requests",
@@ -100,22 +100,22 @@ impl OtherLine {
     }
 }
 
-/// The reason why a line is not a request.
+/// Reason why a line is not a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     Other(OtherLine),
     /// Not readable.
     Bad {
         message: String,
-        /// The offset of the mistake in the line.
+        /// Offset of the mistake in the line.
         at: usize,
-        /// Whether only its time could not be read.
+        /// True if the line is valid except for its time.
         untimed: bool,
     },
 }
 
 impl Unread {
-    /// A mistake without a place of its own.
+    /// Creates a mistake without an offset.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::Bad {
             message: message.into(),
@@ -124,7 +124,7 @@ impl Unread {
         }
     }
 
-    /// A request whose time cannot be read.
+    /// Creates the error for a request whose time is invalid.
     pub(crate) fn untimed(message: impl Into<String>) -> Self {
         Self::Bad {
             message: message.into(),

@@ -1,4 +1,4 @@
-//! All requests of the inputs in order of time: what a run, or any other analysis, goes through once.
+//! All requests of the inputs in order of time. A run, or any other analysis, reads them once.
 
 use std::io;
 
@@ -17,19 +17,19 @@ pub struct Recording {
     pub(crate) sorted: Sorted,
     pub(crate) names: Names,
     pub(crate) part: Part,
-    /// What was read.
+    /// Statistics of the inputs.
     pub intake: Intake,
 }
 
 impl Recording {
-    /// The next line and its place.
+    /// Returns the next line and its position.
     pub(crate) fn next(&mut self) -> io::Result<Option<(Place, LogLine<'_>)>> {
         let at = loop {
             let Some(at) = self.sorted.advance()? else {
                 return Ok(None);
             };
             let at = Nanos::new(at);
-            // Edits from before the window are part of the rules that it begins with.
+            // Edits from before the window affect the rules at its beginning, so they are kept.
             let is_edit = encode::is_edit(self.sorted.record());
             if self.part.has(at) || (is_edit && self.part.is_before_end(at)) {
                 break at.max(self.part.from);
@@ -39,13 +39,13 @@ impl Recording {
         self.line(at).map(Some)
     }
 
-    /// The current line.
+    /// Returns the current line.
     fn line(&mut self, at: Nanos) -> io::Result<(Place, LogLine<'_>)> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the sorted records are damaged");
         let record = self.sorted.record();
         if encode::is_edit(record) {
             let (place, line) = encode::decode_edit(record).ok_or_else(wrong)?;
-            // Parsed again: edits are few.
+            // Edits are few, so parsing their text again costs little.
             let Ok(LogLine::Edit(edit)) = trace::parse(line) else {
                 return Err(wrong());
             };
@@ -58,7 +58,7 @@ impl Recording {
         Ok((place, LogLine::Request(request)))
     }
 
-    /// The text of the current line, which is an edit.
+    /// Returns the text of the current line, which is an edit.
     pub(crate) fn edit(&self) -> &[u8] {
         let decoded = encode::decode_edit(self.sorted.record());
         decoded.map_or(&[], |(_, line)| line)

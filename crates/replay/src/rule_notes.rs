@@ -1,4 +1,5 @@
-//! Caveats about the numbers of one rule: parts that the log lacks, and limits that depend on the start of Envoy.
+//! Caveats about the numbers of one rule. They concern parts that the log lacks, and limits that
+//! depend on the time when Envoy started.
 
 use loudou_limiter::Limit;
 use loudou_rules::rule::{Mode, OnMissingKey, Rule, Scope};
@@ -9,7 +10,8 @@ use super::missing::{MissingPart, Need, missing};
 use super::tally::{RuleCounts, has_phase};
 use loudou_words::text::counted;
 
-/// The warnings about a rule of which a log does not show all. `name` goes before each.
+/// Returns warnings about a rule that needs parts missing from the log. Each warning begins with
+/// `name`.
 pub(super) fn of_log(
     input: &Intake,
     name: &str,
@@ -31,11 +33,12 @@ pub(super) fn of_log(
             rule.name
         ));
     }
-    // A trace has all of a request, so that a part is missing there says nothing of its rules.
+    // A trace records every part of a request, so a missing part means that the request did not
+    // have it.
     let is_whole = input.forms.iter().all(|form| *form == LogFormat::Trace);
     let is_idle = counts.skipped == counts.matched;
     let mut missing = missing(rule, &input.seen);
-    // Without a match, neither a key nor a cost was looked for.
+    // If no request matched, the rule looked up neither a key nor a cost.
     missing.retain(|part| part.need == Need::Match || counts.matched > 0);
     for part in missing.iter().filter(|_| !is_whole || is_idle) {
         let effect = effect(rule, part, counts);
@@ -53,7 +56,7 @@ pub(super) fn of_log(
     }
 }
 
-/// What a rule did without a part that no request had.
+/// Describes the effect on a rule of a part that no request had.
 fn effect(rule: &Rule, part: &MissingPart, counts: &RuleCounts) -> String {
     let matched = counted(counts.matched, "request");
     match (part.need, rule.on_missing_key) {
@@ -83,7 +86,7 @@ fn skipped(counts: &RuleCounts) -> String {
     )
 }
 
-/// The warning about limits that refused requests, and would refuse others if Envoy had started at another time.
+/// Returns the warning about limits whose refusals depend on the time when Envoy started.
 pub(super) fn of_phase(
     name: &str,
     (rule, counts): (&Rule, &RuleCounts),

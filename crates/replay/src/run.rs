@@ -1,4 +1,4 @@
-//! A run: passes lines, one after the other, through one rule file or through several side by side.
+//! Passes the requests of a log through one rule file, or through several rule files in parallel.
 
 use loudou_limiter::bounds::MAX_DRAIN;
 use loudou_limiter::{Clock, Nanos};
@@ -13,58 +13,59 @@ use super::record::{FAR, LoggedRequest, TraceEdit};
 use super::tally::SideTally;
 use super::top::TopKeys;
 
-/// The longest pause that counts: no bucket takes longer to be as if new.
+/// Longest pause that counts. Every bucket is full again after this time.
 const LONGEST_PAUSE: Nanos = MAX_DRAIN;
-/// The number of clients with a counter.
+/// Number of clients with a counter.
 const CLIENTS: usize = 64;
 
-/// A rule file, and its outcomes.
+/// A rule file and its outcomes.
 #[derive(Debug)]
 pub(crate) struct Side {
-    /// The name of the file.
+    /// Name of the file.
     pub(crate) config: String,
     pub(crate) engine: Engine,
     pub(crate) tally: SideTally,
 }
 
-/// The rule file, others to compare with it, and the time.
+/// A rule file, other files to compare with it, and the replay's time.
 #[derive(Debug)]
 pub struct Run {
     pub(crate) side: Side,
     pub(crate) others: Vec<(Side, Changes)>,
     pub(crate) time: Time,
     pub(crate) edits: u64,
-    /// The first rule file beside the log's own answers.
+    /// Comparison of the first rule file with the log's own answers.
     pub(crate) calibration: Calibration,
-    /// The clients with the most requests, if any rule counts by client.
+    /// Clients with the most requests, if any rule counts by client.
     pub(crate) clients: Option<TopKeys>,
 }
 
-/// The time of the requests, which come in order.
+/// Clock of the replay. Requests come in order of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Time {
-    /// The instant that is 0 on the clock of the buckets.
+    /// Instant that is 0 on the clock of the buckets.
     origin: Nanos,
     pub(crate) first: Option<Nanos>,
     pub(crate) last: Nanos,
-    /// The time that is left out of pauses in which every bucket is forgotten.
+    /// Time skipped in pauses that are long enough that every bucket is forgotten.
     skipped: Nanos,
 }
 
 impl Time {
-    /// Whether the clock of the buckets is that of the trace.
+    /// True if the clock of the buckets equals the clock of the trace.
     pub(crate) fn is_from_zero(&self) -> bool {
         self.origin == Nanos::ZERO
     }
 
-    /// Advances to `at`; no time passes when that is in the past.
+    /// Advances to `at`. If `at` is in the past, the clock stays where it is.
     fn pass(&mut self, at: Nanos) -> Clock {
         if self.first.is_none() {
             self.first = Some(at);
-            // Pages have room for 34 years.
+            // Pages can represent 34 years.
             self.origin = if at < FAR { Nanos::ZERO } else { at };
         }
-        // A line with a time far away must not take the others out of the pages' range.
+        // One line with a wrong, distant time must not move the other lines out of the range of a
+        // page.
         let pause = at.since(self.last.max(self.origin));
         self.skipped = self.skipped.saturating_add(pause.since(LONGEST_PAUSE));
         self.last = self.last.max(at);
@@ -85,26 +86,26 @@ impl Side {
     }
 }
 
-/// The busiest clients.
+/// Clients with the most requests.
 pub(crate) fn clients() -> TopKeys {
     TopKeys::with_places(CLIENTS)
 }
 
-/// Adds a request to those of its client.
+/// Counts a request for its client.
 pub(crate) fn add_client(clients: Option<&mut TopKeys>, request: &Sample<'_>) {
     if let Some((clients, source)) = clients.zip(request.source.as_ref()) {
         clients.add(0, &String::from_utf8_lossy(source), 0);
     }
 }
 
-/// Whether a rule of the file has a bucket for each client.
+/// Returns true if a rule of the file has a bucket for each client.
 pub(crate) fn counts_by_client(file: &RuleFile) -> bool {
     let is_source = |part: &KeyPart| matches!(part, KeyPart::Source(_));
     file.rules.iter().any(|rule| rule.key.iter().any(is_source))
 }
 
 impl Run {
-    /// A run of the rules of `config`, and of those of `compare` in parallel.
+    /// Creates a run of `config`, and of the files in `compare` in parallel.
     pub fn new(config: (&str, &RuleFile), compare: &[(String, RuleFile)]) -> Result<Self, GaveUp> {
         let (name, file) = config;
         let mut files = compare.iter().map(|(_, other)| other);
@@ -124,7 +125,7 @@ impl Run {
         })
     }
 
-    /// Decides a request; passes the outcome under the first rule file to `sink`.
+    /// Decides a request, and passes the outcome under the first rule file to `sink`.
     pub(crate) fn request<T>(
         &mut self,
         record: &mut LoggedRequest<'_>,
@@ -147,7 +148,7 @@ impl Run {
         sink(record, &reported)
     }
 
-    /// Edits a rule, in both files if both have it.
+    /// Edits a rule, in each file that has it.
     pub(crate) fn set(&mut self, set: &TraceEdit) -> Result<(), String> {
         let now = self.pass(set.at).now;
         let mut found = self.side.engine.edit(set, now);
@@ -173,7 +174,7 @@ impl Run {
         self.time.pass(at)
     }
 
-    /// The number of requests so far.
+    /// Returns the number of requests so far.
     pub const fn requests(&self) -> u64 {
         self.side.tally.requests.total()
     }
@@ -202,7 +203,7 @@ mod tests {
         let mut time = Time::default();
         let day = |days: u64| Nanos::from_secs(days * 86_400);
         assert_eq!(time.pass(day(1)).now, day(1));
-        // Half a century later, as after a line of a machine whose clock was not set.
+        // Half a century later, as if a machine without a set clock had written a line.
         let clock = time.pass(day(20_000));
         assert_eq!((clock.now, clock.wall), (day(1 + 3_660), day(20_000)));
         assert_eq!(time.pass(day(20_001)).now, day(2 + 3_660));

@@ -1,7 +1,7 @@
-//! Puts records in order of time: in memory up to a bound, beyond it in sorted runs in a scratch file that
-//! are merged.
+//! Sorts records by time. Records stay in memory up to a bound. Beyond it, sorted runs go into a
+//! scratch file and are merged.
 //!
-//! Records of one instant keep the order in which they came. The scratch file comes from the caller, because
+//! Records with equal instants keep their input order. The caller opens the scratch file, because
 //! this crate opens no files.
 
 use std::fmt;
@@ -15,7 +15,7 @@ mod spill;
 use merge::Merge;
 use spill::Spill;
 
-/// A file for runs, which nobody else uses and which removes itself.
+/// A scratch file for runs, which no other program uses and which is removed when it is closed.
 pub trait Scratch: Read + Write + Seek {}
 
 impl<T: Read + Write + Seek> Scratch for T {}
@@ -23,7 +23,7 @@ impl<T: Read + Write + Seek> Scratch for T {}
 /// Opens a new [`Scratch`].
 pub type NewScratch = dyn Fn() -> io::Result<Box<dyn Scratch>>;
 
-/// The memory that one record takes beside its bytes: an entry, and half of one while it is sorted.
+/// Memory per record in addition to its bytes: one entry, and half an entry during sorting.
 const ENTRY: usize = size_of::<Entry>() + size_of::<Entry>() / 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,9 @@ struct Entry {
     length: u32,
 }
 
-/// Collects records.
+/// Collects records and sorts them.
 pub(crate) struct Sorter<'a> {
-    /// The bytes of all records in memory.
+    /// Bytes of all records in memory.
     arena: Vec<u8>,
     entries: Vec<Entry>,
     memory: usize,
@@ -50,7 +50,7 @@ impl fmt::Debug for Sorter<'_> {
 }
 
 impl<'a> Sorter<'a> {
-    /// A sorter that keeps about `memory` bytes.
+    /// Creates a sorter that keeps about `memory` bytes.
     pub(crate) fn new(memory: usize, new_scratch: &'a NewScratch) -> Self {
         Self {
             arena: Vec::new(),
@@ -92,12 +92,12 @@ impl<'a> Sorter<'a> {
         Ok(())
     }
 
-    /// The bytes written to scratch files so far.
+    /// Returns the number of bytes written to scratch files so far.
     pub(crate) const fn spilled(&self) -> u64 {
         self.spill.written
     }
 
-    /// All records in order.
+    /// Returns all records in order.
     pub(crate) fn finish(mut self) -> io::Result<Sorted> {
         if self.spill.is_empty() {
             self.entries.sort_by_key(|entry| entry.at);
@@ -154,7 +154,7 @@ impl Sorted {
         }
     }
 
-    /// The bytes of the current record.
+    /// Returns the bytes of the current record.
     pub(crate) fn record(&self) -> &[u8] {
         match &self.0 {
             Source::Memory {
@@ -170,7 +170,7 @@ impl Sorted {
     }
 }
 
-/// The bytes of a record's head in a run: its instant and its length.
+/// Size of a record's head in a run: its instant and its length, in bytes.
 const HEAD: usize = 12;
 
 fn head(at: u64, length: usize) -> io::Result<[u8; HEAD]> {
@@ -189,18 +189,18 @@ fn parse_head(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((u64::from_le_bytes(*at), length))
 }
 
-/// A sorted run: a part of a scratch file.
+/// A sorted run, which is a part of a scratch file.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     start: u64,
     end: u64,
 }
 
-/// The runs of one scratch file, in the order in which they came.
+/// Runs of one scratch file, in input order.
 struct Level {
     scratch: Box<dyn Scratch>,
     runs: Vec<Extent>,
-    /// Where the next run begins.
+    /// Offset of the next run.
     end: u64,
 }
 

@@ -1,22 +1,23 @@
-//! The client of a request: the column that the log has for it, or a header that a trusted proxy has set.
+//! Chooses the client address of a request: the log's column, or a header that a trusted proxy has
+//! set.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use loudou_rules::request::{Request as _, Sample, Text, bare_address};
 
-/// The longest list of addresses that `xff:N` can count back.
+/// Maximum number of addresses that `xff:N` can count back.
 const MOST_HOPS: usize = 100;
 
-/// Where a request's client is taken from.
+/// Source of a request's client address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientSource {
-    /// The log's column; without one, the last address of `x-forwarded-for`.
+    /// The log's column. Without a column, the last address of `x-forwarded-for`.
     #[default]
     Auto,
     /// The log's column.
     Remote,
-    /// An address of `x-forwarded-for`, counted from its end: 1 is the last.
+    /// An address of `x-forwarded-for`, counted from the end. The last address is 1.
     ForwardedFor(usize),
     /// A header, in lower case.
     Header(String),
@@ -48,7 +49,7 @@ impl ClientSource {
         }
     }
 
-    /// The words of the option; `None` for [`Self::Auto`].
+    /// Returns the option's text; `None` for [`Self::Auto`].
     pub fn words(&self) -> Option<String> {
         match self {
             Self::Auto => None,
@@ -59,7 +60,7 @@ impl ClientSource {
         }
     }
 
-    /// Sets the source of a request, which is so far the log's column.
+    /// Sets the client of a request, which is the log's column before this call.
     pub(crate) fn apply(&self, request: &mut Sample<'_>) {
         match self {
             Self::Remote => {}
@@ -78,14 +79,15 @@ impl ClientSource {
     }
 }
 
-/// Whether this can be the name of a header, or `:authority` and its kin.
+/// Returns true if this can be a header name, or a pseudo-header such as `:authority`.
 fn is_header(name: &str) -> bool {
     let name = name.strip_prefix(':').unwrap_or(name);
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !name.is_empty() && name.bytes().all(is_token)
 }
 
-/// The address of a client without its port; `None` for a socket of Unix and a listener within Envoy, which have none.
+/// Returns the client's address without its port; `None` for Unix sockets and Envoy's internal
+/// listeners, which have no address.
 pub(crate) fn address(text: &[u8]) -> Option<&[u8]> {
     let has_none = [&b"unix:"[..], b"envoy://", b"@"];
     let has_none = has_none.iter().any(|start| text.starts_with(start));
@@ -93,7 +95,7 @@ pub(crate) fn address(text: &[u8]) -> Option<&[u8]> {
     is_known.then(|| bare_address(text))
 }
 
-/// Whether this is an address, with or without a port.
+/// Returns true if this is an address, with or without a port.
 pub(crate) fn is_address(text: &[u8]) -> bool {
     let address = bare_address(text);
     let brackets = if text.starts_with(b"[") { 2 } else { 0 };
@@ -106,13 +108,13 @@ pub(crate) fn is_address(text: &[u8]) -> bool {
     let (address, zone) = (parts.next().unwrap_or_default(), parts.next());
     let is_of_zone = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     let is_zone = zone.is_none_or(|zone| zone.iter().all(is_of_zone));
-    // The longest text of an address has 45 bytes.
+    // The text of an address has at most 45 bytes.
     let text = Some(address).filter(|address| is_port && is_zone && address.len() <= 45);
     let text = text.and_then(|address| str::from_utf8(address).ok());
     text.is_some_and(|text| text.parse::<IpAddr>().is_ok())
 }
 
-/// The same of a text that may be owned.
+/// Like [`address`], but for a text that may be owned.
 pub(crate) fn address_of(text: Text<'_>) -> Option<Text<'_>> {
     match text {
         Cow::Borrowed(text) => address(text).map(Cow::Borrowed),
@@ -120,7 +122,8 @@ pub(crate) fn address_of(text: Text<'_>) -> Option<Text<'_>> {
     }
 }
 
-/// The address `hops` from the end of the request's `x-forwarded-for`, over all of its lines.
+/// Returns the address `hops` from the end of the request's `x-forwarded-for`, counted over all
+/// lines of the header.
 fn forwarded<'a>(request: &mut Sample<'a>, hops: usize) -> Option<Text<'a>> {
     let mut all = Vec::new();
     request.each_line("x-forwarded-for", &mut |line| {

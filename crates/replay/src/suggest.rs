@@ -1,15 +1,17 @@
-//! Which limit would a rule need? One pass gives for each key, at each of some rates, the least capacity of a funnel
-//! that refuses none of its requests.
+//! Finds the limits that a rule would need. In one pass, for each key and each candidate rate, it
+//! computes the least capacity of a funnel that refuses none of the key's requests.
 //!
-//! At a rate of one unit each T, a request of cost c at the instant t leaves the level `max(0, level - (t - last)) + c·T`,
-//! in time. A funnel of capacity n admits it if and only if that is at most n·T, and a refused request takes nothing. So
-//! the highest level of a key that is never refused is the capacity that it needs, and with any smaller one it is refused
-//! at least once: until its first refusal both levels are the same. Levels are exact: time is counted in nanoseconds
-//! times the amount of the rate.
+//! At a rate of one unit each T, a request of cost c at the instant t leaves the level `max(0,
+//! level - (t - last)) + c·T`, as a time. A funnel of capacity n admits the request if and only if
+//! this level is at most n·T, and a refused request takes nothing. So the highest level of a key
+//! that is never refused is the capacity that the key needs. With any smaller capacity the key is
+//! refused at least once, because both levels are equal until the first refusal. Levels are exact,
+//! because time is counted in nanoseconds multiplied by the amount of the rate.
 //!
-//! Each rule is looked at by itself, but for `stop`: a request that another rule refuses is counted.
+//! Each rule is evaluated independently, except for `stop`. A request that another rule refuses is
+//! counted.
 //!
-//! The shares of requests that smaller capacities refuse are counted beside, in a `grid`.
+//! A `grid` also counts the shares of requests that smaller capacities refuse.
 
 use std::fmt;
 
@@ -29,43 +31,43 @@ use crate::{notes, rule_notes, run};
 use loudou_words::num::float;
 use loudou_words::text::counted;
 
-/// The most keys of all rules that are followed.
+/// Maximum number of keys that are followed, over all rules.
 pub const MOST_KEYS: usize = 1_000_000;
-/// The most rates that are tried.
+/// Maximum number of rates that are tried.
 pub const MOST_RATES: usize = 10;
-/// The rates that are tried if none are named.
+/// Default rates.
 pub const RATES: [&str; MOST_RATES] = [
     "1/m", "6/m", "20/m", "1/s", "2/s", "5/s", "10/s", "20/s", "50/s", "100/s",
 ];
-/// The most capacities for which shares are counted.
+/// Maximum number of capacities for which shares are counted.
 pub const MOST_CAPACITIES: usize = 10;
-/// The capacities for which shares are counted if none are named.
+/// Default capacities for which shares are counted.
 pub const CAPACITIES: [u32; MOST_CAPACITIES] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
-/// The number of requests between two progress reports.
+/// Number of requests between two progress reports.
 const PROGRESS_REQUESTS: u64 = 4_096;
 
-/// The needs of the keys of one rule.
+/// Needs of the keys of one rule.
 #[derive(Debug)]
 pub struct RuleNeeds {
-    /// The rule.
+    /// Name of the rule.
     pub name: String,
-    /// The requests that it applies to and that have a key.
+    /// Requests that the rule applies to and that have a key.
     pub requests: u64,
-    /// Requests of keys with an override, which are in no other number.
+    /// Requests of keys with an override. No other number includes them.
     pub excepted: u64,
-    /// Requests that it applies to and that have no key, which are in no other number.
+    /// Requests that the rule applies to and that have no key. No other number includes them.
     pub without_key: u64,
     counts: RuleCounts,
     keys: Keys,
     grid: Grid,
 }
 
-/// The rates and capacities to try, each in ascending order.
+/// Rates and capacities to try, each in ascending order.
 #[derive(Clone, Debug)]
 pub struct Candidates {
-    /// At most [`MOST_RATES`].
+    /// At most [`MOST_RATES`] rates.
     pub rates: Vec<Rate>,
-    /// At most [`MOST_CAPACITIES`].
+    /// At most [`MOST_CAPACITIES`] capacities.
     pub capacities: Vec<u32>,
 }
 
@@ -74,28 +76,28 @@ struct Keys {
     places: KeyPlaces,
     last: Vec<Nanos>,
     blocks: Vec<u32>,
-    /// For each key, and each rate: the level.
+    /// Levels by key and rate.
     levels: Vec<u64>,
-    /// For each key, and each rate: the most units that the level reached.
+    /// Highest level by key and rate, in units.
     needs: Vec<u32>,
 }
 
-/// The needs of all rules.
+/// Needs of all rules.
 #[derive(Debug)]
 pub struct Suggestion {
-    /// The rates and capacities that were tried.
+    /// Rates and capacities that were tried.
     pub tried: Candidates,
-    /// The rules, in the order of the file.
+    /// Rules, in file order.
     pub rules: Vec<RuleNeeds>,
-    /// Warnings: each may change the answer.
+    /// Warnings, each of which may change the answer.
     pub warnings: Vec<String>,
-    /// When the first and the last request started, in nanoseconds; `None` without requests.
+    /// Start times of the first and the last request, in nanoseconds, or `None` without requests.
     pub span_ns: Option<(u64, u64)>,
-    /// What was read.
+    /// Summary of the input.
     pub intake: Intake,
 }
 
-/// Reads all inputs, and finds what each rule would need.
+/// Reads all inputs, and finds the limits that each rule would need.
 pub fn suggest(
     inputs: Vec<Input<'_>>,
     reading: &Reading<'_>,
@@ -106,7 +108,7 @@ pub fn suggest(
     needs(recording, (file, tried), MOST_KEYS, observer)
 }
 
-/// Finds what each rule would need, following so many keys of all rules.
+/// Finds the limits that each rule would need, following at most this many keys of all rules.
 fn needs(
     mut recording: Recording,
     (file, tried): (&RuleFile, Candidates),
@@ -125,7 +127,7 @@ fn needs(
             continue;
         };
         run::add_client(clients.as_mut(), &record.request);
-        // They come in the order of their starts.
+        // Requests come in order of their start.
         let at_ns = record.at.get();
         span_ns = Some((span_ns.map_or(at_ns, |(first, _)| first), at_ns));
         let rules = (rules.as_mut_slice(), file.rules.as_slice());
@@ -139,7 +141,7 @@ fn needs(
     let intake = recording.intake;
     let mut warnings = notes::of_log(&intake, clients.as_ref(), requests);
     warnings.extend(left_out(edits, (beyond, most_keys)));
-    // Without a request nothing is known of the rules.
+    // Without a request, nothing is known about the rules.
     for (needs, rule) in rules.iter().zip(&file.rules).filter(|_| requests > 0) {
         rule_notes::of_log(&intake, "", (rule, &needs.counts), &mut warnings);
         needs.warn(&mut warnings);
@@ -153,7 +155,8 @@ fn needs(
     })
 }
 
-/// Adds a request to each rule that it reaches; false if its key is new to one of them, and there is no `room` for more.
+/// Adds a request to each rule that it reaches. Returns false if its key is new to a rule and there
+/// is no `room` for more keys.
 fn add(
     record: &mut LoggedRequest<'_>,
     (needs, rules): (&mut [RuleNeeds], &[Rule]),
@@ -184,7 +187,7 @@ fn add(
     has_room
 }
 
-/// The warnings about edits of a trace, and about requests of keys beyond the first ones.
+/// Returns warnings about edits of a trace, and about requests of keys beyond the maximum.
 fn left_out(edits: u64, (beyond, most_keys): (u64, usize)) -> impl Iterator<Item = String> {
     let edits = (edits > 0).then(|| {
         let edits = counted(edits, "edit");
@@ -212,7 +215,7 @@ impl RuleNeeds {
         }
     }
 
-    /// The key of a request that the rule applies to.
+    /// Returns the key of a request that the rule applies to.
     fn key_of(&mut self, rule: &Rule, request: &mut Sample<'_>) -> Option<String> {
         if rule.reach(request) != Reach::Yes {
             return None;
@@ -227,7 +230,7 @@ impl RuleNeeds {
         None
     }
 
-    /// Warns of what may change the answer for this rule.
+    /// Adds warnings about facts that may change the answer for this rule.
     fn warn(&self, warnings: &mut Vec<String>) {
         let mut warn = |text: &str| warnings.push(format!("rule {}: {text}", self.name));
         if self.excepted > 0 {
@@ -245,7 +248,7 @@ impl RuleNeeds {
         }
     }
 
-    /// Adds a request; false if its key is new, and there is no `room` for more of them.
+    /// Adds a request. Returns false if its key is new and there is no `room` for more keys.
     fn add(
         &mut self,
         (key, at, cost): (&str, Nanos, u64),
@@ -297,28 +300,29 @@ impl RuleNeeds {
         true
     }
 
-    /// Whether it applies to any request.
+    /// Returns true if the rule applies to any request.
     pub const fn has_matched(&self) -> bool {
         self.counts.matched > 0
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn keys(&self) -> usize {
         self.keys.last.len()
     }
 
-    /// The requests that a funnel would refuse: for each of the rates, in their order, a number for each of the
-    /// capacities. Lower bounds if [`Self::uncounted`] is not 0.
+    /// Returns the numbers of requests that a funnel would refuse. For each rate, in order, there
+    /// is one number per capacity. The numbers are lower bounds if [`Self::uncounted`] is not 0.
     pub fn refused(&self) -> &[u64] {
         &self.grid.refused
     }
 
-    /// Refused requests that are in no number, as too many keys are refused.
+    /// Returns the number of refused requests that no other number includes, because too many keys
+    /// are refused.
     pub const fn uncounted(&self) -> u64 {
         self.grid.uncounted
     }
 
-    /// The needs of all keys at the rate with this number, the largest first.
+    /// Returns the needs of all keys at the rate with this number, the largest first.
     pub fn at(&self, rate: usize, rates: usize) -> Needs {
         let needs = self.keys.needs.iter().skip(rate).step_by(rates.max(1));
         let mut sorted: Vec<u32> = needs.copied().collect();
@@ -327,12 +331,12 @@ impl RuleNeeds {
     }
 }
 
-/// The capacities that keys need at one rate, the largest first.
+/// Capacities that keys need at one rate, the largest first.
 #[derive(Clone, Debug)]
 pub struct Needs(Vec<u32>);
 
 impl Needs {
-    /// The capacity that so many of a thousand keys are content with, at least.
+    /// Returns the least capacity that satisfies this many of a thousand keys.
     pub fn per_mille(&self, per_mille: usize) -> u32 {
         let at = self.0.len() * 1_000_usize.saturating_sub(per_mille) / 1_000;
         let sorted = &self.0;
@@ -343,20 +347,20 @@ impl Needs {
             .unwrap_or(0)
     }
 
-    /// The least capacity under which at most `most` keys are refused.
+    /// Returns the least capacity that refuses at most `most` keys.
     pub fn capacity(&self, most: usize) -> u32 {
         self.0.get(most).copied().unwrap_or(0).max(1)
     }
 
-    /// How many keys a capacity refuses at least once.
+    /// Returns the number of keys that a capacity refuses at least once.
     pub fn refused(&self, capacity: u32) -> usize {
         self.0.partition_point(|need| *need > capacity)
     }
 }
 
-/// The number of the rate at the knee: from there on a higher rate saves little capacity. That is the point farthest
-/// below the line between the first and the last one, both axes logarithmic (Satopää et al., "Finding a Kneedle in a
-/// Haystack").
+/// Returns the number of the rate at the knee, beyond which a higher rate saves little capacity.
+/// The knee is the point farthest below the line between the first and the last point, with both
+/// axes logarithmic (Satopää et al., "Finding a Kneedle in a Haystack").
 pub fn knee(rates: &[Rate], capacities: &[u32]) -> Option<usize> {
     let points: Vec<(f64, f64)> = rates
         .iter()
@@ -375,47 +379,49 @@ pub fn knee(rates: &[Rate], capacities: &[u32]) -> Option<usize> {
         let line = first.1 - (x - first.0) / wide * tall;
         line - y
     };
-    // Of equal ones the lowest rate, which is the tightest limit.
+    // Among equal points the lowest rate wins, because it is the tightest limit.
     let best = points.iter().enumerate().rev();
     let best = best.max_by(|(_, one), (_, other)| below(one).total_cmp(&below(other)));
     best.map(|(number, _)| number)
 }
 
-// How many requests would be refused at some rates and capacities: a bucket for each, once it differs.
+// Counts the requests that would be refused at some rates and capacities. There is a bucket for
+// each combination, once it differs from a bucket that never refuses.
 //
-// Until a funnel refuses a request of a key for the first time, its level is the one of a funnel that never refuses.
-// So a key has levels of its own only from its first refusal on, and most keys of a log have none.
+// Until a funnel first refuses a request of a key, its level equals the level of a funnel that
+// never refuses. So a key has separate levels only from its first refusal, and most keys of a log
+// have none.
 
-/// The most bytes of levels.
+/// Maximum size of all levels, in bytes.
 const MOST_BYTES: usize = 128 << 20;
-/// The block of a key without one.
+/// Block number of a key without a block.
 const NONE: u32 = u32::MAX;
 
-/// The levels of the keys that are refused somewhere, and the refusals.
+/// Levels of the keys that are refused at some rate and capacity, and the refusals.
 #[derive(Debug, Default)]
 struct Grid {
     capacities: Vec<u32>,
     rates: usize,
-    /// A block for each of these keys: rate by rate, a level for each capacity.
+    /// One block for each such key. For each rate it has one level per capacity.
     levels: Vec<u64>,
-    /// The refused requests: rate by rate, a number for each capacity.
+    /// Numbers of refused requests. For each rate there is one number per capacity.
     refused: Vec<u64>,
-    /// Requests that are refused but not counted, for lack of room.
+    /// Number of requests that are refused but not counted, for lack of room.
     uncounted: u64,
 }
 
 /// A request at one rate.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// The time since the request before, times the amount of the rate.
+    /// Time since the previous request, multiplied by the amount of the rate.
     passed: u64,
-    /// The time of its units.
+    /// Time that the request's units take.
     cost: u64,
-    /// The time of one unit.
+    /// Time of one unit.
     period: u64,
-    /// The level before this request, without any refusals and after the time passed.
+    /// Level before this request without any refusals, after the elapsed time has drained from it.
     left: u64,
-    /// The units that the level had reached before.
+    /// Highest level before this request, in units.
     need: u32,
 }
 
@@ -439,7 +445,7 @@ impl Grid {
             let most = u64::from(capacity).saturating_mul(step.period);
             let has_level = step.need > capacity;
             if !has_level && step.left.saturating_add(step.cost) <= most {
-                // So it is with every larger capacity.
+                // The result is equal for every larger capacity.
                 return;
             }
             let cell = rate * tried + at;
@@ -461,7 +467,7 @@ impl Grid {
         }
     }
 
-    /// The level of a key in a cell; `None` without room.
+    /// Returns the level of a key in a cell; `None` if there is no room.
     fn level(&mut self, block: &mut u32, cell: usize) -> Option<&mut u64> {
         let size = self.rates * self.capacities.len();
         if *block == NONE {
@@ -477,9 +483,9 @@ impl Grid {
     }
 }
 
-// "At most 0.1 % of users refused": a bound on what a suggested limit may refuse.
+// Bounds such as "at most 0.1 % of users refused", which limit the refusals of a suggested limit.
 
-/// The whole that a share is of.
+/// Unit in which a share is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Keys that are refused at least once.
@@ -492,12 +498,12 @@ pub enum Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     hundred_thousandths: u32,
-    /// Its whole.
+    /// Unit of the share.
     pub subject: Subject,
 }
 
 impl Share {
-    /// Reads `0.1%users` or `1%requests`; at most three digits behind the point.
+    /// Parses `0.1%users` or `1%requests`, with at most three digits after the point.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || "invalid share; write it like 0.1%users or 1%requests".to_owned();
         let (number, subject) = text.split_once('%').ok_or_else(wrong)?;
@@ -523,7 +529,7 @@ impl Share {
         })
     }
 
-    /// How many of these that is at most.
+    /// Returns the maximum number that this share allows among the given total.
     pub fn of(self, count: u64) -> u64 {
         let of = u128::from(count) * u128::from(self.hundred_thousandths) / 100_000;
         u64::try_from(of).unwrap_or(u64::MAX)

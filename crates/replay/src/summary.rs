@@ -1,4 +1,4 @@
-//! The document of a whole run: `--output json`, and the source of the tables.
+//! The document of a whole run. It is the output of `--output json`, and the source of the tables.
 
 use serde::Serialize;
 
@@ -11,83 +11,85 @@ mod collect;
 /// A run as a document.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunSummary {
-    /// The version of this document's format; always 1.
+    /// Version of this document's format, always 1.
     version: u8,
-    /// The input.
+    /// Statistics of the input.
     pub trace: Trace,
-    /// The results of the rule file.
+    /// Results of the rule file.
     #[serde(flatten)]
     pub side: SideSummary,
-    /// The first rule file beside what the log says of each request; `None` where the log has no refusal.
+    /// Agreement of the first rule file with the log's own outcomes; `None` if the log has no
+    /// refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside_log: Option<BesideLog>,
-    /// The rule files to compare with it.
+    /// Rule files to compare with the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compare: Vec<Compare>,
-    /// What may change the answer.
+    /// Facts that may change the answer.
     pub warnings: Vec<String>,
     /// Other caveats about these numbers.
     pub notes: Vec<String>,
 }
 
-/// Requests by what the log and the replay say of them. With `has_verdicts`, a refusal in the log is one by the filter's
-/// verdict there; otherwise it is an answer with one of `statuses`, with which the enforced rules refuse. Requests with
-/// neither are in no number.
+/// Numbers of requests by the log's outcome and the replay's outcome. With `has_verdicts`, a
+/// refusal in the log is a verdict of the filter. Otherwise it is an answer with one of the
+/// `statuses` with which the enforced rules refuse. Requests with neither are not counted.
 #[derive(Clone, Debug, Serialize)]
 pub struct BesideLog {
-    /// The statuses of refusals.
+    /// Statuses of refusals.
     pub statuses: Vec<u16>,
-    /// Whether lines have refusals of the filter, in `response_code_details` or in its decisions.
+    /// True if lines have refusals by the filter, in `response_code_details` or in its decisions.
     pub has_verdicts: bool,
-    /// Refused by both.
+    /// Requests that both refuse.
     pub both_refused: u64,
-    /// Refused in the log alone.
+    /// Requests that only the log refuses.
     pub only_log_refused: u64,
-    /// Refused in the replay alone.
+    /// Requests that only the replay refuses.
     pub only_replay_refused: u64,
-    /// Refused by neither.
+    /// Requests that neither refuses.
     pub neither_refused: u64,
 }
 
-/// The input.
+/// Statistics of the input.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
-    /// The name of the trace.
+    /// Name of the trace.
     pub name: String,
-    /// The name of its format, `mixed` for several; `None` when no line showed it.
+    /// Name of its format, `mixed` for several formats; `None` when no line showed it.
     pub format: Option<&'static str>,
-    /// The files, if there are several.
+    /// Files, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<InputIntake>,
     /// Bytes read, decompressed.
     pub bytes: u64,
     /// Lines read.
     pub lines: u64,
-    /// Requests among them.
+    /// Requests among the lines.
     pub requests: u64,
-    /// Edits of rules among them.
+    /// Edits of rules among the lines.
     pub edits: u64,
-    /// The time of the first request or edit.
+    /// Time of the first request or edit.
     pub first_ns: Option<u64>,
-    /// The latest time of all.
+    /// Latest time in the input.
     pub last_ns: Option<u64>,
-    /// Lines with an earlier time than a preceding line of their file; all are sorted by time.
+    /// Lines with an earlier time than a preceding line of their file. All lines are sorted by
+    /// time.
     pub steps_back: u64,
-    /// The largest such difference.
+    /// Largest such difference.
     pub longest_step_back_ns: u64,
     /// Requests outside of the chosen times.
     pub outside: u64,
-    /// Lines that are no requests, by kind.
+    /// Lines that are not requests, by kind.
     pub other_lines: OtherLines,
     /// Lines that could not be read.
     pub bad_lines: u64,
-    /// Those of them that only lack a time, and so a place in the order.
+    /// Unreadable lines that only lack a time, so they cannot be ordered.
     pub untimed_lines: u64,
-    /// The first bad lines.
+    /// First bad lines.
     pub first_bad_lines: Vec<BadLine>,
 }
 
-/// Lines that are no requests, and no mistakes.
+/// Lines that are neither requests nor mistakes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OtherLines {
     /// TCP connections.
@@ -98,149 +100,150 @@ pub struct OtherLines {
     pub messages: u64,
 }
 
-/// The results of one rule file.
+/// Results of one rule file.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideSummary {
-    /// The name of the rule file.
+    /// Name of the rule file.
     pub config: String,
     /// All requests, by verdict.
     pub requests: Requests,
-    /// The rules, in the order of the file.
+    /// Rules, in file order.
     pub rules: Vec<RuleSummary>,
-    /// The most refused keys.
+    /// Keys with the most refusals.
     pub refused_keys: RefusedKeys,
     /// Requests over time.
     pub timeline: TimelineSummary,
-    /// The waits of held requests.
+    /// Delays of held requests.
     pub waits: WaitsSummary,
-    /// The buckets.
+    /// Buckets at the end.
     pub store: StoreSummary,
 }
 
-/// Requests by verdict.
+/// Numbers of requests by verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Requests {
     /// All requests.
     pub total: u64,
-    /// Admitted at once.
+    /// Admitted immediately.
     pub admitted: u64,
-    /// Admitted after a wait.
+    /// Admitted after a delay.
     pub held: u64,
     /// Refused.
     pub refused: u64,
 }
 
-/// The verdicts of one rule. Enforced rules after one that refused are not evaluated.
+/// Verdicts of one rule. After an enforced rule has refused, later enforced rules are not
+/// evaluated.
 #[derive(Clone, Debug, Serialize)]
 pub struct RuleSummary {
-    /// Its name.
+    /// Name of the rule.
     pub rule: String,
-    /// Its mode, at the end of the trace.
+    /// Mode of the rule at the end of the trace.
     pub mode: &'static str,
-    /// Requests that it matched.
+    /// Requests that the rule matched.
     pub matched: u64,
-    /// Requests that it let pass at once.
+    /// Requests that the rule admitted immediately.
     pub admitted: u64,
-    /// Requests that it held.
+    /// Requests that the rule held.
     pub held: u64,
-    /// Requests that it refused.
+    /// Requests that the rule refused.
     pub refused: u64,
-    /// Requests that it let pass and a later rule refused.
+    /// Requests that the rule admitted and a later rule refused.
     pub overruled: u64,
-    /// Requests that it would have refused, in shadow mode.
+    /// Requests that the rule would have refused, in shadow mode.
     pub shadow_refused: u64,
-    /// Requests that it would have held, in shadow mode.
+    /// Requests that the rule would have held, in shadow mode.
     pub shadow_held: u64,
-    /// Requests that lack a part of its key.
+    /// Requests that lack a part of the rule's key.
     pub skipped: u64,
-    /// Requests that fell back to its `on_error`.
+    /// Requests that fell back to the rule's `on_error`.
     pub gave_up: u64,
-    /// Its keys.
+    /// Keys of the rule.
     pub keys: KeysSummary,
 }
 
-/// The keys of a rule. Refusals include those in shadow mode.
+/// Keys of a rule. Refusals include refusals in shadow mode.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct KeysSummary {
-    /// Keys that were seen.
+    /// Number of keys seen.
     pub seen: u64,
-    /// Keys that were refused at least once.
+    /// Number of keys that were refused at least once.
     pub refused: u64,
-    /// The requests of a key.
+    /// Requests per key.
     pub requests: Percentiles,
-    /// Of a thousand requests of a key, those refused.
+    /// Refusals per thousand requests of a key.
     pub refused_per_mille: Percentiles,
-    /// Requests of further keys, which are in none of these numbers.
+    /// Requests of further keys, which no other number includes.
     pub left_out: u64,
 }
 
-/// The most refused keys.
+/// Keys with the most refusals.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedKeys {
-    /// Whether every count is exact.
+    /// True if every count is exact.
     pub exact: bool,
-    /// The number of refused keys; a lower bound when not exact.
+    /// Number of refused keys. It is a lower bound when not exact.
     pub keys: u64,
-    /// The most refused keys, in descending order.
+    /// Keys with the most refusals, in descending order.
     pub most: Vec<RefusedKey>,
 }
 
 /// A key that was refused.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedKey {
-    /// The name of its rule.
+    /// Name of its rule.
     pub rule: String,
     /// The key.
     pub key: String,
-    /// Refusals, including those in shadow mode.
+    /// Refusals, including shadow mode.
     pub refused: u64,
-    /// The maximum error: the true number is at most this much lower.
+    /// Maximum error. The true number is at most this much lower.
     pub surplus: u64,
-    /// The number of refusals in shadow mode; a lower bound when `surplus` is not 0.
+    /// Number of refusals in shadow mode. It is a lower bound when `surplus` is not 0.
     pub shadow_refused: u64,
-    /// The first refusal, or a later one when `surplus` is not 0.
+    /// First refusal, or a later one when `surplus` is not 0.
     pub first_ns: Option<u64>,
-    /// The last refusal.
+    /// Last refusal.
     pub last_ns: Option<u64>,
 }
 
 /// Requests over time, in slots of equal width.
 #[derive(Clone, Debug, Serialize)]
 pub struct TimelineSummary {
-    /// The start of the first slot.
+    /// Start of the first slot.
     pub start_ns: u64,
-    /// The width of a slot.
+    /// Width of a slot.
     pub slot_ns: u64,
-    /// The slots.
+    /// Slots in order of time.
     pub slots: Vec<VerdictCounts>,
 }
 
-/// The waits of held requests.
+/// Delays of held requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitsSummary {
     /// Held requests.
     pub held: u64,
-    /// The mean wait.
+    /// Mean delay.
     pub mean_ns: u64,
-    /// The longest wait.
+    /// Longest delay.
     pub longest_ns: u64,
-    /// A histogram, from the shortest wait to the longest.
+    /// Histogram, from the shortest delay to the longest.
     pub steps: Vec<WaitStep>,
 }
 
-/// Waits longer than the previous step and no longer than this one.
+/// Number of delays longer than the previous step and no longer than this step.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WaitStep {
-    /// The longest wait of this step; `None` for any.
+    /// Longest delay of this step; `None` means unbounded.
     pub up_to_ns: Option<u64>,
-    /// Requests with such a wait.
+    /// Requests with such a delay.
     pub held: u64,
 }
 
-/// The buckets at the end.
+/// Buckets at the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreSummary {
-    /// The maximum number of buckets.
+    /// Maximum number of buckets.
     pub buckets: u64,
     /// Buckets created in free slots.
     pub created: u64,
@@ -253,10 +256,10 @@ pub struct StoreSummary {
 /// A rule file to compare with, and its differences from the first.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compare {
-    /// Its results.
+    /// Results of the file.
     #[serde(flatten)]
     pub side: SideSummary,
-    /// The requests with a different verdict.
+    /// Requests with a different verdict.
     pub changes: ChangesSummary,
 }
 
@@ -277,23 +280,23 @@ pub struct ChangesSummary {
     pub refuse_admit: u64,
     /// Refused by the first file, held by the other.
     pub refuse_hold: u64,
-    /// Whether every count in `keys` is exact.
+    /// True if every count in `keys` is exact.
     pub exact: bool,
-    /// The keys with the most changes.
+    /// Keys with the most changes.
     pub keys: Vec<ChangedKey>,
 }
 
 /// A key with different refusals.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangedKey {
-    /// The name of its rule.
+    /// Name of its rule.
     pub rule: String,
     /// The key.
     pub key: String,
-    /// Requests that only the other file refuses; a lower bound when `surplus` is not 0.
+    /// Requests that only the other file refuses. It is a lower bound when `surplus` is not 0.
     pub newly_refused: u64,
-    /// Requests that only the first file refuses; a lower bound when `surplus` is not 0.
+    /// Requests that only the first file refuses. It is a lower bound when `surplus` is not 0.
     pub no_longer_refused: u64,
-    /// The number of changes that may be missing from both.
+    /// Number of changes that may be missing from both.
     pub surplus: u64,
 }

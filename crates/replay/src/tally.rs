@@ -1,4 +1,4 @@
-//! Counts of outcomes under one rule file.
+//! Counts the outcomes of requests under one rule file.
 
 use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::{Nanos, Verdict};
@@ -11,39 +11,39 @@ use super::timeline::{Timeline, VerdictCounts};
 use super::top::TopKeys;
 use super::waits::Waits;
 
-/// The kinds of refusals in [`SideTally::refused_keys`].
+/// Kinds of refusals in [`SideTally::refused_keys`].
 pub(crate) const REFUSED: usize = 0;
 pub(crate) const SHADOW_REFUSED: usize = 1;
 
-/// The verdicts of one rule. Enforced rules after one that refused are not evaluated, and the verdicts of
-/// those before it are overruled.
+/// Verdicts of one rule. After an enforced rule has refused, later enforced rules are not
+/// evaluated, and the verdicts of earlier rules are overruled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleCounts {
-    /// Requests that it matched.
+    /// Requests that the rule matched.
     pub(crate) matched: u64,
-    /// Requests that it let pass at once, enforced or in shadow mode.
+    /// Requests that the rule admitted immediately, enforced or in shadow mode.
     pub(crate) admitted: u64,
     pub(crate) held: u64,
     pub(crate) refused: u64,
-    /// Requests that it let pass and a later rule refused.
+    /// Requests that the rule admitted and a later rule refused.
     pub(crate) overruled: u64,
-    /// Requests that it would have refused or held, in shadow mode.
+    /// Requests that the rule would have refused or held, in shadow mode.
     pub(crate) shadow_refused: u64,
     pub(crate) shadow_held: u64,
-    /// Requests that lack a part of its key.
+    /// Requests that lack a part of the rule's key.
     pub(crate) skipped: u64,
-    /// Refusals, also in shadow mode, by limits whose periods begin with the process.
+    /// Refusals, including shadow mode, by limits whose periods begin when the process starts.
     pub(crate) refused_by_phase: u64,
-    /// Requests that fell back to its `on_error`.
+    /// Requests that fell back to the rule's `on_error`.
     pub(crate) gave_up: u64,
 }
 
-/// The outcomes of all requests.
+/// Outcomes of all requests.
 #[derive(Debug)]
 pub(crate) struct SideTally {
     pub(crate) requests: VerdictCounts,
     pub(crate) rules: Vec<RuleCounts>,
-    /// The keys of each rule, and how many they are.
+    /// Keys of each rule, and the number of all keys.
     pub(crate) keys: Vec<KeyCounts>,
     counted_keys: usize,
     pub(crate) refused_keys: TopKeys,
@@ -116,7 +116,8 @@ impl RuleCounts {
     }
 }
 
-/// Whether the limit that decided has periods that begin with the process: a log does not show when that was.
+/// Returns true if the deciding limit has periods that begin when the process starts. A log does
+/// not show that time.
 fn is_of_phase(ruled: &RuleOutcome) -> bool {
     let Answer::Decided(decision) = &ruled.answer else {
         return false;
@@ -125,7 +126,7 @@ fn is_of_phase(ruled: &RuleOutcome) -> bool {
     limit.is_some_and(|limit| has_phase(limit.algorithm()))
 }
 
-/// Whether the periods of an algorithm begin with the process.
+/// Returns true if the periods of an algorithm begin when the process starts.
 pub(crate) fn has_phase(algorithm: &Algorithm) -> bool {
     let has_periods = match algorithm {
         Algorithm::SlidingWindow(_) | Algorithm::SlidingCounter(_) => true,

@@ -1,22 +1,22 @@
-//! Requests over time, in a bounded number of slots of equal width.
+//! Counts requests over time, in a bounded number of slots of equal width.
 //!
-//! A run may last a microsecond or a year. When time passes the last slot, every two slots are merged into
-//! one of twice the width.
+//! A run may last a microsecond or a year. When time passes the last slot, pairs of slots are
+//! merged into slots of twice the width.
 
 use loudou_limiter::{Nanos, Verdict};
 use serde::Serialize;
 
 use loudou_words::num::count;
 
-/// The maximum number of slots; even.
+/// Maximum number of slots, which is even.
 pub(crate) const SLOTS: usize = 512;
 
-/// Requests by verdict.
+/// Numbers of requests by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerdictCounts {
-    /// Admitted at once.
+    /// Admitted immediately.
     pub admitted: u64,
-    /// Admitted after a wait.
+    /// Admitted after a delay.
     pub held: u64,
     /// Refused.
     pub refused: u64,
@@ -63,7 +63,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Sets the start, before anything is added: no instant is earlier.
+    /// Sets the start, before the first request is added. No request is earlier.
     pub(crate) const fn begin(&mut self, start: Nanos) {
         self.start = start;
     }
@@ -89,12 +89,12 @@ impl Timeline {
         self.slots = merged(&self.slots, 2);
     }
 
-    /// The start of the first slot.
+    /// Returns the start of the first slot.
     pub(crate) const fn start(&self) -> Nanos {
         self.start
     }
 
-    /// The width of the slots and their counts, in at most `most` slots.
+    /// Returns the width of the slots and their counts, in at most `most` slots.
     pub(crate) fn slots(&self, most: usize) -> (u64, Vec<VerdictCounts>) {
         let each = self.slots.len().div_ceil(most.max(1)).max(1);
         let width = self.width.saturating_mul(count(each));

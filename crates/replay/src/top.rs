@@ -1,34 +1,35 @@
-//! The most counted keys, in bounded memory: the filter's own counters with more slots.
+//! Counts the keys with the most requests, in bounded memory. It uses the filter's own counters
+//! with more slots.
 
 use loudou_limiter::{Nanos, fingerprint};
 use loudou_store::top::{Entry, Summary};
 
 use loudou_words::num::count;
 
-/// The number of keys that certainly have a slot; up to here all counts are exact.
+/// Number of keys that are guaranteed a slot. Up to this number, all counts are exact.
 const PLACES: usize = 8_192;
 
-/// Counts of keys, each in a group (a rule).
+/// Counts of keys. Each key belongs to a group, which is a rule.
 #[derive(Debug)]
 pub(crate) struct TopKeys(Summary<Mark>);
 
-/// A key's counts by kind, since it got its slot.
+/// Counts of a key by kind, since it got its slot.
 pub(crate) type Kinds = [u64; 2];
 
-/// The counts and times of a key since it got its slot.
+/// Counts and times of a key since it got its slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     kinds: Kinds,
-    /// The first and the last instant that was counted, if instants were named.
+    /// First and last counted instant, if the caller gave instants.
     times: Option<(Nanos, Nanos)>,
 }
 
-/// One key.
+/// A counted key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedKey<'a> {
     pub(crate) group: usize,
     pub(crate) key: &'a str,
-    /// The total count, and the maximum error of it.
+    /// Total count and its maximum error.
     pub(crate) total: u64,
     pub(crate) surplus: u64,
     pub(crate) kinds: Kinds,
@@ -44,12 +45,12 @@ impl TopKeys {
         Self(Summary::marked(places))
     }
 
-    /// Counts one more of `kind` (0 or 1) for a key.
+    /// Adds 1 to the count of `kind` (0 or 1) for a key.
     pub(crate) fn add(&mut self, group: usize, key: &str, kind: usize) {
         self.count(group, key, kind, None);
     }
 
-    /// The same at an instant.
+    /// Like [`Self::add`], but at an instant.
     pub(crate) fn add_at(&mut self, group: usize, key: &str, kind: usize, at: Nanos) {
         self.count(group, key, kind, Some(at));
     }
@@ -67,18 +68,19 @@ impl TopKeys {
         });
     }
 
-    /// The most counted keys in descending order; ties by group and key.
+    /// Returns the keys with the highest counts, in descending order. Ties are ordered by group and
+    /// key.
     pub(crate) fn most(&self, n: usize) -> Vec<CountedKey<'_>> {
         let most = self.0.most(|_| true).into_iter().take(n);
         most.map(CountedKey::from).collect()
     }
 
-    /// Whether every count is exact.
+    /// Returns true if every count is exact.
     pub(crate) const fn is_exact(&self) -> bool {
         self.0.floor() == 0
     }
 
-    /// The number of keys with a slot.
+    /// Returns the number of keys with a slot.
     pub(crate) fn keys(&self) -> u64 {
         count(self.0.entries().len())
     }
@@ -129,7 +131,7 @@ mod tests {
             (0, "b", 1, 0, [0, 1]),
         ];
         assert_eq!(counts(&top), three);
-        // The least counted keys are dropped only once twice the slots are used.
+        // Keys with the lowest counts are dropped only when twice this number of slots is used.
         for key in ["c", "d", "e"] {
             assert!(top.is_exact());
             top.add(0, key, 0);
@@ -153,7 +155,7 @@ mod tests {
     }
 
     proptest! {
-        /// The algorithm's guarantee, against a full count.
+        /// Checks the algorithm's guarantee against a full count.
         #[test]
         fn counts_are_within_their_surplus(
             adds in prop::collection::vec((0_usize..2, 0_u8..30, 0_usize..2), 0..400)
@@ -179,7 +181,7 @@ mod tests {
                     prop_assert!(kinds[kind] <= truth[kind] && truth[kind] <= kinds[kind] + surplus);
                 }
             }
-            // The error bound of counters in 8 slots.
+            // Error bound of counters in 8 slots.
             prop_assert!(top.0.floor() <= count(adds.len() / 8));
             for ((group, key), truth) in &full {
                 let placed = counts(&top).iter().any(|c| (c.0, c.1) == (*group, key));

@@ -1,4 +1,4 @@
-//! Traces: JSON Lines in which every request and every edit of a rule has its own instant.
+//! Parses traces, which are JSON Lines. Every request and every edit of a rule has an instant.
 
 use std::borrow::Cow;
 
@@ -80,7 +80,7 @@ fn unread(message: String) -> Unread {
 }
 
 impl Wire<'_> {
-    /// Whether any field is present that only a request has.
+    /// Returns true if any field is present that only a request has.
     fn is_request(&self) -> bool {
         let texts = [
             &self.method,
@@ -111,7 +111,7 @@ fn parse_set(at: Nanos, set: &Value) -> Result<TraceEdit, String> {
             format!("set.carry: unknown value {carry}; expected one of {names}")
         })?,
     };
-    // The remaining fields are those of the admin API.
+    // The remaining fields are those in the admin API.
     let rest = set
         .iter()
         .filter(|(name, _)| *name != "rule" && *name != "carry");

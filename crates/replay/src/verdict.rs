@@ -1,35 +1,35 @@
-//! The filter's verdict on a request, where its log has it: in the cause of the answer, or in the decisions that the
-//! filter writes for access logs.
+//! Reads the filter's verdict on a request from its log line, either from the cause of the answer
+//! or from the decisions that the filter writes for access logs.
 //!
 //! ```text
 //! %RESPONSE_CODE_DETAILS%              loudou_over_limit{<rule>.<limit>}
 //! %FILTER_STATE(wasm.loudou:PLAIN)%    <rule>;<limit>;<verdict>;<wait>;<key>[, …]
 //! ```
 
-/// The beginning of the filter's own causes.
+/// Prefix of the filter's own causes.
 const OURS: &[u8] = b"loudou_";
-/// The cause of an answer by the service behind the proxy.
+/// Cause of an answer from the service behind the proxy.
 const VIA_UPSTREAM: &[u8] = b"via_upstream";
-/// Between two decisions.
+/// Separator between two decisions.
 const AND: &[u8] = b", ";
-/// The digits of a key's fingerprint.
+/// Number of digits in a key's fingerprint.
 const KEY_DIGITS: usize = 16;
 
-/// What a column of the filter shows; the greatest of several counts.
+/// Evidence in a column of the filter. If there are several, the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LogVerdict {
-    /// No sign of the filter, which leaves one on each request that it refuses.
+    /// No sign of the filter, which marks each request that it refuses.
     Unknown,
-    /// The request passed.
+    /// The filter admitted the request.
     Passed,
-    /// The filter refused it.
+    /// The filter refused the request.
     Refused,
 }
 
 impl LogVerdict {
-    /// The verdict in the cause of an answer.
+    /// Returns the verdict in the cause of an answer.
     pub(crate) fn of_cause(cause: &[u8]) -> Self {
-        // The admin API's own answers have no `{`.
+        // Answers of the admin API have no `{`.
         if cause.starts_with(OURS) && cause.contains(&b'{') {
             Self::Refused
         } else if cause == VIA_UPSTREAM {
@@ -39,12 +39,12 @@ impl LogVerdict {
         }
     }
 
-    /// The verdict in a list of decisions.
+    /// Returns the verdict in a list of decisions.
     pub(crate) fn of_decisions(decisions: &[u8]) -> Self {
         decisions_at(decisions).map_or(Self::Unknown, |(verdict, _)| verdict)
     }
 
-    /// Its number for [`Self::from_number`].
+    /// Returns the number for [`Self::from_number`].
     pub(crate) const fn number(self) -> u64 {
         match self {
             Self::Unknown => 0,
@@ -62,12 +62,12 @@ impl LogVerdict {
     }
 }
 
-/// The length of the list of decisions at the start of a text; `None` without one.
+/// Returns the length of the decision list at the start of a text; `None` without a list.
 pub(crate) fn decisions_length(text: &[u8]) -> Option<usize> {
     decisions_at(text).map(|(_, length)| length)
 }
 
-/// The verdict of the list of decisions at the start of a text, and its length.
+/// Returns the verdict of the decision list at the start of a text, and its length.
 fn decisions_at(text: &[u8]) -> Option<(LogVerdict, usize)> {
     let (mut verdict, mut rest) = decision(text)?;
     while let Some((next, tail)) = rest.strip_prefix(AND).and_then(decision) {
@@ -77,7 +77,7 @@ fn decisions_at(text: &[u8]) -> Option<(LogVerdict, usize)> {
     Some((verdict, text.len() - rest.len()))
 }
 
-/// The verdict of the decision at the start of a text, and the rest.
+/// Returns the verdict of the decision at the start of a text, and the rest.
 fn decision(text: &[u8]) -> Option<(LogVerdict, &[u8])> {
     let (_rule, rest) = part(text)?;
     let (_limit, rest) = part(rest)?;
@@ -100,7 +100,7 @@ fn decision(text: &[u8]) -> Option<(LogVerdict, &[u8])> {
     Some((verdict, rest))
 }
 
-/// A part without spaces, and what follows its `;`.
+/// Splits off a part without spaces that ends with `;`.
 fn part(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr3(b';', b' ', b',', text)?;
     let (part, rest) = text
@@ -150,7 +150,7 @@ mod tests {
         ] {
             assert_eq!(LogVerdict::of_decisions(text.as_bytes()), verdict, "{text}");
             assert_eq!(decisions_length(text.as_bytes()), Some(text.len()));
-            // What follows is another column's.
+            // The next text belongs to another column.
             let followed = format!("{text}, 12;refuse");
             assert_eq!(LogVerdict::of_decisions(followed.as_bytes()), verdict);
             assert_eq!(decisions_length(followed.as_bytes()), Some(text.len()));

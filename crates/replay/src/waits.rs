@@ -1,15 +1,15 @@
-//! A histogram of how long requests were held, in fixed steps of 1, 2 and 5.
+//! Histogram of delays of held requests, in fixed steps of 1, 2 and 5.
 
 use loudou_limiter::Nanos;
 
 const STEPS: [u64; 3] = [1, 2, 5];
-/// From a microsecond to five thousand seconds.
+/// Steps from a microsecond to five thousand seconds.
 const DECADES: usize = 10;
 
-/// A histogram of waits.
+/// Histogram of delays.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
-    /// Waits by step; the last count is of waits longer than all steps.
+    /// Number of delays by step. The last count is for delays longer than all steps.
     counts: [u64; 3 * DECADES + 1],
     pub(crate) count: u64,
     pub(crate) longest: Nanos,
@@ -27,7 +27,7 @@ impl Default for Waits {
     }
 }
 
-/// The upper bounds of the steps, in nanoseconds, inclusive.
+/// Returns the inclusive upper bounds of the steps, in nanoseconds.
 fn bounds() -> impl Iterator<Item = u64> {
     let decades = (3..)
         .take(DECADES)
@@ -47,7 +47,8 @@ impl Waits {
         }
     }
 
-    /// The upper bound and the count of each step from the shortest wait to the longest; `None` is unbounded.
+    /// Returns the upper bound and the count of each step, in ascending order. The bound `None`
+    /// means unbounded.
     pub(crate) fn steps(&self) -> Vec<(Option<u64>, u64)> {
         let ends = bounds().map(Some).chain([None]);
         let mut steps: Vec<_> = ends.zip(self.counts).collect();
@@ -58,7 +59,7 @@ impl Waits {
         steps
     }
 
-    /// The mean wait.
+    /// Returns the mean delay.
     pub(crate) fn mean(&self) -> Nanos {
         let mean = self.total.checked_div(u128::from(self.count)).unwrap_or(0);
         Nanos::new(u64::try_from(mean).unwrap_or(u64::MAX))

@@ -1,22 +1,23 @@
-//! The part of a log that is replayed: `--from` and `--to`.
+//! Part of a log that is replayed: `--from` and `--to`.
 
 use loudou_limiter::Nanos;
 
 use super::instant;
 
-/// An end of the replayed part.
+/// Start or end of the replayed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// This instant.
     At(Nanos),
-    /// So long after the first request.
+    /// This long after the first request.
     AfterFirst(Nanos),
-    /// So long before the last request.
+    /// This long before the last request.
     BeforeLast(Nanos),
 }
 
 impl Bound {
-    /// Parses a time as in logs, or a span from the first request (`+10m`) or to the last (`-10m`).
+    /// Parses a time as in logs, or a span after the first request (`+10m`) or before the last
+    /// (`-10m`).
     pub fn parse(text: &str) -> Result<Self, String> {
         let relative = |span: &str, bound: fn(Nanos) -> Self| {
             Nanos::parse(span).map(bound).ok_or_else(|| {
@@ -44,7 +45,7 @@ impl Bound {
         })
     }
 
-    /// The instant, among requests from `first` to `last`.
+    /// Returns the instant, for requests from `first` to `last`.
     fn resolve(self, first: Nanos, last: Nanos) -> Nanos {
         match self {
             Self::At(at) => at,
@@ -61,16 +62,16 @@ impl Bound {
     }
 }
 
-/// The replayed part: from the first bound on, before the second.
+/// Replayed part, from the first bound (inclusive) to the second (exclusive).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// The first instant.
+    /// First instant.
     pub from: Option<Bound>,
-    /// The first instant that is no longer part of it.
+    /// First instant after the part.
     pub to: Option<Bound>,
 }
 
-/// A window whose ends are known.
+/// A window with resolved ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) from: Nanos,
@@ -88,7 +89,7 @@ impl Part {
 }
 
 impl Window {
-    /// Whether no request can be in it, whatever the log.
+    /// Returns true if no request can be in the window, whatever the log.
     pub fn is_empty(&self) -> bool {
         match (self.from, self.to) {
             (Some(Bound::At(from)), Some(Bound::At(to)))
@@ -98,7 +99,7 @@ impl Window {
         }
     }
 
-    /// What is known of its ends before all lines are read.
+    /// Returns the ends that are known before all lines are read.
     pub(crate) fn known(&self) -> Part {
         Part {
             from: self.from.and_then(Bound::known).unwrap_or_default(),
@@ -106,7 +107,7 @@ impl Window {
         }
     }
 
-    /// Its ends, among requests from `first` to `last`.
+    /// Returns the ends, for requests from `first` to `last`.
     pub(crate) fn resolve(&self, first: Nanos, last: Nanos) -> Part {
         let resolve = |bound: Bound| bound.resolve(first, last);
         Part {

@@ -1,4 +1,4 @@
-//! The values of a line's columns, and the request that they make.
+//! Collects the column values of a line, and builds the request from them.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use crate::source::{self, is_address};
 use crate::verdict::LogVerdict;
 use loudou_words::num::whole;
 
-/// A line's columns so far.
+/// Columns of a line parsed so far.
 pub(super) struct Columns<'a> {
     dialect: Dialect,
-    /// Whether the format of the line is known, so that it need not show it.
+    /// True if the line's format is known, so that the line does not need to prove it.
     is_known: bool,
     client: Client,
     at: Nanos,
@@ -62,7 +62,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Takes the value of a column.
+    /// Sets the value of a column.
     pub(super) fn set(&mut self, piece: &'a Piece, value: &'a [u8]) -> Result<(), Wrong> {
         let request = &mut self.request;
         let escapes = self.dialect.escapes;
@@ -121,7 +121,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Takes the address of the client, which has nothing of the columns around it.
+    /// Sets the client's address, if it contains no text of the columns around it.
     fn source(&mut self, value: &'a [u8]) -> Result<(), Wrong> {
         let is_other = |byte: &u8| byte.is_ascii_whitespace() || b",\"".contains(byte);
         if value.iter().any(is_other) {
@@ -143,7 +143,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Takes a column of a built-in format that tells of the host, the client or its user.
+    /// Sets a column of a built-in format that describes the host, the client or its user.
     fn identity(&mut self, field: &Field, value: &'a [u8]) -> Result<(), Wrong> {
         let is_valid = match field {
             Field::VirtualHost => {
@@ -172,7 +172,7 @@ impl<'a> Columns<'a> {
         is_valid.then_some(()).ok_or(Wrong::Kind)
     }
 
-    /// Takes `METHOD PATH PROTOCOL`.
+    /// Parses `METHOD PATH PROTOCOL`.
     fn request_line(&mut self, line: &'a [u8]) -> Result<(), Wrong> {
         if matches!(line, b"" | b"-") || line.starts_with(b"- http") {
             return Err(Wrong::NoRequest);
@@ -196,13 +196,13 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Whether the request was answered with a status of 4xx.
+    /// Returns true if the request was answered with a 4xx status.
     pub(super) fn is_client_error(&self) -> bool {
         self.status
             .is_some_and(|status| (400..500).contains(&status))
     }
 
-    /// The request, once all columns are known.
+    /// Returns the request, after all columns are parsed.
     pub(super) fn request(self) -> LoggedRequest<'a> {
         let Self {
             dialect,
@@ -238,13 +238,14 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Whether what came before the last colon is a host, and not a part of an IPv6 address.
+/// Returns true if the text before the last colon is a host, and not a part of an IPv6 address.
 fn has_host(request: &Sample<'_>) -> bool {
     let host = request.host.as_deref().unwrap_or_default();
     is_virtual_host(host)
 }
 
-/// The host and the path of `https://example.com:443/path`; any other path is returned unchanged.
+/// Returns the host and the path of `https://example.com:443/path`. Any other path is returned
+/// unchanged.
 fn absolute(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let rest = [&b"http://"[..], b"https://", b"ws://", b"wss://"]
         .iter()
@@ -260,12 +261,12 @@ fn absolute(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// A column that is not empty.
+/// Returns a column that is not empty.
 fn known(column: &[u8]) -> Option<&[u8]> {
     Some(column).filter(|column| !column.is_empty() && **column != *b"-")
 }
 
-/// A time in any of the forms that logs have.
+/// Parses a time in any form found in logs.
 fn time(text: &[u8]) -> Option<Nanos> {
     match text.get(2) {
         Some(b'/') => instant::common_log(text),
@@ -273,7 +274,7 @@ fn time(text: &[u8]) -> Option<Nanos> {
     }
 }
 
-/// A duration; none for the -1 of a request that was not answered.
+/// Parses a duration. The -1 of an unanswered request means no duration.
 fn span(unit: Unit, text: &[u8]) -> Result<Option<Nanos>, Wrong> {
     let text = str::from_utf8(text).map_err(|_not_text| Wrong::Kind)?;
     if let (Unit::Milliseconds, Ok(ms)) = (unit, text.parse()) {
@@ -284,7 +285,7 @@ fn span(unit: Unit, text: &[u8]) -> Result<Option<Nanos>, Wrong> {
         Unit::Seconds => 1e6,
     };
     let number: f64 = text.parse().map_err(|_not_a_number| Wrong::Kind)?;
-    // Logs have at most microseconds, which a product of floats does not hit exactly.
+    // Logs have microseconds at most, which a product of floats would miss.
     let nanos = whole((number * micros).round()).saturating_mul(1_000);
     Ok((number >= 0.0).then_some(Nanos::new(nanos)))
 }
@@ -295,7 +296,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// A value without the escapes of NGINX (`\x22`) and Apache (also `\"`, `\\`, `\n` and the like).
+/// Decodes the escapes of NGINX (`\x22`) and Apache (also `\"`, `\\`, `\n` and the like).
 fn plain(text: &[u8], escapes: bool) -> Text<'_> {
     if !escapes || memchr::memchr(b'\\', text).is_none() {
         return Cow::Borrowed(text);
@@ -323,7 +324,7 @@ fn plain(text: &[u8], escapes: bool) -> Text<'_> {
     Cow::Owned(out)
 }
 
-/// The byte in the first two hexadecimal digits of `text`, and the rest of the text.
+/// Returns the byte for the first two hexadecimal digits of `text`, and the rest of the text.
 fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = text.split_at_checked(2)?;
     let is_hex = digits.iter().all(u8::is_ascii_hexdigit);

@@ -1,4 +1,5 @@
-//! Envoy's notation: `%OPERATOR(argument):length%`, everything else literal, `%%` for a percent sign.
+//! Compiles Envoy's notation: `%OPERATOR(argument):length%`, with all other text literal and `%%`
+//! for a percent sign.
 
 use super::{Dialect, Field, Pattern, Token, Unit};
 
@@ -38,7 +39,8 @@ fn tokens(format: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// The operator before its closing `%`, and the rest. A percent sign in parentheses does not close it.
+/// Returns the operator before its closing `%`, and the rest. A percent sign in parentheses does
+/// not close it.
 fn operator(text: &str) -> Result<(&str, &str), String> {
     let mut depth = 0_u32;
     for (at, c) in text.char_indices() {
@@ -55,7 +57,7 @@ fn operator(text: &str) -> Result<(&str, &str), String> {
     Err("`%` without a closing `%`; write `%%` for a percent sign".into())
 }
 
-/// Fails for a time in a form that cannot be read, which no line would show.
+/// Fails for a time in a form that this crate cannot read. Otherwise every line would fail later.
 fn check_time(operator: &str) -> Result<(), String> {
     let Some(form) = operator.strip_prefix("START_TIME(") else {
         return Ok(());
@@ -92,7 +94,7 @@ fn field(operator: &str) -> Field {
         "DURATION" => Field::Duration(Unit::Milliseconds),
         "RESPONSE_CODE" => Field::Status,
         "RESPONSE_CODE_DETAILS" => Field::Cause,
-        // Otherwise Envoy writes them in base64.
+        // Without this, Envoy writes them in base64.
         "FILTER_STATE" if argument == "wasm.loudou:PLAIN" => Field::Decisions,
         "BYTES_RECEIVED" => Field::Received,
         "ROUTE_NAME" => Field::Route,
@@ -101,7 +103,7 @@ fn field(operator: &str) -> Field {
     }
 }
 
-/// The column of `NAME` or `NAME?OTHER`.
+/// Returns the column of `NAME` or `NAME?OTHER`.
 fn request_header(argument: &str) -> Field {
     let argument = argument.to_ascii_lowercase();
     let mut names = argument.split('?');

@@ -1,4 +1,4 @@
-//! NGINX's notation: `$variable` or `${variable}`, everything else literal.
+//! Compiles NGINX's notation: `$variable` or `${variable}`, with all other text literal.
 
 use super::{Dialect, Field, Pattern, Token, Unit};
 
@@ -11,7 +11,7 @@ pub(crate) fn nginx(format: &str) -> Result<Pattern, String> {
     Pattern::new(tokens(format, field)?, dialect)
 }
 
-/// The same of a format of this crate, which has columns that no variable of NGINX names.
+/// Like [`parse`], but for a format of this crate, which has columns that no NGINX variable names.
 pub(crate) fn built_in(format: &str, time_is_end: bool) -> Result<Pattern, String> {
     let dialect = Dialect {
         escapes: true,
@@ -46,7 +46,7 @@ fn tokens(format: &str, field: fn(&str) -> Field) -> Result<Vec<Token>, String> 
     Ok(tokens)
 }
 
-/// The columns of [`built_in`] formats.
+/// Returns the columns of [`built_in`] formats.
 fn own_field(name: &str) -> Field {
     match name {
         "client" => Field::Client,

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::{HEAD, Level, Scratch, parse_head};
 use loudou_words::num::count;
 
-/// The memory of all buffers.
+/// Memory of all buffers, in bytes.
 const MEMORY: usize = 32 << 20;
 const LEAST_BUFFER: usize = 16 << 10;
 const MOST_BUFFER: usize = 1 << 20;
@@ -17,28 +17,29 @@ const MOST_BUFFER: usize = 1 << 20;
 pub(super) struct Merge {
     files: Vec<Box<dyn Scratch>>,
     runs: Vec<Run>,
-    /// The next record of every run but the current one.
+    /// Next record of every run except the current one.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The run that the last record came from.
+    /// Run of the last record.
     current: Option<usize>,
 }
 
-/// A run as it is read.
+/// A run that is being read.
 struct Run {
     file: usize,
-    /// The part that is not yet read.
+    /// Unread part of the run.
     start: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// The current record in the buffer.
+    /// Current record in the buffer.
     record: Range<usize>,
-    /// Where the next record begins in the buffer.
+    /// Offset of the next record in the buffer.
     next: usize,
     buffer_size: usize,
 }
 
 impl Merge {
-    /// Merges the runs of all levels; of records of one instant, those of earlier runs are first.
+    /// Merges the runs of all levels. If records have equal instants, records of earlier runs come
+    /// first.
     pub(super) fn new(levels: Vec<Level>) -> io::Result<Self> {
         let total: usize = levels.iter().map(|level| level.runs.len()).sum();
         let share = MEMORY.checked_div(total).unwrap_or(MEMORY);
@@ -70,7 +71,7 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Moves a run to its next record; `None` at its end.
+    /// Moves a run to its next record. Returns `None` at the end of the run.
     fn advance_run(&mut self, index: usize) -> io::Result<Option<u64>> {
         let Some(run) = self.runs.get_mut(index) else {
             return Ok(None);
@@ -86,7 +87,8 @@ impl Merge {
         if let Some(index) = self.current.take()
             && let Some(at) = self.advance_run(index)?
         {
-            // Runs of a log that is in order do not overlap: one is read to its end before the next.
+            // Runs of a log that is already in order do not overlap, so each run is read to its end
+            // before the next one.
             let first = self.waiting.peek();
             if first.is_none_or(|Reverse(first)| (at, index) < *first) {
                 next = Some((at, index));
@@ -99,7 +101,7 @@ impl Merge {
         Ok(next.map(|(at, _)| at))
     }
 
-    /// The bytes of the current record.
+    /// Returns the bytes of the current record.
     pub(super) fn record(&self) -> &[u8] {
         let run = self.current.and_then(|index| self.runs.get(index));
         let record = run.and_then(|run| run.buffer.get(run.record.clone()));
@@ -124,7 +126,7 @@ impl Run {
         Ok(Some(at))
     }
 
-    /// Makes sure that the next `need` bytes are in the buffer; false at the end of the run.
+    /// Reads until the next `need` bytes are in the buffer. Returns false at the end of the run.
     fn has(&mut self, need: usize, file: &mut dyn Scratch) -> io::Result<bool> {
         let kept = self.buffer.len() - self.next;
         if kept >= need {

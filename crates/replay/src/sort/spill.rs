@@ -1,19 +1,19 @@
-//! Sorted runs in scratch files.
+//! Stores sorted runs in scratch files.
 //!
-//! A level holds a bounded number of runs. When it is full, they are merged into one run of the next level, so
-//! a merge never reads more runs than there is memory for.
+//! A level holds a bounded number of runs. When it is full, its runs are merged into one run of the
+//! next level. So a merge never reads more runs than fit in its memory.
 
 use std::io::{self, SeekFrom};
 
 use super::merge::Merge;
 use super::{Extent, Level, NewScratch, head};
 
-/// The most runs of a level.
+/// Maximum number of runs in a level.
 pub(super) const RUNS: usize = 256;
-/// The bytes that are written at once.
+/// Number of bytes per write.
 const CHUNK: usize = 1 << 20;
 
-/// All runs. A higher level has earlier ones.
+/// All runs. A higher level has earlier runs.
 #[derive(Default)]
 pub(super) struct Spill {
     levels: Vec<Level>,
@@ -25,7 +25,7 @@ impl Spill {
         self.levels.is_empty()
     }
 
-    /// Adds a run of records that are in order.
+    /// Adds a run of sorted records.
     pub(super) fn add<'a>(
         &mut self,
         records: impl Iterator<Item = (u64, &'a [u8])>,
@@ -52,7 +52,7 @@ impl Spill {
         level.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Merges the runs of a level that is full.
+    /// Merges the runs of a full level.
     fn merge_full(&mut self, index: usize, new: &NewScratch) -> io::Result<()> {
         if self.level(index, new)?.runs.len() < RUNS {
             return Ok(());
@@ -72,7 +72,7 @@ impl Spill {
         self.merge_full(index + 1, new)
     }
 
-    /// All runs, the earliest first.
+    /// Returns all runs, the earliest first.
     pub(super) fn into_runs(self) -> Vec<Level> {
         self.levels.into_iter().rev().collect()
     }
@@ -112,7 +112,7 @@ impl<'a> RunWriter<'a> {
         Ok(())
     }
 
-    /// The number of bytes written.
+    /// Number of bytes written.
     fn finish(mut self) -> io::Result<u64> {
         self.write()?;
         self.level.scratch.flush()?;

@@ -16,7 +16,7 @@ use crate::notes::{notes, warnings};
 use crate::run::{Run, Side};
 use crate::tally::{RuleCounts, SideTally};
 
-/// The maximum number of time slots in the document.
+/// Maximum number of time slots in the document.
 const SLOTS: usize = 64;
 
 impl From<VerdictCounts> for Requests {
@@ -31,7 +31,7 @@ impl From<VerdictCounts> for Requests {
 }
 
 impl RunSummary {
-    /// The document of a run over the trace `name`, with at most `keys` keys in a list.
+    /// Creates the document of a run over the trace `name`, with at most `keys` keys in a list.
     pub fn new(name: &str, input: &Intake, run: &Run, keys: usize) -> Self {
         let compare = run.others.iter().map(|(side, changes)| Compare {
             side: SideSummary::new(side, keys),
