@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: measures and prints the results. It asserts nothing about times, because
-//! machines differ; [`instructions`] are the same on all, and have budgets.
+//! `cargo xtask bench`: measures and prints the results. It makes no assertions about times,
+//! because machines differ. The results of [`instructions`] are equal on all machines, so they have
+//! budgets.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,33 +50,37 @@ pub(crate) fn bench(
     }
 }
 
-/// Checks that a benchmark of many parts still works, without measuring anything of use.
+/// Checks that a benchmark with many parts still works. Its measurements are too short to be
+/// useful.
 pub(crate) fn check() -> Result<()> {
     core::check()?;
     fleet::check()?;
     request::check()
 }
 
-/// A count as a floating-point number, by way of text: there is no other lossless conversion.
+/// Converts a count to a floating-point number through text, because there is no other lossless
+/// conversion.
 fn float(n: u64) -> f64 {
     u32::try_from(n).map_or(f64::MAX, f64::from)
 }
 
-/// The median; 0 of nothing.
+/// Returns the median, or 0 without numbers.
 fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let middle = numbers.len().div_euclid(2);
     numbers.get(middle).copied().unwrap_or(0.0)
 }
 
-/// The number that a twentieth of these does not exceed: what remains when others use the machine.
+/// Returns the 5th percentile, which excludes most of the time that other programs on the machine
+/// take.
 fn quiet(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = numbers.len().div_euclid(20);
     numbers.get(place).copied().unwrap_or(0.0)
 }
 
-/// The time in microseconds that `thousandths` of these do not exceed; none of nothing.
+/// Returns the time in microseconds that `thousandths` of the samples do not exceed; `None` without
+/// samples.
 fn percentile(times: &mut [Duration], thousandths: usize) -> Option<f64> {
     times.sort_unstable();
     let place = times.len().saturating_mul(thousandths).div_euclid(1_000);

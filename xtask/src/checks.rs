@@ -1,4 +1,4 @@
-//! `cargo xtask test` and `cargo xtask ci`: the steps in order of cost, each announced.
+//! `cargo xtask test` and `cargo xtask ci`: run their steps in order of cost, and announce each.
 
 use std::process::Command;
 
@@ -16,21 +16,21 @@ use crate::setup::{self, WASM_TARGET};
 use crate::soak;
 use crate::tools::DENY;
 
-/// A step's title and action.
+/// Title and action of a step.
 type Step = (&'static str, fn() -> Result<Outcome>);
 
 /// A step's action, which may use local values.
 type Action<'a> = &'a dyn Fn() -> Result<Outcome>;
 
-/// The outcome of a step that did not fail.
+/// Outcome of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
-    /// It could not run, for this reason.
+    /// The step could not run, for this reason.
     Skipped(String),
 }
 
-/// A step that either passes or fails.
+/// Creates a step that either passes or fails.
 macro_rules! step {
     ($title:literal, $action:expr) => {
         ($title, || $action.map(|_| Outcome::Passed))
@@ -77,7 +77,8 @@ pub(crate) fn test(names: &[String]) -> Result<()> {
     ])
 }
 
-/// The checks that a merge must pass; with `is_long`, those of a release: more fuzzing and a longer soak.
+/// Runs the checks that a merge must pass. With `is_long`, runs the checks of a release, which fuzz
+/// more and soak longer.
 pub(crate) fn ci(is_long: bool) -> Result<()> {
     let (fuzz, soak) = if is_long {
         (LONG_FUZZ, LONG_SOAK)
@@ -112,13 +113,13 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
     ])
 }
 
-/// Builds the `loudou` command for use on this machine and gives its path.
+/// Builds the `loudou` command for use on this machine and returns its path.
 pub(crate) fn loudou() -> Result<std::path::PathBuf> {
     run(&mut cargo(&["build", "--package", "loudou"]))?;
     Ok(target_dir().join("debug/loudou"))
 }
 
-/// Builds the relay for use on this machine and gives its path.
+/// Builds the relay for use on this machine and returns its path.
 pub(crate) fn relay() -> Result<std::path::PathBuf> {
     run(&mut cargo(&["build", "--package", "loudou-relay"]))?;
     Ok(target_dir().join("debug/loudou-relay"))
@@ -152,7 +153,7 @@ fn steps_of(steps: &[(&str, Action<'_>)]) -> Result<()> {
     Ok(())
 }
 
-/// The last line.
+/// Returns the last line of the output.
 fn verdict(count: usize, skipped: &[String]) -> String {
     if skipped.is_empty() {
         return format!("all {count} steps passed");
@@ -196,22 +197,23 @@ fn clippy_wasm() -> Result<()> {
 }
 
 fn unit() -> Result<()> {
-    // All but `loudou-tests`, which needs the filter and comes later. Tests of the relay build it.
+    // Excludes `loudou-tests`, which needs the filter and runs later. The relay's tests build the
+    // relay.
     let mut test = cargo(&["test", "--workspace", "--exclude", "loudou-tests"]);
-    // For the relay's; those of the others take no other programs.
+    // Only the relay's tests need another program.
     test.env("VALKEY_BIN", loudou_tests::valkey_bin()?);
     run(&mut test)
 }
 
 fn documentation() -> Result<()> {
-    // Private items too, for contributors.
+    // Includes private items, for contributors.
     let mut doc = cargo(&[
         "doc",
         "--workspace",
         "--no-deps",
         "--document-private-items",
     ]);
-    // With private items included, links to them resolve.
+    // Links to private items resolve, because private items are included.
     run(doc.env(
         "RUSTDOCFLAGS",
         "-D warnings -A rustdoc::private_intra_doc_links",
@@ -237,12 +239,12 @@ fn set_programs(test: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Needs no network: licences, duplicates, wildcards and registries.
+/// Checks licences, duplicates, wildcards and registries. It needs no network.
 fn dependencies() -> Result<()> {
     deny(&["check", "bans", "licenses", "sources"])
 }
 
-/// Needs the database of advisories, which is on GitHub.
+/// Checks advisories. It needs the advisory database, which is on GitHub.
 fn advisories() -> Result<Outcome> {
     if let Err(error) = deny(&["fetch", "db"]) {
         let reason = format!("cannot fetch RustSec's database ({error:#})");
@@ -257,7 +259,7 @@ fn manifests() -> Result<Outcome> {
     Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
 }
 
-/// The check of HTTP clients by itself.
+/// Runs only the check of HTTP clients.
 pub(crate) fn clients_alone() -> Result<()> {
     steps(&[("headers in HTTP clients", clients)])
 }
@@ -267,7 +269,7 @@ fn clients() -> Result<Outcome> {
     Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
 }
 
-/// The check of pages by itself.
+/// Runs only the check of pages.
 pub(crate) fn pages_alone() -> Result<()> {
     steps(&[("pages in a browser", pages)])
 }

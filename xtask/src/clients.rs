@@ -1,4 +1,5 @@
-//! The headers of responses as clients of npm and `PyPI`, and curl, read them: in a real Envoy, where these tools are.
+//! Checks that npm and `PyPI` clients and curl read the response headers. It uses a real Envoy, and
+//! runs where these tools are installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,10 @@ const NPM: [&str; 5] = [
     "axios-retry@4.5.0",
 ];
 const PYPI: [&str; 2] = ["http-sf==1.5.0", "urllib3==2.8.0"];
-/// By itself: wheels of it are not for every system.
+/// Installed separately, because it does not have wheels for every system.
 const GRPCIO: [&str; 2] = ["grpcio==1.85.1", "grpcio-status==1.85.1"];
 
-/// Runs the clients; returns which of them could not be run, and why.
+/// Runs the clients. Returns the names of clients that could not run, with the reasons.
 pub(crate) fn check() -> Result<Option<String>> {
     let mut skipped = Vec::new();
     let envoy = Envoy::start(&Config::new(json!([{
@@ -71,11 +72,12 @@ pub(crate) fn check() -> Result<Option<String>> {
     Ok((!skipped.is_empty()).then(|| skipped.join(", ")))
 }
 
-/// `curl --retry` waits for `Retry-After`: a third request, refused, is admitted with one retry.
+/// `curl --retry` waits for `Retry-After`. A third request is refused at first, and admitted after
+/// one retry.
 fn curl(url: &str) -> Result<()> {
     for status in ["200", "200", "200"] {
         let mut curl = Command::new("curl");
-        // To standard output: before a retry, curl wants to cut off what it wrote.
+        // The output goes to standard output, because curl truncates an output file before a retry.
         curl.args(["--silent", "--retry", "1", "--write-out", "%{http_code}"])
             .args(["--header", "x-user-id: curl"])
             .arg(url);
@@ -98,7 +100,8 @@ fn is_there(program: &str) -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// The folder of this name with these packages, installed below the build directory if need be.
+/// Returns the folder with this name and these packages. Installs it in the build directory if
+/// necessary.
 fn installed(
     name: &str,
     packages: &[&str],

@@ -1,4 +1,4 @@
-//! Runs other programs, Cargo above all, in the root of the workspace.
+//! Runs other programs, mostly Cargo, in the workspace root.
 
 use std::env;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
 
-/// The Cargo that runs this program, with these arguments.
+/// Returns a command for the Cargo that runs this program, with these arguments.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -14,7 +14,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with inherited input and output; its failure is an error that shows the command.
+/// Runs a command with inherited input and output. If it fails, the error shows the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command
@@ -24,7 +24,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// A command as a user would type it, without the directory of the program.
+/// Formats a command as a user would type it, without the program's directory.
 fn show(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or_else(|| command.get_program());

@@ -1,8 +1,9 @@
-//! `cargo xtask demo`: builds and runs everything, in one command.
+//! `cargo xtask demo`: builds everything and runs it, in one command.
 //!
 //! It builds the filter and `loudou`, starts Envoy with an upstream and a dozen users, and opens
-//! the terminal app. Without a terminal it prints one table. With `--fleet` there are three Envoys, which share
-//! each user's bucket through a relay and a Valkey. It stops every process that it started.
+//! the terminal app. Without a terminal it prints one table. With `--fleet` it starts three Envoys,
+//! which share each user's bucket through a relay and a Valkey. It stops every process that it
+//! started.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -23,13 +24,13 @@ mod traffic;
 
 const RULES: &str = include_str!("demo/rules.json");
 const TOKEN: &str = "demo";
-/// By this many refusals every user but the late ones has sent a request.
+/// Number of refusals after which every user, except users who start late, has sent a request.
 const FIRST_REFUSALS: Duration = Duration::from_mins(1);
 const ENOUGH_REFUSALS: u64 = 50;
-/// The Envoys with `--fleet`.
+/// Number of Envoys with `--fleet`.
 const FLEET: usize = 3;
-/// The longest that a request waits for the relay, and that the relay waits for Valkey: longer than the defaults,
-/// because the demo and its users share one machine.
+/// Timeout of a request to the relay, and of the relay's request to Valkey. Both are longer than
+/// the defaults, because the demo and its users share one machine.
 const FLEET_TIMEOUT: &str = "100ms";
 const RELAY_TIMEOUT_MS: &str = "80";
 
@@ -58,16 +59,16 @@ pub(crate) fn run(is_fleet: bool) -> Result<()> {
         print(&loudou, first)
     };
     drop(traffic);
-    // An Envoy that died explains the failure of `loudou`, so its error comes first.
+    // If Envoy has died, that explains the failure of `loudou`, so Envoy's error comes first.
     envoys.into_iter().try_for_each(Envoy::stop)?;
     shown
 }
 
-/// The state that the Envoys of a fleet share.
+/// Programs that hold the shared state of a fleet.
 #[derive(Debug)]
 struct Shared {
     relay: Relay,
-    /// Only has to live as long.
+    /// Kept so that it lives as long as the fleet.
     _valkey: Valkey,
 }
 
@@ -118,7 +119,7 @@ fn configuration(shared: Option<&Shared>) -> Result<Config> {
     })
 }
 
-/// The rules, for one Envoy or for a fleet.
+/// Returns the rules for one Envoy or for a fleet.
 fn rules(is_fleet: bool) -> Result<Value> {
     let mut rules: Value = serde_json::from_str(RULES).context("xtask/src/demo/rules.json")?;
     for rule in rules.as_array_mut().into_iter().flatten() {
@@ -137,7 +138,7 @@ fn show(loudou: &Path, envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// Prints one table once it has rows, and how to see more.
+/// Prints a table once it has rows, and explains how to see more.
 fn print(loudou: &Path, envoy: &Envoy) -> Result<()> {
     eventually(FIRST_REFUSALS, "the first refusals", || {
         Ok((envoy.verdicts("refused")? >= ENOUGH_REFUSALS).then_some(()))

@@ -1,8 +1,10 @@
-//! `cargo xtask dist`: what a release consists of, in `target/dist`: static programs with their pages, the module, images,
-//! packages, checksums and the list of what is in them; with a key, a signature.
+//! `cargo xtask dist`: builds a release in `target/dist`. It consists of static programs with their
+//! man pages, the wasm module, images, packages, checksums and a bill of materials, and a signature
+//! if there is a key.
 //!
-//! The same commit gives the same bytes on another machine and in another folder: nothing has a time, an owner or a path
-//! in it. `--check` builds a second time, in a clone elsewhere, and compares.
+//! Builds are reproducible: a commit produces identical bytes on any machine and in any folder,
+//! because no file contains a time, an owner or a path. `--check` builds again in a clone
+//! elsewhere, and compares.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ mod programs;
 mod sbom;
 mod signature;
 
-/// The options of the command.
+/// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Build again in a clone in another folder, and compare every byte
@@ -43,7 +45,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let out = arguments.out.clone();
     let out = out.unwrap_or_else(|| target_dir().join("dist"));
-    // Mistakes are found before the minutes that a build takes.
+    // Checks for mistakes before the build, which takes minutes.
     replaceable(&out)?;
     if let Some(key) = &arguments.key {
         signature::check(key)?;
@@ -69,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 const SUMS: &str = "SHA256SUMS";
 
-/// A folder that has something else than a release is not removed.
+/// Fails for a folder with contents other than a release, so that such a folder is not removed.
 fn replaceable(out: &Path) -> Result<()> {
     let is_empty = match fs::read_dir(out) {
         Ok(mut files) => files.next().is_none(),
@@ -85,7 +87,7 @@ fn replaceable(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Without changes that are not committed, which a clone would not have.
+/// Fails if there are uncommitted changes, because a clone would not have them.
 fn committed() -> Result<()> {
     let mut git = Command::new("git");
     git.args(["status", "--porcelain"]);
@@ -101,10 +103,10 @@ fn committed() -> Result<()> {
     Ok(())
 }
 
-/// The names of the files with their digests.
+/// Maps file names to digests.
 type Made = BTreeMap<String, String>;
 
-/// Writes all files of the release of the sources in `root`, in place of earlier ones.
+/// Writes all release files for the sources in `root`, in place of earlier files.
 fn make(root: &Path, out: &Path) -> Result<Made> {
     if out.exists() {
         fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
@@ -157,7 +159,7 @@ fn image_name(program: &str, architecture: &str) -> String {
     format!("{program}-{VERSION}-{architecture}.oci.tar")
 }
 
-/// The files of an archive, below a folder of its name.
+/// Returns the files of an archive, in a folder with the archive's name.
 fn archived(root: &Path, name: &str, programs: &[Program], pages: &[File]) -> Result<Vec<File>> {
     let folder = name.trim_end_matches(".tar.gz");
     let below = |file: &File| File {
@@ -180,7 +182,7 @@ fn archived(root: &Path, name: &str, programs: &[Program], pages: &[File]) -> Re
     Ok(files)
 }
 
-/// A program alone in an image.
+/// Returns an image that contains only a program.
 fn image_of(target: &Target, program: &Program) -> Image {
     Image {
         tag: VERSION.to_owned(),
@@ -196,7 +198,7 @@ fn image_of(target: &Target, program: &Program) -> Image {
     }
 }
 
-/// An image's layout as one file, as skopeo's `oci-archive:` reads it.
+/// Packs an image layout into one file, which skopeo reads as `oci-archive:`.
 fn layout(image: &Image) -> Result<Vec<u8>> {
     let dir = TempDir::new("layout")?;
     image.write(dir.path())?;
@@ -205,7 +207,7 @@ fn layout(image: &Image) -> Result<Vec<u8>> {
     oci::tar_of(&files)
 }
 
-/// The files in a folder, in the order of their names.
+/// Returns the files in a folder, ordered by name.
 fn collect(folder: &Path, within: &str, files: &mut Vec<File>) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths = entries
@@ -229,7 +231,8 @@ fn collect(folder: &Path, within: &str, files: &mut Vec<File>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command line of this machine's processor where there is nothing else: no library, no file.
+/// Runs the command line for this machine's processor in an environment without any library or
+/// other file.
 fn in_an_empty_root(out: &Path) -> Result<()> {
     let dir = TempDir::new("empty-root")?;
     let target = TARGETS.iter().find(|target| target.is_here());
@@ -263,7 +266,8 @@ fn in_an_empty_root(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds again, what is committed, in a clone in another folder, with other build directories, and compares.
+/// Builds the committed sources again, in a clone in another folder with separate build
+/// directories, and compares the results.
 fn again(made: &Made) -> Result<()> {
     let dir = TempDir::new("dist-again")?;
     let clone = dir.path().join("elsewhere");
@@ -286,15 +290,15 @@ fn again(made: &Made) -> Result<()> {
     Ok(())
 }
 
-// A formula for Homebrew on Linux: the archives with their digests.
+// A Homebrew formula for Linux, with the archives and their digests.
 
-/// Its name in a release.
+/// File name of the formula in a release.
 const FILE: &str = "loudou.rb";
 
-/// Where releases are, to be replaced by whoever publishes them.
+/// Address of the releases. The publisher must replace it.
 const RELEASES: &str = "https://example.com/loudou/releases";
 
-/// The formula for archives with these digests.
+/// Returns the formula for archives with these digests.
 fn text(archives: &[(&Target, String)]) -> String {
     let mut text = format!(
         "class Loudou < Formula\n  \

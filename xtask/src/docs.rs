@@ -1,9 +1,10 @@
-//! `cargo xtask docs`: writes the `OpenAPI` document, builds the documents as a site and checks their links.
+//! `cargo xtask docs`: writes the `OpenAPI` document, builds the documents as a site, and checks
+//! their links.
 //!
-//! The check reads every Markdown file of the repository and needs nothing else, so `ci` runs it. mdBook
-//! builds the site; at first use it is installed into the build directory, which takes minutes, so `ci`
-//! does not build it. The source is a copy of the pages in `docs/SUMMARY.md`, in the same folders as here,
-//! so that the same links work in both.
+//! The check only reads the Markdown files of the repository, so `ci` runs it. mdBook builds the
+//! site. At first use it is installed into the build directory, which takes minutes, so `ci` does
+//! not build the site. The site's source is a copy of the pages in `docs/SUMMARY.md`, in the
+//! folders that they have here, so that relative links work in both.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,15 +21,16 @@ use crate::tools::MDBOOK;
 mod links;
 mod openapi;
 
-/// Describes the admin API anew.
+/// Writes the description of the admin API again.
 pub(crate) fn describe(root: &Path) -> Result<()> {
     openapi::write(root)
 }
 
-/// The pages of the site, in order.
+/// Returns the pages of the site, in order.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Checks the documents. Unless `check_only` is set, it writes the `OpenAPI` document before, and builds the site.
+/// Checks the documents. Unless `check_only` is set, it first writes the `OpenAPI` document, and
+/// builds the site at the end.
 pub(crate) fn run(check_only: bool) -> Result<()> {
     if check_only {
         return check();
@@ -67,7 +69,7 @@ fn summary(pages: &[Page]) -> Result<&Page> {
         .with_context(|| format!("no {SUMMARY}"))
 }
 
-/// The user documents that the site does not list.
+/// Returns the user documents that the site does not list.
 fn unlisted(pages: &[Page]) -> Result<Vec<String>> {
     let listed: BTreeSet<String> = linked(summary(pages)?);
     let is_public = |path: &str| {
@@ -82,7 +84,7 @@ fn unlisted(pages: &[Page]) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The files that a page links to.
+/// Returns the files that a page links to.
 fn linked(page: &Page) -> BTreeSet<String> {
     let places = page.links.iter().filter_map(|link| link.place(&page.path));
     places
@@ -118,7 +120,7 @@ fn site() -> Result<()> {
     Ok(())
 }
 
-/// The text of the summary, with links from the root of the repository.
+/// Returns the summary with links relative to the repository root.
 fn from_root(text: &str, summary: &Page) -> String {
     let mut text = text.to_owned();
     for link in &summary.links {
@@ -137,12 +139,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The page of promises, each of which names tests that must exist.
+/// Page of promises. Each promise names tests that must exist.
 const PAGE: &str = "docs/explain/security.md";
-/// The head of the column that names tests.
+/// Header of the column that names tests.
 const COLUMN: &str = "| promise | test |";
 
-/// Problems: promises without a test, and tests that do not exist.
+/// Returns problems with promises: promises without a test, and tests that do not exist.
 fn broken_promises(root: &Path) -> Result<Vec<String>> {
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let mut sources = String::new();
@@ -174,7 +176,8 @@ fn named(page: &str, sources: &str) -> Vec<String> {
     problems
 }
 
-/// Problems in the walk of a request: functions that are not in the file that the row names.
+/// Returns problems in the walk of a request, which are functions missing from the file that their
+/// row names.
 fn broken_walk(root: &Path) -> Result<Vec<String>> {
     const WALK: &str = "ARCHITECTURE.md";
     let page = fs::read_to_string(root.join(WALK)).context(WALK)?;
@@ -192,7 +195,7 @@ fn broken_walk(root: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The files and functions of the rows below `| file | function |`.
+/// Returns the files and functions in the rows below `| file | function |`.
 fn walk(page: &str) -> Vec<(&str, &str)> {
     let rows = page.lines();
     let rows = rows.skip_while(|line| !line.starts_with("| file | function |"));

@@ -21,7 +21,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     checked(built_wasm())
 }
 
-/// Builds the filter without the admin API, beside the whole one, and returns its path.
+/// Builds the filter without the admin API, next to the complete filter, and returns its path.
 pub(crate) fn build_without_admin() -> Result<PathBuf> {
     let mut compile = compile();
     compile.args(["--no-default-features", "--target-dir"]);
@@ -30,7 +30,7 @@ pub(crate) fn build_without_admin() -> Result<PathBuf> {
     checked(built_data_wasm())
 }
 
-/// A module whose imports are right, with its size on the screen.
+/// Checks a module's imports and prints its size.
 fn checked(path: PathBuf) -> Result<PathBuf> {
     check_fresh(&path)?;
     let module = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -40,7 +40,7 @@ fn checked(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds the filter of the sources in another folder, and returns its path.
+/// Builds the filter from sources in another folder, and returns its path.
 pub(crate) fn build_in(root: &Path) -> Result<PathBuf> {
     let target = root.join("target");
     let mut compile = compile();
@@ -49,8 +49,8 @@ pub(crate) fn build_in(root: &Path) -> Result<PathBuf> {
     Ok(target.join(WASM_TARGET).join("wasm/loudou_filter.wasm"))
 }
 
-/// Builds the filter that panics on request, in a separate build directory, so that it never
-/// replaces the real one.
+/// Builds the filter that panics on request. It uses a separate build directory, so that it never
+/// replaces the real filter.
 pub(crate) fn build_trap() -> Result<PathBuf> {
     let mut compile = compile();
     compile.args(["--features", "trap-for-tests", "--target-dir"]);
@@ -62,7 +62,8 @@ pub(crate) fn build_trap() -> Result<PathBuf> {
 
 fn compile() -> Command {
     let mut compile = cargo(&[]);
-    // The sources of dependencies have the same names on every machine: they are in messages of panics.
+    // Panic messages contain the source paths of dependencies. This makes the paths equal on every
+    // machine.
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
     if let Some(home) = home {
@@ -74,7 +75,8 @@ fn compile() -> Command {
         compile.args(["--config", &flags]);
     }
     compile.args([
-        // `rustc` sets the crate type: a library that is also an rlib gets no link-time optimisation.
+        // `rustc` sets the crate type. A library that is also an rlib gets no link-time
+        // optimisation.
         "rustc",
         "--crate-type",
         "cdylib",
@@ -88,7 +90,7 @@ fn compile() -> Command {
     compile
 }
 
-/// The checked-out commit, with a `+` when files differ from it; `unknown` without git.
+/// Returns the checked-out commit, with a `+` if files differ from it; `unknown` without git.
 pub(crate) fn commit() -> String {
     commit_of(&workspace_root())
 }
@@ -114,11 +116,11 @@ fn commit_of(root: &Path) -> String {
     }
 }
 
-// The functions that a wasm module imports, read from its import section by `wasmparser`.
+// Checks the functions that a wasm module imports, read from its import section by `wasmparser`.
 //
-// Envoy refuses a module that imports a function the host does not have, and a function that only newer
-// hosts have limits where the module runs. So every import must be on the list: proxy-wasm ABI 0.2.1,
-// and two WASI calls for what that lacks.
+// Envoy refuses a module that imports a function missing from the host. A function that only newer
+// hosts have limits where the module runs. So every import must be on this list: proxy-wasm ABI
+// 0.2.1, and two WASI calls for functions that the ABI lacks.
 
 const PROXY_WASM: &[&str] = &[
     "add_header_map_value",
@@ -164,7 +166,7 @@ const PROXY_WASM: &[&str] = &[
 
 const WASI: &[&str] = &["clock_time_get", "random_get"];
 
-/// Checks every import and returns their number.
+/// Checks every import and returns the number of imports.
 fn check(module: &[u8]) -> Result<usize> {
     let mut count: usize = 0;
     for payload in Parser::new(0).parse_all(module) {
@@ -212,7 +214,7 @@ mod imports_tests {
     const FUNCTION: u8 = 0;
     const MEMORY: u8 = 2;
 
-    /// A module with one imported function and a custom section before it.
+    /// Returns a module with one imported function and a custom section before it.
     fn module(from: &str, name: &str) -> Vec<u8> {
         importing(from, name, &[FUNCTION, 0])
     }

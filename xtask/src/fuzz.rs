@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: runs libFuzzer on the targets of `tests/fuzz`, each in a process of its own, which may end or hang.
+//! `cargo xtask fuzz`: runs libFuzzer on the targets in `tests/fuzz`. Each target has a separate
+//! process, because it may crash or hang.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,11 +10,11 @@ use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::command::{cargo, run as run_command};
 
-/// What rustc needs so that libFuzzer sees which code an input reaches, with a stable compiler.
+/// Flags of rustc that let libFuzzer see which code an input reaches, with a stable compiler.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
-/// The seconds after which one input counts as endless.
+/// Timeout of one input, in seconds. A longer run counts as endless.
 const ENDLESS_S: u32 = 60;
 
 /// The options of `cargo xtask fuzz`.
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     input: Option<PathBuf>,
 }
 
-/// Every target for `seconds`.
+/// Fuzzes every target for `seconds`.
 pub(crate) fn short(seconds: u64) -> Result<()> {
     run(&Arguments {
         seconds,
@@ -43,7 +44,7 @@ pub(crate) fn short(seconds: u64) -> Result<()> {
     })
 }
 
-/// Runs the targets one after the other, and reports all that failed.
+/// Runs the targets in sequence, and reports all failures.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = target_dir().join("fuzz");
     let program = build(&folder)?;
@@ -67,10 +68,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Builds the fuzzer so that it sees which code an input reaches.
+/// Builds the fuzzer so that libFuzzer sees which code an input reaches.
 fn build(folder: &Path) -> Result<PathBuf> {
     let package = ["build", "--package", "loudou-fuzz"];
-    // Only with a target do the flags leave build scripts alone, which have no libFuzzer.
+    // With an explicit target, the flags do not apply to build scripts, which do not link
+    // libFuzzer.
     let host = host()?;
     let mut build = cargo(&package);
     build
@@ -81,7 +83,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(host).join("fuzz/loudou-fuzz"))
 }
 
-/// The target triple of this machine.
+/// Returns the target triple of this machine.
 fn host() -> Result<String> {
     let output = Command::new("rustc")
         .args(["--print", "host-tuple"])
@@ -91,14 +93,15 @@ fn host() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Writes the seeds and words of all targets, each below `folder`, and gives the names of the targets.
+/// Writes the seeds and words of all targets, each in its folder below `folder`, and returns the
+/// target names.
 fn prepared(program: &Path, folder: &Path) -> Result<Vec<String>> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     fs::create_dir_all(folder)?;
     let mut write = Command::new(program);
-    // libFuzzer warns of functions of sanitizers, which are not in use.
+    // libFuzzer warns about sanitizer functions, which are not in use.
     let output = write.env("LOUDOU_FUZZ_DIR", folder).output();
     let output = output.context("cannot run the fuzzer")?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -118,7 +121,7 @@ fn fuzz(program: &Path, folder: &Path, target: &str, arguments: &Arguments) -> R
     let mut fuzz = Command::new(program);
     fuzz.env("LOUDOU_FUZZ_TARGET", target)
         .arg(format!("-timeout={ENDLESS_S}"))
-        // The counting allocator bounds memory.
+        // The counting allocator limits memory.
         .arg("-rss_limit_mb=0")
         .arg(format!("-exact_artifact_path={}", failing.display()));
     if let Some(input) = &arguments.input {
@@ -160,7 +163,7 @@ fn fuzz(program: &Path, folder: &Path, target: &str, arguments: &Arguments) -> R
     )
 }
 
-/// The number of inputs, and the code that they reached, out of what libFuzzer prints.
+/// Returns the number of inputs and the code coverage from libFuzzer's output.
 fn summary(log: &str) -> String {
     let number = |label: &str| {
         let (_, rest) = log.rsplit_once(label)?;

@@ -1,7 +1,8 @@
-//! `cargo xtask image`: the filter as an OCI image, which Istio and Envoy Gateway fetch.
+//! `cargo xtask image`: writes the filter as an OCI image, which Istio and Envoy Gateway fetch.
 //!
-//! It is the variant that they call `compat`: one layer with the file `plugin.wasm`. What `wkg` pushes, a layer that is
-//! the module itself, they do not read.
+//! The image has the variant that they call `compat`, which is one layer with the file
+//! `plugin.wasm`. They cannot read the images that `wkg` pushes, in which the layer itself is the
+//! module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use crate::oci::{File, Image};
 
 pub(crate) mod registry;
 
-/// The version of all crates.
+/// Version of all crates.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Builds the module and writes its image; prints its digest, and how to push it.
+/// Builds the module and writes its image. Prints the digest, and how to push the image.
 pub(crate) fn run(check: bool) -> Result<()> {
     let (folder, digest) = build(&filter::build()?)?;
     let at = folder.display();
@@ -32,7 +33,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes the image of a module in place of an earlier one; returns its folder and digest.
+/// Writes the image of a module in place of an earlier image. Returns its folder and digest.
 fn build(module: &Path) -> Result<(PathBuf, String)> {
     let folder = target_dir().join("image/filter");
     if folder.exists() {
@@ -43,7 +44,7 @@ fn build(module: &Path) -> Result<(PathBuf, String)> {
     Ok((folder, digest))
 }
 
-/// The image of a module.
+/// Returns the image of a module.
 pub(crate) fn image(module: &[u8]) -> Image {
     Image {
         tag: VERSION.to_owned(),

@@ -1,9 +1,10 @@
-//! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
+//! `cargo xtask`: tasks for contributors, in plain Rust, so that they work wherever Cargo works.
 //!
-//! `setup` installs Envoy, Valkey and Prometheus, `build` builds the filter, `image` makes an image of it, `dist` a
-//! release, `demo` shows filter and screen in use, `docs` builds the documents as a site, `update` writes committed outputs again, `bench` measures, `soak` looks
-//! for requests beyond their limits, `fuzz` for input that does harm. `test` must pass before a commit, `ci` before a
-//! merge.
+//! `setup` installs Envoy, Valkey and Prometheus. `build` builds the filter, `image` an OCI image
+//! of it, and `dist` a release. `demo` shows the filter and the screen in use. `docs` builds the
+//! documents as a site. `update` writes committed outputs again. `bench` measures. `soak` looks for
+//! requests beyond their limits, and `fuzz` for harmful input. `test` must pass before a commit,
+//! and `ci` before a merge.
 
 #![expect(
     clippy::print_stdout,

@@ -1,8 +1,7 @@
-//! The manifests for Kubernetes against the schemas of their kinds, as an API server applies them.
+//! Checks the Kubernetes manifests against the schemas of their kinds, as an API server does.
 //!
-//! Schemas of Istio and Envoy Gateway and their checker are not part of the repository: the check runs where a folder has
-//! both, a program `crdcheck.py` that takes manifests and the definitions beside it. Kinds of Kubernetes itself are checked
-//! by a package that has their schemas.
+//! Schemas and checker are not part of the repository. The check runs if a folder has both: a
+//! program `crdcheck.py` that takes manifests, and the definitions next to it.
 
 use std::env;
 use std::fs;
@@ -14,9 +13,9 @@ use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::command::run;
 
-/// The variable that names the folder.
+/// Variable that names the folder.
 const FOLDER: &str = "LOUDOU_CRDS";
-/// The folder if the variable is not set, beside the repository.
+/// Default folder, next to the repository.
 const BESIDE: &str = "../shared/kubernetes";
 const CHECKER: &str = "crdcheck.py";
 /// The folder of examples whose manifests have kinds of Kubernetes itself, such as `fleet/kubernetes`.
@@ -31,7 +30,7 @@ const PACKAGES: [&str; 5] = [
     "common-expression-language==0.10.0",
 ];
 
-/// Checks all manifests below `envoy/`; the reason if that is not possible here.
+/// Checks all manifests below `envoy/`. Returns the reason if the check cannot run here.
 pub(crate) fn check() -> Result<Option<String>> {
     let named = env::var_os(FOLDER).map(PathBuf::from);
     let folder = named.unwrap_or_else(|| workspace_root().join(BESIDE));
@@ -77,12 +76,14 @@ fn is_core(path: &Path) -> bool {
     path.parent().is_some_and(|folder| folder.ends_with(CORE))
 }
 
-/// Whether the checker says of each document, of which each manifest has one, that it is right. Its exit code does not.
+/// Returns true if the checker reports that each document is valid. Its exit code does not show
+/// this. Each manifest has at least one document.
 fn are_right(output: &str, manifests: usize) -> bool {
     output.lines().filter(|line| line.ends_with(" OK")).count() == manifests
 }
 
-/// Files in folders of folders, as `istio/sidecar/wasm-plugin.yaml`; kustomize reads its own.
+/// Returns files two folders down, such as `istio/sidecar/wasm-plugin.yaml`. Kustomize reads its
+/// own files.
 fn manifests(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for example in folders(root)? {
@@ -110,7 +111,8 @@ fn entries(root: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// The folder with the checker's libraries, installed below the build directory if need be.
+/// Returns the folder with the checker's libraries. Installs it in the build directory if
+/// necessary.
 fn libraries() -> Result<PathBuf> {
     let place = target_dir().join("crd-python");
     let marker = place.join("installed");

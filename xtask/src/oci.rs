@@ -1,7 +1,7 @@
-//! OCI images as layouts in a folder, of one layer each, the same bytes for the same files: no times, owners or names of
-//! this machine are in them.
+//! Writes OCI images as layouts in a folder, with one layer each. Equal files produce equal bytes,
+//! because images contain no times, owners or names of this machine.
 //!
-//! Layout, manifest and configuration are those of the OCI image specification 1.1.
+//! Layout, manifest and configuration follow the OCI image specification 1.1.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// A file of an image.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
-    /// Its path in the image, without a slash in front.
+    /// Path in the image, without a leading slash.
     pub(crate) path: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_program: bool,
@@ -31,18 +31,18 @@ pub(crate) struct File {
 /// An image.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
-    /// The tag that the layout gives it.
+    /// Tag in the layout.
     pub(crate) tag: String,
     pub(crate) architecture: &'static str,
     pub(crate) os: &'static str,
     pub(crate) files: Vec<File>,
-    /// The command, if it is a program.
+    /// Command, if the image has a program.
     pub(crate) entrypoint: Option<String>,
-    /// The annotations of its manifest.
+    /// Annotations of the manifest.
     pub(crate) annotations: Vec<(&'static str, String)>,
 }
 
-/// Content that an image names.
+/// Content that an image refers to.
 struct Blob {
     digest: String,
     bytes: Vec<u8>,
@@ -81,7 +81,7 @@ impl Image {
             "rootfs": { "type": "layers", "diff_ids": [digest(&tar)] },
         });
         if let (Some(program), Some(run)) = (&self.entrypoint, config.get_mut("config")) {
-            // A number, because an image of one file has no names of users.
+            // A numeric user, because an image with a single file has no user names.
             *run = json!({ "Entrypoint": [program], "User": "65532:65532" });
         }
         let (config, layer) = (Blob::of(&config), Blob::new(gzip(&tar)?));
@@ -110,19 +110,20 @@ impl Image {
     }
 }
 
-/// `sha256:` and the digest in hexadecimal.
+/// Returns `sha256:` and the digest in hexadecimal.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     let digits = digest.iter().map(|byte| format!("{byte:02x}"));
     format!("sha256:{}", digits.collect::<String>())
 }
 
-/// An archive with these files in their order, each after its folders, at the beginning of time and of root.
+/// Returns an archive with these files in order, each after its folders. All entries have the time
+/// 0 and the owner root.
 pub(crate) fn tar_of(files: &[File]) -> Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let mut folders = BTreeSet::new();
     for file in files {
-        // dpkg does not make the folder of a file by itself.
+        // dpkg does not create the folder of a file.
         for (end, _) in file.path.match_indices('/') {
             let Some(folder) = file.path.get(..=end) else {
                 continue;
@@ -157,7 +158,7 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-/// The same bytes for the same content: without a name, a time, or the system it was made on.
+/// Compresses content reproducibly, without a name, a time or the operating system.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut gzip = GzBuilder::new()
         .mtime(0)
@@ -274,7 +275,7 @@ mod tests {
         changed.files[0].bytes.push(0);
         let dir = TempDir::new("oci").expect("a folder");
         assert_ne!(changed.write(dir.path()).expect("written"), one);
-        // Neither a time nor a system: RFC 1952, 2.3.
+        // RFC 1952, 2.3: neither a time nor an operating system.
         let gzip = gzip(b"x").expect("compressed");
         assert_eq!(gzip[4..8], [0; 4]);
         assert_eq!(gzip[9], 255);

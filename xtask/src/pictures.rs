@@ -1,9 +1,9 @@
-//! Pictures of the requests that each algorithm lets through, drawn by running it.
+//! Draws pictures of the requests that each algorithm admits, by running the algorithm.
 //!
-//! Every picture has the same requests: a burst of 12, then two a second for eight seconds, silence,
-//! and the burst again. The limits are as similar as the algorithms allow: six at once, one a second
-//! in the long run. `cargo xtask pictures` writes them and those of the terminal's screens; a test
-//! fails when one is out of date.
+//! Every picture has equal requests: a burst of 12, then two per second for eight seconds, a pause,
+//! and the burst again. The limits are as similar as the algorithms allow: six at once, and one per
+//! second in the long run. `cargo xtask pictures` writes these pictures and the pictures of the
+//! terminal's screens. A test fails when a picture is out of date.
 
 mod screen;
 mod svg;
@@ -18,19 +18,19 @@ use loudou_rules::config::parse_limits;
 use loudou_tests::paths::workspace_root;
 use serde_json::{Value, json};
 
-/// The end of the time axis, in milliseconds.
+/// End of the time axis, in milliseconds.
 const END_MS: u64 = 26_000;
-/// The duration of a request, for algorithms that depend on it.
+/// Duration of a request, for algorithms that depend on it.
 const TAKES_MS: u64 = 3_000;
 
-/// The outcome of one request, in milliseconds.
+/// Outcome of one request, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It passed on arrival.
+    /// Admitted on arrival.
     Passed(u64),
-    /// It arrived at the first instant and passed at the second.
+    /// Arrived at the first instant and admitted at the second.
     Waited(u64, u64),
-    /// It was refused on arrival.
+    /// Refused on arrival.
     Refused(u64),
 }
 
@@ -96,15 +96,15 @@ fn subjects() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The arrival times of the requests, in milliseconds.
+/// Returns the arrival times of the requests, in milliseconds.
 fn requests() -> Vec<u64> {
     let burst = |start: u64| (0..12).map(move |n| start.saturating_add(50_u64.saturating_mul(n)));
     let steady = (8..24).map(|n: u64| n.saturating_mul(500));
     burst(2_000).chain(steady).chain(burst(20_000)).collect()
 }
 
-/// Sends the requests to one bucket. A limit that holds a slot until a request ends gets it back
-/// after [`TAKES_MS`].
+/// Sends the requests to one bucket. A limit that holds a slot until a request ends gets the slot
+/// back after [`TAKES_MS`].
 fn run(limits: &Limits) -> Vec<Fate> {
     let at = Nanos::from_millis;
     let mut bucket = limits.start(Nanos::ZERO);
@@ -141,7 +141,7 @@ fn picture(limit: &Value) -> Result<String> {
     Ok(svg::draw(&title(limit), &run(&limits)))
 }
 
-/// The limit as a user would write it.
+/// Formats the limit as a user would write it.
 fn title(limit: &Value) -> String {
     let fields = limit.as_object().into_iter().flatten();
     let words = fields.map(|(name, value)| match (name.as_str(), value.as_str()) {
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// The table shows the size of every state that has a fixed one.
+    /// Checks that the table shows the size of every fixed-size state.
     #[test]
     fn the_table_shows_the_size_of_states() {
         let table =

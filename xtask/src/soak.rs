@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: load on a real Envoy while everything about its limits changes, and a model that
-//! computes the maximum and minimum number of requests for each key.
+//! `cargo xtask soak`: runs load on a real Envoy while everything about its limits changes. A model
+//! computes the maximum and minimum number of admitted requests for each key.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -12,10 +12,10 @@ use loudou_tests::soak::{self, Options};
 use crate::filter;
 use crate::setup;
 
-/// Builds the filter that panics on request, and soaks it.
+/// Builds the filter that panics on request, and runs the soak with it.
 pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Result<()> {
     setup::run()?;
-    // Short enough to type.
+    // Short, so that it is easy to type.
     let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 40);
     let less = without.iter().map(|word| format!("-without-{word}"));
     let name = format!("seed-{seed}{}.txt", less.collect::<String>());

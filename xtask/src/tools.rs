@@ -1,4 +1,4 @@
-//! Tools of the checks, in pinned versions, installed from crates.io into the build directory.
+//! Tools for the checks, in pinned versions, installed from crates.io into the build directory.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,18 +10,18 @@ use crate::command::{cargo, run};
 
 /// A tool.
 pub(crate) struct Tool {
-    /// The package and its program.
+    /// Name of the package and its program.
     name: &'static str,
     version: &'static str,
-    /// What the program prints before its version.
+    /// Text before the version in the program's output.
     prefix: &'static str,
     /// Options of `cargo install`.
     options: &'static [&'static str],
-    /// Variables of the installation.
+    /// Environment variables of the installation.
     variables: &'static [(&'static str, &'static str)],
 }
 
-/// Builds the documents as a site.
+/// mdBook, which builds the documents as a site.
 pub(crate) const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
@@ -30,8 +30,8 @@ pub(crate) const MDBOOK: Tool = Tool {
     variables: &[],
 };
 
-/// Checks the dependencies. It runs for a second, so it is built without optimisation: about two minutes of
-/// one core instead of many.
+/// cargo-deny, which checks the dependencies. It runs for only a second, so it is built without
+/// optimisation. That takes about two minutes on one core instead of many minutes.
 pub(crate) const DENY: Tool = Tool {
     name: "cargo-deny",
     version: "0.20.2",
@@ -44,7 +44,7 @@ pub(crate) const DENY: Tool = Tool {
 };
 
 impl Tool {
-    /// The program, installed if need be.
+    /// Returns the program's path. Installs it if necessary.
     pub(crate) fn program(&self) -> Result<PathBuf> {
         let tools = target_dir().join("tools");
         let program = tools.join("bin").join(self.name);

@@ -1,5 +1,6 @@
-//! `cargo xtask update`: writes the committed outputs of the code again: snapshots, schemas, tables and pictures. `git diff`
-//! then shows what a change does to them. It does not touch the budgets of instructions, because a budget is a decision.
+//! `cargo xtask update`: writes the committed outputs of the code again, which are snapshots,
+//! schemas, tables and pictures. `git diff` then shows how a change affects them. It does not
+//! change the instruction budgets, because a budget is a decision.
 
 use std::fs;
 use std::process::Command;
@@ -34,7 +35,7 @@ pub(crate) fn run_all() -> Result<()> {
         fs::write(root.join(path), page).context(path)?;
     }
     docs::describe(&root)?;
-    // Snapshots before pictures, which are drawn from some of them.
+    // Snapshots are written before pictures, because some pictures are drawn from them.
     let mut tests = cargo(&["test", "--quiet", "--package", "loudou", "--lib"]);
     run(tests.env("INSTA_UPDATE", "always")).context(
         "not only snapshots in files differ: `cargo insta test --accept -p loudou` updates those within tests",
@@ -51,7 +52,7 @@ fn marks(arguments: [&str; 2]) -> [String; 2] {
     ]
 }
 
-/// Returns the page with another text between its marks.
+/// Replaces the table between the marks of a page.
 fn between(page: &str, arguments: [&str; 2], text: &str) -> Option<String> {
     let [begin, end] = marks(arguments);
     let (head, rest) = page.split_once(&begin)?;

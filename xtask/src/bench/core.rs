@@ -1,5 +1,6 @@
-//! `cargo xtask bench core`: the core's part of a request, natively, in nanoseconds. The benchmarks are in
-//! `crates/rules/benches/core`, and criterion measures them; this runs them, and makes tables of what they found.
+//! `cargo xtask bench core`: measures the core's part of a request natively, in nanoseconds. It
+//! runs the criterion benchmarks in `crates/rules/benches/core`, and prints their results as
+//! tables.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +12,10 @@ use serde_json::Value;
 use crate::command::{cargo, run};
 
 const BENCH: [&str; 4] = ["--package", "loudou-rules", "--bench", "core"];
-/// The functions that others are compared with; where there are several, the first of a group.
+/// Functions that others are compared with. If a group has several, the first one counts.
 const BASE: &str = "governor";
 
-/// One benchmark of criterion's.
+/// A criterion benchmark.
 #[derive(Debug, PartialEq)]
 struct Measured {
     group: String,
@@ -32,7 +33,7 @@ pub(super) fn run_all(quick: bool) -> Result<()> {
         bench.args(["--warm-up-time", "0.3", "--measurement-time", "0.5"]);
     }
     run(&mut bench)?;
-    // The files have no order, and some may be of benchmarks that no longer exist.
+    // Files have no order, and some may belong to benchmarks that no longer exist.
     let mut list = cargo(&["bench", "--quiet"]);
     let list = list.args(BENCH).args(["--", "--list"]).output()?;
     ensure!(list.status.success(), "the list failed: {}", list.status);
@@ -52,7 +53,7 @@ pub(super) fn check() -> Result<()> {
     run(cargo(&["test", "--quiet"]).args(BENCH))
 }
 
-/// What criterion has written about a benchmark.
+/// Reads criterion's results of a benchmark.
 fn read(home: &Path, name: &str) -> Result<Measured> {
     let mut parts = name.splitn(3, '/').map(str::to_owned);
     let mut part = || parts.next().with_context(|| format!("{name}: three parts"));
@@ -70,7 +71,7 @@ fn read(home: &Path, name: &str) -> Result<Measured> {
     })
 }
 
-/// A table for each group: a row for each function, a column for each parameter.
+/// Formats a table for each group, with a row for each function and a column for each parameter.
 fn tables(measured: &[Measured]) -> String {
     let groups = distinct(measured.iter().map(|one| one.group.as_str()));
     let table = |group| {
@@ -111,13 +112,13 @@ fn table(group: &str, rows: &[&Measured]) -> String {
     format!("\n{}\n", lines.join("\n"))
 }
 
-/// A line of a table in Markdown.
+/// Formats a line of a Markdown table.
 fn line(first: String, cells: impl Iterator<Item = String>) -> String {
     let all: Vec<String> = std::iter::once(first).chain(cells).collect();
     format!("| {} |", all.join(" | "))
 }
 
-/// Each once, in the order of first occurrence.
+/// Removes duplicates, in order of first occurrence.
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found = Vec::new();
     for name in names {

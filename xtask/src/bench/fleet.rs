@@ -1,12 +1,13 @@
-//! `cargo xtask bench fleet`: what a limit costs that many Envoys share.
+//! `cargo xtask bench fleet`: measures the cost of a limit that many Envoys share.
 //!
-//! - `latency`: its requests beside those of a rule that an Envoy has alone, in the same Envoy, in bursts of both
-//!   in random order.
-//! - `saving`: requests a second, calls and processor time behind one Envoy and behind four, beside Envoy's own
-//!   rate limit filter, which asks a service once for each request.
+//! - `latency`: compares its requests with requests to a rule local to the Envoy, in one Envoy, in
+//! bursts of both kinds in random order.
+//! - `saving`: measures requests per second, calls and processor time behind one Envoy and behind
+//! four. It compares them with Envoy's own rate limit filter, which calls a service once for each
+//! request.
 //!
-//! No request is refused. All runs on one machine: requests a second are those of the machine, and differences
-//! and ratios are to compare.
+//! No request is refused. Everything runs on one machine, so only differences and ratios are
+//! comparable between machines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,19 +27,19 @@ mod saving;
 use rig::Programs;
 use saving::Keys;
 
-/// The size of a measurement.
+/// Size of a measurement.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     /// Numbers of Envoys to compare.
     envoys: &'static [usize],
-    /// Numbers of keys: of a flood, and behind one Envoy.
+    /// Numbers of keys in a flood, and of keys behind one Envoy.
     flood_keys: &'static [Keys],
     keys: &'static [u64],
-    /// The floods of each kind, and the requests of each: some before, and those that are measured.
+    /// Number of floods of each kind, and numbers of warm-up and measured requests in each flood.
     floods: usize,
     flood_before: u64,
     flood: u64,
-    /// The pairs of bursts.
+    /// Number of burst pairs.
     pairs: usize,
 }
 
@@ -68,7 +69,7 @@ const QUICK: Size = Size {
     ..FULL
 };
 
-/// For a check that everything still works.
+/// Size for a check that everything still works.
 const LEAST: Size = Size {
     envoys: &[1],
     flood_keys: &[Keys::even(10)],
@@ -87,7 +88,7 @@ pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>) -> Result<()> {
     measure(size, &programs(wasm, true)?).map(drop)
 }
 
-/// Measures next to nothing, with builds for development, and checks that each kind was what it is to be.
+/// Measures almost nothing, with development builds, and checks that each kind behaved as expected.
 pub(super) fn check() -> Result<()> {
     let found = measure(LEAST, &programs(loudou_tests::wasm_path()?, false)?)?;
     let rows = found.get("saving").and_then(Value::as_array);
@@ -121,7 +122,7 @@ fn programs(wasm: PathBuf, is_release: bool) -> Result<Programs> {
     })
 }
 
-/// Measures and prints; returns what it printed last.
+/// Measures and prints the results. Returns the last printed results.
 fn measure(size: Size, programs: &Programs) -> Result<Value> {
     let before = load_average()?;
     println!("load average before: {before}\n");
@@ -141,17 +142,18 @@ fn load_average() -> Result<String> {
     Ok(load.join(" "))
 }
 
-/// The n-th key.
+/// Returns the n-th key.
 fn user(n: u64) -> String {
     format!("user-{n:06}")
 }
 
-/// A count as one of a thousand requests.
+/// Returns a count per thousand requests.
 fn of_thousand(count: u64, requests: u64) -> f64 {
     float(count) * 1_000.0 / float(requests)
 }
 
-/// A rule with a limit that no request reaches, for the path of its name; the service has the same.
+/// Returns a rule with a limit that no request reaches, for the path of its name. The service has
+/// an equal rule.
 fn rule(name: &str, scope: &str) -> Value {
     json!({
         "name": name, "scope": scope, "key": [{ "header": "x-user-id" }],

@@ -1,15 +1,18 @@
-//! `cargo xtask bench instructions`: what a request costs in the guest, as numbers that are the same in every run and
-//! on every machine, so that checks can hold them to budgets.
+//! `cargo xtask bench instructions`: counts the guest's work for a request. The numbers are equal
+//! in every run and on every machine, so checks can hold them to budgets.
 //!
-//! The module that ships runs in an interpreter (wasmi), with additions that count (see [`meter`]): each WebAssembly
-//! instruction of its own that is executed is one, but those that do nothing are none (`block`, `loop`, `else`, `end`,
-//! `nop`), and a copy of many bytes by one instruction is one. Counted is the whole cycle of a request, from the
-//! creation of its context to its end, with the memory that the guest allocates for answers of the host, but not the
-//! work of the host: calls of the host are a count of their own. callgrind would count a native build, which nobody
-//! runs, or Envoy with all of its noise, and `setup` cannot install it.
+//! The shipped module runs in an interpreter (wasmi), with added counters (see [`meter`]). Each
+//! executed WebAssembly instruction of the module counts as one, except instructions that do
+//! nothing (`block`, `loop`, `else`, `end`, `nop`). A bulk copy by one instruction counts as one.
+//! The count covers a request's whole life, from the creation of its context to its end. It
+//! includes memory that the guest allocates for answers of the host. It excludes the host's work,
+//! and host calls are counted separately. The alternatives are worse: callgrind would count a
+//! native build, which is not what runs in production, or Envoy with all of its noise, and `setup`
+//! cannot install it.
 //!
-//! It is not time: an instruction takes longer when its code or data are not in the processor's caches, and entering
-//! the guest or the host takes longer than most of what either does. `bench request` measures time.
+//! The count is not a time. An instruction takes longer when its code or data are not in the
+//! processor's caches, and entering the guest or the host takes longer than most of their work.
+//! `bench request` measures time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,17 +35,18 @@ mod budgets;
 mod host;
 mod meter;
 
-/// After so many requests, the buckets of all users exist, and everything that the guest makes once.
+/// Number of requests after which the buckets of all users exist, and the guest has created
+/// everything that it creates only once.
 const WARM_UP: u64 = 1_000;
-/// The requests that are counted.
+/// Number of counted requests.
 const COUNTED: u64 = 1_000;
-/// The users, who send requests in turn.
+/// Number of users, which send requests in turn.
 const USERS: u64 = 100;
-/// The time between two requests.
+/// Time between two requests.
 const APART: Nanos = Nanos::new(50_000);
 
-/// Prints what requests cost in this build of the filter or in the current one: as a table, and in the form of the
-/// file of budgets.
+/// Prints the costs of requests in this build of the filter or in the current one, as a table and
+/// in the format of the budget file.
 pub(super) fn run_all(wasm: Option<PathBuf>) -> Result<()> {
     let found = count(&wasm.map_or_else(filter::build, Ok)?)?;
     print(&found);
@@ -51,7 +55,7 @@ pub(super) fn run_all(wasm: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Holds what requests cost to the budgets. The module must have been built.
+/// Checks the costs of requests against the budgets. The module must be built already.
 pub(crate) fn check() -> Result<()> {
     let found = count(&wasm_path()?)?;
     print(&found);
@@ -73,7 +77,7 @@ fn print(found: &[Found]) {
     }
 }
 
-/// Counts what the requests of all scenarios cost.
+/// Counts the costs of the requests in all scenarios.
 fn count(wasm: &Path) -> Result<Vec<Found>> {
     let program = Program::read(wasm)?;
     let rows = loudou(&[]);
@@ -109,7 +113,7 @@ fn count_row(program: &Program, row: &Row) -> Result<budgets::Cost> {
     })
 }
 
-/// The headers of a request, as Envoy has them when filters run.
+/// Returns the headers of a request, as Envoy has them when filters run.
 fn headers(number: u64) -> Vec<(String, String)> {
     let user = format!("user-{:07}", number % USERS);
     let headers = [
@@ -127,14 +131,14 @@ fn headers(number: u64) -> Vec<(String, String)> {
     headers.map(owned).into()
 }
 
-// The module in an interpreter, and the callbacks of a request in the order in which Envoy makes them.
+// Runs the module in an interpreter, and makes the callbacks of a request in Envoy's order.
 
-/// The context of the plugin; those of requests follow.
+/// Context of the plugin. Request contexts have higher numbers.
 const PLUGIN: u32 = 1;
-/// The time at which the plugin starts.
+/// Time at which the plugin starts.
 const START: Nanos = Nanos::from_secs(1_000);
 
-/// The compiled module, from which guests start.
+/// Compiled module, from which guests start.
 struct Program {
     engine: Engine,
     module: Module,
@@ -145,7 +149,7 @@ struct Program {
 struct Guest {
     store: Store<Host>,
     instance: Instance,
-    /// The newest context.
+    /// Number of the last created context.
     context: u32,
 }
 
@@ -163,7 +167,7 @@ impl Program {
         })
     }
 
-    /// A guest with this configuration in force.
+    /// Starts a guest with this configuration.
     fn start(&self, configuration: &Value) -> Result<Guest> {
         let configuration = configuration.to_string().into_bytes();
         let size = u32::try_from(configuration.len())?;
@@ -192,8 +196,8 @@ impl Guest {
         result.map_err(|error| anyhow!("{name}: {error}; {}", self.log()))
     }
 
-    /// A whole request with these headers, so long after the one before; the status with which the guest has
-    /// answered it, unless it has admitted it.
+    /// Runs a whole request with these headers, this long after the previous request. Returns the
+    /// status of the guest's answer, or `None` if the guest admitted the request.
     fn request(&mut self, headers: Vec<(String, String)>, after: Nanos) -> Result<Option<u32>> {
         let count = u32::try_from(headers.len())?;
         let host = self.store.data_mut();
@@ -218,14 +222,14 @@ impl Guest {
         Ok(answered)
     }
 
-    /// The instructions that were executed so far.
+    /// Returns the number of instructions executed so far.
     fn executed(&self) -> Result<u64> {
         let count = self.instance.get_global(&self.store, COUNT);
         let count = count.and_then(|count| count.get(&self.store).i64());
         Ok(count.context("the module does not count")?.try_into()?)
     }
 
-    /// The calls of each host function since they were last taken.
+    /// Returns the number of calls of each host function since the last call of this function.
     fn take_calls(&mut self) -> BTreeMap<String, u64> {
         std::mem::take(&mut self.store.data_mut().calls)
     }

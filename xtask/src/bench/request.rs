@@ -1,10 +1,11 @@
-//! `cargo xtask bench request`: what a request costs the worker of Envoy that serves it.
+//! `cargo xtask bench request`: measures the cost of a request for the Envoy worker that serves it.
 //!
-//! One Envoy with one worker has a listener for each row, whose filters differ. Bursts of all rows go out in
-//! random order, round by round, over kept connections; the processor time of the worker's thread during a
-//! burst, over its requests, is one number. Shown are the median of a row and the part of it that the quietest
-//! twentieth does not exceed; the median of the differences to the empty filter in the same round; and that of
-//! the ratios to Envoy's own filter. With `--beside`, another build of the filter has rows of its own.
+//! One Envoy with one worker has a listener for each row. The listeners have different filters.
+//! Bursts of all rows run in random order, round by round, over kept connections. The processor
+//! time of the worker's thread during a burst, divided by its requests, is one sample. The table
+//! shows a row's median and its 5th percentile, the median difference to the empty filter in equal
+//! rounds, and the median ratio to Envoy's own filter. With `--beside`, another build of the filter
+//! has separate rows.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,27 +31,27 @@ pub(super) mod rows;
 
 use rows::{EMPTY, Limits, Modules, PLAIN, Row};
 
-/// The connections of a row.
+/// Number of connections of a row.
 const CONNECTIONS: usize = 16;
-/// A worker has handled a burst's last answer in this time.
+/// Time in which a worker has handled the last answer of a burst.
 const SETTLE: Duration = Duration::from_millis(1);
-/// An Envoy with all rows starts in this time, on a busy machine.
+/// Time in which an Envoy with all rows starts, on a busy machine.
 const START: Duration = Duration::from_mins(1);
 
-/// The budget of a start: the processor time that the filter adds until a listener opens, as a multiple of what an
-/// empty filter adds. Envoy compiles the module in that time. On two cores of an Intel Xeon the budget is 1.2 s more
-/// than an empty filter takes.
+/// Budget of a start: the processor time that the filter adds until a listener opens, as a multiple
+/// of the time that an empty filter adds. Envoy compiles the module in that time. On two cores of
+/// an Intel Xeon the budget is 1.2 s more than the time of an empty filter.
 const START_BUDGET: f64 = 11.0;
 
-/// The size of a measurement.
+/// Size of a measurement.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     rounds: usize,
-    /// The requests of a burst.
+    /// Number of requests in a burst.
     burst: u64,
-    /// Numbers of users that have rows of their own.
+    /// Numbers of users that have separate rows.
     users: &'static [u64],
-    /// The starts of Envoy to compare, and the seconds of requests at a fixed rate.
+    /// Number of Envoy starts to compare, and the seconds of requests at a fixed rate.
     starts: usize,
     seconds: u64,
 }
@@ -79,7 +80,8 @@ const LEAST: Size = Size {
     seconds: 1,
 };
 
-/// Runs the benchmark, with this build of the filter or with the current one, and another beside it.
+/// Runs the benchmark with this build of the filter or with the current one, and optionally with
+/// another build for comparison.
 pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>, other: Option<PathBuf>) -> Result<()> {
     setup::run()?;
     let loudou = wasm.map_or_else(filter::build, Ok)?;
@@ -87,7 +89,7 @@ pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>, other: Option<PathBuf>
     measure(size, &modules(loudou, other)?).map(drop)
 }
 
-/// Measures next to nothing, and checks that each row was measured and answered as it is to be.
+/// Measures almost nothing, and checks that each row was measured and answered as expected.
 pub(super) fn check() -> Result<()> {
     let wasm = loudou_tests::wasm_path()?;
     let found = measure(LEAST, &modules(wasm.clone(), Some(wasm))?)?;
@@ -144,7 +146,7 @@ fn measure(size: Size, modules: &Modules) -> Result<Value> {
     let memory = beside::fill(&envoy, &measured)?;
     let mut order: Vec<usize> = (0..measured.len()).collect();
     let mut random = Random::new(1, 0);
-    // The first round sets things up, and is not measured.
+    // The first round warms up, and is not measured.
     for round in 0..=size.rounds {
         random.shuffle(&mut order);
         for &place in &order {
@@ -172,7 +174,7 @@ fn measure(size: Size, modules: &Modules) -> Result<Value> {
     Ok(found)
 }
 
-/// An Envoy with a listener for each row: the first is `data`.
+/// Starts an Envoy with a listener for each row. The first listener is `data`.
 fn start(rows: &[Row], modules: &Modules) -> Result<Envoy> {
     let listeners = rows.iter().enumerate();
     let mut listeners: Vec<Value> = listeners
@@ -189,7 +191,7 @@ fn start(rows: &[Row], modules: &Modules) -> Result<Envoy> {
     Envoy::start_one_worker(&bootstrap.to_string(), &modules.loudou)
 }
 
-/// The name of a row's listener, of its sandbox and of its shared data.
+/// Name of a row's listener, sandbox and shared data.
 fn id(number: usize) -> String {
     match number {
         0 => "data".to_owned(),
@@ -203,9 +205,9 @@ struct Measured {
     row: Row,
     connections: Connections,
     address: std::net::SocketAddr,
-    /// The number of the next request.
+    /// Number of the next request.
     next: u64,
-    /// Microseconds of the worker for each request, by round.
+    /// Worker time per request in microseconds, by round.
     spent_us: Vec<f64>,
 }
 
@@ -229,13 +231,13 @@ impl Measured {
         })
     }
 
-    /// Sends a request of each user.
+    /// Sends a request for each user.
     fn fill(&self) -> Result<()> {
         let users = self.row.users;
         flood(self.address, users, |n| request(n % users))
     }
 
-    /// Sends a burst; returns the microseconds that each request took.
+    /// Sends a burst, and returns the microseconds of each request.
     fn burst(&mut self, envoy: &Envoy, requests: u64) -> Result<f64> {
         let (begin, users) = (self.next, self.row.users);
         self.next += requests;
@@ -249,7 +251,7 @@ impl Measured {
     }
 }
 
-/// A request of the n-th user.
+/// Returns a request of the n-th user.
 fn request(user: u64) -> Request {
     Request::get("/path7").header("x-user-id", format!("user-{user:07}"))
 }

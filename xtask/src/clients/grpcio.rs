@@ -1,4 +1,4 @@
-//! Refused calls as grpcio sees them, with and without a retry policy.
+//! Checks how grpcio handles refused calls, with and without a retry policy.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,10 +11,11 @@ use loudou_tests::paths::workspace_root;
 use loudou_tests::{Config, Envoy, eventually};
 use serde_json::{Value, json};
 
-/// The time within which the counters show all refusals.
+/// Timeout within which the counters must show all refusals.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Runs calls through Envoy to a server, both in one script that has the packages in `modules`.
+/// Runs calls through Envoy to a server. Both are in one script, which uses the packages in
+/// `modules`.
 pub(super) fn check(modules: &Path) -> Result<()> {
     let mut python = Command::new("python3");
     python
@@ -23,7 +24,7 @@ pub(super) fn check(modules: &Path) -> Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut script = python.spawn().context("cannot run python3")?;
-    // It ends with its input.
+    // The script ends at the end of its input.
     let mut input = script.stdin.take().context("no input")?;
     let mut output = BufReader::new(script.stdout.take().context("no output")?);
     let mut port = String::new();
@@ -34,7 +35,8 @@ pub(super) fn check(modules: &Path) -> Result<()> {
     io::copy(&mut output, &mut io::stdout())?;
     let status = script.wait()?;
     ensure!(status.success(), "grpc_retry.py failed: {status}");
-    // One without a policy, and one before the pushback; one that is never tried again.
+    // Rule `calls` refuses a call without a policy, and a call before its pushback. Rule `never`
+    // refuses a call that is never retried.
     for (rule, refusals) in [("calls", 2), ("never", 1)] {
         let counter = format!("wasmcustom.loudou.rule.{rule}.refused");
         eventually(SOON, &counter, || {
@@ -44,7 +46,7 @@ pub(super) fn check(modules: &Path) -> Result<()> {
     envoy.stop()
 }
 
-/// An Envoy before this server.
+/// Starts an Envoy in front of this server.
 fn start(server: SocketAddr) -> Result<Envoy> {
     let rule = |name: &str, method: &str, cost: u32| -> Value {
         json!({

@@ -1,6 +1,6 @@
-//! A dozen users with different habits, so that every kind of bucket is on the screen within
-//! seconds: nearly empty, filling and draining, full, and one that appears late. Where there are several Envoys,
-//! each user goes to them in turn.
+//! Sends requests for a dozen users with different habits. Within seconds, every kind of bucket is
+//! on the screen: nearly empty, filling and draining, full, and one that appears late. With several
+//! Envoys, each user sends to them in turn.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use loudou_tests::{Http, Request};
 
-/// The habit of one user: wait, then repeatedly send a burst and pause.
+/// Habit of one user. The user waits, then repeatedly sends a burst and pauses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct User {
     pub(super) name: &'static str,
@@ -45,26 +45,26 @@ pub(super) const USERS: &[User] = &[
     user("alice", REPLY, (0, 1, 2_500)),
     // Bursts that just fit, until the funnel has not drained in time.
     user("bob", REPLY, (0, 6, 9_000)),
-    // Never pauses; always refused.
+    // Never pauses, and is always refused.
     user("mallory", REPLY, (0, 1, 60)),
-    // Steady and busy, still allowed.
+    // Steady and busy, but still admitted.
     user("carol", API, (0, 1, 150)),
-    // Bursts above the rate: refused occasionally.
+    // Bursts above the rate, which are refused occasionally.
     user("dave", API, (500, 25, 2_000)),
     user("erin", SEARCH, (0, 1, 700)),
-    // Bursts that are larger than the second's limit.
+    // Bursts larger than the limit per second.
     user("frank", SEARCH, (1_000, 8, 3_000)),
-    // Absent at the start; soon over the limit.
+    // Absent at the start, and soon over the limit.
     user("nina-newcomer", REPLY, (4_000, 1, 300)),
     // A burst every ten seconds, larger than the bucket.
     user("batch-job", API, (1_500, 60, 10_000)),
-    // Rare requests; the bucket is full again each time.
+    // Rare requests, for which the bucket is full again each time.
     user("night-owl", REPLY, (2_000, 1, 8_000)),
     user("scraper", SEARCH, (0, 1, 40)),
     user("mobile-app", API, (0, 1, 90)),
 ];
 
-/// The traffic, which stops when this is dropped.
+/// Running traffic, which stops when this is dropped.
 #[derive(Debug)]
 pub(super) struct Traffic {
     bell: Arc<Bell>,
@@ -72,7 +72,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Starts every user.
+    /// Starts all users.
     pub(super) fn start(envoys: &[SocketAddr]) -> Self {
         let bell = Arc::new(Bell::default());
         let begin = |user: &'static User| {
@@ -89,7 +89,7 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         self.bell.ring();
         for thread in self.threads.drain(..) {
-            // A user thread that panicked reports nothing that would change the end of the demo.
+            // If a user thread panicked, there is nothing left to do at the end of the demo.
             drop(thread.join());
         }
     }
@@ -100,7 +100,7 @@ fn live(user: &User, mut envoys: Vec<Http>, bell: &Bell) {
     let mut pause_ms = user.wait_ms;
     while !bell.rings_within(Duration::from_millis(pause_ms)) {
         for _ in 0..user.burst {
-            // No answer means that Envoy is gone, which the demo itself notices and reports.
+            // No answer means that Envoy is gone, which the demo detects and reports.
             if let [next, ..] = envoys.as_mut_slice() {
                 drop(next.send(&request));
                 envoys.rotate_left(1);
@@ -110,7 +110,7 @@ fn live(user: &User, mut envoys: Vec<Http>, bell: &Bell) {
     }
 }
 
-/// Stops all users at once, including those that pause.
+/// Stops all users immediately, even during a pause.
 #[derive(Debug, Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -156,7 +156,7 @@ mod tests {
         drop(traffic);
         for upstream in upstreams {
             let at_the_end = upstream.requests();
-            // The next counted request is the test's own: all other traffic has stopped.
+            // All other traffic has stopped, so the next counted request is the test's own.
             Http::new(upstream.address()).get("/")?;
             assert_eq!(upstream.requests(), at_the_end + 1);
         }

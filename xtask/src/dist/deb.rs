@@ -1,6 +1,8 @@
-//! A package for Debian and Ubuntu: an `ar` archive of two compressed archives (deb(5)).
+//! Writes a package for Debian and Ubuntu, which is an `ar` archive with two compressed archives
+//! (deb(5)).
 //!
-//! `cargo-deb` would be compiled on every machine that tests a release, which takes longer than the rest of that test.
+//! `cargo-deb` would have to be compiled on every machine that tests a release, which takes longer
+//! than the rest of that test.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +13,7 @@ use super::programs::{Program, Target};
 use crate::image::VERSION;
 use crate::oci::{File, gzip, tar_of};
 
-/// The package with these programs and pages.
+/// Returns the package with these programs and pages.
 pub(super) fn package(
     root: &Path,
     target: &Target,
@@ -26,7 +28,7 @@ pub(super) fn package(
     for page in pages {
         let is_page = page.path.starts_with("share/man/");
         files.push(File {
-            // Debian's pages are compressed.
+            // Debian requires compressed pages.
             path: format!("usr/{}{}", page.path, if is_page { ".gz" } else { "" }),
             bytes: if is_page {
                 gzip(&page.bytes)?
@@ -69,7 +71,7 @@ fn control(target: &Target, kib: usize) -> String {
     )
 }
 
-/// Members without times and owners, each at an even place.
+/// Returns an `ar` archive without times and owners. Each member starts at an even offset.
 fn ar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = b"!<arch>\n".to_vec();
     for (name, bytes) in members {
@@ -106,7 +108,7 @@ mod tests {
         assert_eq!(&archive[70..86], b"b               ");
     }
 
-    /// Into a root where nothing is yet.
+    /// Unpacks into an empty root.
     fn installs(dir: &TempDir, package: &Path) {
         if fs::metadata(dir.path()).expect("a folder").uid() != 0 {
             println!("not installed: dpkg gives files to root, which only root may");
@@ -121,7 +123,7 @@ mod tests {
         dpkg.arg("--root")
             .arg(&root)
             .args(["--force-not-root", "--force-architecture"]);
-        // A user's path may lack the folders of administration, which dpkg insists on.
+        // A user's path may lack the administration folders, which dpkg requires.
         dpkg.arg("--force-bad-path").arg("--install").arg(package);
         let output = dpkg.output().expect("runs");
         assert!(output.status.success(), "{output:?}");
@@ -130,7 +132,7 @@ mod tests {
         }
     }
 
-    /// Where there is a dpkg, it reads and installs the package.
+    /// If dpkg is installed, it reads and installs the package.
     #[test]
     fn a_package_is_read_and_installed_by_dpkg() {
         let program = Program {

@@ -1,4 +1,4 @@
-//! Manual pages and completions, as the program itself prints them.
+//! Collects manual pages and shell completions, as the program prints them.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,14 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::oci::File;
 
-/// Shells, and where the script of each is in an archive.
+/// Shells, and the path of each shell's script in an archive.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/loudou"),
     ("fish", "share/fish/vendor_completions.d/loudou.fish"),
     ("zsh", "share/zsh/site-functions/_loudou"),
 ];
 
-/// The pages and scripts that this program prints; those of every machine are the same.
+/// Returns the pages and scripts that this program prints. They are equal on all machines.
 pub(super) fn of(program: &Path) -> Result<Vec<File>> {
     let print = |arguments: &[&str]| -> Result<Vec<u8>> {
         let output = Command::new(program).args(arguments).output();
@@ -41,11 +41,11 @@ pub(super) fn of(program: &Path) -> Result<Vec<File>> {
     Ok(files.into_iter().map(file).collect())
 }
 
-/// The names below the heading of the commands.
+/// Returns the names below the heading of the commands.
 fn commands(help: &str) -> Vec<&str> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
-    // Longer descriptions go on further in.
+    // Continuation lines of descriptions are indented further.
     let first = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     first
         .filter_map(|line| line.split_whitespace().next())

@@ -1,4 +1,4 @@
-//! The programs of a release: static, without a path of this machine in them.
+//! Builds the programs of a release. They are static and contain no path of this machine.
 
 use std::env;
 use std::fs;
@@ -10,18 +10,19 @@ use anyhow::{Context as _, Result, ensure};
 use crate::command::run;
 use crate::oci::File;
 
-/// A kind of machine that a release is for.
+/// A kind of machine that a release supports.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) triple: &'static str,
-    /// The names of its architecture elsewhere.
+    /// Names that other systems use for its architecture.
     pub(super) oci: &'static str,
     pub(super) debian: &'static str,
-    /// The relay needs a C compiler for its cryptography, which is there for the machine's own processor only.
+    /// True if the relay can be built. Its cryptography needs a C compiler, which exists only for
+    /// this machine's own processor.
     has_relay: bool,
 }
 
-/// All kinds.
+/// All kinds of machines.
 pub(super) const TARGETS: [Target; 2] = [
     Target {
         triple: "x86_64-unknown-linux-musl",
@@ -38,7 +39,7 @@ pub(super) const TARGETS: [Target; 2] = [
 ];
 
 impl Target {
-    /// Whether this machine runs its programs.
+    /// Returns true if this machine can run its programs.
     pub(super) fn is_here(&self) -> bool {
         env::consts::OS == "linux" && self.triple.starts_with(env::consts::ARCH)
     }
@@ -52,7 +53,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// As a file in this folder of an archive.
+    /// Returns the program as a file in this folder of an archive.
     pub(super) fn file(&self, folder: &str) -> File {
         let slash = if folder.is_empty() { "" } else { "/" };
         File {
@@ -63,7 +64,7 @@ impl Program {
     }
 }
 
-/// Makes sure of the targets.
+/// Installs the compilation targets if they are missing.
 pub(super) fn targets() -> Result<()> {
     let mut rustup = Command::new("rustup");
     rustup.args(["target", "add"]);
@@ -71,7 +72,7 @@ pub(super) fn targets() -> Result<()> {
     run(&mut rustup).context("the targets of a release come from rustup (https://rustup.rs)")
 }
 
-/// Builds the programs for a target, of the sources in `root`.
+/// Builds the programs for a target from the sources in `root`.
 pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
     let mut names = vec![("loudou", "loudou")];
     if target.has_relay {
@@ -83,7 +84,7 @@ pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
     for (package, _) in &names {
         build.args(["--package", package]);
     }
-    // The C code of the relay's cryptography needs no C library.
+    // The C code in the relay's cryptography needs no C library.
     build.env("CC_x86_64_unknown_linux_musl", "cc");
     build.env(
         "CFLAGS_x86_64_unknown_linux_musl",
@@ -107,7 +108,7 @@ pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
     names.into_iter().map(read).collect()
 }
 
-/// The command line that runs on this machine, once it is built.
+/// Returns the built command line that can run on this machine.
 pub(super) fn here(root: &Path) -> Option<PathBuf> {
     let target = TARGETS.iter().find(|target| target.is_here())?;
     Some(folder(root, target).join("loudou"))
@@ -121,14 +122,15 @@ fn directory(root: &Path) -> PathBuf {
     root.join("target/dist-build")
 }
 
-/// Linked without a C compiler, and without a library of the system.
+/// Linker flags that need neither a C compiler nor a system library.
 const STATIC: &[&str] = &[
     "-Clinker=rust-lld",
     "-Clink-self-contained=yes",
     "-Ctarget-feature=+crt-static",
 ];
 
-/// Cargo with flags for a target that leave the paths of this machine out.
+/// Returns a Cargo command with flags for a target that keep this machine's paths out of the
+/// program.
 fn cargo_in(root: &Path, triple: &str, flags: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut cargo = Command::new(program);
@@ -140,28 +142,29 @@ fn cargo_in(root: &Path, triple: &str, flags: &[&str]) -> Command {
     let flags = flags.iter().map(|flag| (*flag).to_owned()).chain(prefixes);
     let flags: Vec<String> = flags.map(|flag| format!("{flag:?}")).collect();
     let config = format!("target.{triple}.rustflags=[{}]", flags.join(","));
-    // All before the sub-command: Cargo forgets these when there is another behind it.
+    // All `--config` flags come before the sub-command, because Cargo ignores them if another one
+    // follows it.
     cargo.args([
         "--config",
         &config,
         "--config",
         "profile.release.strip=true",
     ]);
-    // They would replace the flags above.
+    // These variables would replace the flags above.
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
         cargo.env_remove(name);
     }
     cargo
 }
 
-/// Whether a text is somewhere in a program.
+/// Returns true if a program contains this text.
 fn has(bytes: &[u8], text: &str) -> bool {
     bytes
         .windows(text.len().max(1))
         .any(|window| window == text.as_bytes())
 }
 
-/// Where Cargo keeps the sources of dependencies.
+/// Returns the folder in which Cargo keeps the sources of dependencies.
 fn sources() -> PathBuf {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));

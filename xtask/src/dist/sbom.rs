@@ -1,7 +1,8 @@
-//! The list of what is in a release, as `CycloneDX` 1.6: every crate in the programs and in the module.
+//! Writes a release's bill of materials as `CycloneDX` 1.6. It lists every crate in the programs
+//! and in the module.
 //!
-//! `cargo-cyclonedx` writes a list for each package and not for a release, and would be compiled on every machine that tests
-//! a release.
+//! `cargo-cyclonedx` writes a list per package instead of per release, and would have to be
+//! compiled on every machine that tests a release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +15,7 @@ use crate::command::cargo;
 use crate::image::VERSION;
 use crate::setup::WASM_TARGET;
 
-/// The packages that are shipped, and the kinds of machine that each is built for.
+/// Shipped packages, and the kinds of machines that each is built for.
 const ROOTS: [(&str, &[&str]); 3] = [
     (
         "loudou",
@@ -24,10 +25,11 @@ const ROOTS: [(&str, &[&str]); 3] = [
     ("loudou-filter", &[WASM_TARGET]),
 ];
 
-/// A crate's name and version.
+/// Name and version of a crate.
 type Name = (String, String);
 
-/// The list, without a time and without a serial number, so that it is the same for the same crates.
+/// Returns the list. It has neither a time nor a serial number, so equal crates produce an equal
+/// list.
 pub(super) fn text(root: &Path) -> Result<String> {
     let metadata = printed(root, &["metadata", "--format-version", "1"])?;
     let metadata: Value = serde_json::from_slice(&metadata)?;
@@ -36,7 +38,7 @@ pub(super) fn text(root: &Path) -> Result<String> {
     Ok(format!("{document:#}\n"))
 }
 
-/// The output of cargo about the workspace.
+/// Returns Cargo's output about the workspace.
 fn printed(root: &Path, words: &[&str]) -> Result<Vec<u8>> {
     let mut cargo = cargo(words);
     let output = cargo.arg("--locked").current_dir(root).output();
@@ -50,8 +52,8 @@ fn printed(root: &Path, words: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The crates in the programs and in the module. `cargo metadata` would also name the crates of other systems, and of
-/// features that only tools of this workspace need.
+/// Returns the crates in the programs and in the module. `cargo metadata` would also list crates
+/// for other systems, and crates for features that only tools of this workspace need.
 fn shipped(root: &Path) -> Result<BTreeSet<Name>> {
     let mut shipped = BTreeSet::new();
     for (package, triples) in ROOTS {
@@ -71,7 +73,7 @@ fn shipped(root: &Path) -> Result<BTreeSet<Name>> {
     Ok(shipped)
 }
 
-/// Crates with their checksums, by name and version.
+/// Returns crates with their checksums, by name and version.
 fn checksums(lock: &str) -> BTreeMap<Name, String> {
     let mut found = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {
@@ -89,7 +91,7 @@ fn checksums(lock: &str) -> BTreeMap<Name, String> {
     found
 }
 
-/// The packages of a workspace, and which of them each needs to run.
+/// Packages of a workspace, and their runtime dependencies.
 struct Graph<'a> {
     packages: BTreeMap<&'a str, &'a Value>,
     needs: BTreeMap<&'a str, BTreeSet<&'a str>>,
@@ -102,7 +104,7 @@ impl<'a> Graph<'a> {
         for node in list(metadata, "/resolve/nodes")? {
             let mut own = BTreeSet::new();
             for dependency in list(node, "/deps")? {
-                // Those of tests and of builds have a kind.
+                // Dependencies of tests and of builds have a kind.
                 let mut kinds = list(dependency, "/dep_kinds")?.iter();
                 if kinds.any(|kind| kind.get("kind").is_some_and(Value::is_null)) {
                     own.insert(field(dependency, "pkg"));
@@ -118,7 +120,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// The packages of these names.
+    /// Returns the packages with these names.
     fn named(&self, names: &BTreeSet<Name>) -> BTreeSet<&'a str> {
         let packages = self.packages.iter();
         let shipped = packages.filter(|(_, package)| {
@@ -134,7 +136,7 @@ impl<'a> Graph<'a> {
             .map_or("", |package| field(package, name))
     }
 
-    /// Its package URL, which names it in the list.
+    /// Returns the package URL, which identifies the crate in the list.
     fn reference(&self, id: &str) -> String {
         format!(
             "pkg:cargo/{}@{}",
@@ -220,7 +222,7 @@ mod tests {
             "criterion",
             "loudou-tests",
             "xtask",
-            // Of other systems, and of a feature that only xtask needs.
+            // These are for other systems, or for a feature that only xtask needs.
             "windows-sys",
             "security-framework",
             "schemars",

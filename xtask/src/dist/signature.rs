@@ -1,4 +1,5 @@
-//! A signature over the checksums: ECDSA over P-256 and SHA-256, in base64, as `cosign verify-blob --key` reads it.
+//! Signs the checksums with ECDSA over P-256 and SHA-256, in base64, in the format of `cosign
+//! verify-blob --key`.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Whether signatures of this key can be checked as documented.
+/// Fails if signatures with this key could not be verified as documented.
 pub(super) fn check(key: &Path) -> Result<()> {
     let text = openssl(
         &["pkey", "-noout", "-text_pub", "-passin", "pass:", "-in"],
@@ -21,7 +22,8 @@ pub(super) fn check(key: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Signs a file with this key; the signature is beside it, and is checked with the public part of the key.
+/// Signs a file with this key. Writes the signature next to the file, and verifies it with the
+/// public key.
 pub(super) fn sign(file: &Path, key: &Path) -> Result<()> {
     check(key)?;
     let binary = file.with_extension("sig.der");
@@ -47,7 +49,7 @@ pub(super) fn sign(file: &Path, key: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The output of openssl.
+/// Returns the output of openssl.
 fn openssl(words: &[&str], paths: &[&Path]) -> Result<String> {
     let output = Command::new("openssl").args(words).args(paths).output();
     let output = output.context("openssl is needed to sign")?;

@@ -1,4 +1,5 @@
-//! The image in a real registry: pushed, pulled back, and its module run by the real Envoy.
+//! Checks the image in a real registry. It is pushed, pulled back, and its module runs in the real
+//! Envoy.
 
 use std::fs;
 use std::io::Read as _;
@@ -19,12 +20,12 @@ use serde_json::Value;
 use super::VERSION;
 use crate::setup::debian::Packages;
 
-/// The registry, and the tool that most people push and pull with; and libraries that it needs.
+/// Registry, the tool that most people push and pull with, and the libraries that it needs.
 const NAMES: [&str; 4] = ["docker-registry", "skopeo", "libgpgme11", "libassuan0"];
 const FILES: [&str; 2] = ["usr/bin/docker-registry", "usr/bin/skopeo"];
 const START: Duration = Duration::from_mins(1);
 
-/// Checks the image of the module that was built last; the reason if that is not possible here.
+/// Checks the image of the last built module. Returns the reason if the check cannot run here.
 pub(crate) fn check() -> Result<Option<String>> {
     let place = target_dir().join("registry-tools");
     let packages = Packages {
@@ -72,7 +73,7 @@ pub(crate) fn check() -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Starts Envoy with this module, which has to limit.
+/// Starts Envoy with this module, and checks that it limits requests.
 fn runs(module: &Path) -> Result<()> {
     let envoy = Envoy::start(&config(3).wasm(module))?;
     let passed = admitted(&mut envoy.data(), "alice")?;
@@ -99,7 +100,7 @@ impl Tools {
         Guarded::spawn("registry", &mut serve, Group::Own)
     }
 
-    /// The output of a call of skopeo.
+    /// Returns the output of a skopeo call.
     fn skopeo(&self, arguments: &[&str]) -> Result<String> {
         let mut skopeo = Command::new(self.root.join("usr/bin/skopeo"));
         skopeo.arg("--insecure-policy").args(arguments);
@@ -124,14 +125,14 @@ fn log(dir: &TempDir) -> String {
     fs::read_to_string(dir.path().join(LOG)).unwrap_or_default()
 }
 
-/// The address that a registry says it listens on.
+/// Returns the address from a registry's log.
 fn address_in(log: &str) -> Option<String> {
     let (_, rest) = log.split_once("listening on ")?;
     let end = rest.find(|c: char| !(c.is_ascii_digit() || ".:".contains(c)))?;
     rest.get(..end).map(str::to_owned)
 }
 
-/// The file `plugin.wasm` in the only layer of a layout.
+/// Returns the file `plugin.wasm` in the only layer of a layout.
 fn module_in(layout: &Path) -> Result<Vec<u8>> {
     let blob = |digest: &Value| -> Result<Vec<u8>> {
         let digest = digest.as_str().context("no digest")?.replace(':', "/");

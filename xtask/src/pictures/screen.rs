@@ -1,7 +1,7 @@
-//! Pictures of the terminal's screens, drawn from styled snapshots.
+//! Draws pictures of the terminal's screens from styled snapshots.
 //!
-//! A snapshot has one line for each run of cells of equal style: `ROW:COLUMN FOREGROUND on BACKGROUND
-//! MODIFIERS TEXT`. Blocks and lines are drawn as shapes, so that they join whatever the viewer's font is.
+//! A snapshot has one line for each run of cells with equal style: `ROW:COLUMN FOREGROUND on
+//! BACKGROUND MODIFIERS TEXT`. Blocks and lines are drawn as shapes, so that they join in any font.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,20 +10,20 @@ use anyhow::{Context as _, Result, bail};
 use loudou_tests::paths::workspace_root;
 use unicode_width::UnicodeWidthChar as _;
 
-/// The screens to draw: the snapshot and its title.
+/// Screens to draw, each with its snapshot and title.
 pub(super) const SCREENS: [(&str, &str); 3] = [
     ("buckets", "loudou: the buckets"),
     ("bucket", "loudou: one bucket"),
     ("rules", "loudou: the rules, with charts"),
 ];
 
-/// The size of a cell, in pixels, and the space around the screen.
+/// Size of a cell and margin around the screen, in pixels.
 const CELL: (u32, u32) = (9, 19);
 const MARGIN: u32 = 12;
 const INK: &str = "#d0d0d0";
 const PAPER: &str = "#16181d";
 
-/// A run of cells of equal style.
+/// A run of cells with equal style.
 #[derive(Debug, PartialEq, Eq)]
 struct Run<'a> {
     row: u32,
@@ -34,7 +34,7 @@ struct Run<'a> {
     text: &'a str,
 }
 
-/// The picture of a screen.
+/// Returns the picture of a screen.
 pub(super) fn picture(name: &str, title: &str) -> Result<String> {
     let path = format!("tui/src/ui/snapshots/loudou__ui__tests__picture_{name}.snap");
     let text = fs::read_to_string(workspace_root().join(&path)).with_context(|| path.clone())?;
@@ -66,7 +66,7 @@ fn draw(snapshot: &str, title: &str) -> Result<String> {
     Ok(out)
 }
 
-/// Reads a line of a snapshot.
+/// Parses a line of a snapshot.
 fn run(line: &str) -> Result<Run<'_>> {
     let parts = || {
         let (place, rest) = line.split_once(' ')?;
@@ -149,7 +149,7 @@ fn drawn(run: &Run<'_>) -> Result<String> {
     Ok(out)
 }
 
-/// A glyph drawn as a shape: blocks from the left, blocks from below, and lines.
+/// Returns a glyph drawn as a shape: blocks from the left, blocks from below, and lines.
 fn shape(glyph: char, x: u32, y: u32) -> Option<String> {
     let (across, down) = CELL;
     let eighths = |first: char| u32::from(glyph).saturating_sub(u32::from(first));
@@ -181,14 +181,14 @@ fn shape(glyph: char, x: u32, y: u32) -> Option<String> {
     }
 }
 
-/// A colour as in a snapshot; `Reset` is `plain`.
+/// Parses a colour of a snapshot. `Reset` becomes `plain`.
 fn color(name: &str, plain: &str) -> Result<String> {
     if name == "Reset" {
         return Ok(plain.to_owned());
     }
     let index: u8 = name.parse().with_context(|| format!("colour {name}"))?;
     let [red, green, blue] = match index {
-        // The cube of six levels, and the greys.
+        // The colour cube with six levels, and the greys.
         16..=231 => {
             let at = index.saturating_sub(16);
             let level = |n: u8| {

@@ -1,4 +1,5 @@
-//! One picture as SVG: arrivals and passes of requests, and the number that passed.
+//! Draws a picture as SVG. It shows arrivals and admissions of requests, and the number of admitted
+//! requests.
 
 use std::fmt::Write as _;
 
@@ -8,10 +9,10 @@ const WIDTH: u64 = 760;
 const HEIGHT: u64 = 250;
 const LEFT: u64 = 70;
 const RIGHT: u64 = 20;
-/// The vertical positions of the rows of marks.
+/// Vertical positions of the rows of marks.
 const COME: u64 = 48;
 const PASS: u64 = 78;
-/// The bottom and the height of the plot.
+/// Bottom and height of the plot.
 const BOTTOM: u64 = 222;
 const PLOT: u64 = 120;
 
@@ -113,7 +114,7 @@ fn marks(fates: &[Fate]) -> String {
     out
 }
 
-/// The curves of arrived and passed requests, accumulated.
+/// Draws the cumulative curves of arrived and admitted requests.
 fn curves(fates: &[Fate]) -> String {
     let most = fates.len();
     let mut came: Vec<u64> = Vec::new();

@@ -1,4 +1,5 @@
-//! Chromium, for the check of pages: from `PATH`, else the distribution's headless one.
+//! Finds Chromium for the check of pages. It uses `PATH`, or else the distribution's headless
+//! build.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,16 +10,16 @@ use loudou_tests::paths::{find_on_path, target_dir};
 
 use super::debian::Packages;
 
-/// The names of the program.
+/// Names of the program.
 const NAMES: [&str; 4] = [
     "chromium",
     "chromium-browser",
     "google-chrome",
     "chromium-headless-shell",
 ];
-/// The headless one needs no toolkit for windows: 100 MB less.
+/// The headless build needs no window toolkit, which saves 100 MB.
 const PACKAGE: &str = "chromium-headless-shell";
-/// The program itself: `usr/bin` has a script that names a path of the system.
+/// Path of the program itself, because `usr/bin` has a script with an absolute system path.
 const PROGRAM: &str = "usr/lib/chromium/chromium-headless-shell";
 
 /// A Chromium.
@@ -29,7 +30,7 @@ pub(crate) struct Chromium {
 }
 
 impl Chromium {
-    /// The one on `PATH`, or the one that `setup` installed.
+    /// Returns the Chromium on `PATH`, or the one installed by `setup`.
     pub(crate) fn find() -> Option<Self> {
         let on_path = NAMES.iter().find_map(|name| find_on_path(name));
         let on_path = on_path.map(|program| Self {

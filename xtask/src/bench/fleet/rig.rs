@@ -1,5 +1,5 @@
-//! The processes of a measurement: a Valkey, the relay and the rate limit service beside it, and Envoys with
-//! and without the filter.
+//! Starts the processes of a measurement: a Valkey, the relay and the rate limit service next to
+//! it, and Envoys with and without the filter.
 
 use std::path::PathBuf;
 use std::thread;
@@ -12,25 +12,25 @@ use crate::bench::parts::{
     NOWHERE, TYPE, answer, any_port, cluster, listener, no_admin, route, router,
 };
 
-/// The longest wait of a client: long, because a queue before a busy processor is no outage.
+/// Timeout of a client. It is long, because a queue before a busy processor is not an outage.
 pub(super) const TIMEOUT: &str = "1s";
 const SERVER_TIMEOUT_MS: &str = "900";
 
-/// The cluster of the rate limit service.
+/// Cluster of the rate limit service.
 pub(super) const SERVICE: &str = "rls";
-/// The path of requests that the rate limit service is asked about.
+/// Path of requests for which Envoy calls the rate limit service.
 pub(super) const ASKED_PATH: &str = "/asked";
 
-/// The programs to measure.
+/// Programs to measure.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub(super) wasm: PathBuf,
     pub(super) relay: PathBuf,
-    /// The rate limit service.
+    /// Rate limit service.
     pub(super) service: PathBuf,
 }
 
-/// A Valkey, and what asks it.
+/// A Valkey and its clients.
 #[derive(Debug)]
 pub(super) struct Central {
     pub(super) relay: Relay,
@@ -57,7 +57,7 @@ impl Central {
     }
 }
 
-/// Starts Envoys at once: each needs seconds to load the filter.
+/// Starts Envoys in parallel, because each needs seconds to load the filter.
 pub(super) fn start_all<T: Sync>(
     of: &[T],
     start: impl Fn(&T) -> Result<Envoy> + Sync,
@@ -75,7 +75,7 @@ pub(super) fn start_all<T: Sync>(
     })
 }
 
-/// An Envoy with the filter and these rules and settings of the fleet.
+/// Starts an Envoy with the filter and with these rules and fleet settings.
 pub(super) fn limited(
     (rules, settings): (Value, &Value),
     buckets: u64,
@@ -84,7 +84,7 @@ pub(super) fn limited(
 ) -> Config {
     Config::new(rules)
         .fleet(settings, central.relay.address())
-        // Keys fall on pages at random: without some room, full pages would evict.
+        // Keys are assigned to pages at random. Without spare room, full pages would evict buckets.
         .buckets((buckets * 13 / 10).max(65_536))
         .wasm(&programs.wasm)
         .cluster(NOWHERE, None)
@@ -92,7 +92,8 @@ pub(super) fn limited(
         .filter_behind(answer())
 }
 
-/// An Envoy without the filter. Of requests with [`ASKED_PATH`], its own filter asks the service.
+/// Starts an Envoy without the filter. Its own filter calls the service for requests to
+/// [`ASKED_PATH`].
 pub(super) fn plain(central: &Central, programs: &Programs) -> Result<Envoy> {
     let mut asked = route(ASKED_PATH);
     let action = asked
@@ -130,7 +131,7 @@ pub(super) fn plain(central: &Central, programs: &Programs) -> Result<Envoy> {
     Envoy::start_yaml(&bootstrap.to_string(), &programs.wasm)
 }
 
-/// The cluster of the service, which speaks HTTP/2.
+/// Returns the cluster of the service, which uses HTTP/2.
 fn service(central: &Central) -> Value {
     let at = central.service.address();
     let address = json!({ "socket_address": {

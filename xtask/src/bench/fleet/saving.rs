@@ -1,7 +1,8 @@
-//! Requests a second, calls, and processor time of Envoys, relay and Valkey, for few and for many keys.
+//! Measures requests per second, calls, and processor time of Envoys, relay and Valkey, for few and
+//! for many keys.
 //!
-//! Floods of four kinds are in random order: without a limit, with a rule of each Envoy alone, with a rule of
-//! the fleet, and with Envoy's own filter, which asks a service once for each request.
+//! Floods of four kinds run in random order: without a limit, with a rule local to each Envoy, with
+//! a rule of the fleet, and with Envoy's own filter, which calls a service once for each request.
 
 use std::thread;
 
@@ -17,11 +18,12 @@ use super::rig::{ASKED_PATH, Central, Programs, SERVICE, TIMEOUT, limited, plain
 use super::{Size, float, median, of_thousand, rule, user};
 use crate::bench::parts::NOWHERE;
 
-/// The keys of a flood.
+/// Keys of a flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) count: u64,
-    /// Whether a key is the more frequent the smaller its number, as with Zipf's law, or each is in turn.
+    /// True if a key with a smaller number is more frequent, as in Zipf's law. False if keys take
+    /// turns.
     pub(super) is_skewed: bool,
 }
 
@@ -45,19 +47,20 @@ impl Keys {
         format!("{}{how}", self.count)
     }
 
-    /// The key of the n-th request.
+    /// Returns the key of the n-th request.
     fn nth(self, n: u64) -> u64 {
         if !self.is_skewed {
             return n % self.count;
         }
-        // As many requests for the keys 2 and 3 as for 1, for 4 to 7, for 8 to 15, and so on.
+        // The keys 2 and 3 together get as many requests as key 1, and so do the keys 4 to 7, 8 to
+        // 15, and so on.
         let mut random = Random::new(n, 1);
         let octave = 1 << random.between(0, self.count.ilog2().into());
         (octave + random.between(0, octave - 1)) % self.count
     }
 }
 
-/// The kinds of limits that are compared.
+/// Kinds of limits that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nothing,
@@ -92,7 +95,8 @@ impl Kind {
         matches!(self, Self::Nothing | Self::Service)
     }
 
-    /// The counters of calls, of requests that waited, and of those that were decided without the engine.
+    /// Returns the counters of calls, of requests that waited, and of requests that were decided
+    /// without the engine.
     fn counters(self) -> [String; 3] {
         if self.is_plain() {
             let calls = format!("cluster.{SERVICE}.upstream_rq_total");
@@ -103,23 +107,24 @@ impl Kind {
     }
 }
 
-/// The processes.
+/// Processes of the measurement.
 struct Rig {
     limited: Vec<Envoy>,
     plain: Vec<Envoy>,
     central: Central,
 }
 
-/// One flood.
+/// Results of one flood.
 #[derive(Debug, Clone, Copy)]
 struct Flood {
     per_second: f64,
-    /// Microseconds for each request, of all Envoys' workers, of what they ask, and of Valkey.
+    /// Microseconds per request of all Envoys' workers, of the service that they call, and of
+    /// Valkey.
     processor: [f64; 3],
     counts: [u64; 3],
 }
 
-/// The measured numbers of a kind with some keys.
+/// Measured numbers of a kind with some keys.
 #[derive(Debug)]
 struct Row {
     envoys: usize,
@@ -143,7 +148,8 @@ impl Row {
         })
     }
 
-    /// Calls, requests that waited, and those that were decided alone, of a thousand.
+    /// Numbers of calls, of requests that waited, and of requests that were decided locally, per
+    /// thousand.
     fn counts(&self, size: Size) -> [f64; 3] {
         let floods = u64::try_from(self.floods.len()).unwrap_or(u64::MAX);
         [0, 1, 2].map(|part| {
@@ -154,7 +160,7 @@ impl Row {
     }
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
     let mut rows = Vec::new();
     for &envoys in size.envoys {
@@ -164,7 +170,7 @@ pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
     Ok(print(&rows, size))
 }
 
-/// Measures with so many Envoys.
+/// Measures with this many Envoys.
 fn behind(envoys: usize, size: Size, programs: &Programs) -> Result<Vec<Row>> {
     let rig = Rig::start(envoys, size, programs)?;
     let keys = size.flood_keys.iter();
@@ -209,7 +215,7 @@ impl Rig {
             plain: start_all(&each, |()| plain(&central, programs))?,
             central,
         };
-        // So that every key has its bucket in every Envoy.
+        // Warms up, so that every key has its bucket in every Envoy.
         for kind in [Kind::Alone, Kind::Fleet] {
             rig.send(kind, Keys::even(most), (0, most))?;
         }
@@ -234,7 +240,7 @@ impl Rig {
         Ok(counts)
     }
 
-    /// Seconds of all Envoys' workers, of what they ask, and of Valkey.
+    /// Returns the seconds of all Envoys' workers, of the service that they call, and of Valkey.
     fn processor(&self, kind: Kind) -> Result<[f64; 3]> {
         let mut of_envoys = 0.0;
         for envoy in self.envoys(kind) {
@@ -250,10 +256,11 @@ impl Rig {
         Ok([of_envoys, asked, valkey])
     }
 
-    /// Measures a flood from the n-th request on.
+    /// Measures a flood, starting with the n-th request.
     fn flood(&self, row: &Row, size: Size, n: u64) -> Result<Flood> {
         let (kind, envoys) = (row.kind, u64::try_from(row.envoys)?);
-        // Leases are by the demand of the time before.
+        // The size of leases depends on the preceding demand, so the flood starts with unmeasured
+        // requests.
         self.send(kind, row.keys, (n, size.flood_before / envoys))?;
         let counted = self.counts(kind)?;
         let spent = self.processor(kind)?;
@@ -276,7 +283,7 @@ impl Rig {
         })
     }
 
-    /// Sends so many requests to each Envoy, to all of them at once, from the n-th on.
+    /// Sends this many requests to each Envoy, to all Envoys in parallel, starting with the n-th.
     fn send(&self, kind: Kind, keys: Keys, (first, each): (u64, u64)) -> Result<()> {
         thread::scope(|scope| {
             let send = |(envoy, begin): (&Envoy, u64)| {
@@ -298,9 +305,9 @@ impl Rig {
     }
 }
 
-// The tables: what was measured, and what leasing saves.
+// Tables of the measured numbers, and of the saving by leases.
 
-/// The rows of the same Envoys and keys, by kind.
+/// Rows with equal Envoys and keys, by kind.
 #[derive(Clone, Copy)]
 struct Four<'a> {
     nothing: &'a Row,
@@ -309,9 +316,9 @@ struct Four<'a> {
     service: &'a Row,
 }
 
-/// Prints both tables; returns all rows as JSON.
+/// Prints both tables, and returns all rows as JSON.
 fn print(rows: &[Row], size: Size) -> Value {
-    // A kind after the other, as they were made.
+    // Kinds follow each other in the order in which they were created.
     let all: Vec<Four<'_>> = rows
         .chunks_exact(KINDS.len())
         .filter_map(|rows| match rows {
@@ -417,7 +424,7 @@ mod tests {
         let all: Vec<u64> = (0..10_000).map(|n| keys.nth(n)).collect();
         assert!(all.iter().all(|key| *key < 1_000));
         let share = |most| all.iter().filter(|key| **key <= most).count();
-        // A tenth for each of ten octaves.
+        // Each of ten octaves gets a tenth.
         assert!((800..1_200).contains(&share(1)), "{}", share(1));
         assert!((4_700..5_300).contains(&share(31)), "{}", share(31));
         assert_eq!(Keys::even(10).nth(25), 5);
