@@ -1,9 +1,9 @@
-//! Whether passes keep a bound in every window of time, whatever the machine does.
+//! Checks that passes keep a bound in every time window, even on a slow machine.
 //!
-//! A pass is decided after its request was sent and before it is seen behind Envoy, and a busy machine puts
-//! any time between these instants. So a pass counts in a window only if it was sent and seen in it: then it
-//! was surely decided in it, and no jitter makes a fleet that keeps its bound fail. Both instants are of one
-//! clock, this process's.
+//! A request is decided after it was sent and before it is seen behind Envoy, and a busy machine
+//! can put any time between these instants. So a pass counts in a window only if it was both sent
+//! and seen in it, because then it was certainly decided in it. Jitter therefore never makes a
+//! fleet fail that keeps its bound. Both instants are read from this process's clock.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,37 +11,38 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 const SECOND_NS: u128 = 1_000_000_000;
-/// The most by which a machine that sets its clock changes the clock's pace: one part in this.
+/// Maximum change of a clock's pace while a machine adjusts its clock, as one part in this number.
 const SLEW: u128 = 2_000;
 
-/// The instants around the decision on a request that passed.
+/// Instants around the decision on a request that passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
-    /// Before it.
+    /// Instant before the decision.
     pub sent: Instant,
-    /// After it.
+    /// Instant after the decision.
     pub seen: Instant,
 }
 
-/// The most passes in a window of any length: a number, and more with its length.
+/// Maximum number of passes in a window, as a constant plus a rate multiplied by the window's
+/// length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// In a window of no length, without what `longer` adds.
+    /// Number in a window of length zero, without the part for `longer`.
     pub at_once: u64,
-    /// In each second.
+    /// Number per second.
     pub per_second: u64,
-    /// What is added to the length of each window.
+    /// Time that is added to the length of each window.
     pub longer: Duration,
 }
 
-/// The window that comes closest to the bound.
+/// Window that comes closest to the bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closest {
-    /// Its passes.
+    /// Number of passes in the window.
     pub passes: u64,
-    /// The most that are allowed.
+    /// Maximum number of passes in the window.
     pub most: u64,
-    /// Its length.
+    /// Length of the window.
     pub length: Duration,
 }
 
@@ -58,17 +59,17 @@ impl fmt::Display for Closest {
 }
 
 impl Bound {
-    /// The most in a window of this length.
+    /// Returns the maximum number of passes in a window of this length.
     pub fn most_in(&self, length: Duration) -> u64 {
         let length = length.as_nanos();
-        // The rate goes by the clocks of the engine and of the Envoys.
+        // The clocks of the engine and of the Envoys determine the rate.
         let length = length + length.div_ceil(SLEW) + self.longer.as_nanos();
         let units = (length * u128::from(self.per_second)).div_ceil(SECOND_NS);
         self.at_once
             .saturating_add(u64::try_from(units).unwrap_or(u64::MAX))
     }
 
-    /// Checks every window; returns the one that comes closest to the bound.
+    /// Checks every window. Returns the window that comes closest to the bound.
     pub fn check(&self, passes: &[Pass]) -> Result<Option<Closest>> {
         let closest = self.closest(passes);
         if let Some(window) = closest {
@@ -77,12 +78,12 @@ impl Bound {
         Ok(closest)
     }
 
-    /// The window that comes closest to the bound, or exceeds it by most.
+    /// Returns the window that comes closest to the bound, or exceeds it most.
     pub fn closest(&self, passes: &[Pass]) -> Option<Closest> {
         let mut passes = passes.to_vec();
         passes.sort_by_key(|pass| pass.sent);
         let mut closest: Option<Closest> = None;
-        // Of the passes from `pass` on, when they were seen; in order.
+        // Sorted instants at which the passes from `pass` on were seen.
         let mut seen: Vec<Instant> = Vec::new();
         for pass in passes.iter().rev() {
             let place = seen.partition_point(|at| *at < pass.seen);

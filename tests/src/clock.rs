@@ -1,13 +1,14 @@
-//! The harness's only clock, and the only place that may pause.
+//! The only clock of the test harness, and the only module that may pause.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 
-/// The interval between two probes of [`eventually`]: short compared with anything a test waits for.
+/// Interval between two probes of [`eventually`], which is short compared with every wait of a
+/// test.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The monotonic time, for measuring durations.
+/// Returns the monotonic time, for measuring durations.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the clock module of the harness"
@@ -16,11 +17,12 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The attempts of [`both`].
+/// Number of attempts of [`both`].
 const ATTEMPTS: usize = 4;
 
-/// The monotonic time and the wall clock of one instant: of a few attempts, the one in which least time passed
-/// between two readings, because this thread may lose its processor in between.
+/// Returns the monotonic time and the wall clock at one instant. This thread may lose its processor
+/// between the two readings, so the function makes several attempts and returns the attempt with
+/// the least time between them.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the clock module of the harness"
@@ -39,7 +41,7 @@ pub fn both() -> (Instant, SystemTime) {
 
 /// Repeats `probe` until it returns a value or an error, or until the deadline has passed.
 ///
-/// `what` completes the sentence "waited 5s for …", so that a time-out names what never came.
+/// `what` completes the sentence "waited 5s for …", so that a time-out names the missing event.
 pub fn eventually<T>(
     deadline: Duration,
     what: &str,
@@ -57,8 +59,8 @@ pub fn eventually<T>(
     }
 }
 
-/// Waits as long as a server asked its clients to wait, or until a client's next request. Not for waiting until something has happened: that is
-/// [`eventually`]'s business.
+/// Waits as long as a server asked its clients to wait, or until a client's next request. To wait
+/// for an event, use [`eventually`].
 #[expect(
     clippy::disallowed_methods,
     reason = "other processes cannot notify us; every wait of the harness ends here"

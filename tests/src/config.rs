@@ -1,8 +1,8 @@
-//! The Envoy configuration of a test, written as JSON (which Envoy reads like YAML).
+//! Builds the Envoy configuration of a test, written as JSON (which Envoy reads like YAML).
 //!
-//! Two listeners, `data` and `admin`, with the identical `vm_config`, so that both roles share one
-//! VM per worker and the shared data. Both are delivered by file-based LDS: a test can push an
-//! update, good or bad, into the running Envoy.
+//! There are two listeners, `data` and `admin`. Their `vm_config` is identical, so that both
+//! plugins share the shared data and one VM per worker. File-based LDS delivers both listeners, so
+//! a test can push a valid or invalid update into the running Envoy.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// The bearer token that may edit.
+/// Bearer token that may edit.
 pub const EDIT_TOKEN: &str = "ops-token-of-the-tests";
-/// The name of the relay's cluster.
+/// Name of the relay's cluster.
 const RELAY: &str = "loudou-relay";
-/// The bearer token that may only view.
+/// Bearer token that may only view.
 pub const VIEW_TOKEN: &str = "wall-token-of-the-tests";
 
-/// The settings that differ between tests; everything else is as in the quickstart.
+/// Settings that differ between tests. All other settings are as in the quickstart.
 #[derive(Debug, Clone)]
 pub struct Config {
     data_plugin: Value,
@@ -26,28 +26,30 @@ pub struct Config {
     pub(crate) drain_s: u32,
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
-    /// The module of the data listener, if it has one of its own.
+    /// Module of the data listener, if it differs from the admin listener's module.
     data_wasm: Option<PathBuf>,
     clusters: Vec<Value>,
-    /// Replaces the one route for everything.
+    /// Routes that replace the default route.
     routes: Option<Value>,
     before: Vec<Value>,
     behind: Vec<Value>,
     access_log: Option<String>,
     trusted_hops: u32,
     pub(crate) extension: bool,
-    /// The address of the data listener, if not the loopback address alone.
+    /// Address of the data listener, if it is not only the loopback address.
     data_on: Option<&'static str>,
-    /// Whether Envoy passes bodies to the admin plugin.
+    /// True if Envoy passes bodies to the admin plugin.
     has_bodies: bool,
-    /// More listeners for the admin plugin: each address, and its transport socket if not plain.
+    /// More listeners for the admin plugin, each with its address, and its transport socket if the
+    /// listener is not plain-text.
     more_admin: Vec<(Value, Option<Value>)>,
-    /// Whether there is a listener without the limiter.
+    /// True if there is a listener without the limiter.
     has_pulse: bool,
 }
 
 impl Config {
-    /// The rules (a JSON array as in a rule file), two workers, 65 536 buckets, two tokens.
+    /// Creates a configuration with these rules (a JSON array as in a rule file), two workers, 65
+    /// 536 buckets and two tokens.
     pub fn new(rules: Value) -> Self {
         let mut config = Self {
             data_plugin: json!({
@@ -83,14 +85,14 @@ impl Config {
         config
     }
 
-    /// Envoy's worker threads.
+    /// Sets the number of Envoy's worker threads.
     #[must_use]
     pub const fn concurrency(mut self, workers: u32) -> Self {
         self.concurrency = workers;
         self
     }
 
-    /// The settings of the fleet, whose relay is at this address.
+    /// Sets the fleet settings, with the relay at this address.
     #[must_use]
     pub fn fleet(self, settings: &Value, relay: SocketAddr) -> Self {
         let mut fleet = json!({ "cluster": RELAY });
@@ -102,19 +104,19 @@ impl Config {
         config
     }
 
-    /// The bounds on held requests.
+    /// Sets the bounds on held requests.
     #[must_use]
     pub fn waiting(self, bounds: &Value) -> Self {
         self.store("waiting", bounds)
     }
 
-    /// The maximum number of live buckets.
+    /// Sets the maximum number of live buckets.
     #[must_use]
     pub fn buckets(self, buckets: u64) -> Self {
         self.store("buckets", &json!(buckets))
     }
 
-    /// The prefix of the shared-data keys.
+    /// Sets the prefix of the shared-data keys.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         self.store("namespace", &json!(namespace))
@@ -128,7 +130,7 @@ impl Config {
         self.cluster("upstream", Some(address)).routes(route)
     }
 
-    /// Adds a cluster with this endpoint, or with none.
+    /// Adds a cluster with this endpoint, or without an endpoint.
     #[must_use]
     pub fn cluster(mut self, name: &str, address: Option<SocketAddr>) -> Self {
         self.clusters.push(cluster(name, address));
@@ -144,7 +146,7 @@ impl Config {
         self
     }
 
-    /// The routes of the data listener, as in Envoy's configuration.
+    /// Sets the routes of the data listener, in Envoy's configuration format.
     #[must_use]
     pub fn routes(mut self, routes: Value) -> Self {
         self.routes = Some(routes);
@@ -165,15 +167,15 @@ impl Config {
         self
     }
 
-    /// The number of trusted proxies, which record a request's source in `x-forwarded-for`.
+    /// Sets the number of trusted proxies, which record a request's source in `x-forwarded-for`.
     #[must_use]
     pub const fn trusted_hops(mut self, hops: u32) -> Self {
         self.trusted_hops = hops;
         self
     }
 
-    /// One more listener, named [`PULSE`], without the limiter. Its connections are on each worker in turn, so that
-    /// one on each shows whether that worker does its work.
+    /// Adds a listener without the limiter, named [`PULSE`]. Its connections are distributed over
+    /// the workers in turn, so one connection per worker shows whether that worker responds.
     #[must_use]
     pub const fn with_pulse(mut self) -> Self {
         self.has_pulse = true;
@@ -208,7 +210,7 @@ impl Config {
         self
     }
 
-    /// The data listener is on all addresses, not on loopback alone.
+    /// Opens the data listener on all addresses instead of only the loopback address.
     #[must_use]
     pub const fn data_on_all_addresses(mut self) -> Self {
         self.data_on = Some("0.0.0.0");
@@ -222,21 +224,21 @@ impl Config {
         self
     }
 
-    /// The data listener uses this module, and the admin listener the usual one.
+    /// Uses this module for the data listener, and the usual module for the admin listener.
     #[must_use]
     pub fn data_wasm(mut self, path: impl Into<PathBuf>) -> Self {
         self.data_wasm = Some(path.into());
         self
     }
 
-    /// Envoy's log level (`info`).
+    /// Sets Envoy's log level (default `info`).
     #[must_use]
     pub fn log_level(mut self, level: &str) -> Self {
         level.clone_into(&mut self.log_level);
         self
     }
 
-    /// The time for which a replaced listener drains (1 s).
+    /// Sets the time for which a replaced listener drains (default 1 s).
     #[must_use]
     pub const fn drain_s(mut self, seconds: u32) -> Self {
         self.drain_s = seconds;
@@ -252,7 +254,8 @@ impl Config {
         self
     }
 
-    /// The bootstrap, which reads its listeners from `lds` if given, and otherwise contains them.
+    /// Returns the bootstrap. It reads its listeners from `lds` if given, and otherwise contains
+    /// them.
     pub(crate) fn bootstrap(&self, wasm: &Path, lds: Option<&Path>) -> Value {
         let mut bootstrap = json!({
             "node": { "id": "loudou-tests", "cluster": "loudou-tests" },
@@ -272,8 +275,8 @@ impl Config {
         bootstrap
     }
 
-    /// The listeners as a file for LDS; `ecds` is the file of the data listener's filter, if that is
-    /// delivered separately.
+    /// Returns the listeners as a file for LDS. `ecds` is the file of the data listener's filter,
+    /// if that is delivered separately.
     pub(crate) fn lds(&self, wasm: &Path, ecds: &Path) -> Value {
         let ecds = self.extension.then_some(ecds);
         let of_type = |mut listener: Value| {
@@ -289,7 +292,7 @@ impl Config {
         })
     }
 
-    /// The data listener's filter as a file for ECDS.
+    /// Returns the data listener's filter as a file for ECDS.
     pub(crate) fn ecds(&self, wasm: &Path) -> Value {
         let mut filter = limiter(&plugin("loudou", wasm, &self.data_plugin));
         set(
@@ -357,7 +360,7 @@ impl Config {
     }
 }
 
-/// SHA-256 in hexadecimal, as tokens are configured.
+/// Returns the SHA-256 digest in hexadecimal, which is the format of configured tokens.
 pub fn sha256_hex(text: &str) -> String {
     Sha256::digest(text)
         .iter()
@@ -373,7 +376,7 @@ fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-// Where the admin API of a test is, and who may call it.
+// Address and callers of a test's admin API.
 
 impl Config {
     /// Sets the hosts that requests to the admin plugin may name.
@@ -385,7 +388,7 @@ impl Config {
         self
     }
 
-    /// Replaces the tokens of the admin plugin; an empty array is "no tokens".
+    /// Replaces the tokens of the admin plugin. An empty array means that there are no tokens.
     #[must_use]
     pub fn tokens(mut self, tokens: Value) -> Self {
         if let Some(admin) = self.admin_plugin.get_mut("admin") {
@@ -394,7 +397,8 @@ impl Config {
         self
     }
 
-    /// The data plugin answers the admin API itself below this path, with the tokens of the admin plugin.
+    /// Lets the data plugin answer the admin API itself below this path, with the tokens of the
+    /// admin plugin.
     #[must_use]
     pub fn admin_at(mut self, path: &str) -> Self {
         let tokens = self.admin_plugin.pointer("/admin/tokens").cloned();
@@ -403,14 +407,14 @@ impl Config {
         self
     }
 
-    /// One more listener for the admin plugin, at this address.
+    /// Adds a listener for the admin plugin at this address.
     #[must_use]
     pub fn also_admin(mut self, address: Value, transport: Option<Value>) -> Self {
         self.more_admin.push((address, transport));
         self
     }
 
-    /// The admin listener is without `allow_on_headers_stop_iteration`, so that no body arrives.
+    /// Removes `allow_on_headers_stop_iteration` from the admin listener, so that no body arrives.
     #[must_use]
     pub const fn without_bodies(mut self) -> Self {
         self.has_bodies = false;
@@ -418,14 +422,14 @@ impl Config {
     }
 }
 
-// The parts of an Envoy configuration, as JSON.
+// Parts of an Envoy configuration, as JSON.
 
 const TYPE: &str = "type.googleapis.com/";
 const HTTP: &str = "type.googleapis.com/envoy.extensions.filters.http.";
 const NETWORK: &str = "type.googleapis.com/envoy.extensions.filters.network.";
-/// The name of the limiter in the filter chain, and of its ECDS resource.
+/// Name of the limiter in the filter chain, and of its ECDS resource.
 const LIMITER: &str = "loudou";
-/// The name of the listener without the limiter, and of its statistics.
+/// Name of the listener without the limiter, and of its statistics.
 pub const PULSE: &str = "pulse";
 
 fn any_port() -> Value {
@@ -452,7 +456,7 @@ fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
     plugin_in("loudou", name, wasm, configuration)
 }
 
-/// A plugin in the sandbox of this name.
+/// Returns a plugin in the sandbox with this name.
 fn plugin_in(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value {
     json!({
         "name": name,
@@ -462,7 +466,8 @@ fn plugin_in(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value 
             "runtime": "envoy.wasm.runtime.v8",
             "code": { "local": { "filename": wasm } },
         },
-        // Not a Struct: Envoy passes that on in protobuf's own encoding, not as JSON.
+        // Not a Struct, because Envoy passes a Struct to plugins in protobuf encoding instead of
+        // JSON.
         "configuration": {
             "@type": format!("{TYPE}google.protobuf.StringValue"),
             "value": configuration.to_string(),
@@ -470,26 +475,26 @@ fn plugin_in(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value 
     })
 }
 
-/// The HTTP filter that runs a plugin.
+/// Returns the HTTP filter that runs a plugin.
 fn limiter(plugin: &Value) -> Value {
     json!({ "name": LIMITER, "typed_config": {
         "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
     } })
 }
 
-/// The HTTP filter that runs a module with this configuration, in a sandbox of this name.
+/// Returns the HTTP filter that runs a module with this configuration, in a sandbox with this name.
 pub fn module(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value {
     limiter(&plugin_in(vm, name, wasm, configuration))
 }
 
-/// The same filter, delivered through its own file.
+/// Returns the filter's ECDS reference, which reads the filter from a separate file.
 fn discovered_limiter(ecds: &Path) -> Value {
     json!({ "name": LIMITER, "config_discovery": {
         "config_source": watched(ecds), "type_urls": [format!("{HTTP}wasm.v3.Wasm")],
     } })
 }
 
-/// A configuration source: a file that Envoy reads again when it is replaced.
+/// Returns a configuration source: a file that Envoy reads again when it is replaced.
 fn watched(file: &Path) -> Value {
     let directory = file.parent().unwrap_or(file);
     json!({
@@ -516,7 +521,8 @@ fn listener(
     http_listener(name, routes, filters, access_log)
 }
 
-/// A listener that answers `200` itself; its connections are spread evenly over the workers.
+/// Returns a listener that answers `200` itself. Its connections are spread evenly over the
+/// workers.
 fn pulse() -> Value {
     let all = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 200 } }]);
     let mut pulse = http_listener(PULSE, &all, Vec::new(), None);
@@ -539,7 +545,7 @@ fn http_listener(
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,
         "access_log": access_log.into_iter().collect::<Vec<_>>(),
-        // HTTP/1.1, or HTTP/2 where a client starts with that.
+        // HTTP/1.1, or HTTP/2 if a client starts with it.
         "codec_type": "AUTO",
         "use_remote_address": true,
         // Room for the 60 KiB header values of the hostile-input tests.
@@ -558,7 +564,7 @@ fn http_listener(
     })
 }
 
-/// The labels of the filter's metrics; `envoy/quickstart/envoy.yaml` explains them.
+/// Returns the labels of the filter's metrics. `envoy/quickstart/envoy.yaml` explains them.
 fn stats_tags() -> Value {
     json!([
         { "tag_name": "loudou_rule", "regex": r"^wasmcustom\.loudou\.rule(\.([a-z0-9-]+))\.\w+$" },

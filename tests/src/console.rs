@@ -1,9 +1,9 @@
 //! Runs the commands of a README and compares their output with the README's.
 //!
 //! A block marked `console` holds `$ command` lines (continued with `\`), each followed by its
-//! output. In the expected output `…` stands for any text within a line, a line of only `…` for any
-//! number of lines, and the value of a `date:` header is not compared. Variables that a command
-//! `export`s are set for the commands after it.
+//! output. In the expected output `…` stands for any text within a line, and a line with only `…`
+//! stands for any number of lines. The value of a `date:` header is not compared. Variables that a
+//! command `export`s are set for later commands.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,18 +13,18 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::paths::{find_on_path, loudou_bin, without_config_file, workspace_root};
 
-/// One command of a README.
+/// A command in a README.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The line of the command in the file, from 1.
+    /// Line number of the command in the file, from 1.
     pub line: usize,
-    /// The command for the shell.
+    /// Command for the shell.
     pub command: String,
-    /// Its expected output, by line.
+    /// Lines of its expected output.
     pub expected: Vec<String>,
 }
 
-/// The commands of all `console` blocks, in order.
+/// Returns the commands of all `console` blocks, in order.
 pub fn steps(markdown: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut inside = false;
@@ -51,7 +51,7 @@ pub fn steps(markdown: &str) -> Vec<Step> {
     steps
 }
 
-/// A reader's terminal, in the root of the workspace, with `loudou` on its path.
+/// A reader's terminal in the workspace root, with `loudou` on its path.
 #[derive(Debug)]
 pub struct Shell {
     path: OsString,
@@ -59,7 +59,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// A new terminal; a missing curl or `loudou` is an error.
+    /// Creates a terminal. A missing curl or `loudou` is an error.
     pub fn new() -> Result<Self> {
         ensure!(
             find_on_path("curl").is_some(),
@@ -75,12 +75,13 @@ impl Shell {
         })
     }
 
-    /// Sets a variable for the commands after this.
+    /// Sets a variable for later commands.
     pub fn export(&mut self, name: &str, value: &str) {
         self.exports.extend(["export ", name, "=", value, "\n"]);
     }
 
-    /// Runs one command and compares its output. `rewrite` replaces what differs in this run, such as ports.
+    /// Runs a command and compares its output. `rewrite` replaces parts that differ in this run,
+    /// such as ports.
     pub fn run(&mut self, step: &Step, rewrite: impl Fn(&str) -> String) -> Result<()> {
         let place = format!("line {}: {}", step.line, step.command);
         let command = rewrite(&step.command);
@@ -119,7 +120,7 @@ impl Shell {
     }
 }
 
-/// Whether the lines agree; see the module's description for `…`.
+/// Returns true if the lines match. The module's documentation describes `…`.
 fn matches(expected: &[&str], actual: &[&str]) -> bool {
     match expected.split_first() {
         None => actual.is_empty(),

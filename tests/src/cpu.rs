@@ -1,25 +1,25 @@
-//! The processor time of processes and of Envoy's worker threads, to the nanosecond.
+//! Measures the processor time of processes and of Envoy's worker threads, in nanoseconds.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The beginning of the names of Envoy's worker threads.
+/// Common prefix of the names of Envoy's worker threads.
 const WORKER: &str = "wrk:worker_";
 
-/// The time that all workers of this Envoy have run on a processor. What a worker does at this moment is
-/// counted when it waits for something again.
+/// Returns the processor time of all workers of this Envoy. The system counts a worker's current
+/// work only when the worker waits again.
 pub fn worker_time(envoy: u32) -> Result<Duration> {
     threads_time(envoy, WORKER)
 }
 
-/// The same of all threads of a process that have not ended.
+/// Like [`worker_time`], but for all living threads of a process.
 pub fn process_time(process: u32) -> Result<Duration> {
     threads_time(process, "")
 }
 
-/// The time of the threads whose names begin with this.
+/// Returns the processor time of the threads whose names begin with this prefix.
 fn threads_time(process: u32, begin: &str) -> Result<Duration> {
     let tasks = format!("/proc/{process}/task");
     let mut threads = 0;

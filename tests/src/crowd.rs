@@ -1,21 +1,22 @@
-//! Many requests at once whose answers are not read: just enough HTTP/2 to send them.
+//! Sends many requests at once without reading their answers. It implements only the part of HTTP/2
+//! that sending needs.
 //!
-//! A connection carries a hundred, so ten thousand waiting requests take a hundred descriptors on either
-//! side; systems often allow a process about a thousand.
+//! A connection carries a hundred requests, so ten thousand waiting requests need a hundred
+//! descriptors on either side. Systems often allow a process about a thousand.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context as _, Result};
 
-/// The number of streams that every server allows.
+/// Number of streams that every server allows.
 const PER_CONNECTION: usize = 100;
-/// The client preface, and settings that change nothing.
+/// Client preface, and settings that change nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// `:method: GET`, `:scheme: http`, `:path: /` and `:authority: a` in HPACK.
 const HEAD: &[u8] = b"\x82\x86\x84\x01\x01a";
 const HEADERS: u8 = 1;
-/// Flags: the frame ends the request and its headers.
+/// Flags that end the request and its headers.
 const WHOLE: u8 = 1 | 4;
 
 /// Requests in flight. Dropping this disconnects their clients.
@@ -25,13 +26,13 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Sends `count` times `GET /` with one more header.
+    /// Sends `GET /` `count` times, with one more header.
     pub fn send(address: SocketAddr, header: (&str, &str), count: usize) -> Result<Self> {
         Self::send_with(address, &[header], count)
     }
 
-    /// Sends `count` times `GET /` with these headers, whose names and values are shorter than 127
-    /// bytes.
+    /// Sends `GET /` `count` times with these headers. Their names and values must be shorter than
+    /// 127 bytes.
     pub fn send_with(address: SocketAddr, headers: &[(&str, &str)], count: usize) -> Result<Self> {
         let block = block(headers)?;
         let mut connections = Vec::new();
@@ -53,7 +54,7 @@ impl Crowd {
     }
 }
 
-/// The headers in HPACK, without table and compression.
+/// Encodes the headers in HPACK, without table and compression.
 fn block(headers: &[(&str, &str)]) -> Result<Vec<u8>> {
     let mut block = HEAD.to_vec();
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! Several Envoys that share limits through one relay and one Valkey.
+//! Starts several Envoys that share limits through one relay and one Valkey.
 
 use std::thread;
 
@@ -12,19 +12,19 @@ use crate::load::Counts;
 use crate::relay::Relay;
 use crate::valkey::Valkey;
 
-/// A fleet at work.
+/// A running fleet.
 #[derive(Debug)]
 pub struct Fleet {
-    /// The Envoys.
+    /// Envoys of the fleet.
     pub envoys: Vec<Envoy>,
-    /// Their relay.
+    /// Relay of the Envoys.
     pub relay: Relay,
-    /// Its engine.
+    /// Engine of the relay.
     pub valkey: Valkey,
 }
 
 impl Fleet {
-    /// Starts `envoys` Envoys with these rules and these settings of the fleet.
+    /// Starts `envoys` Envoys with these rules and these fleet settings.
     pub fn start(envoys: usize, rules: &Value, settings: &Value) -> Result<Self> {
         let valkey = Valkey::start()?;
         let relay = Relay::start_with(&valkey, &["--timeout-ms", "900"])?;
@@ -37,7 +37,7 @@ impl Fleet {
         })
     }
 
-    /// Sends `requests` requests to each Envoy, to all of them at once; see
+    /// Sends `requests` requests to each Envoy, to all Envoys in parallel. See
     /// [`load()`](crate::load::load).
     pub fn load(
         &self,
@@ -64,7 +64,7 @@ impl Fleet {
         })
     }
 
-    /// The sum of a counter of all Envoys.
+    /// Returns the sum of a counter over all Envoys.
     pub fn counter(&self, name: &str) -> Result<u64> {
         self.envoys.iter().map(|envoy| envoy.counter(name)).sum()
     }

@@ -1,6 +1,6 @@
-//! Very many requests in little time: from few threads, each of which has many requests in flight and does
-//! not read the answers' contents. Envoy closes connections on which requests are pipelined, so each
-//! connection has one request at a time.
+//! Sends very many requests in little time. A few threads each have many requests in flight, and do
+//! not read the contents of answers. Envoy closes connections on which requests are pipelined, so
+//! each connection has one request at a time.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -15,14 +15,14 @@ use crate::http::Request;
 use crate::load::Counts;
 
 const THREADS: u64 = 2;
-/// The connections of a thread.
+/// Number of connections per thread.
 const CONNECTIONS: usize = 32;
-/// Every answer begins with this, and ends with the body of Envoy's direct response or has none.
+/// Prefix of every answer. An answer ends with the body of Envoy's direct response, or has no body.
 const ANSWER: &[u8] = b"HTTP/1.1 ";
-/// An answer that takes longer is a failure.
+/// Timeout of an answer. A slower answer is a failure.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Sends `request(n)` for every number below `requests`. Each answer has to fit into one segment.
+/// Sends `request(n)` for every number below `requests`. Each answer must fit into one segment.
 pub fn flood(
     address: SocketAddr,
     requests: u64,
@@ -46,16 +46,17 @@ fn send(address: SocketAddr, part: Range<u64>, request: impl Fn(u64) -> Request)
         .map(drop)
 }
 
-/// Kept connections of one thread, each of which has one request at a time.
+/// Kept connections of one thread. Each has one request at a time.
 #[derive(Debug)]
 pub struct Connections {
     streams: Vec<TcpStream>,
-    /// Whether the thread asks for answers without a pause, instead of sleeping until there is one.
+    /// True if the thread polls for answers without a pause. False if it sleeps until an answer
+    /// arrives.
     is_awake: bool,
 }
 
 impl Connections {
-    /// So many connections.
+    /// Opens this many connections.
     pub fn open(address: SocketAddr, count: usize) -> Result<Self> {
         let streams = (0..count).map(|_| open(address));
         Ok(Self {
@@ -64,8 +65,9 @@ impl Connections {
         })
     }
 
-    /// The same, but the thread never sleeps while it awaits an answer: a peer that wakes another thread spends
-    /// time on it, in a virtual machine as much as on a small request.
+    /// Makes the thread poll while it waits for an answer, instead of sleeping. A peer that wakes
+    /// another thread spends time on that, and in a virtual machine this takes as long as a small
+    /// request.
     pub fn awake(mut self) -> Result<Self> {
         for stream in &self.streams {
             stream.set_nonblocking(true)?;
@@ -74,13 +76,13 @@ impl Connections {
         Ok(self)
     }
 
-    /// Sends requests, as many at once as there are connections; counts the answers. Each has to fit into one
-    /// segment.
+    /// Sends requests, at most one per connection at a time, and counts the answers. Each answer
+    /// must fit into one segment.
     pub fn send(&mut self, mut requests: impl Iterator<Item = Request>) -> Result<Counts> {
         let mut counts = Counts::default();
         loop {
             let mut sent = 0;
-            // In this order: a request that is taken is sent.
+            // The order matters, because a request that was taken must be sent.
             for (stream, request) in self.streams.iter_mut().zip(requests.by_ref()) {
                 stream.write_all(&request.encode()).context("cannot send")?;
                 sent += 1;
@@ -102,7 +104,7 @@ fn open(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// The status of an answer.
+/// Returns the status of an answer.
 fn await_answer(stream: &mut TcpStream, is_awake: bool) -> Result<u16> {
     let mut bytes = [0; 4096];
     let begin = now();

@@ -1,4 +1,4 @@
-//! Many requests over many kept connections at once, counted by status.
+//! Sends many requests over many kept connections in parallel, and counts the answers by status.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,19 +10,19 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::http::{Http, Request};
 
-/// The number of answers by status.
+/// Numbers of answers by status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     by_status: BTreeMap<u16, u64>,
 }
 
 impl Counts {
-    /// The number of answers with this status.
+    /// Returns the number of answers with this status.
     pub fn of(&self, status: u16) -> u64 {
         self.by_status.get(&status).copied().unwrap_or(0)
     }
 
-    /// The number of all answers.
+    /// Returns the number of all answers.
     pub fn total(&self) -> u64 {
         self.by_status.values().sum()
     }
@@ -39,9 +39,9 @@ impl Counts {
     }
 }
 
-/// Sends `requests` requests over `connections` connections, each in its own thread, and
-/// counts the answers. All connections are open before the first request goes out, so that the
-/// first requests for a key really race. `request` builds the n-th request.
+/// Sends `requests` requests over `connections` connections, each in a separate thread, and counts
+/// the answers. All connections are open before the first request is sent, so that the first
+/// requests of a key really race. `request` builds the n-th request.
 pub fn load(
     address: SocketAddr,
     requests: u64,
@@ -53,7 +53,7 @@ pub fn load(
     let worker = || {
         let mut http = Http::new(address);
         let connected = http.connect();
-        // Also reached when connecting failed: the others wait for all threads.
+        // Threads that failed to connect also reach this, because the others wait for all threads.
         start.wait();
         connected?;
         let mut counts = Counts::default();
