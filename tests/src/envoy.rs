@@ -1,8 +1,8 @@
 //! A running Envoy, owned by a guard.
 //!
-//! The guard kills Envoy when dropped. A test ends with [`Envoy::stop`]; a guard that is dropped
-//! without it belongs to a test that failed (by a panic or by `?`), so it prints the end of Envoy's
-//! log and keeps the directory.
+//! The guard kills Envoy when it is dropped. A passing test ends with [`Envoy::stop`]. If the guard
+//! is dropped without that call, the test has failed (by a panic or by `?`), so the guard prints
+//! the end of Envoy's log and keeps the directory.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -28,23 +28,24 @@ pub use stats::Memory;
 
 mod stats;
 
-/// Envoy starts in a second; the rest is a margin for a busy machine.
+/// Envoy starts in a second. The rest is a margin for a busy machine.
 const START: Duration = Duration::from_mins(1);
 const UPDATE: Duration = Duration::from_secs(30);
 const LOG: &str = "envoy.log";
 const LDS: &str = "lds.json";
-/// In a separate directory: Envoy reads the listeners again when any file beside them changes.
+/// The listeners have a separate directory, because Envoy reads them again when any file next to
+/// them changes.
 const ECDS: &str = "filter/ecds.json";
 /// Counts the configurations of the data listener's filter that Envoy has accepted or rejected.
 const ECDS_STATS: &str = "extension_config_discovery.http_filter.loudou";
 const LOG_TAIL: usize = 40;
 
-/// The outcome of a pushed update.
+/// Outcome of a pushed update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
-    /// It is in force.
+    /// The update is in effect.
     Accepted,
-    /// It was rejected; the previous configuration stays in force.
+    /// The update was rejected, and the previous configuration stays in effect.
     Rejected,
 }
 
@@ -88,7 +89,7 @@ impl Envoy {
         Self::start_workers(yaml, wasm, 2)
     }
 
-    /// The same with one worker thread, so that requests are its work.
+    /// Like [`Self::start_file`], but with one worker thread, so that requests are its work.
     pub fn start_one_worker(yaml: &str, wasm: &Path) -> Result<Self> {
         Self::start_workers(yaml, wasm, 1)
     }
@@ -126,7 +127,8 @@ impl Envoy {
             .stderr(log);
         let process = Guarded::spawn("envoy", &mut command, Group::Own)?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        // Guarded from here on, so a failed start prints the log like any other failure.
+        // The guard owns Envoy from here on, so a failed start prints the log like any other
+        // failure.
         let mut envoy = Self {
             process,
             dir,
@@ -156,37 +158,37 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// The address for users' requests.
+    /// Returns the address for users' requests.
     pub const fn data_address(&self) -> SocketAddr {
         self.data
     }
 
-    /// The address of the admin API.
+    /// Returns the address of the admin API.
     pub const fn admin_address(&self) -> SocketAddr {
         self.admin
     }
 
-    /// The address of Envoy's own admin interface.
+    /// Returns the address of Envoy's own admin interface.
     pub const fn envoy_admin_address(&self) -> SocketAddr {
         self.own_admin
     }
 
-    /// A new client of the data listener.
+    /// Creates a client of the data listener.
     pub const fn data(&self) -> Http {
         Http::new(self.data)
     }
 
-    /// A new client of the admin API.
+    /// Creates a client of the admin API.
     pub const fn admin(&self) -> Http {
         Http::new(self.admin)
     }
 
-    /// The URL of the admin API, as for `LOUDOU_URL`.
+    /// Returns the URL of the admin API, as for `LOUDOU_URL`.
     pub fn admin_url(&self) -> String {
         format!("http://{}", self.admin)
     }
 
-    /// Sends many requests to the data listener; see [`load()`](crate::load::load).
+    /// Sends many requests to the data listener. See [`load()`](crate::load::load).
     pub fn load(
         &self,
         requests: u64,
@@ -221,9 +223,9 @@ impl Envoy {
         Ok(update)
     }
 
-    /// Pushes a new configuration of the data listener's filter through ECDS and waits until Envoy has
-    /// accepted or rejected it. The filter must use ECDS already ([`Config::extension`]). Connections stay
-    /// open, and their next requests meet the new configuration.
+    /// Pushes a new configuration of the data listener's filter through ECDS, and waits until Envoy
+    /// has accepted or rejected it. The filter must already use ECDS ([`Config::extension`]).
+    /// Connections stay open, and their next requests use the new configuration.
     pub fn push_extension(&self, config: &Config) -> Result<Update> {
         let count = |what: &str| {
             let stats = self.stats(&format!(r"{}\..*{what}$", ECDS_STATS.replace('.', r"\.")))?;
@@ -240,32 +242,32 @@ impl Envoy {
         })
     }
 
-    /// Envoy's log so far, including the filter's messages.
+    /// Returns Envoy's log so far, including the filter's messages.
     pub fn log(&self) -> Result<String> {
         let path = self.dir.path().join(LOG);
         let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Envoy's directory of this run: bootstrap, listeners, log.
+    /// Returns Envoy's directory of this run, with bootstrap, listeners and log.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Envoy's process id.
+    /// Returns Envoy's process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Ends a test that passed: stops Envoy, and fails when it is no longer running.
+    /// Ends a passing test. Stops Envoy, and fails if it is no longer running.
     pub fn stop(mut self) -> Result<()> {
         self.check_alive()?;
         self.stopped = true;
         Ok(())
     }
 
-    /// A configuration becomes active a moment after Envoy accepts it; until then the admin API answers
-    /// 503.
+    /// Waits until a configuration is active, which is a moment after Envoy accepts it. Until then
+    /// the admin API answers 503.
     fn await_rules(&mut self) -> Result<()> {
         eventually(START, "the rules to be active", || {
             self.check_alive()?;
@@ -292,12 +294,12 @@ impl Envoy {
         Ok(())
     }
 
-    /// The addresses of the listeners `data` and `admin`, once both exist.
+    /// Returns the addresses of the listeners `data` and `admin`, once both exist.
     fn listeners(&self) -> Result<Option<(SocketAddr, SocketAddr)>> {
         Ok(self.listener("data")?.zip(self.listener("admin")?))
     }
 
-    /// The address of a listener, once it exists.
+    /// Returns the address of a listener, once it exists.
     pub fn listener(&self, name: &str) -> Result<Option<SocketAddr>> {
         let all: Value = serde_json::from_str(&self.ask("/listeners?format=json")?)?;
         let list = all.pointer("/listener_statuses").and_then(Value::as_array);

@@ -1,7 +1,7 @@
 //! A small HTTP/1.1 client that sends its bytes unchanged.
 //!
-//! Other clients refuse to send the header values that a limiter must survive; this one sends them, over
-//! one kept connection that it opens again when the peer has closed it.
+//! Other clients refuse to send the header values that a limiter must survive. This client sends
+//! them over a kept connection, which it opens again if the peer has closed it.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -11,22 +11,22 @@ use serde_json::Value;
 
 use crate::wire::{Message, Wire};
 
-/// A request that takes longer has hung, and the test fails.
+/// Timeout of a request. A longer request has hung, and the test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A request: method, path, headers in order, body.
+/// A request with method, path, headers in order, and body.
 #[derive(Debug, Clone)]
 pub struct Request {
     method: String,
     path: String,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
     body: Option<Vec<u8>>,
-    /// The sizes of the chunks of the body; none for a content length instead.
+    /// Chunk sizes of the body. Without chunks the request has a content length.
     chunk: Option<usize>,
 }
 
 impl Request {
-    /// Any method.
+    /// Creates a request with any method.
     pub fn new(method: &str, path: &str) -> Self {
         Self {
             method: method.to_owned(),
@@ -37,12 +37,12 @@ impl Request {
         }
     }
 
-    /// `GET path`.
+    /// Creates `GET path`.
     pub fn get(path: &str) -> Self {
         Self::new("GET", path)
     }
 
-    /// `POST path` without a body.
+    /// Creates `POST path` without a body.
     pub fn post(path: &str) -> Self {
         Self::new("POST", path)
     }
@@ -61,7 +61,7 @@ impl Request {
         self.header("authorization", format!("Bearer {token}"))
     }
 
-    /// Sets the body; no content type is added.
+    /// Sets the body, without a content type.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Some(body.into());
@@ -82,7 +82,7 @@ impl Request {
             .body(body.to_string())
     }
 
-    /// Adds a parameter to the query; the value needs no encoding.
+    /// Adds a query parameter, whose value must not need encoding.
     #[must_use]
     pub fn with_query(mut self, name: &str, value: &str) -> Self {
         let sign = if self.path.contains('?') { '&' } else { '?' };
@@ -90,7 +90,7 @@ impl Request {
         self
     }
 
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let has_host = self
@@ -140,16 +140,16 @@ fn encode_chunks(body: &[u8], size: usize, bytes: &mut Vec<u8>) {
 /// An answer.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// Names in lower case, in the order of arrival, duplicates kept.
+    /// Headers in the order of arrival, with names in lower case and with duplicates.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The whole body.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The first value of a header, if it exists and is UTF-8.
+    /// Returns the first value of a header, if it exists and is UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self
             .headers
@@ -158,12 +158,12 @@ impl Response {
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 
-    /// The body as text; bytes that are not UTF-8 are replaced.
+    /// Returns the body as text. Invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_slice(&self.body)
             .with_context(|| format!("status {}, not JSON: {:?}", self.status, self.text()))
@@ -192,7 +192,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// A client, which connects with the first request.
+    /// Creates a client, which connects with the first request.
     pub const fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -208,12 +208,12 @@ impl Http {
         Ok(())
     }
 
-    /// Whether a connection is open for the next request.
+    /// Returns true if a connection is open for the next request.
     pub const fn is_open(&self) -> bool {
         self.wire.is_some()
     }
 
-    /// Closes the connection; the next request opens another.
+    /// Closes the connection. The next request opens another.
     pub fn close(&mut self) {
         self.wire = None;
     }
@@ -232,12 +232,13 @@ impl Http {
         answer.with_context(|| format!("{address} closed the connection without an answer"))
     }
 
-    /// Sends one request, once; `None` when the peer closed the connection before an answer.
+    /// Sends a request without a retry. Returns `None` if the peer closed the connection before an
+    /// answer.
     pub fn send_once(&mut self, request: &Request) -> Result<Option<Response>> {
         self.attempt(request)
     }
 
-    /// `GET path`.
+    /// Sends `GET path`.
     pub fn get(&mut self, path: &str) -> Result<Response> {
         self.send(&Request::get(path))
     }
@@ -262,7 +263,7 @@ impl Http {
     }
 }
 
-/// A new connection.
+/// Opens a connection.
 pub(crate) fn open(address: SocketAddr) -> Result<Wire> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT)
         .with_context(|| format!("cannot connect to {address}"))?;

@@ -1,4 +1,4 @@
-//! An operator at the admin API: a token, and the calls that most tests make.
+//! An operator at the admin API, with a token and the calls that most tests make.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// An operator that may edit.
+    /// Creates an operator that may edit.
     pub const fn editor(envoy: &Envoy) -> Self {
         Self {
             http: envoy.admin(),
@@ -26,7 +26,7 @@ impl Operator {
         }
     }
 
-    /// An operator that may only view.
+    /// Creates an operator that may only view.
     pub const fn viewer(envoy: &Envoy) -> Self {
         Self {
             http: envoy.admin(),
@@ -34,12 +34,12 @@ impl Operator {
         }
     }
 
-    /// Sends a request with the token; any answer is fine.
+    /// Sends a request with the token. Any answer is accepted.
     pub fn send(&mut self, request: Request) -> Result<Response> {
         self.http.send(&request.token(self.token))
     }
 
-    /// The JSON of `GET path`; the status must be 200.
+    /// Returns the JSON of `GET path`. The status must be 200.
     pub fn get(&mut self, path: &str) -> Result<Value> {
         let answer = self.send(Request::get(path))?;
         expect(&answer, 200).context(path.to_owned())
@@ -74,28 +74,28 @@ impl Operator {
         }
     }
 
-    /// The number of requests that wait now, on all workers.
+    /// Returns the number of requests that wait now, on all workers.
     pub fn waiting(&mut self) -> Result<u64> {
         let status = self.get("/v1/status")?;
         let waiting = status.get("waiting").and_then(Value::as_u64);
         waiting.with_context(|| format!("no number of waiting: {status}"))
     }
 
-    /// The current generation of the rules.
+    /// Returns the current generation of the rules.
     pub fn generation(&mut self) -> Result<u64> {
         let rules = self.get("/v1/rules")?;
         let generation = rules.get("generation").and_then(Value::as_u64);
         generation.with_context(|| format!("no generation: {rules}"))
     }
 
-    /// The current `ETag` of the rules.
+    /// Returns the current `ETag` of the rules.
     pub fn etag(&mut self) -> Result<String> {
         let answer = self.send(Request::get("/v1/rules"))?;
         let etag = answer.header("etag").map(ToOwned::to_owned);
         etag.with_context(|| format!("no ETag: {answer:?}"))
     }
 
-    /// The `ETag` of this process's rules at another generation.
+    /// Returns the `ETag` of this process's rules at another generation.
     pub fn etag_at(&mut self, generation: u64) -> Result<String> {
         let etag = self.etag()?;
         let (instance, _) = etag.split_once('-').context("no instance")?;
@@ -158,7 +158,7 @@ impl Operator {
         self.send(Request::new("DELETE", &path).header("if-match", "*"))
     }
 
-    /// One bucket; `None` when it does not exist.
+    /// Returns a bucket, or `None` if it does not exist.
     pub fn bucket(&mut self, rule: &str, key: &str) -> Result<Option<Value>> {
         let path = format!("/v1/buckets/{rule}/{}", percent(key));
         let answer = self.send(Request::get(&path))?;
@@ -168,7 +168,8 @@ impl Operator {
         expect(&answer, 200).map(Some)
     }
 
-    /// Every bucket that `query` finds, over all pages, at the pace that the filter asks for.
+    /// Returns every bucket that `query` finds, over all pages, at the pace that the filter
+    /// requests.
     pub fn buckets(&mut self, query: &str) -> Result<Vec<Value>> {
         let mut all = Vec::new();
         let mut cursor = String::new();
@@ -204,7 +205,7 @@ impl Operator {
         }
     }
 
-    /// The events after number `after`, oldest first: all pages.
+    /// Returns the events after number `after`, over all pages, oldest first.
     pub fn events(&mut self, after: u64) -> Result<Vec<Value>> {
         let mut all = Vec::new();
         let mut after = after;
@@ -221,7 +222,7 @@ impl Operator {
     }
 }
 
-/// The JSON of an answer, which must have this status.
+/// Returns the JSON of an answer, which must have this status.
 pub fn expect(answer: &Response, status: u16) -> Result<Value> {
     ensure!(
         answer.status == status,
@@ -232,7 +233,7 @@ pub fn expect(answer: &Response, status: u16) -> Result<Value> {
     answer.json()
 }
 
-/// The detail of an admin API answer, which must be a problem document of this status.
+/// Returns the detail of an admin API answer, which must be a problem document with this status.
 pub fn expect_problem(answer: &Response, status: u16) -> Result<String> {
     let body = expect(answer, status)?;
     let kind = answer.header("content-type").unwrap_or_default();
@@ -251,7 +252,7 @@ pub fn expect_problem(answer: &Response, status: u16) -> Result<String> {
     text("detail").map(str::to_owned)
 }
 
-/// Percent-encodes everything but letters and digits.
+/// Percent-encodes everything except letters and digits.
 pub fn percent(text: &str) -> String {
     let encode = |byte: u8| match byte {
         letter if letter.is_ascii_alphanumeric() => char::from(letter).to_string(),

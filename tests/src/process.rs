@@ -1,8 +1,9 @@
-//! Child processes that never outlive this one.
+//! Child processes that never outlive this process.
 //!
-//! A guard kills its child when dropped. Destructors do not run when this process is killed, so each
-//! child also has a watchdog: a shell that reads from a pipe owned by this process. When the process dies
-//! for any reason, the pipe closes and the shell kills the child. This needs no unsafe code.
+//! A guard kills its child when it is dropped. Destructors do not run when this process is killed,
+//! so each child also has a watchdog: a shell that reads from a pipe owned by this process. When
+//! the process dies for any reason, the pipe closes and the shell kills the child. This needs no
+//! unsafe code.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,12 +13,12 @@ use anyhow::{Context as _, Result, ensure};
 /// Waits for the end of its input, then ends the process `$0`.
 const WATCHDOG: &str = r#"trap '' INT TERM HUP; read -r _; kill -s "$1" "$0""#;
 
-/// The terminal signals that reach the child.
+/// Process group of the child, which decides the terminal signals that it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The child's own process group: Ctrl-C ends this process, which then ends the child.
+    /// The child has a separate process group. Ctrl-C ends this process, which then ends the child.
     Own,
-    /// This process's group: the child may use the terminal, and gets Ctrl-C itself.
+    /// The child shares this process's group. It may use the terminal, and gets Ctrl-C itself.
     Foreground,
 }
 
@@ -30,7 +31,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// Starts the command; `name` is used in messages.
+    /// Starts the command. Messages use `name`.
     pub fn spawn(name: &str, command: &mut Command, group: Group) -> Result<Self> {
         let signal = match group {
             Group::Own => {
@@ -63,19 +64,19 @@ impl Guarded {
         }
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The exit status when the child has ended by itself.
+    /// Returns the exit status if the child has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child
             .try_wait()
             .with_context(|| format!("cannot query {}", self.name))
     }
 
-    /// Waits until the child ends by itself.
+    /// Waits until the child ends.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         self.child
             .wait()
@@ -85,7 +86,8 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The watchdog first: once the child is gone, its number may belong to another process.
+        // The watchdog must end first. After the child has ended, another process may get its
+        // process id.
         end(&mut self.watchdog);
         end(&mut self.child);
     }

@@ -57,7 +57,7 @@ const LONG_SOAK: Step = step!("a soak of ten minutes", soak::run(10, None, Vec::
 const BENCH: Step = step!("benchmarks, cut short", bench::check());
 const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 
-/// The checks that a commit must pass; with `names`, only the tests whose names contain one of them.
+/// Runs the checks that a commit must pass. With `names`, runs only the tests that match a name.
 pub(crate) fn test(names: &[String]) -> Result<()> {
     if !names.is_empty() {
         return named::test(names);

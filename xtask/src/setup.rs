@@ -52,7 +52,7 @@ pub(crate) fn for_end_to_end() -> Result<()> {
 /// Installs what all tests need.
 pub(crate) fn for_tests() -> Result<()> {
     for_end_to_end()?;
-    // A step that lacks one of these is skipped, and is listed at the end.
+    // A step without its program is skipped, and is listed at the end.
     report("Chromium", Chromium::find_or_install());
     report("Node.js", Node::find_or_install());
     Ok(())

@@ -1,17 +1,18 @@
-//! Parts of the configuration of an Envoy that is measured: listeners without what tests need besides.
+//! Parts of an Envoy configuration for measurements. Its listeners lack the parts that only tests
+//! need.
 
 use serde_json::{Value, json};
 
 pub(super) const TYPE: &str = "type.googleapis.com/envoy.extensions.";
-/// The cluster of all routes, which has no endpoints.
+/// Cluster of all routes, which has no endpoints.
 pub(super) const NOWHERE: &str = "nowhere";
 
 pub(super) fn route(prefix: &str) -> Value {
     json!({ "match": { "prefix": prefix }, "route": { "cluster": NOWHERE } })
 }
 
-/// The filter that answers 200 after the limiting one. A direct response of the route would do for Loudou,
-/// but Envoy's own filter asks only about routes to a cluster.
+/// Filter that answers 200 after the limiting filter. Loudou could be measured with a direct
+/// response of the route, but Envoy's own filter only limits routes to a cluster.
 pub(super) fn answer() -> Value {
     json!({
         "name": "fault",
@@ -22,7 +23,7 @@ pub(super) fn answer() -> Value {
     })
 }
 
-/// A listener as those of the harness, with these routes and filters.
+/// Returns a listener like the harness's listeners, with these routes and filters.
 pub(super) fn listener(name: &str, routes: &Value, filters: &Value) -> Value {
     let manager = json!({
         "@type": format!("{TYPE}filters.network.http_connection_manager.v3.HttpConnectionManager"),
@@ -57,7 +58,7 @@ pub(super) fn cluster(name: &str, endpoints: &Value) -> Value {
     })
 }
 
-/// The last filter of a listener.
+/// Returns the last filter of a listener.
 pub(super) fn router() -> Value {
     json!({
         "name": "router",
@@ -65,7 +66,7 @@ pub(super) fn router() -> Value {
     })
 }
 
-/// The listener `admin`, which each Envoy of the harness has, without an admin API.
+/// Returns the listener `admin`, which each Envoy of the harness has, but without an admin API.
 pub(super) fn no_admin() -> Value {
     let nothing = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
     listener("admin", &nothing, &json!([router()]))

@@ -1,4 +1,4 @@
-//! `cargo xtask test NAME…`: runs only the tests whose names contain one of these names.
+//! `cargo xtask test NAME…`: runs only the tests whose full names contain any NAME.
 //!
 //! The names of all tests are read from the sources. `cargo test -- --list` would report them too, but it first compiles
 //! every package, and the sources also show which programs a test in a real Envoy starts.
@@ -30,7 +30,7 @@ struct Source {
     text: String,
 }
 
-/// Runs the tests whose names contain one of `names`, after the setup and builds that they need.
+/// Runs the tests that match any of `names`, after the setup and builds that they need.
 pub(super) fn test(names: &[String]) -> Result<()> {
     let mut found = sources(&workspace_root())?;
     found.retain(|source| source.tests.iter().any(|test| matches(test, names)));

@@ -1,6 +1,7 @@
-//! The links in Markdown files, and the headings that they may lead to.
+//! Checks the links in Markdown files, and the headings that they point to.
 //!
-//! `lychee` and `mdbook-linkcheck` would be compiled on every fresh machine, in minutes, for what takes milliseconds here.
+//! `lychee` and `mdbook-linkcheck` would have to be compiled on every new machine, which takes
+//! minutes. This check takes milliseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,37 +16,37 @@ const NOT_OURS: [&str; 2] = ["target", ".git"];
 /// A Markdown file.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Its path from the root of the repository, with `/`.
+    /// Path from the repository root, with `/`.
     pub(super) path: String,
-    /// Its links and pictures, in order.
+    /// Links and pictures, in order.
     pub(super) links: Vec<Link>,
-    /// The anchors of its headings.
+    /// Anchors of the headings.
     anchors: BTreeSet<String>,
 }
 
 /// A link in the source.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// The line, from 1.
+    /// Line number, from 1.
     line: usize,
-    /// Its address.
+    /// Address of the link.
     pub(super) target: String,
 }
 
-/// The target of a link.
+/// Target of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// To a file of the repository, at a heading or at its top.
+    /// A file of the repository, at a heading or at its top.
     File {
         path: String,
         heading: Option<String>,
     },
-    /// Out of the repository.
+    /// A path outside of the repository.
     Outside,
 }
 
 impl Link {
-    /// Its target, seen from a file; `None` for a place on the web.
+    /// Returns the target, relative to a file; `None` for a web address.
     pub(super) fn place(&self, from: &str) -> Option<Place> {
         let scheme = self.target.split_once(':');
         if scheme.is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_alphabetic())) {
@@ -73,7 +74,7 @@ impl Link {
     }
 }
 
-/// All Markdown files below `root`.
+/// Returns all Markdown files below `root`.
 pub(super) fn pages(root: &Path) -> Result<Vec<Page>> {
     let mut pages = Vec::new();
     read_folder(root, "", &mut pages)?;
@@ -137,7 +138,7 @@ impl Page {
         page
     }
 
-    /// The second heading of a name ends with `-1`, as on GitHub and in mdBook.
+    /// A repeated heading gets the suffix `-1`, as on GitHub and in mdBook.
     fn add_anchor(&mut self, heading: &str) {
         let anchor = anchor(heading);
         let mut unique = anchor.clone();
@@ -160,7 +161,7 @@ fn anchor(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// The broken links, one line for each.
+/// Returns the broken links, one per line.
 pub(super) fn broken(root: &Path, pages: &[Page]) -> Vec<String> {
     let by_path: BTreeMap<&str, &Page> = pages
         .iter()

@@ -1,5 +1,6 @@
-//! `docs/schema/openapi.json`: the admin API as `OpenAPI` 3.1, made from the filter's table of routes, the types of its
-//! answers, the grammar of rule files and the table in `docs/reference/admin-api.md`.
+//! Writes `docs/schema/openapi.json`, which describes the admin API as `OpenAPI` 3.1. The sources
+//! are the filter's route table, the types of its answers, the grammar of rule files and the table
+//! in `docs/admin-api.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +20,7 @@ use serde_json::{Map, Value, json};
 mod schemas;
 
 const FILE: &str = "docs/schema/openapi.json";
-/// The page whose table has a line for each call.
+/// Page whose table has a line for each call.
 const PAGE: &str = "docs/reference/admin-api.md";
 const PROBLEM: &str = "#/components/responses/Problem";
 
@@ -28,7 +29,7 @@ pub(super) fn write(root: &Path) -> Result<()> {
     fs::write(root.join(FILE), text(root)?).context(FILE)
 }
 
-/// A problem if the document is not what would be written.
+/// Returns a problem if the document is out of date.
 pub(super) fn stale(root: &Path) -> Result<Option<String>> {
     let found = fs::read_to_string(root.join(FILE)).unwrap_or_default();
     let is_stale = found != text(root)?;
@@ -40,7 +41,7 @@ fn text(root: &Path) -> Result<String> {
     Ok(format!("{:#}\n", document(&page)?))
 }
 
-/// The document, with the answers' descriptions of this page.
+/// Returns the document, with the answer descriptions from this page.
 fn document(page: &str) -> Result<Value> {
     let mut schemas = Schemas::new();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
@@ -83,7 +84,7 @@ fn document(page: &str) -> Result<Value> {
     }))
 }
 
-/// A path as in `OpenAPI`: `/v1/rules/{rule}`.
+/// Returns a path in `OpenAPI` notation, such as `/v1/rules/{rule}`.
 fn template(path: &str) -> String {
     path.replace("RULE", "{rule}").replace("KEY", "{key}")
 }
@@ -131,14 +132,14 @@ fn responses(route: &Route, answer: &Value) -> Value {
     Value::Object(all)
 }
 
-/// `PUT /v1/rules/RULE` is `put_rules_rule`.
+/// Returns an operation's id. For example, `PUT /v1/rules/RULE` becomes `put_rules_rule`.
 fn id(route: &Route) -> String {
     let steps = route.path.split('/').skip(2);
     let words = std::iter::once(route.method).chain(steps);
     words.collect::<Vec<_>>().join("_").to_lowercase()
 }
 
-/// The last cell of the call's line in the page, as a sentence.
+/// Returns the last cell in the page's line for a call, as a sentence.
 fn described(page: &str, call: &str) -> Result<String> {
     let begin = format!("| `{call}` |");
     let line = page.lines().find(|line| line.starts_with(&begin));
@@ -150,9 +151,9 @@ fn described(page: &str, call: &str) -> Result<String> {
     Ok(first.into_iter().chain(letters).chain(['.']).collect())
 }
 
-// The answer and the body of each route.
+// Answer and body of each route.
 
-/// The schema of the answer; `None` for a route that is not described yet.
+/// Returns the schema of the answer; `None` for a route that is not described yet.
 fn answer(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     Some(match (route.method, route.path) {
         ("GET", "/v1/status") => schemas.of::<Status>(),
@@ -175,7 +176,7 @@ fn answer(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     })
 }
 
-/// The schema of the body; `None` for a route that is not described yet.
+/// Returns the schema of the body; `None` for a route that is not described yet.
 fn body(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     Some(match (route.method, route.path) {
         ("PUT", "/v1/rules/RULE") => at(EDIT),
@@ -186,12 +187,12 @@ fn body(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     })
 }
 
-// The parameters of calls: of the path, of the query, and `If-Match`.
+// Parameters of calls, which are in the path or the query, and `If-Match`.
 
 /// A duration that is not zero.
 const DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
 
-/// The parameters of a route.
+/// Returns the parameters of a route.
 fn of(route: &Route) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for (step, name, about) in [
@@ -230,7 +231,7 @@ fn of(route: &Route) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Whether the call is refused without `If-Match`.
+/// Returns true if the call is refused without `If-Match`.
 fn needs_if_match(route: &Route) -> bool {
     route.takes_if_match && matches!(route.method, "PUT" | "DELETE")
 }

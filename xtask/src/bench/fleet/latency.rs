@@ -129,7 +129,7 @@ struct Clients<'a> {
     traffic: Traffic,
     /// Number of the next request, by kind.
     next: [AtomicU64; 2],
-    /// Counts of requests that waited and of calls, up to the last burst of the fleet's rule.
+    /// Numbers of waiting requests and calls, up to the last burst to the fleet's rule.
     counted: [u64; 2],
 }
 

@@ -95,8 +95,7 @@ impl Kind {
         matches!(self, Self::Nothing | Self::Service)
     }
 
-    /// Returns the counters of calls, of requests that waited, and of requests that were decided
-    /// without the engine.
+    /// Returns three counters: calls, requests that waited, and requests decided without the engine.
     fn counters(self) -> [String; 3] {
         if self.is_plain() {
             let calls = format!("cluster.{SERVICE}.upstream_rq_total");
@@ -240,7 +239,7 @@ impl Rig {
         Ok(counts)
     }
 
-    /// Returns the seconds of all Envoys' workers, of the service that they call, and of Valkey.
+    /// Returns the seconds for all Envoys' workers, the service that they call, and Valkey.
     fn processor(&self, kind: Kind) -> Result<[f64; 3]> {
         let mut of_envoys = 0.0;
         for envoy in self.envoys(kind) {

@@ -1,36 +1,38 @@
-//! What a request of each scenario may cost, in `budgets.json`, and how what was found differs from it.
+//! Budgets for the request costs of each scenario, in `budgets.json`, and their comparison with
+//! measured costs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-/// The file of budgets, from the root of the workspace.
+/// Path of the budget file, from the workspace root.
 pub(super) const FILE: &str = "xtask/src/bench/instructions/budgets.json";
-/// A change of the compiler or of unrelated code moves a count by some instructions: a budget holds up to so many
-/// percent above it and below.
+/// Tolerance of a budget, in percent, above and below. A change of the compiler or of unrelated
+/// code moves a count by some instructions.
 const TOLERANCE_PERCENT: u64 = 2;
 
-/// What requests of a scenario cost.
+/// Costs of a scenario's requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// For a request.
+    /// Number of instructions per request.
     pub(super) instructions: u64,
-    /// The calls of each host function, for all requests that are counted: not every request makes each of them.
+    /// Number of calls per host function, for all counted requests, because some requests skip some
+    /// calls.
     pub(super) calls: BTreeMap<String, u64>,
 }
 
-/// A scenario, and what its requests cost.
+/// A scenario and its request costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) scenario: String,
     pub(super) cost: Cost,
 }
 
-/// The budgets by scenario.
+/// Budgets by scenario.
 pub(super) type Budgets = BTreeMap<String, Cost>;
 
-/// Reads the file of budgets, as it was when this program was built.
+/// Reads the budget file that was compiled into this program.
 pub(super) fn read() -> Result<Budgets> {
     parse(include_str!("budgets.json")).context(FILE)
 }
@@ -58,7 +60,7 @@ fn cost(value: &Value) -> Option<Cost> {
     })
 }
 
-/// What was found, as a file of budgets.
+/// Formats the measured costs as a budget file.
 pub(super) fn as_file(found: &[Found]) -> Result<String> {
     let file: Map<String, Value> = found
         .iter()
@@ -71,7 +73,7 @@ pub(super) fn as_file(found: &[Found]) -> Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(&file)?))
 }
 
-/// How what was found differs from the budgets; nothing if it does not.
+/// Describes differences between measured costs and budgets. Returns nothing if there are none.
 pub(super) fn problems(found: &[Found], budgets: &Budgets) -> Vec<String> {
     let mut problems = Vec::new();
     for Found { scenario, cost } in found {
@@ -111,7 +113,8 @@ fn instructions(found: &Cost, budget: &Cost) -> Option<String> {
     })
 }
 
-/// Calls of the host have no tolerance: each is a part of the design, and costs more than many instructions.
+/// Host calls have no tolerance, because each is part of the design, and costs more than many
+/// instructions.
 fn calls(found: &Cost, budget: &Cost) -> Option<String> {
     if found.calls == budget.calls {
         return None;
@@ -154,7 +157,8 @@ mod tests {
         }]
     }
 
-    /// How a cost differs from a budget of 1 000 instructions and a call of each of two functions.
+    /// Returns the differences to a budget of 1 000 instructions and one call of each of two
+    /// functions.
     fn compared(instructions: u64, calls: &[(&str, u64)]) -> String {
         let of = found(1_000, &[("clock", 1_000), ("get", 1_000)]);
         let budgets = of.into_iter().map(|found| (found.scenario, found.cost));

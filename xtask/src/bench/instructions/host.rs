@@ -1,5 +1,6 @@
-//! A host as Envoy is one for a single worker, but one whose answers are the same in every run: its clock moves only
-//! when a scenario moves it, its random bytes are fixed, and what Envoy has and no scenario needs does not exist.
+//! A proxy-wasm host like Envoy with a single worker, but with equal answers in every run. Its
+//! clock moves only when a scenario moves it, its random bytes are fixed, and it lacks Envoy
+//! features that no scenario needs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use loudou_store::memory::MemoryStore;
 use loudou_store::{SharedData as _, StoreFailed, Written};
 use wasmi::{AsContextMut as _, Caller, Engine, Extern, ExternType, Linker, Memory, Module, Val};
 
-/// The answers of host functions.
+/// Status codes of host functions.
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
@@ -17,35 +18,35 @@ const CAS_MISMATCH: u32 = 8;
 const REQUEST_HEADERS: u32 = 0;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const MONOTONIC: u32 = 1;
-/// The log level from which on something is wrong.
+/// Lowest log level that indicates a problem.
 const WARN: u32 = 3;
 
-/// The wall clock when the other one is at zero: in 2023.
+/// Wall clock when the monotonic clock is zero. The time is in 2023.
 const WALL: Nanos = Nanos::from_secs(1_700_000_000);
 const RANDOM: u8 = 7;
-/// The number of the connection that all requests come by.
+/// Number of the connection of all requests.
 const CONNECTION: u64 = 1;
 
-/// What the guest finds, and what it has done.
+/// State that the guest can read, and results of the guest's calls.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) now: Nanos,
-    /// The headers of the current request, with names in lower case.
+    /// Headers of the current request, with names in lower case.
     pub(super) headers: Vec<(String, String)>,
     pub(super) configuration: Vec<u8>,
-    /// How often the guest has called each function.
+    /// Number of the guest's calls of each function.
     pub(super) calls: BTreeMap<String, u64>,
-    /// The status with which the guest has answered the current request.
+    /// Status of the guest's answer to the current request.
     pub(super) answered: Option<u32>,
     pub(super) log: Vec<String>,
-    /// Whether a line of the log is a warning or worse.
+    /// True if the log has a warning or an error.
     pub(super) has_warned: bool,
     shared: MemoryStore,
     metrics: Vec<(Vec<u8>, u64)>,
 }
 
 impl Host {
-    /// A host with nothing but this configuration of a plugin.
+    /// Creates a host that has only this plugin configuration.
     pub(super) const fn new(configuration: Vec<u8>, now: Nanos) -> Self {
         Self {
             now,
@@ -61,7 +62,7 @@ impl Host {
     }
 }
 
-/// A function of the host; its answer is a status.
+/// A host function, which returns a status.
 type Function = fn(&mut Call<'_>) -> Result<u32>;
 
 /// All functions that the module imports.
@@ -105,7 +106,7 @@ fn function(name: &str) -> Function {
         "proxy_record_metric" => |call| call.record_metric(),
         "proxy_get_metric" => |call| call.get_metric(),
         "proxy_send_local_response" => |call| call.answer(),
-        // Nobody looks at what these set.
+        // The scenarios do not use the results of these calls.
         "proxy_set_tick_period_milliseconds"
         | "proxy_add_header_map_value"
         | "proxy_replace_header_map_value"
@@ -119,7 +120,7 @@ fn function(name: &str) -> Function {
     }
 }
 
-/// A call of a host function, with what the guest passes.
+/// A call of a host function, with the guest's arguments.
 struct Call<'a> {
     caller: Caller<'a, Host>,
     inputs: &'a [Val],
@@ -278,7 +279,7 @@ impl Call<'_> {
         Ok(OK)
     }
 
-    /// The input at this place: a number or an address.
+    /// Returns the argument at this index, which is a number or an address.
     fn word(&self, place: usize) -> Result<u32> {
         match self.inputs.get(place) {
             Some(Val::I32(word)) => Ok(word.cast_unsigned()),
@@ -293,7 +294,8 @@ impl Call<'_> {
         }
     }
 
-    /// The bytes whose address is at this place, and whose length at the next one.
+    /// Returns the bytes whose address is the argument at this index and whose length is the next
+    /// argument.
     fn bytes(&self, place: usize) -> Result<Vec<u8>> {
         let from = usize::try_from(self.word(place)?)?;
         let to = from.saturating_add(usize::try_from(self.word(place + 1)?)?);
@@ -303,7 +305,7 @@ impl Call<'_> {
             .to_vec())
     }
 
-    /// Writes to the address at this place.
+    /// Writes to the address in the argument at this index.
     fn write(&mut self, place: usize, bytes: &[u8]) -> Result<u32> {
         let at = self.word(place)?;
         self.write_at(at, bytes)
@@ -321,8 +323,9 @@ impl Call<'_> {
         memory.and_then(Extern::into_memory).context("no memory")
     }
 
-    /// Gives the guest bytes in memory that it allocates; their address and length go where this place and the
-    /// next one point. Envoy allocates nothing for no bytes.
+    /// Passes bytes to the guest in memory that the guest allocates. Their address and length are
+    /// written to the addresses in this argument and the next. Like Envoy, it allocates nothing for
+    /// zero bytes.
     fn give(&mut self, bytes: &[u8], place: usize) -> Result<u32> {
         let size = u32::try_from(bytes.len())?;
         let mut at = 0;
@@ -339,7 +342,8 @@ impl Call<'_> {
     }
 }
 
-/// Headers in the form of the ABI: the count, the lengths of all names and values, then all texts with a NUL each.
+/// Encodes headers in the ABI's format: the count, the lengths of all names and values, then all
+/// texts, each with a final NUL.
 fn serialized(headers: &[(String, String)]) -> Result<Vec<u8>> {
     let length = |text: &str| Ok::<_, anyhow::Error>(u32::try_from(text.len())?.to_le_bytes());
     let mut lines = u32::try_from(headers.len())?.to_le_bytes().to_vec();

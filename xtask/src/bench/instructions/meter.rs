@@ -1,23 +1,25 @@
-//! A module that counts the instructions that it executes: the same instructions, with an addition to a new global
-//! before each run of them that has neither a jump nor the target of one inside.
+//! Rewrites a module so that it counts its executed instructions. It adds to a new global before
+//! each run of instructions that contains neither a jump nor a jump target.
 //!
-//! An interpreter's fuel would not do: wasmi charges a whole body when a function is entered, whatever part of it then
-//! runs, so that a branch that is never taken would cost, and one that saves work would save nothing.
+//! The fuel of an interpreter is no alternative. Wasmi charges a whole function body on entry,
+//! whichever part of it then runs. So a branch that is never taken would cost fuel, and a branch
+//! that saves work would save none.
 //!
-//! Only the sections of globals, exports and code are written anew. Indices stay as they are: the global is the last.
+//! Only the sections for globals, exports and code are rewritten. All indices stay valid, because
+//! the new global is the last one.
 
 use std::ops::Range;
 
 use anyhow::{Context as _, Result};
 use wasmparser::{FunctionBody, Operator, Parser, Payload, TypeRef};
 
-/// The name under which the module exports its count, an i64.
+/// Name under which the module exports its count, an i64.
 pub(super) const COUNT: &str = "loudou_instructions";
 
 const EXPORTS: u8 = 7;
 const CODE: u8 = 10;
 const OF_GLOBALS: u8 = 6;
-/// What follows the name of an export: that it is a global.
+/// Byte after an export's name, which shows that it is a global.
 const GLOBAL: u8 = 3;
 const I64: u8 = 0x7e;
 const MUTABLE: u8 = 1;
@@ -27,7 +29,7 @@ const GLOBAL_GET: u8 = 0x23;
 const GLOBAL_SET: u8 = 0x24;
 const END: u8 = 0x0b;
 
-/// The module with the count.
+/// Returns the module with the counter.
 pub(super) fn metered(module: &[u8]) -> Result<Vec<u8>> {
     let mut out = part(module, &(0..8))?.to_vec();
     let global = count_globals(module)?;
@@ -67,7 +69,7 @@ pub(super) fn metered(module: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The number of globals, which is the index of the next one.
+/// Returns the number of globals, which is the index of the next global.
 fn count_globals(module: &[u8]) -> Result<u32> {
     let mut own = None;
     let mut imported = 0;
@@ -82,7 +84,7 @@ fn count_globals(module: &[u8]) -> Result<u32> {
             _ => {}
         }
     }
-    // Every module of Rust has its stack pointer there.
+    // Every Rust module has its stack pointer there.
     Ok(imported + own.context("the module has no section of globals")?)
 }
 
@@ -107,7 +109,7 @@ fn metered_body(module: &[u8], body: &FunctionBody<'_>, global: u32) -> Result<V
     Ok(out)
 }
 
-/// Whether an instruction does anything; the others are the structure of the code.
+/// Returns true if an instruction has an effect. The other instructions only structure the code.
 const fn does_work(operator: &Operator<'_>) -> bool {
     !matches!(
         operator,
@@ -119,7 +121,8 @@ const fn does_work(operator: &Operator<'_>) -> bool {
     )
 }
 
-/// Whether the next instruction may run without this one, or this one without the next.
+/// Returns true if this instruction and the next may run separately, because of a jump or its
+/// target.
 const fn is_jump_or_target(operator: &Operator<'_>) -> bool {
     matches!(
         operator,
@@ -137,7 +140,7 @@ const fn is_jump_or_target(operator: &Operator<'_>) -> bool {
     )
 }
 
-/// Adds to the global.
+/// Appends the code that adds to the global.
 fn add(out: &mut Vec<u8>, global: u32, executed: u64) {
     if executed > 0 {
         out.push(GLOBAL_GET);
@@ -149,7 +152,7 @@ fn add(out: &mut Vec<u8>, global: u32, executed: u64) {
     }
 }
 
-/// A section's contents with one more entry.
+/// Appends an entry to the contents of a section.
 fn with(contents: &[u8], entry: &[u8]) -> Result<Vec<u8>> {
     let length = contents.iter().position(|byte| byte & 0x80 == 0);
     let (count, entries) = length
@@ -173,7 +176,8 @@ fn part<'a>(module: &'a [u8], range: &Range<u64>) -> Result<&'a [u8]> {
     part.with_context(|| format!("the module ends within bytes {range:?}"))
 }
 
-/// A number as modules have it: 7 bits for each byte, and a mark on all but the last.
+/// Encodes a number as unsigned LEB128: 7 bits per byte, and a continuation bit on all bytes but
+/// the last.
 fn leb(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -187,7 +191,7 @@ fn leb(mut number: u64) -> Vec<u8> {
     }
 }
 
-/// The same where numbers have a sign, which is bit 6 of the last byte.
+/// Encodes a number as signed LEB128, in which bit 6 of the last byte is the sign.
 fn signed_leb(number: u64) -> Vec<u8> {
     let mut bytes = leb(number);
     if let Some(last) = bytes.last_mut()
@@ -204,7 +208,8 @@ mod tests {
     use super::*;
     use wasmi::{Engine, Linker, Module, Store};
 
-    /// A function `f` that counts down from its parameter; for zero it leaves its block at once.
+    /// Returns a module with a function `f` that counts down from its parameter. For zero it leaves
+    /// its block immediately.
     const COUNTDOWN: &[u8] = &[
         0, // no locals
         0x02, 0x40, // block
@@ -229,7 +234,7 @@ mod tests {
         Ok(module)
     }
 
-    /// The instructions that `f` executes.
+    /// Returns the number of instructions that `f` executes.
     fn executed(parameter: i32) -> Result<Option<i64>> {
         let engine = Engine::default();
         let module = Module::new(&engine, metered(&module()?)?)?;

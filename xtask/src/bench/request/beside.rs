@@ -1,4 +1,5 @@
-//! What a request's processor time does not show: memory, the time to start, and latency at a fixed rate.
+//! Measures costs that a request's processor time does not show: memory, start time, and latency at
+//! a fixed rate.
 
 use std::fs;
 use std::thread;
@@ -14,11 +15,12 @@ use super::rows::{EMPTY, Limits, Modules, PER_USER, PLAIN, Row};
 use super::{Measured, request, start};
 use crate::bench::{median, percentile};
 
-/// Requests a second at a fixed rate, and the connections that they come over in turn.
+/// Requests per second at a fixed rate, and the number of connections, which take turns.
 const RATE: u64 = 2_000;
 const CLIENTS: u64 = 8;
 
-/// Sends a request of each user to each row, and prints what a bucket of those with many takes.
+/// Sends a request for each user to each row, and prints the memory per bucket in rows with many
+/// users.
 pub(super) fn fill(envoy: &Envoy, measured: &[Measured]) -> Result<Value> {
     let mut found = Vec::new();
     for row in measured {
@@ -37,7 +39,7 @@ pub(super) fn fill(envoy: &Envoy, measured: &[Measured]) -> Result<Value> {
     Ok(Value::Array(found))
 }
 
-/// The memory of a process that is not swapped out.
+/// Returns the memory of a process that is not swapped out.
 fn resident_bytes(process: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let mut lines = status.lines();
@@ -46,7 +48,7 @@ fn resident_bytes(process: u32) -> Result<u64> {
     Ok(kib.context("no resident memory")? << 10)
 }
 
-/// Prints the latency at a fixed rate, from the instant at which a request was due.
+/// Prints the latency at a fixed rate, measured from the instant at which a request was due.
 pub(super) fn at_a_rate(measured: &[Measured], seconds: u64) -> Result<Value> {
     println!(
         "\n| latency at {RATE} requests/s, µs | p50 | p99 | p99.9 |\n| --- | ---: | ---: | ---: |"
@@ -95,8 +97,8 @@ fn send_at_a_rate(row: &Measured, seconds: u64) -> Result<Vec<Duration>> {
     Ok(parts?.concat())
 }
 
-/// Prints how much longer an Envoy takes to start with a filter than without, and how much more processor time, in
-/// turns.
+/// Prints the additional start time and processor time of an Envoy with a filter, compared with an
+/// Envoy without it. Starts of both kinds take turns.
 pub(super) fn starts(count: usize, modules: &Modules) -> Result<Value> {
     let rows = super::rows::all(&[], modules.other.is_some());
     let none = Row::clone(rows.first().context("a row without a filter")?);
@@ -125,10 +127,10 @@ pub(super) fn starts(count: usize, modules: &Modules) -> Result<Value> {
     Ok(found.collect())
 }
 
-/// The start of an Envoy with some listeners, until it serves them.
+/// Start of an Envoy with some listeners, until it serves them.
 struct Start {
     ms: f64,
-    /// The processor time of all its threads.
+    /// Processor time of all its threads.
     cpu_ms: f64,
 }
 
@@ -143,8 +145,9 @@ impl Start {
     }
 }
 
-/// The smallest number. Other programs on the machine only ever add processor time to a start, so the smallest of
-/// several is the best estimate; of differences of two starts it would be too small.
+/// Returns the smallest number. Other programs on the machine only add processor time to a start,
+/// so the smallest of several starts is the best estimate. For differences between two starts the
+/// minimum would be too small.
 fn least(numbers: Vec<f64>) -> f64 {
     numbers.into_iter().min_by(f64::total_cmp).unwrap_or(0.0)
 }

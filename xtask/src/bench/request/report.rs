@@ -1,4 +1,4 @@
-//! The table of what requests cost.
+//! Prints the table of request costs.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Measured;
 use super::rows::{EMPTY, PER_USER};
 use crate::bench::{median, quiet};
 
-/// Prints the table; returns its numbers.
+/// Prints the table, and returns its numbers.
 pub(super) fn rows(measured: &[Measured]) -> Value {
     println!(
         "\n| requests through | µs, median | quiet | over the empty filter | × local_ratelimit per user |\n\
@@ -36,7 +36,7 @@ pub(super) fn rows(measured: &[Measured]) -> Value {
         .collect()
 }
 
-/// The median of what `compare` says of two rows' numbers of the same round.
+/// Returns the median of `compare` over pairs of numbers from equal rounds in two rows.
 fn paired(own: &[f64], other: &[f64], compare: impl Fn(f64, f64) -> f64) -> f64 {
     let pairs = own.iter().zip(other);
     median(pairs.map(|(own, other)| compare(*own, *other)).collect())

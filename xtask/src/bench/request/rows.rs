@@ -1,4 +1,4 @@
-//! The listeners that are measured side by side.
+//! Listeners that are measured together.
 
 use std::path::{Path, PathBuf};
 
@@ -7,54 +7,54 @@ use serde_json::{Value, json};
 
 use crate::bench::parts::{TYPE, answer, listener, route, router};
 
-/// No request is refused by these numbers.
+/// Limits that refuse no request.
 const NEVER: u64 = 1_000_000;
-/// The tokens of Envoy's own filter that no row uses up.
+/// Tokens for Envoy's own filter that no row exhausts.
 const MANY: u64 = 4_000_000_000;
-/// The users of most rows.
+/// Number of users in most rows.
 const USERS: u64 = 1_000;
 
-/// What limits the requests of a listener.
+/// Limiter of a listener's requests.
 #[derive(Debug, Clone)]
 pub(in crate::bench) enum Limits {
     Nothing,
-    /// Envoy's own filter, with one bucket or with one for each user, and its tokens a day.
+    /// Envoy's own filter, with one bucket or with one bucket per user, and its tokens per day.
     Native {
         per_user: bool,
         tokens: u64,
     },
-    /// An example of `tests/floor`.
+    /// An example in `tests/floor`.
     Floor(&'static str),
-    /// These rules; of the other build if there is one to compare with.
+    /// Loudou with these rules. It uses the other build if there is a build to compare with.
     Loudou {
         rules: Value,
         is_other: bool,
     },
 }
 
-/// A listener, and the requests it gets.
+/// A listener and its requests.
 #[derive(Debug, Clone)]
 pub(in crate::bench) struct Row {
     pub(in crate::bench) name: String,
     pub(in crate::bench) limits: Limits,
     pub(in crate::bench) users: u64,
-    /// The answer to each request.
+    /// Status of the answer to each request.
     pub(in crate::bench) status: u16,
 }
 
-/// The row that all others are compared with.
+/// Row that all others are compared with.
 pub(super) const EMPTY: &str = "an empty filter, SDK";
-/// The row that the ratio is to.
+/// Row that ratios refer to.
 pub(super) const PER_USER: &str = "Envoy's local_ratelimit, per user";
-/// The row of one rule that admits.
+/// Row with one rule that admits.
 pub(super) const PLAIN: &str = "Loudou, one rule, admitted";
 
-/// The modules to measure.
+/// Modules to measure.
 #[derive(Debug)]
 pub(super) struct Modules {
     pub(super) loudou: PathBuf,
     pub(super) other: Option<PathBuf>,
-    /// The directory of the examples of `tests/floor`.
+    /// Directory of the examples in `tests/floor`.
     pub(super) floor: PathBuf,
 }
 
@@ -76,7 +76,7 @@ impl Row {
         Self::new(&format!("Loudou, {name}"), limits)
     }
 
-    /// The same of the other build.
+    /// Returns the row for the other build.
     fn of_other(&self) -> Self {
         let mut row = self.clone();
         row.name = row.name.replacen("Loudou", "the other build", 1);
@@ -86,7 +86,7 @@ impl Row {
         row
     }
 
-    /// Its filters, before those that answer.
+    /// Returns its filters, which precede the answering filter.
     fn filters(&self, id: &str, modules: &Modules) -> Vec<Value> {
         match &self.limits {
             Limits::Nothing => Vec::new(),
@@ -103,7 +103,8 @@ impl Row {
                 };
                 let vm = if *is_other { "other" } else { "loudou" };
                 let wasm: &Path = wasm.unwrap_or(&modules.loudou);
-                // Keys fall on pages at random: without some room, full pages would evict.
+                // Keys are assigned to pages at random. Without spare room, full pages would evict
+                // buckets.
                 let buckets = (self.users * 13 / 10).max(65_536);
                 let store = json!({ "namespace": id, "buckets": buckets });
                 let file = json!({ "version": 1, "store": store, "rules": rules });
@@ -112,7 +113,7 @@ impl Row {
         }
     }
 
-    /// Its listener, of this name.
+    /// Returns its listener, with this name.
     pub(super) fn listener(&self, id: &str, modules: &Modules) -> Value {
         let mut filters = self.filters(id, modules);
         filters.extend([answer(), router()]);
@@ -120,7 +121,7 @@ impl Row {
     }
 }
 
-/// All rows; with `many`, also those of many users.
+/// Returns all rows. With `many`, also returns rows with many users.
 pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
     let mut rows = vec![
         Row::new("no filter", Limits::Nothing),
@@ -159,7 +160,7 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
     rows
 }
 
-/// Envoy's own filter with one token a day for all.
+/// Envoy's own filter with one token per day for all users.
 fn refused_natively() -> Row {
     let limits = Limits::Native {
         per_user: false,
@@ -170,7 +171,7 @@ fn refused_natively() -> Row {
     row
 }
 
-/// The rows of Loudou.
+/// Returns the rows of Loudou.
 pub(in crate::bench) fn loudou(many: &[u64]) -> Vec<Row> {
     let plain = || json!([rule("plain", json!({}))]);
     let mut refused = Row::loudou(
@@ -227,7 +228,7 @@ pub(in crate::bench) fn loudou(many: &[u64]) -> Vec<Row> {
     rows
 }
 
-/// A rule by the user for all requests, with these fields.
+/// Returns a rule by user for all requests, with these fields.
 fn rule(name: &str, fields: Value) -> Value {
     let mut rule = json!({
         "name": name, "key": [{ "header": "x-user-id" }],
@@ -248,7 +249,7 @@ fn four_limits() -> Value {
     json!([rule("four", json!({ "limits": limits }))])
 }
 
-/// A limit that would hold a request for a second.
+/// Returns a limit that would hold a request for a second.
 fn waiting() -> Value {
     let mut limit = limit("waits", NEVER, "1000000/s");
     if let Some(limit) = limit.as_object_mut() {
@@ -257,7 +258,7 @@ fn waiting() -> Value {
     limit
 }
 
-/// Rules for other paths.
+/// Returns rules for other paths.
 fn elsewhere(count: usize) -> Value {
     let other = |number| {
         let path = json!({ "prefix": format!("/elsewhere-{number}") });
@@ -266,7 +267,7 @@ fn elsewhere(count: usize) -> Value {
     (0..count).map(other).collect()
 }
 
-/// These rules, and at last the plain one.
+/// Returns these rules, followed by the plain rule.
 fn with_plain(mut rules: Value) -> Value {
     if let Some(rules) = rules.as_array_mut() {
         rules.push(rule("plain", json!({})));
@@ -287,7 +288,7 @@ fn native(per_user: bool, tokens: u64) -> Value {
         let user =
             json!({ "request_headers": { "header_name": "x-user-id", "descriptor_key": "user" } });
         config.insert("rate_limits".to_owned(), json!([{ "actions": [user] }]));
-        // Any value of the key has a bucket of its own.
+        // Every key value has a separate bucket.
         let descriptor = json!({ "entries": [{ "key": "user" }], "token_bucket": bucket });
         config.insert("descriptors".to_owned(), json!([descriptor]));
         config.insert("max_dynamic_descriptors".to_owned(), json!(100_000));

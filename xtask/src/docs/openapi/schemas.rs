@@ -1,4 +1,5 @@
-//! The schemas of answers, from their types, and those of rules, from the grammar of rule files.
+//! Collects the schemas of answers from their types, and the schemas of rules from the grammar of
+//! rule files.
 
 use std::borrow::Cow;
 
@@ -9,34 +10,34 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// Where schemas are in the document.
+/// Location of schemas in the document.
 const PLACE: &str = "#/components/schemas/";
-/// The beginning of the names of the rule file's definitions here.
+/// Prefix for names of the rule file's definitions in this document.
 const FILE: &str = "file.";
 
-/// The schemas that are used so far.
+/// Schemas used so far.
 #[derive(Debug)]
 pub(super) struct Schemas {
     generator: SchemaGenerator,
-    /// The definitions of rule files.
+    /// Definitions of rule files.
     file: Map<String, Value>,
 }
 
-/// The body of an edit of a rule.
+/// Body of a rule edit.
 pub(super) const EDIT: &str = "RuleEdit";
-/// The body of an edit of an override.
+/// Body of an override edit.
 pub(super) const OVERRIDE: &str = "Override";
-/// The body of an explanation.
+/// Body of an explanation.
 pub(super) const SAMPLE: &str = "Sample";
-/// The rules in force.
+/// Active rules.
 pub(super) const EXPORT: &str = "Export";
 
-/// A reference to a schema of that name.
+/// Returns a reference to the schema with this name.
 pub(super) fn at(name: &str) -> Value {
     json!({ "$ref": format!("{PLACE}{name}") })
 }
 
-/// A type that stands for JSON in the form of another schema.
+/// Defines a type whose JSON has another schema.
 macro_rules! stands_for {
     ($(#[$about:meta])* $name:ident, $place:expr) => {
         $(#[$about])*
@@ -84,7 +85,7 @@ impl Schemas {
         }
     }
 
-    /// The schema of a type.
+    /// Returns the schema of a type.
     pub(super) fn of<T: JsonSchema>(&mut self) -> Value {
         self.generator.subschema_for::<T>().to_value()
     }
@@ -93,7 +94,7 @@ impl Schemas {
         self.of::<ProblemAnswer<RuleJson, EditJson>>()
     }
 
-    /// All that the document refers to.
+    /// Returns all schemas that the document refers to.
     pub(super) fn into_definitions(mut self) -> Result<Map<String, Value>> {
         let mut all = self.generator.take_definitions(true);
         let edit = self.edit_schema()?;
@@ -115,7 +116,7 @@ impl Schemas {
         Ok(all)
     }
 
-    /// The parts of a rule that an edit may replace.
+    /// Returns the parts of a rule that an edit may replace.
     fn edit_schema(&self) -> Result<Value> {
         let rule = self.file.get("rule").context("no schema of a rule")?;
         let mut properties = Map::new();
@@ -143,7 +144,7 @@ impl Schemas {
     }
 }
 
-/// A request to explain: every field is optional.
+/// Returns the schema of a request to explain, in which every field is optional.
 fn sample_schema() -> Value {
     let text = json!({ "type": "string" });
     let field = |name: &&str| {
@@ -164,7 +165,8 @@ fn sample_schema() -> Value {
     })
 }
 
-/// A rule file, or a page of one: that has a `next_cursor`, so that no reader takes it for the whole.
+/// Returns the schema of a rule file or of a page. A page has a `next_cursor`, so that no reader
+/// mistakes it for the whole file.
 fn export_schema() -> Value {
     json!({
         "description": "The rules in force as a rule file, or a page of it, which has a `next_cursor`.",
@@ -179,7 +181,7 @@ fn export_schema() -> Value {
     })
 }
 
-/// Descriptions on one line and without links, and integers without the names of Rust's.
+/// Puts descriptions on one line without links, and removes Rust's names of integer types.
 fn tidy(schema: &mut Value) {
     if let Some(fields) = schema.as_object_mut() {
         let is_of_rust = |format: &Value| format.as_str().is_some_and(|it| it.starts_with("uint"));
@@ -197,7 +199,7 @@ fn tidy(schema: &mut Value) {
     each(schema, &mut tidy);
 }
 
-/// Points references in a schema of the rule file to where its definitions are here.
+/// Changes references in a rule file schema to the location of the definitions in this document.
 fn move_refs(schema: &mut Value) {
     if let Some(Value::String(place)) = schema.get_mut("$ref") {
         *place = place.replace("#/$defs/", &format!("{PLACE}{FILE}"));
@@ -213,7 +215,7 @@ fn each(value: &mut Value, act: &mut impl FnMut(&mut Value)) {
     }
 }
 
-/// Removes definitions of the rule file that nothing refers to.
+/// Removes definitions of the rule file that have no references.
 fn remove_unused(all: &mut Map<String, Value>) {
     loop {
         let text = Value::Object(all.clone()).to_string();
