@@ -1,10 +1,10 @@
 //! `cargo xtask bench fleet`: measures the cost of a limit that many Envoys share.
 //!
 //! - `latency`: compares its requests with requests to a rule local to the Envoy, in one Envoy, in
-//! bursts of both kinds in random order.
+//!   bursts of both kinds in random order.
 //! - `saving`: measures requests per second, calls and processor time behind one Envoy and behind
-//! four. It compares them with Envoy's own rate limit filter, which calls a service once for each
-//! request.
+//!   four. It compares them with Envoy's own rate limit filter, which calls a service once for each
+//!   request.
 //!
 //! No request is refused. Everything runs on one machine, so only differences and ratios are
 //! comparable between machines.

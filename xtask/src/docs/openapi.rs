@@ -1,6 +1,6 @@
 //! Writes `docs/schema/openapi.json`, which describes the admin API as `OpenAPI` 3.1. The sources
 //! are the filter's route table, the types of its answers, the grammar of rule files and the table
-//! in `docs/admin-api.md`.
+//! in `docs/reference/admin-api.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
