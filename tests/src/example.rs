@@ -23,7 +23,7 @@ const FOLDER: &str = "envoy";
 /// The filter as the files name it, from the root of the workspace.
 const WASM: &str = "target/wasm32-unknown-unknown/wasm/loudou_filter.wasm";
 const PORT: &str = "port_value: ";
-/// The ports of clusters are not those of listeners, before or behind which they stand.
+/// The ports of clusters are not listener ports, although they stand next to listeners.
 const CLUSTERS: &str = "\n  clusters:\n";
 const LISTENERS: &str = "\n  listeners:\n";
 

@@ -91,7 +91,7 @@ pub fn valkey_in(directory: &Path) -> Option<PathBuf> {
 }
 
 /// The Valkey to run: `VALKEY_BIN`, then the installed one, then `valkey-server` or `redis-server` on `PATH`.
-/// The order is not that of Envoy: a distribution's server is often years older.
+/// The order differs from Envoy's, because a distribution's server is often years older.
 pub fn valkey_bin() -> Result<PathBuf> {
     if let Some(named) = env::var_os("VALKEY_BIN") {
         let path = PathBuf::from(named);

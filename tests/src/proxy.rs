@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 
 use crate::clock::pause_for;
 
-/// The most that is read at once: small answers are read whole.
+/// Maximum number of bytes read at once. Small answers are read whole.
 const CHUNK: usize = 64 * 1024;
 
 /// What becomes of the answers of the server, on open connections as well.

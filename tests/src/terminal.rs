@@ -16,7 +16,7 @@ use crate::paths::{in_terminal, loudou_bin};
 
 /// The time after which the app counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The most bytes that are kept.
+/// Maximum number of bytes that are kept.
 const FIRST_BYTES: usize = 1 << 20;
 const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
 const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
@@ -255,7 +255,7 @@ impl Terminal {
         )
     }
 
-    /// Whether typing is echoed and read line by line again, according to `stty`.
+    /// Returns true if typing is echoed and read line by line again, according to `stty`.
     fn is_cooked(&self) -> Result<()> {
         let name = self.master.tty_name().context("the terminal has no name")?;
         let output = std::process::Command::new("stty")

@@ -57,7 +57,7 @@ pub fn released_wasm(dir: &TempDir) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The build directory of the filter that panics, separate from that of the real one.
+/// Build directory of the filter that panics, separate from the real filter's.
 pub fn trap_target_dir() -> PathBuf {
     target_dir().join("trap")
 }

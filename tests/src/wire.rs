@@ -31,7 +31,7 @@ impl Message {
         found.map(|(_, value)| value.as_slice())
     }
 
-    /// Whether the sender closes the connection afterwards.
+    /// True if the sender closes the connection afterwards.
     pub(crate) fn closes(&self) -> bool {
         self.header("connection")
             .is_some_and(|value| value.eq_ignore_ascii_case(b"close"))

@@ -251,7 +251,7 @@ fn a_missing_key_has_a_status_of_its_own() -> Result<()> {
     envoy.stop()
 }
 
-/// The state of the `RateLimit` header, as numbers: what is left, and when there is more.
+/// The state of the `RateLimit` header, as numbers: the remaining requests, and the time until there are more.
 fn state(answer: &Response) -> Result<(u64, Option<u64>)> {
     let text = header(answer, "ratelimit")?;
     let number = |name: &str| -> Option<u64> {

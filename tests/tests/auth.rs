@@ -86,7 +86,7 @@ fn without_a_known_token_nothing_is_disclosed(envoy: &Envoy) -> Result<()> {
         let elsewhere = [Request::get("/"), Request::get("/v1/buckets/r/alice")];
         for request in looks.chain(elsewhere).chain(changes()) {
             let answer = http.send(&with(request.clone()))?;
-            // So many wrong tokens are slowed down.
+            // Number of wrong tokens after which callers are slowed down.
             if answer.status == 429 {
                 ensure!(authorization.is_some(), "{request:?}");
                 expect_problem(&answer, 429)?;

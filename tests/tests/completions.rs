@@ -161,7 +161,7 @@ fn values_that_no_envoy_knows_are_offered() -> Result<()> {
             "{option}: {found:?}"
         );
     }
-    // The directory of this test is that of its package.
+    // This test runs in the directory of its package.
     let found = offered(&nowhere, "loudou check Carg")?;
     ensure!(found == ["Cargo.toml"], "{found:?}");
     let found = offered(&nowhere, "loudou man un")?;

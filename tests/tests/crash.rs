@@ -60,7 +60,7 @@ fn back(ops: &mut Operator) -> Result<()> {
     })
 }
 
-/// Whether a rule is in force unchanged; its counts continue.
+/// Returns true if a rule is in force unchanged. Its counts continue.
 fn unchanged(before: &Value, after: &Value) -> Result<()> {
     for field in ["generation", "rule", "base", "edit", "overrides"] {
         ensure!(

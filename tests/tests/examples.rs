@@ -9,7 +9,7 @@ use loudou_tests::example::{self, Example, RunningFleet};
 use loudou_tests::paths::workspace_root;
 use loudou_tests::{Request, TempDir};
 
-/// Runs the README of an example; it has at least so many commands.
+/// Runs the README of an example; it has at least this many commands.
 fn follow(name: &str, commands: usize) -> Result<()> {
     let example = Example::read(name)?;
     let steps = example.steps();

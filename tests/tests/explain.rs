@@ -280,7 +280,7 @@ fn explanations_match_what_happens() -> Result<()> {
         "stopped",
     ];
     ensure!(verdicts.iter().eq(all), "{verdicts:?}");
-    // The counts are those of the sent and admitted requests only.
+    // Only sent and admitted requests are counted.
     let wide = ops.bucket("wide", "127.0.0.1")?.context("a bucket")?;
     let admitted = wide.get("admitted").and_then(Value::as_u64);
     ensure!(

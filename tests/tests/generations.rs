@@ -1,5 +1,5 @@
-//! Several generations of one rule in use: connections of draining listeners beside those of the newest
-//! one. One set of numbers decides for a bucket, so using connections of both gains nothing.
+//! Several generations of one rule in use: connections of draining listeners next to connections of
+//! the newest listener. One set of numbers decides for a bucket, so using connections of both gains nothing.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// Longer than any test.
 const DRAIN_S: u32 = 3_600;
 
-/// An algorithm with so many a day, and how many a new bucket admits at once.
+/// An algorithm with this many a day, and the number that a new bucket admits at once.
 fn limit(algorithm: &str, capacity: u32) -> (Value, u32) {
     let (more, admits) = match algorithm {
         "funnel" => (json!({ "rate": "1/d" }), capacity),
@@ -127,7 +127,7 @@ impl Admitted {
     }
 
     /// 100 a day, of which 60 are used; then 50, and then 80: 60 of 100 are 30 of 50, of which 20 are left,
-    /// and what is left of 50 is none.
+    /// and none of 50 are left.
     fn is_that_of_one_bucket(&self) -> Result<()> {
         for algorithm in LEVELS {
             // 60 of 101 are 30.3 of 51; 50.3 of those are 79.9 of 81.

@@ -67,7 +67,7 @@ fn start(ads: &Ads, filter: &Value, admin: Option<Value>) -> Result<Envoy> {
     start_with(ads, filter, admin, None)
 }
 
-/// The same, with more listeners from this file.
+/// Starts it with more listeners from this file.
 fn start_with(
     ads: &Ads,
     filter: &Value,
@@ -264,7 +264,7 @@ fn a_waypoint_is_edited_through_the_plugin() -> Result<()> {
     ads.stop()
 }
 
-/// Edits the plugin through its embedded API, whose path is that of the manifest.
+/// Edits the plugin through its embedded API, whose path is in the manifest.
 fn embedded(envoy: &Envoy, plugin: &Value) -> Result<()> {
     let mut with_admin = plugin.clone();
     let at = field(rules(&mut with_admin)?, "/admin/at")?.clone();

@@ -31,7 +31,7 @@ fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// Whether a refusal is a ban.
+/// Returns true if a refusal is a ban.
 fn is_ban(answer: &Response) -> Result<bool> {
     ensure!(answer.status == 429, "{answer:?}");
     let problem = answer.json()?;

@@ -24,7 +24,7 @@ const FORMATS: [(&str, bool); 3] = [
     ),
 ];
 
-/// The log of so many requests, which Envoy writes once a second.
+/// The log of this many requests, which Envoy writes once a second.
 fn written(envoy: &Envoy, requests: usize) -> Result<String> {
     eventually(Duration::from_secs(20), "the access log", || {
         let log = envoy.log()?;

@@ -73,8 +73,8 @@ fn a_large_store_is_listed_whole_and_pages_are_empty_only_after_work() -> Result
     envoy.stop()
 }
 
-/// Two callers that follow the cursors as fast as they may. Their share is that of worker time in the time of
-/// the clock, so a machine that is busy with other things makes it smaller, never larger.
+/// Two callers that follow the cursors as fast as they may. Their share is worker time divided by
+/// clock time, so a machine that is busy with other things makes it smaller, never larger.
 #[test]
 fn searches_take_a_small_share_of_the_workers() -> Result<()> {
     let envoy = large_store()?;
@@ -104,7 +104,7 @@ fn searches_take_a_small_share_of_the_workers() -> Result<()> {
 #[test]
 fn a_client_that_does_not_wait_is_refused_for_a_while() -> Result<()> {
     let envoy = large_store()?;
-    // So many at once that the workers have no pause, however slow they are.
+    // Enough at once that the workers have no pause, however slow they are.
     let refused = OnceLock::new();
     let calling = || {
         let mut ops = Operator::viewer(&envoy);

@@ -120,7 +120,7 @@ fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
         Ok(is_compared.then_some(()))
     })?;
 
-    // Its limits become those of its rule.
+    // Its rule gets its limits.
     terminal.press("M")?;
     terminal.shows("burst capacity 100 → 40")?;
     terminal.press("\r")?;

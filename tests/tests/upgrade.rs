@@ -315,8 +315,9 @@ fn await_permits(ops: &mut Operator, user: &str, left: usize) -> Result<()> {
     })
 }
 
-/// Keeps opening requests of one key, until it is told to stop. Counts those of all such clients that are in flight for
-/// sure: each from the begin of its answer until it is dropped. Returns how many of its own passed.
+/// Keeps opening requests of one key, until it is told to stop. Counts the requests of all such
+/// clients that are in flight for sure
+/// : each from the begin of its answer until it is dropped. Returns how many of its own passed.
 fn crowd(envoy: &Envoy, stop: &AtomicBool, flights: &AtomicU64) -> Result<u64> {
     let mut passed = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -379,7 +380,7 @@ fn swapped_in_flight(of: Of) -> Result<()> {
                 all == FLIGHTS,
                 "{all} of {FLIGHTS} in flight {step}, {old} of them before"
             );
-            // Those of this build, and one of an earlier one.
+            // The files of this build, and one of an earlier build.
             drop(more);
             held.remove(0);
             await_permits(&mut ops, "alice", FLIGHTS - held.len())?;

@@ -174,7 +174,7 @@ impl Client {
         self.get(&query.path())
     }
 
-    /// Returns those of the named buckets that exist, in the order of the names. At most
+    /// Returns the named buckets that exist, in the order of the names. At most
     /// [`loudou_api::MAX_READ`] names are allowed. If the answer has a `next_cursor`, only that
     /// many names were looked up.
     pub fn read_buckets(&self, names: &BucketNames) -> Result<BucketsPage, ClientError> {

@@ -38,7 +38,7 @@ pub struct RuleExplained {
     pub failing: Option<Failing>,
     /// If the rule applies, the part of the match whose value is too long to be tested.
     pub too_long: Option<Failing>,
-    /// Whether and why the rule was evaluated or skipped.
+    /// Reason why the rule was evaluated or skipped.
     pub standing: Standing,
     /// First key part that is missing in the request.
     pub missing: Option<Missing>,
@@ -66,7 +66,7 @@ pub enum Allowance {
     Banned(Ban),
 }
 
-/// Whether and why a rule was evaluated or skipped.
+/// Reason why a rule was evaluated or skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The rule is evaluated. Its outcome has this index in [`Outcome::rules`].

@@ -631,7 +631,7 @@ pub(super) fn is_local(outcome: &Outcome) -> bool {
 pub(super) struct Counts {
     /// The metrics of the rules, in the order of the rules.
     of_rules: Vec<RuleMetrics>,
-    /// The metrics that are defined, those of ended trials included: a trial that begins again has the same ones.
+    /// All defined metrics, with the metrics of ended trials, which a trial of the same rule uses again.
     registry: Registry,
     tally: Tally,
 }

@@ -1,4 +1,4 @@
-//! The least filters there can be: what any filter in Envoy's sandbox costs, whoever writes it.
+//! The least filters there can be: what any filter in Envoy's sandbox costs.
 //!
 //! Each example is one. `empty_sdk` lets every request pass. The others hold each user, by the header
 //! `x-user-id`, to one rate: `check_sdk` and `check_abi` by a value of shared data, by way of the SDK

@@ -54,14 +54,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The memory in use; from now on, [`peak`] counts anew.
+/// Returns the memory in use, and restarts [`peak`].
 pub fn mark() -> usize {
     let used = USED.load(Relaxed);
     PEAK.store(used, Relaxed);
     used
 }
 
-/// The most memory in use since the last [`mark`].
+/// Maximum memory in use since the last [`mark`].
 pub fn peak() -> usize {
     PEAK.load(Relaxed)
 }

@@ -35,7 +35,7 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Words of its grammar.
     pub words: &'static [&'static [u8]],
-    /// The longest input, in bytes.
+    /// Maximum length of an input, in bytes.
     pub longest: usize,
     /// CPU time and memory that any input may take, and more per byte of the input.
     pub bounds: Bounds,

@@ -1,4 +1,4 @@
-//! Every seed stays within its bounds: those of the targets, and inputs that once failed.
+//! Every seed of a target, and every input that once failed, stays within its bounds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -15,11 +15,11 @@ pub enum Style {
     Gateway,
     /// Apache's `common`.
     Common,
-    /// NGINX's `combined`, whose times are those of the ends.
+    /// NGINX's `combined`, whose times are when requests ended.
     Combined,
     /// Apache's `vhost_combined`.
     Vhost,
-    /// NGINX's `main`, whose times are those of the ends, too.
+    /// NGINX's `main`, whose times are when requests ended, too.
     Nginx,
     /// The default of ingress-nginx.
     Ingress,

@@ -174,13 +174,13 @@ impl Book {
         key.filter(|_| !rests.load(Ordering::Relaxed))
     }
 
-    /// Whether the requests of a rule are to stay in flight, by [`holders`](super::holders).
+    /// True if the requests of a rule are to stay in flight, by [`holders`](super::holders).
     pub fn is_held(&self, rule: usize) -> bool {
         let rule = self.rules.get(rule);
         rule.is_some_and(|rule| rule.kind == Kind::Concurrency)
     }
 
-    /// Whether the requests of a rule wait for their turn, by [`waiters`](super::waiters).
+    /// True if the requests of a rule wait for their turn, by [`waiters`](super::waiters).
     pub fn waits(&self, rule: usize) -> bool {
         let rule = self.rules.get(rule);
         rule.is_some_and(|rule| rule.kind.waits())
@@ -201,7 +201,7 @@ impl Book {
         lock(&self.counts).clone()
     }
 
-    /// Records and counts a request; returns its index among those of the key.
+    /// Records and counts a request; returns its index among the requests of the key.
     pub fn event(&self, key: &Key, event: Event) -> usize {
         let mut record = key.record();
         let index = record.events.len();

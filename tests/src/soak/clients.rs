@@ -1,5 +1,5 @@
-//! The load: a few threads, each with connections of different ages, that choose a key and a connection
-//! anew for each request.
+//! The load: a few threads, each with connections of different ages, that choose a key and a
+//! connection for each request.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

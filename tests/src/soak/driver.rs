@@ -135,7 +135,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Whether a change was adopted. A change may be declined for a reason; any other failure is an error.
+    /// Returns true if a change was adopted. A change may be declined for a reason; any other failure is an error.
     fn taken(&self, rule: usize, answer: &Response) -> bool {
         match answer.status {
             200 => return true,
@@ -264,7 +264,7 @@ impl<'a> Driver<'a> {
         Ok(shown.map_err(|error| format!("{error}: {other}")))
     }
 
-    /// The first rule that is shown with other numbers than those of a configuration.
+    /// The first rule that is shown whose numbers differ from the configuration's.
     fn other(&self, variant: usize, answer: &Value) -> Option<String> {
         let shown = |name: &str| capacity(view(answer, name)?.pointer("/base/limits/0")?);
         let mut rules = self.book.rules.iter().enumerate();

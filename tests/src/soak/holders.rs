@@ -34,7 +34,7 @@ struct Spare {
 struct Held {
     _wire: Wire,
     key: Arc<Key>,
-    /// Its index among those of the key.
+    /// Its index among the requests of the key.
     index: usize,
     until: At,
 }

@@ -274,7 +274,7 @@ impl Case<'_> {
         None
     }
 
-    /// The most units between two instants, in fractions of [`ONE`].
+    /// Maximum number of units between two instants, in fractions of [`ONE`].
     fn most(&self, from: At, until: At, bound: &Bound) -> u128 {
         let base = u128::from(bound.base);
         // A limiter that pays later takes a unit more than there is; a unit's size may vary over time.
@@ -324,7 +324,7 @@ impl Case<'_> {
         full + by_time + by_resets
     }
 
-    /// The most changes between two instants by which the level may have changed, in a rule of shares and units.
+    /// Maximum number of changes between two instants by which the level may have changed, in a rule of shares and units.
     fn mixes_between(&self, from: At, until: At) -> usize {
         let spans = self.mixes.iter();
         let spans = spans.filter(|span| span.from <= until && from <= span.until);
@@ -428,7 +428,7 @@ impl Case<'_> {
             .sum()
     }
 
-    /// Whether nothing that was taken until `from` can remain at `until`. A counter whose window changes
+    /// Returns true if nothing that was taken until `from` can remain at `until`. A counter whose window changes
     /// counts the remainder in the new one.
     fn is_empty_again(&self, from: At, until: At) -> bool {
         let begun = |segment: &&Segment| segment.from > from && segment.from <= until;

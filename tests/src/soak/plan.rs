@@ -42,7 +42,7 @@ pub enum Action {
         variant: usize,
         /// The way.
         way: Way,
-        /// Whether it is the previous one.
+        /// True if it is the previous one.
         rollback: bool,
     },
     /// A configuration that Envoy has to reject.
@@ -56,7 +56,7 @@ pub enum Action {
         rule: usize,
         /// Its new limits.
         numbers: Numbers,
-        /// Whether all buckets start anew, instead of the carry of the rule's family.
+        /// True if all buckets are reset, instead of the carry of the rule's family.
         reset: bool,
         /// The duration, if it ends by itself.
         lasts: Option<u64>,

@@ -20,7 +20,7 @@ use crate::http::{Http, Request};
 
 /// The time between two pulses of a worker.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A timer fires after a whole number of milliseconds, and is set anew in whole milliseconds if that was too early.
+/// A timer fires after a whole number of milliseconds, and is set again in whole milliseconds if that was too early.
 const TIMER: u64 = 2_000_000;
 const START: Duration = Duration::from_secs(20);
 
@@ -65,7 +65,7 @@ impl Pulses {
         self.each(of).max().unwrap_or(At::MAX)
     }
 
-    /// The longest time between two answers of each worker.
+    /// Maximum time between two answers of each worker.
     pub fn longest(&self) -> At {
         let gap = |two: &[Pulse]| match two {
             [one, next] => next.answered.saturating_sub(one.answered),

@@ -71,12 +71,12 @@ impl Kind {
         }
     }
 
-    /// Whether requests wait for their turn.
+    /// True if requests wait for their turn.
     pub const fn waits(self) -> bool {
         matches!(self, Self::Line)
     }
 
-    /// Whether a request passes as soon as everything before it is paid for, so that the last one may
+    /// True if a request passes as soon as everything before it is paid for, so that the last one may
     /// exceed the capacity.
     pub const fn pays_later(self) -> bool {
         matches!(
@@ -85,7 +85,7 @@ impl Kind {
         )
     }
 
-    /// Whether the level is a whole number of units, so that a fraction of it is rounded.
+    /// True if the level is a whole number of units, so that a fraction of it is rounded.
     pub const fn rounds(self) -> bool {
         matches!(
             self,
@@ -116,7 +116,7 @@ impl Family {
         }
     }
 
-    /// Whether configurations and overrides change its numbers.
+    /// True if configurations and overrides change its numbers.
     pub const fn has_variants(self) -> bool {
         !matches!(self, Self::Share)
     }
@@ -141,7 +141,7 @@ pub struct Rule {
     pub kind: Kind,
     /// The way in which its numbers change.
     pub family: Family,
-    /// Whether it refills so little in the life of a key that its count is almost exact. The other rules
+    /// True if it refills so little in the life of a key that its count is almost exact. The other rules
     /// refill within seconds: their keys show that no client is locked out.
     pub slow: bool,
 }
@@ -186,7 +186,7 @@ impl Rule {
         }
     }
 
-    /// Whether a change of its numbers may forgive, or add, up to a whole capacity.
+    /// True if a change of its numbers may forgive, or add, up to a whole capacity.
     pub fn is_mixed(&self) -> bool {
         self.levels() == Family::Mixed
     }

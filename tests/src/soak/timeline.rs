@@ -48,17 +48,17 @@ pub struct KeySpan {
     pub until: At,
     /// Its effect.
     pub gives: Gives,
-    /// Whether it is stored in the bucket, as an operator's ban, and not in the rules.
+    /// True if it is stored in the bucket, as an operator's ban, and not in the rules.
     pub is_ban: bool,
 }
 
 impl KeySpan {
-    /// Whether it was certainly in force all the time.
+    /// Returns true if it was certainly in force all the time.
     pub const fn covers(&self, from: At, until: At) -> bool {
         self.sure_from <= from && until <= self.sure_until
     }
 
-    /// Whether it may have been in force at some time.
+    /// Returns true if it may have been in force at some time.
     pub const fn touches(&self, from: At, until: At) -> bool {
         self.from <= until && from <= self.until
     }

@@ -18,7 +18,7 @@ use crate::wire::Wire;
 
 /// The time for which most clients are at the same key.
 const RUSH: u64 = 3 * SECOND;
-/// A line is shorter than this, so a client that waits for so long has been forgotten.
+/// A queue is shorter than this, so a client that waits this long has been forgotten.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Sends requests until `stop` is closed, one at a time.

@@ -153,7 +153,7 @@ impl ValkeyCluster {
     }
 }
 
-/// Whether all slots are served.
+/// Returns true if all slots are served.
 fn is_whole(info: &Reply) -> bool {
     matches!(info, Reply::Text(text) if text.contains("cluster_state:ok"))
 }

@@ -103,14 +103,14 @@ impl Node {
         signal(process.pid(), name)
     }
 
-    /// Whether it says that it is a primary.
+    /// Returns true if the node reports that it is a primary.
     pub(crate) fn is_primary(&self) -> Result<bool> {
         let role = self.run(&["ROLE"])?;
         let primary = Reply::Text("master".to_owned());
         Ok(matches!(&role, Reply::List(list) if list.first() == Some(&primary)))
     }
 
-    /// Whether it is a replica whose primary answers.
+    /// Returns true if the node is a replica whose primary answers.
     pub(crate) fn is_following(&self) -> Result<bool> {
         let Reply::Text(info) = self.run(&["INFO", "replication"])? else {
             bail!("no information");

@@ -1,6 +1,6 @@
 //! The test of each field: the file, the test, and the fields.
 
-/// Files are those of `tests/tests`.
+/// Files are below `tests/tests`.
 pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     (
         "configuration.rs",

@@ -54,7 +54,7 @@ fn fresh_keys_admit_their_capacity_across_the_fleet() -> Result<()> {
     fleet.stop()
 }
 
-/// Headers and views have the units of each limit, not those of the limit with the fewest. One limit is full
+/// Headers and views have the units of each limit, not only the fewest. One limit is full
 /// again before the next request; the other one has the smaller share of its capacity from the third request on.
 /// When more is there again only a refusal knows.
 #[test]

@@ -61,7 +61,7 @@ fn user(n: u64) -> String {
     format!("user-{n}")
 }
 
-/// Sends requests of so many keys in turn to all Envoys.
+/// Sends requests of this many keys in turn to all Envoys.
 fn traffic(envoys: &[Envoy], pace: Pace, keys: u64) -> Traffic {
     let request = move |n: u64| {
         let key = user(n.checked_rem(keys).unwrap_or(0));
@@ -70,7 +70,7 @@ fn traffic(envoys: &[Envoy], pace: Pace, keys: u64) -> Traffic {
     Traffic::start(envoys.iter().map(Envoy::data_address), pace, request)
 }
 
-/// The passes of one of so many keys.
+/// Number of admitted requests of one of this many keys.
 fn passes(log: &[Exchange], key: u64, keys: u64) -> Vec<Pass> {
     let of_key = log.iter().filter(|one| one.number % keys == key);
     let passed = of_key.filter(|one| one.status == Some(200));
@@ -168,7 +168,7 @@ struct Phase {
     until: Instant,
 }
 
-/// The longest time of 99 % of the requests of a key that is served, while a node hangs or not.
+/// 99th percentile of the response time of a served key, with and without a hanging node.
 fn p99(log: &[Exchange], phases: &[Phase], hangs: bool, keys: &[u64], of: u64) -> Option<Duration> {
     let within = |one: &Exchange| {
         phases

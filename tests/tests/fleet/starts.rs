@@ -39,7 +39,7 @@ struct Seen {
     unavailable: AtomicU64,
 }
 
-/// Whether a socket of this machine listens there.
+/// Returns true if a socket of this machine listens there.
 fn listens(address: SocketAddr) -> bool {
     let sockets = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let port = format!(":{:04X}", address.port());

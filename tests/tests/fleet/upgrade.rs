@@ -19,7 +19,7 @@ const CAPACITY: u64 = 300;
 /// The keys under load.
 const BUSY: usize = 4;
 
-/// Whether a request of a user passes.
+/// Returns true if a request of a user passes.
 fn passes(http: &mut Http, user: &str) -> Result<bool> {
     match http
         .send(&Request::get("/").header("x-user-id", user))?
@@ -100,7 +100,7 @@ fn another_build_keeps_leases_and_limits() -> Result<()> {
         let clients: Vec<_> = clients.collect();
         let work = || {
             for (step, module) in [("new", &new), ("old again", &old), ("new again", &new)] {
-                // What is used of a key before the swap stays used, also over connections that drain.
+                // Units that a key used before the swap stay used, also over connections that drain.
                 let mut kept: Vec<Http> = envoys.iter().map(Envoy::data).collect();
                 let mut used = 0;
                 for _ in 0..20 {

@@ -20,7 +20,7 @@ fn limits(capacity: u32) -> Value {
     json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
 }
 
-/// The capacity in force, and that of the key `vip` in capacities of the rule.
+/// The capacity in force, and the capacity of the key `vip` as a multiple of it.
 fn holds(envoy: &Envoy) -> Result<(u64, u64)> {
     let rules = Operator::viewer(envoy).get("/v1/rules")?;
     let number = |pointer| rules.pointer(pointer).and_then(Value::as_u64);

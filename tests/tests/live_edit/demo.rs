@@ -28,7 +28,7 @@ fn processes(session: u32) -> Result<Vec<String>> {
     Ok(listed.lines().map(|line| line.trim().to_owned()).collect())
 }
 
-/// Starts the demo, leaves it with a key, and looks for what is left.
+/// Starts the demo, leaves it with a key, and looks for processes that remain.
 fn leave_with(key: &str) -> Result<()> {
     let mut command = CommandBuilder::new(env!("CARGO"));
     command.args(["xtask", "demo", "--fleet"]);

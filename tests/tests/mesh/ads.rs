@@ -147,7 +147,7 @@ impl State {
         sent
     }
 
-    /// Sends those of the resources that there are to one Envoy.
+    /// Sends the existing resources to one Envoy.
     fn send(&mut self, to: u64, names: &[String]) -> Option<String> {
         let found = names.iter().filter_map(|name| {
             let (version, resource) = self.resources.get(name)?;

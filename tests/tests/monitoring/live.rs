@@ -176,7 +176,7 @@ fn check_panels(prometheus: &Prometheus) -> Result<()> {
     Ok(())
 }
 
-/// Some numbers are exactly those of the clients and of the admin API.
+/// Some numbers equal the clients' and the admin API's exactly.
 fn check_numbers(scene: &Scene, refused: u64) -> Result<()> {
     let value = |expression: &str| -> Result<f64> {
         let samples = scene.prometheus.query(expression)?;

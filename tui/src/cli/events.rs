@@ -129,7 +129,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
 /// Time between two polls.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Prints the events that follow those of the first answer.
+/// Prints the events that follow the first answer.
 fn follow(
     context: &mut Context<'_, '_>,
     client: &Client,

@@ -30,7 +30,7 @@ pub struct BanAll {
 }
 
 impl BanAll {
-    /// Creates the ban for those of the rules in which a request can have the key. Returns the
+    /// Creates the ban for the rules in which a request can have the key. Returns the
     /// reason if there are none. Rules with one bucket for all requests are left out.
     pub fn new(of: &Ban, rules: &[RuleView]) -> Result<Self, String> {
         let of = Ban {

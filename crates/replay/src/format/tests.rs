@@ -202,7 +202,7 @@ fn apache_and_nginx() {
 #[test]
 fn ingress_nginx() {
     let (form, numbers, values) = seen(INGRESS_LINE, &["user-agent"]);
-    // The time is that of the end.
+    // The time is when the request ended.
     let expected = [971_211_336_000 - 1_500, 1_500, 200];
     assert_eq!((form, numbers), (LogFormat::IngressNginx, expected));
     assert_eq!(values, ["GET", "/a", "192.168.1.1", "", "curl/7.8"]);

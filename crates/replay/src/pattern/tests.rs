@@ -36,7 +36,7 @@ fn nginx_notation() {
     let line = r#"::1 - a b [2016-04-15T20:17:00+00:00] "GET /a b HTTP/1.1" 429 1.250 "al\x22ice" "free" h.example ?x=1"#;
     let names = ["x-user-id", "cookie", "host"];
     let (at, duration, status, values) = seen(format, line, &names);
-    // The time is that of the end.
+    // The time is when the request ended.
     assert_eq!((at, duration, status), (1_460_751_418_750, 1_250, 429));
     let expected = [
         "GET",

@@ -63,7 +63,7 @@ fn long_records_among_short_ones() {
     assert_eq!(order, [(0, 1), (1, 0), (2, 3 << 20), (3, 3 << 20)]);
 }
 
-/// A file on a disk with room for so many bytes.
+/// A file on a disk with room for this many bytes.
 struct Full(Cursor<Vec<u8>>, usize);
 
 impl Read for Full {

@@ -106,7 +106,8 @@ fn a_known_answer_is_found() {
     }
 }
 
-/// Two rules with three places: requests of the first keys are counted however late they come, those of others are not.
+/// Two rules with three places. Requests of the first keys are counted however late they come, and requests of other
+/// keys are not.
 #[test]
 fn keys_beyond_the_bound_are_left_out_with_a_warning() {
     let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);

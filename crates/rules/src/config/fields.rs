@@ -26,7 +26,7 @@ pub fn fields_markdown() -> String {
         }
         out.push('\n');
     }
-    out.push_str("## Limits\n\nA limit has a `name`, by default that of its algorithm, an `algorithm` and:\n");
+    out.push_str("## Limits\n\nA limit has a `name`, by default the name of its algorithm, an `algorithm` and:\n");
     for (name, doc) in limits::docs() {
         let alias = alias_of(name).map(|alias| format!(" Alias: `{alias}`."));
         let alias = alias.unwrap_or_default();

@@ -22,7 +22,7 @@ const DAY: u64 = 86_400 * S;
 /// No wait to report, because the request was admitted or never will be.
 const NONE: i64 = -1;
 
-/// Limited, capacity, remaining, nanoseconds to wait, nanoseconds until as good as new.
+/// Limited, capacity, remaining, nanoseconds to wait, nanoseconds until the bucket is full.
 type Five = (u8, u64, u64, i64, u64);
 /// Instant, cost, and answer.
 type Row = (u64, u64, Five);

@@ -67,7 +67,7 @@ fn a_funnel_reserves_the_future() {
             (S - 1, 1, Refused(1), 0, 4 * S + 1),
             (S, 1, Held(3 * S), 0, 5 * S),
             (3_500 * MS, 1, Held(1_500 * MS), 0, 3_500 * MS),
-            // Below the capacity again, and as good as new at last.
+            // Below the capacity again, and idle at last.
             (6 * S, 0, Admitted, 1, S),
             (6 * S, 2, Held(S), 0, 3 * S),
             (9 * S, 2, Admitted, 0, 2 * S),

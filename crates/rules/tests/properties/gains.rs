@@ -65,7 +65,7 @@ impl Passed {
         }
     }
 
-    /// So many ask.
+    /// Number of requests.
     fn ask(&mut self, limits: &Limits, bucket: &mut Bucket, requests: u64, now: u64) {
         for _ in 0..requests {
             let answer = limits.decide(bucket, 1, Nanos::new(now));

@@ -90,7 +90,7 @@ proptest! {
             let counted = capacity - decision.remaining;
             prop_assert!(within(1) <= counted && counted <= within(2), "{counted} at {now}");
             prop_assert!(within(1) <= capacity);
-            // As good as new when the last one has expired, and not before.
+            // Idle when the last permit has expired, and not before.
             let reset = now + decision.reset_after.get();
             let later = |at: u64| only(&limits.peek(&bucket, 0, Nanos::new(at))).remaining;
             prop_assert_eq!(later(reset), capacity);

@@ -184,8 +184,8 @@ fn rollbacks_are_bounded_by_time() {
     assert_eq!(record.rollbacks(newer), 0);
 }
 
-/// A connection that looks like a rollback loses no edits: those of a rule that the first configuration lacks
-/// apply again with the second one.
+/// A connection that looks like a rollback loses no edits: edits of a rule that the first
+/// configuration lacks apply again with the second one.
 #[test]
 fn a_rollback_and_back_again_keeps_the_edits_of_all_rules() {
     let first = file(&json!([rule("a", 5)]));

@@ -1,5 +1,5 @@
-//! The model against queues in virtual time: it never accuses one that plans waiting requests anew after a change, and
-//! soon finds those that do not.
+//! The model against queues in virtual time: it never accuses a queue that replans waiting requests
+//! after a change, and soon finds queues that do not.
 
 use super::super::random::Random;
 use super::super::rules::{Family, Numbers};

@@ -275,8 +275,8 @@ fn limits(theme: &Theme, (state, data): (&State, &Data), rule: &RuleView) -> Lin
 
 /// Compares the share of refused requests of a rule that shadows another with the other rule's
 /// share. Empty if the rule is enforced, because it then refuses requests itself. Both shares count
-/// since Envoy started. A trial is younger than its rule, so its shares are those of the last
-/// minute's requests that the trial has seen.
+/// since Envoy started. A trial is younger than its rule, so its shares count the requests of the
+/// last minute that the trial has seen.
 fn compared(rule: &RuleView, (state, data): (&State, &Data)) -> String {
     if !is_shadow(totals_of(data, rule)) {
         return String::new();

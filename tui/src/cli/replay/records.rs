@@ -13,7 +13,7 @@ pub(super) enum CsvTable {
     /// The verdicts of each rule
     #[default]
     Rules,
-    /// The most refused keys
+    /// Keys with the most refusals
     Keys,
     /// Requests over time
     Timeline,

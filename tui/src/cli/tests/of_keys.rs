@@ -249,7 +249,7 @@ fn a_rule_that_fails_does_not_stop_a_ban_in_the_others() {
     assert!(printed[1].get("error").is_none(), "{printed}");
     let ran = Loudou::answers(answers()).run("ban --all-rules mallory -o jsonl");
     assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
-    // If the ban fails in all rules, the exit code is that of the first failure.
+    // If the ban fails in all rules, the exit code belongs to the first failure.
     let answers = vec![ok(&three_rules()), canned::not_found(), canned::not_found()];
     let ran = Loudou::answers(answers).run("ban --all-rules mallory");
     assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{}", ran.seen());

@@ -107,7 +107,7 @@ fn the_answer_is_found() {
     );
 }
 
-/// The times are those of requests. The lines are in any order, and there are edits before and
+/// The times are request times. The lines are in any order, and there are edits before and
 /// after them.
 #[test]
 fn the_span_of_the_log_is_told() {

@@ -78,7 +78,7 @@ fn everything_can_be_reached() {
     assert!(text(&state, size).contains("reply-per-user refuses"));
 }
 
-/// The estimate equals that of `loudou check` for the running rules, and grows with the buckets in
+/// The estimate equals the estimate of `loudou check` for the running rules, and grows with the buckets in
 /// use.
 #[test]
 fn the_memory_is_an_estimate() {
