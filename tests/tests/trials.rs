@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::loudou_command;
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, Terminal, eventually};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, TempDir, Terminal, eventually};
 use serde_json::{Value, json};
 
 const REQUESTS: u64 = 5_000;
@@ -70,6 +70,7 @@ fn a_trial_counts_exactly_on_every_worker_and_refuses_nothing() -> Result<()> {
     let listed = loudou(&envoy, &["rules"])?;
     ensure!(listed.contains("per-user~trial"), "{listed}");
 
+    let live = loudou(&envoy, &["export", "--live"])?;
     loudou(&envoy, &["unset", "per-user", "--trial"])?;
     ensure!(storm("dave")? == 100);
     let counted = counts(&envoy, "per-user~trial")?;
@@ -79,6 +80,14 @@ fn a_trial_counts_exactly_on_every_worker_and_refuses_nothing() -> Result<()> {
     );
     let own = counts(&envoy, "per-user")?;
     ensure!(own == [500, 5 * (REQUESTS - 100), 0], "{own:?}");
+
+    // What a restart would lose can be imported.
+    let dir = TempDir::new("trials")?;
+    let file = dir.write("live.json", &live)?;
+    loudou(&envoy, &["import", &file.display().to_string()])?;
+    ensure!(storm("erin")? == 100);
+    let counted = counts(&envoy, "per-user~trial")?;
+    ensure!(counted[0] == 160, "imported: {counted:?}");
     envoy.stop()
 }
 

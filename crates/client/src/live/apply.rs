@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use loudou_api::{BanBy, EditAnswer, EditView, MAX_REASON, RuleView};
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::nearest;
+use loudou_rules::rule::tried;
 
 use super::{Clocks, Item, Kind, Left, What, same_end};
 use crate::change::Change;
@@ -138,7 +139,7 @@ impl<'a> Target<'a> {
         if let Some(why) = &self.gone {
             return Done::Failed(format!("not tried: {why}"));
         }
-        if self.rules.iter().all(|rule| rule.name != item.rule) {
+        if self.rule(&item.rule).is_none() {
             let names: Vec<&str> = self.rules.iter().map(|rule| rule.name.as_str()).collect();
             return Done::UnknownRule {
                 meant: nearest(&item.rule, &names).map(ToOwned::to_owned),
@@ -227,13 +228,17 @@ impl<'a> Target<'a> {
         ))
     }
 
+    /// Returns the rule of this name. For a trial that does not run, returns the rule that it tries, since its edit
+    /// starts it.
     fn rule(&self, name: &str) -> Option<&RuleView> {
-        self.rules.iter().find(|rule| rule.name == name)
+        let named = |name: &str| self.rules.iter().find(|rule| rule.name == name);
+        named(name).or_else(|| named(tried(name)?))
     }
 
     /// Returns the current edit for the same rule or key as an item.
     fn current(&self, item: &Item) -> Option<&EditView> {
-        let rule = self.rule(&item.rule)?;
+        let rule = self.rule(&item.rule);
+        let rule = rule.filter(|rule| rule.name == item.rule)?;
         match item.key() {
             None => rule.edit.as_ref(),
             Some(key) => {

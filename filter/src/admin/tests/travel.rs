@@ -327,6 +327,37 @@ fn after_any_trouble_all_agree_on_what_was_done_last() {
     }
 }
 
+/// A trial that starts at one Envoy runs at all of them, and ends at all of them.
+#[test]
+fn a_trial_runs_at_all_envoys() {
+    let mut fleet = Fleet::new(11);
+    let trials = |fleet: &mut Fleet| -> Vec<usize> {
+        let envoys = fleet.envoys.iter_mut();
+        let lists = envoys.map(|envoy| envoy.bench.get("/v1/rules")["rules"].clone());
+        let is_trial =
+            |rule: &&Value| rule["name"] == "per-user~trial" && rule["edit"]["by"] == "ops";
+        lists
+            .map(|rules| {
+                rules
+                    .as_array()
+                    .expect("list")
+                    .iter()
+                    .filter(is_trial)
+                    .count()
+            })
+            .collect()
+    };
+    let path = "/v1/rules/per-user~trial";
+    let bench = &mut fleet.envoys[1].bench;
+    let (status, answer) = bench.edit("PUT", path, "*", Some(&capacity(1)));
+    assert_eq!(status, 200, "{answer}");
+    fleet.run(1_000);
+    assert_eq!(trials(&mut fleet), [1, 1, 1]);
+    assert_eq!(fleet.envoys[2].bench.edit("DELETE", path, "*", None).0, 200);
+    fleet.run(1_000);
+    assert_eq!(trials(&mut fleet), [0, 0, 0]);
+}
+
 /// A change that is too long to travel applies at its Envoy, and no earlier change reverts it.
 #[test]
 fn what_is_too_long_to_travel_stays_where_it_was_made() {
