@@ -100,7 +100,7 @@ pub struct BucketView {
     /// requests in flight hold permits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
-    /// Whether its rule is in shadow mode or off, so that the requests that it counts as refused passed.
+    /// True if its rule is in shadow mode or off, so that the requests that it counts as refused passed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,
     /// When it was last touched.
@@ -110,7 +110,7 @@ pub struct BucketView {
     /// The ban in force, if its key is banned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<BanView>,
-    /// The other ban in force, if `ban` is that of its override.
+    /// The other ban in force, if `ban` comes from its override.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_ban: Option<BanView>,
     /// The refusals that count towards the rule's penalty.
@@ -119,8 +119,8 @@ pub struct BucketView {
     /// The penalties that still count: each of them makes the next ban longer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub penalties: u32,
-    /// The part of this Envoy in the limits, if many Envoys share them. `limits` are then those of all Envoys,
-    /// as far as they are known here: as of `heard_ns`.
+    /// The part of this Envoy in the limits, if many Envoys share them. `limits` then describe the
+    /// limits of all Envoys, as last reported at `heard_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
     /// Who decides in place of the lease, which is out of force while the relay or its engine does not answer.
@@ -197,8 +197,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl BucketView {
-    /// The ban of an operator or a penalty, which another ban may replace and an unban lifts. That of an
-    /// override is no such ban.
+    /// The ban of an operator or a penalty, which another ban may replace and an unban lifts. A ban
+    /// by an override is not one of these.
     pub fn imposed(&self) -> Option<BanView> {
         let ban = self.ban.filter(|ban| ban.by != BanBy::Override);
         ban.or(self.hidden_ban)
@@ -344,7 +344,7 @@ pub struct LimitView {
     pub name: String,
     /// Its algorithm.
     pub algorithm: String,
-    /// The most it holds, in cost units.
+    /// Maximum amount that it holds, in cost units.
     pub capacity: u64,
     /// The long-term rate, as in rule files: `30/m`; empty if time alone gives nothing back.
     pub rate: String,
@@ -360,7 +360,7 @@ pub struct LimitView {
     pub reset_after_ns: u64,
     /// The time that a used-up limit takes until nothing is taken.
     pub drain_ns: u64,
-    /// Whether the level falls steadily, so that `reset_after_ns / drain_ns` is the level as a fraction, at
+    /// True if the level falls steadily, so that `reset_after_ns / drain_ns` is the level as a fraction, at
     /// any time; otherwise it is `used / capacity` until the reset.
     #[serde(default = "drains")]
     pub drains: bool,

@@ -1,12 +1,13 @@
 //! Changes that travel with lease calls: an edit, an override or a ban that was made at one Envoy and holds
 //! at all of them.
 //!
-//! The engine keeps one value per name: that of the change that was made last, except that one made with
-//! knowledge of another always follows it. Each gets the next generation. A change that has ended stays known
+//! The engine keeps one value per name: the value of the latest change. A change made with
+//! knowledge of another always follows it.
+//! Each gets the next generation. A change that has ended stays known
 //! for [`TOMBSTONE_S`], so that every Envoy gets to know its end.
 //!
-//! Times are spans as of the call or of the answer, never instants, so no two clocks are compared but those
-//! of engines that follow each other.
+//! Times are spans as of the call or of the answer, never instants, so only the clocks of engines
+//! that follow each other are compared.
 
 use core::fmt;
 
@@ -16,19 +17,19 @@ use serde_json::Value;
 use crate::bucket::{BanView, BucketView};
 use crate::percent::percent_decoded;
 
-/// The most changes of a namespace that are kept.
+/// Maximum number of changes of a namespace that are kept.
 pub const MAX_CHANGES: usize = 4_096;
-/// The longest change, as JSON text.
+/// Maximum length of a change as JSON text, in bytes.
 pub const MAX_CHANGE_BYTES: usize = 64 * 1024;
-/// The most bytes of all changes of a namespace.
+/// Maximum number of bytes of all changes of a namespace.
 pub const MAX_ALL_CHANGES_BYTES: usize = 2 * 1024 * 1024;
-/// The most changes in an answer.
+/// Maximum number of changes in an answer.
 pub const MAX_ANSWER_CHANGES: usize = 64;
-/// The most bytes of changes in an answer; a single one that is longer is sent alone.
+/// Maximum number of bytes of changes in an answer; a single one that is longer is sent alone.
 pub const MAX_ANSWER_CHANGES_BYTES: usize = 128 * 1024;
-/// The longest name of a change, in bytes.
+/// Maximum length of a change's name, in bytes.
 pub const MAX_CHANGE_NAME: usize = 32 * 1024;
-/// The longest part of a name in a [`RejectedChange`], in characters.
+/// Maximum length of a name in a [`RejectedChange`], in characters.
 pub const SHOWN_CHANGE_NAME: usize = 256;
 /// How long the end of a change is kept, in seconds.
 pub const TOMBSTONE_S: u64 = 3_600;
@@ -47,7 +48,7 @@ pub struct Change {
     /// The milliseconds until it ends by itself; 0 for never.
     #[serde(default)]
     pub ends_in_ms: u64,
-    /// The engine's number of this change: higher than that of all before it. 0 in a request.
+    /// The engine's number of this change: higher than the number of every earlier change. 0 in a request.
     #[serde(default)]
     pub generation: u64,
     /// The instance at which it was made; in a request, empty for the caller.
@@ -222,7 +223,7 @@ impl ChangeName {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResetAnswer {
-    /// Whether there was a bucket; a key without one is idle.
+    /// True if there was a bucket; a key without one is idle.
     pub existed: bool,
     /// The bucket before the reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -241,7 +242,7 @@ pub struct BanAnswer {
     /// The bucket after the call; absent if the key has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketView>,
-    /// Whether anything changed. An earlier ban that ends later stays, unless the call has `replace`.
+    /// True if anything changed. An earlier ban that ends later stays, unless the call has `replace`.
     #[serde(default = "yes")]
     pub changed: bool,
     /// Where else it will hold; absent without a fleet.

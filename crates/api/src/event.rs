@@ -12,20 +12,20 @@ pub struct Events {
     /// When that process started to limit, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub started_unix_ms: u64,
-    /// Whether the requested number is of another process: these are all events of this one, from its first.
+    /// True if the requested number is of another process: these are all events of this one, from its first.
     #[serde(default, skip_serializing_if = "is_false")]
     pub restarted: bool,
     /// The server's clock.
     pub now_ns: u64,
     /// The events that are still kept.
     pub events: Vec<Event>,
-    /// The number after which to continue: that of the newest event, 0 if there was none yet, or that of the
-    /// last one here if there is `more`.
+    /// The number after which to continue: the newest event's, 0 if there was none yet, or the last
+    /// one's here if there is `more`.
     pub last_seq: u64,
     /// The number of events after the requested one that are no longer kept. It may be too large where only
     /// operators' actions or only the filter's events have lost some.
     pub lost: u64,
-    /// Whether there are newer events than those here.
+    /// True if there are newer events than those here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }

@@ -30,17 +30,17 @@ pub const LEASE_PATH: &str = "/v1/leases";
 /// The header, with the relay's version, of every response of a relay: without it an answer comes from
 /// something in between.
 pub const RELAY_HEADER: &str = "x-loudou-relay";
-/// The most keys in a call.
+/// Maximum number of keys in a call.
 pub const MAX_LEASE_KEYS: usize = 512;
-/// The most limits of a key.
+/// Maximum number of limits of a key.
 pub const MAX_LEASE_LIMITS: usize = 8;
-/// The longest body of a call, in bytes.
+/// Maximum length of a call's body, in bytes.
 pub const MAX_LEASE_BODY: usize = 512 * 1024;
-/// The longest namespace, rule and epoch, in bytes.
+/// Maximum length of a namespace, a rule name and an epoch, in bytes.
 pub const MAX_LEASE_NAME: usize = 256;
-/// The longest key, in bytes.
+/// Maximum length of a key, in bytes.
 pub const MAX_LEASE_KEY: usize = 8_192;
-/// The most units that a key wants, needs or owes.
+/// Maximum number of units that a key wants, needs or owes.
 pub const MAX_LEASE_UNITS: u64 = 1_000_000_000;
 /// The digits of an instance, which are hexadecimal.
 pub const INSTANCE_DIGITS: usize = 16;
@@ -91,7 +91,7 @@ pub struct LeaseKey {
     #[serde(default)]
     pub want: u64,
     /// The least number of units that is of use: the cost of the cheapest request that is held, or 0. Fewer
-    /// are not granted, because they would be lost; the wait in the answer is for so many.
+    /// are not granted, because they would be lost; the wait in the answer is for this many.
     #[serde(default)]
     pub need: u64,
     /// The units that have passed without a lease. They are charged even above the limit.
@@ -100,7 +100,7 @@ pub struct LeaseKey {
 }
 
 impl LeaseKey {
-    /// A key that asks for nothing, and gets to know what is left.
+    /// Returns a key that asks for no units and only learns the balance.
     pub fn new(rule: &str, key: &str, limits: Vec<LeaseLimit>) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -132,7 +132,7 @@ pub struct LeaseAnswer {
     /// The changes that the caller does not know, oldest first; all of them if its epoch is another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// Whether there are more changes, for the next call.
+    /// True if there are more changes, for the next call.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
     /// The changes of the call that were not written.

@@ -46,21 +46,21 @@ pub use top::{Top, TopEntry};
 
 /// The version of the contract, as in paths.
 pub const API_VERSION: &str = "v1";
-/// The most buckets on one page.
+/// Maximum number of buckets on one page.
 pub const MAX_PAGE: usize = 500;
-/// The most buckets that one call reads by name.
+/// Maximum number of buckets that one call reads by name.
 pub const MAX_READ: usize = 64;
 /// The buckets on a page if the request has no `limit`.
 pub const DEFAULT_PAGE: usize = 100;
-/// The most keys in a list of heavy hitters.
+/// Maximum number of keys in a list of heavy hitters.
 pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
 /// The keys in it if the request has no `limit`.
 pub const DEFAULT_TOP: usize = 20;
-/// The longest reason of an edit, in bytes.
+/// Maximum length of an edit's reason, in bytes.
 pub const MAX_REASON: usize = 200;
 /// The header in which a call may bring its JSON, as ASCII, instead of a body. In an answer, it has the [`BodyWays`].
 pub const BODY_HEADER: &str = "loudou-body";
-/// The most JSON in that header, in bytes. Envoy's default for all headers of a request is 60 KiB.
+/// Maximum length of the JSON in that header, in bytes. Envoy's default for all headers of a request is 60 KiB.
 pub const MAX_BODY_HEADER: usize = 32 * 1024;
 
 /// The ways in which the calls of one listener may bring their JSON.

@@ -102,7 +102,7 @@ pub struct OverrideView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditAnswer<R = Value, E = Value> {
-    /// Whether it was a dry run, which changes nothing.
+    /// True if it was a dry run, which changes nothing.
     pub dry_run: bool,
     /// The rule in force before.
     pub before: R,
@@ -110,7 +110,7 @@ pub struct EditAnswer<R = Value, E = Value> {
     pub after: RuleView<R, E>,
     /// The change in one line: `burst: capacity 15 → 30`; empty if only an end changed, or nothing.
     pub change: String,
-    /// Whether anything changed, or would: if not, there is no new generation and no event.
+    /// True if anything changed, or would: if not, there is no new generation and no event.
     #[serde(default = "yes")]
     pub changed: bool,
     /// Where else it will hold; absent without a fleet.

@@ -161,7 +161,7 @@ pub struct RuleTotals {
     /// Requests that it held for their turn, counted when they arrive; they are not among `admitted`.
     #[serde(default)]
     pub held: u64,
-    /// Whether an edit is in force.
+    /// True if an edit is in force.
     pub edited: bool,
     /// For a rule with `when`: the upstreams that were seen, sorted by name. Absent for a rule that always
     /// applies.
@@ -179,7 +179,7 @@ pub struct UpstreamView {
     pub responses: u64,
     /// The errors among them.
     pub errors: u64,
-    /// Whether the rule applies to requests for it.
+    /// True if the rule applies to requests for it.
     pub applies: bool,
     /// Since when `applies` has its value, on the server's monotonic clock.
     pub since_ns: u64,

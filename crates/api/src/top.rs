@@ -19,7 +19,7 @@ pub struct Top {
     pub window_ns: u64,
     /// The keys with the highest counts, highest first.
     pub top: Vec<TopEntry>,
-    /// The sum of all counts, including those of keys that `limit` left out.
+    /// The sum of all counts, including the counts of keys that `limit` left out.
     #[serde(default)]
     pub total: u64,
     /// The number of keys with a count, including those that `limit` left out.
@@ -41,7 +41,7 @@ pub struct TopEntry {
     pub count: u64,
     /// The largest error of `count`: it was counted at least `count - error` times.
     pub error: u64,
-    /// Whether its rule is in shadow mode or off, so that what is counted as refused passed.
+    /// True if its rule is in shadow mode or off, so that what is counted as refused passed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
     /// `refused_since_ns` of its bucket. Absent, too, if the bucket is gone, or far down in a long list.

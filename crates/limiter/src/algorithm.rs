@@ -99,7 +99,7 @@ algorithms! {
 }
 
 impl Algorithm {
-    /// The most that a bucket admits at once, in cost units.
+    /// Maximum amount that a bucket admits at once, in cost units.
     pub fn capacity(&self) -> u64 {
         self.meter().capacity()
     }
@@ -124,23 +124,23 @@ impl Algorithm {
         self.meter().drain_time()
     }
 
-    /// Whether it may hold a request instead of deciding at once.
+    /// Returns true if it may hold a request instead of deciding at once.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
     }
 
-    /// Whether its level falls steadily with time: then it is the time until the bucket is full, as a
+    /// Returns true if its level falls steadily with time: then it is the time until the bucket is full, as a
     /// share of [`Algorithm::drain_time`].
     pub fn drains(&self) -> bool {
         self.meter().drains()
     }
 
-    /// Whether it has to be notified of the end of each request that passed.
+    /// Returns true if it has to be notified of the end of each request that passed.
     pub fn holds_until_end(&self) -> bool {
         self.meter().gives_back()
     }
 
-    /// Whether it needs to know the wall clock.
+    /// Returns true if it needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.meter().reads_wall()
     }
@@ -171,7 +171,7 @@ impl Algorithm {
         }
     }
 
-    /// The most state it keeps per bucket, in bytes.
+    /// Maximum size of its state per bucket, in bytes.
     pub fn state_bytes(&self) -> usize {
         self.meter().words().saturating_mul(size_of::<u64>())
     }

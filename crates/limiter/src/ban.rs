@@ -48,7 +48,7 @@ pub struct Penalty {
     pub ban: Nanos,
     /// The factor by which each further ban is longer; at least 1.
     pub factor: Decimal,
-    /// The longest ban, and the time after a ban in which it is forgotten.
+    /// Maximum duration of a ban, and the time after a ban after which it is forgotten.
     pub max: Nanos,
 }
 
@@ -143,7 +143,7 @@ impl Conduct {
         self.strikes = 0;
     }
 
-    /// Whether a ban is in force, or was until less than a millisecond ago.
+    /// Returns true if a ban is in force, or was until less than a millisecond ago.
     pub const fn is_banned(&self, now_ms: u64) -> bool {
         now_ms < self.banned_until_ms
     }

@@ -4,13 +4,13 @@ use crate::time::Nanos;
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
 pub const MAX_AMOUNT: u32 = 1_000_000_000;
-/// The longest period of a rate, and the longest window: 366 days.
+/// Maximum period of a rate, and maximum window: 366 days.
 pub const MAX_PERIOD: Nanos = Nanos::from_secs(366 * 86_400);
-/// The longest time a full bucket may take to empty: ten years.
+/// Maximum time a full bucket may take to empty: ten years.
 pub const MAX_DRAIN: Nanos = Nanos::from_secs(3_660 * 86_400);
 /// For how long it is remembered at least what was used beyond a capacity that shrank: 250 years.
 pub const MAX_REMEMBERED: Nanos = Nanos::from_secs(91_500 * 86_400);
-/// The longest time a limit may let a request wait.
+/// Maximum time a limit may let a request wait.
 pub const MAX_WAIT: Nanos = Nanos::from_secs(3_600);
 
 /// The reason why numbers do not make a limit.
@@ -31,9 +31,9 @@ pub enum BadNumbers {
     /// The slots are fewer than [`crate::algorithm::sliding_window::MIN_SLOTS`] or more than
     /// [`crate::algorithm::sliding_window::MAX_SLOTS`].
     Slots,
-    /// A slot's capacity is above that of the window, or so low that the window's is out of reach.
+    /// A slot's capacity is above the window's, or so low that the window's is out of reach.
     SlotCapacity,
-    /// The longest wait is above [`MAX_WAIT`].
+    /// Maximum wait is above [`MAX_WAIT`].
     MaxWait,
     /// The warm-up is 0 or above [`crate::algorithm::smooth_warmup::MAX_WARMUP`].
     Warmup,

@@ -47,10 +47,11 @@ use crate::wide::{clamp, mul_div_ceil, mul_div_near};
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let touched = clock.moved_to(clock.now.max(bucket.last));
     let waits = bucket.line > touched.now;
-    // Another worker may have decided by the old numbers after the change. The plans of those that wait since before are
-    // as of the change, so those that come must not be in front of them. A reset rounds to whole places, and two places
-    // are only a slot apart if both are as of the same instant. So are those of a queue that was never empty since the
-    // change. Of another one, the time before it began is no part of its level.
+    // Another worker may have decided by the old numbers after the change. The plans of requests
+    // that waited before are as of the change, so later requests must not be in front of them.
+    // A reset rounds to whole places, and two places are only a slot apart if both are as of the
+    // same instant. The same holds for places of a queue that was never empty since the change.
+    // For another queue, the time before it began is no part of its level.
     let is_line = |limits: &Limits| {
         let mut all = limits.iter().map(|limit| limit.algorithm().meter());
         all.all(|meter| meter.as_leak().is_some())

@@ -40,7 +40,7 @@ pub struct Decision {
     pub verdict: Verdict,
     /// When held: the time until the request may pass. Zero otherwise.
     pub wait: Nanos,
-    /// The most that the bucket holds, in cost units.
+    /// Maximum amount that the bucket holds, in cost units.
     pub capacity: u64,
     /// The units left after this decision; rounded down.
     pub remaining: u64,
@@ -65,7 +65,7 @@ impl Decision {
         }
     }
 
-    /// The same, let through after `wait`; at once when that is zero.
+    /// Returns the decision with an admission after `wait`, or at once if that is zero.
     #[must_use]
     pub(crate) const fn after(self, wait: Nanos) -> Self {
         let verdict = if wait.get() == 0 {
@@ -80,7 +80,7 @@ impl Decision {
         }
     }
 
-    /// The same, refused.
+    /// Returns the decision with a refusal.
     #[must_use]
     pub(crate) const fn refused(self, retry_after: Option<Nanos>) -> Self {
         Self {
@@ -91,12 +91,12 @@ impl Decision {
         }
     }
 
-    /// Whether the request was refused.
+    /// Returns true if the request was refused.
     pub const fn is_refused(&self) -> bool {
         matches!(self.verdict, Verdict::Refuse)
     }
 
-    /// Whether `self` has a smaller share of its capacity left than `other`.
+    /// Returns true if `self` has a smaller share of its capacity left than `other`.
     pub fn is_tighter_than(&self, other: &Self) -> bool {
         times(self.remaining, other.capacity) < times(other.remaining, self.capacity)
     }
@@ -118,7 +118,7 @@ pub struct Ask {
     pub patience: Nanos,
     /// Which answers contain the time when more will be available: [`BucketDecision::more_after`](crate::BucketDecision::more_after).
     pub tells_more: TellsMore,
-    /// Whether the request waits already, and is only planned anew: its place in a queue is its own, and no
+    /// True if the request waits already, and is only replanned: its place in a queue is its own, and no
     /// wait is too long.
     pub has_place: bool,
 }
@@ -203,7 +203,7 @@ impl Ask {
         Self { max_wait, ..self }
     }
 
-    /// The same, with answers that tell when more is there again.
+    /// Returns limits whose answers report when more is available again.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, TellsMore, algorithm::Funnel};
@@ -221,7 +221,7 @@ impl Ask {
         Self { tells_more, ..self }
     }
 
-    /// Whether it waits less than the limits allow: for its own deadline, or because nobody may wait.
+    /// Returns true if it waits less than the limits allow: for its own deadline, or because nobody may wait.
     pub fn is_hurried(&self) -> bool {
         self.patience < Nanos::MAX
     }
@@ -263,7 +263,7 @@ impl Ask {
         }
     }
 
-    /// Whether this answer tells when more is there again.
+    /// Returns true if this answer tells when more is there again.
     #[inline]
     pub(crate) const fn tells(&self, answer: &BucketDecision) -> bool {
         match self.tells_more {
@@ -273,7 +273,7 @@ impl Ask {
         }
     }
 
-    /// The longest wait it accepts from a limit whose own bound is `limit`.
+    /// Maximum wait it accepts from a limit whose own bound is `limit`.
     pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
         if self.has_place {
             return Nanos::MAX;

@@ -123,7 +123,7 @@ pub struct Seen {
     pub at: Nanos,
 }
 
-/// The state of one key in one Envoy. The default is that of a key of which nothing is known.
+/// The state of one key in one Envoy. The default is the state of an unknown key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     tokens: Portions,
@@ -232,7 +232,7 @@ impl Lease {
         self.tokens.give_back(cost.saturating_sub(owed), now);
     }
 
-    /// Whether nothing is known of the key.
+    /// Returns true if nothing is known of the key.
     pub fn is_fresh(&self) -> bool {
         *self == Self::default()
     }
@@ -320,7 +320,7 @@ impl Lease {
         answer
     }
 
-    /// Lowers what is left in `bucket`, the state of `part`, to the part of the units that the engine reported
+    /// Lowers the balance in `bucket`, the state of `part`, to the part of the units that the engine reported
     /// last. Otherwise a key that is used up, by this Envoy or by others, would have a full bucket here.
     pub fn drain_part(&self, limits: &Limits, part: &Limits, bucket: &mut Bucket, clock: Clock) {
         let Some(seen) = self.seen() else { return };
@@ -378,12 +378,12 @@ impl Lease {
 
 // The bound: the most that all Envoys of a fleet admit, whatever their number.
 
-/// The most that one Envoy adds to what tokens cover, in units of the credit: what passed on credit before
+/// Maximum amount that one Envoy adds to what tokens cover, in units of the credit: what passed on credit before
 /// and after the ends of a time, as long as it was not charged.
 const CREDITS: u64 = 2;
 
 impl Shared {
-    /// The most that a fleet without credit admits in any time of length `span` by this limit, in cost
+    /// Maximum amount that a fleet without credit admits in any time of length `span` by this limit, in cost
     /// units. Each of them uses a token that the engine granted at most `lease` earlier.
     ///
     /// ```
@@ -414,7 +414,7 @@ impl Shared {
     }
 }
 
-/// The most multiples of `period` in a time of length `span`, its ends included.
+/// Maximum number of multiples of `period` in a time of length `span`, its ends included.
 fn lumps(span: Nanos, period: Nanos) -> u64 {
     let whole = span.get().checked_div(period.get()).unwrap_or(0);
     whole.saturating_add(1)
@@ -428,13 +428,13 @@ impl LeaseSettings {
 }
 
 impl Terms {
-    /// Whether a key whose requests have this cost gets tokens beforehand if it is much asked for. Where too
+    /// Returns true if a key whose requests have this cost gets tokens beforehand if it is much asked for. Where too
     /// little comes back during a lease, each of its requests asks for itself.
     pub fn leases_beforehand(&self, cost: u64) -> bool {
         (1..=self.most_beforehand()).contains(&cost)
     }
 
-    /// The most tokens that are asked for beforehand: half of what comes back during a lease, and a quarter
+    /// Maximum number of tokens that are asked for beforehand: half of what comes back during a lease, and a quarter
     /// of the capacity.
     fn most_beforehand(&self) -> u64 {
         let most = self.units_in_lease().min(self.capacity().div_euclid(2));

@@ -20,13 +20,13 @@ mod plan;
 mod promises;
 mod surplus;
 
-/// The most limits in one rule.
+/// Maximum number of limits in one rule.
 pub const MAX_LIMITS: usize = 8;
-/// The most state words in one bucket: a page of buckets stays small enough to be copied for each
+/// Maximum number of state words in one bucket: a page of buckets stays small enough to be copied for each
 /// request.
 pub const MAX_BUCKET_WORDS: usize = 1024;
 
-/// State words; those of most buckets fit in without an allocation.
+/// State words. The words of most buckets fit in without an allocation.
 pub type Words = SmallVec<[u64; 8]>;
 
 /// One algorithm with its numbers and a name.
@@ -157,22 +157,22 @@ impl Limits {
         self.list.iter()
     }
 
-    /// The most words that a bucket of these limits has.
+    /// Number of the limits' own words. Surplus, notes and promises come on top, up to [`MAX_BUCKET_WORDS`].
     pub const fn words(&self) -> usize {
         self.facts.words
     }
 
-    /// The most state that a bucket of these limits keeps, in bytes.
+    /// Size of the limits' own words, in bytes. Surplus, notes and promises come on top.
     pub const fn state_bytes(&self) -> usize {
         self.words().saturating_mul(size_of::<u64>())
     }
 
-    /// Whether a request without a `max_wait` of its own may be held.
+    /// Returns true if a request without a `max_wait` of its own may be held.
     pub fn may_hold(&self) -> bool {
         self.list.iter().any(|limit| limit.algorithm.may_hold())
     }
 
-    /// Whether any limit needs [`Limits::release`] when a request that passed has ended.
+    /// Returns true if any limit needs [`Limits::release`] when a request that passed has ended.
     pub const fn holds_until_end(&self) -> bool {
         self.facts.holds_until_end
     }
@@ -189,12 +189,12 @@ impl Limits {
         held.filter(|held| *held > Nanos::ZERO)
     }
 
-    /// Whether any limit needs to know the wall clock.
+    /// Returns true if any limit needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.list.iter().any(|limit| limit.algorithm.reads_wall())
     }
 
-    /// Whether forgetting a full bucket loses nothing.
+    /// Returns true if forgetting a full bucket loses nothing.
     pub const fn forgets_losslessly(&self) -> bool {
         self.facts.forgets_losslessly
     }
@@ -293,7 +293,7 @@ impl Limits {
         self.release_noted(bucket, cost, taken_at, now);
     }
 
-    /// The same as [`Limits::decide`] without touching the bucket.
+    /// Like [`Limits::decide`] without touching the bucket.
     pub fn peek(&self, bucket: &Bucket, cost: u64, now: Nanos) -> BucketDecision {
         self.decide(&mut bucket.clone(), cost, now)
     }
@@ -389,8 +389,9 @@ impl<'a> IntoIterator for &'a Limits {
 }
 
 impl Limits {
-    /// The same as [`Limits::answer`] for the words of a bucket in which nobody waits, with room for those of all
-    /// limits, and a request that costs something and is not before the bucket's last touch. `None` if some limit
+    /// Like [`Limits::answer`] for the words of a bucket in which nobody waits, with room
+    /// for the words of all limits
+    /// , and a request that costs something and is not before the bucket's last touch. `None` if some limit
     /// would hold the request, or notes its refusal, or if some would admit and others refuse it: what is in
     /// `words` is then of no use.
     ///
@@ -552,7 +553,7 @@ impl BucketDecision {
         answer
     }
 
-    /// Makes the verdict, the wait and the reported limit those of the decisions.
+    /// Derives the verdict, the wait and the reported limit from the decisions.
     fn sum_up(&mut self) {
         let (mut is_refused, mut wait) = (false, Nanos::ZERO);
         for decision in &self.decisions {
@@ -567,7 +568,7 @@ impl BucketDecision {
         };
     }
 
-    /// The same, refused by every limit for an unknown time.
+    /// Returns the decision with a refusal by every limit for an unknown time.
     #[must_use]
     pub fn refused(mut self) -> Self {
         for decision in &mut self.decisions {
@@ -599,7 +600,7 @@ impl BucketDecision {
         self.decisions.get(self.reported)
     }
 
-    /// Whether any limit refused.
+    /// Returns true if any limit refused.
     pub const fn is_refused(&self) -> bool {
         self.is_refused
     }

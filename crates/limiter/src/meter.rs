@@ -13,7 +13,7 @@ use crate::time::{Clock, Nanos};
 /// `now` is never earlier than the instant of the previous call on the same state. Words that are all
 /// zero at the end of a state are not stored, so what is rare belongs there.
 pub(crate) trait Meter: Any {
-    /// The most that it admits at once, in cost units: `capacity` of every decision.
+    /// Maximum amount that it admits at once, in cost units: `capacity` of every decision.
     fn capacity(&self) -> u64;
     /// The rate in the long run; `None` where time alone gives nothing back.
     fn rate(&self) -> Option<Rate>;
@@ -23,20 +23,20 @@ pub(crate) trait Meter: Any {
     fn max_cost(&self) -> u64 {
         self.capacity()
     }
-    /// Whether a request without a `max_wait` of its own may be held.
+    /// Returns true if a request without a `max_wait` of its own may be held.
     fn may_hold(&self) -> bool {
         self.longest_wait() > Nanos::ZERO
     }
-    /// The longest time for which such a request is held.
+    /// Maximum time for which such a request is held.
     fn longest_wait(&self) -> Nanos {
         Nanos::ZERO
     }
-    /// Whether the level falls steadily with time, so that it follows from the time until the bucket is
+    /// Returns true if the level falls steadily with time, so that it follows from the time until the bucket is
     /// full.
     fn drains(&self) -> bool {
         self.as_level().is_some()
     }
-    /// Whether it reads [`Ask::wall`].
+    /// Returns true if it reads [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
     }
@@ -57,7 +57,7 @@ pub(crate) trait Meter: Any {
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
-    /// Whether what is taken is given back when the request ends.
+    /// Returns true if what is taken is given back when the request ends.
     fn gives_back(&self) -> bool {
         false
     }
@@ -69,7 +69,7 @@ pub(crate) trait Meter: Any {
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }
-    /// Whether forgetting a full bucket loses nothing.
+    /// Returns true if forgetting a full bucket loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
     }
@@ -119,7 +119,7 @@ pub(crate) trait Meter: Any {
     fn as_leak(&self) -> Option<Leak> {
         None
     }
-    /// The most words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
+    /// Maximum number of words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
     /// used, where one word cannot hold all of it.
     fn most_surplus(&self) -> usize {
         0

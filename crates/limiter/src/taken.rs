@@ -161,7 +161,7 @@ impl Limits {
         let Some((after, waits)) = self.taken_from(taken) else {
             return false;
         };
-        // After an edit, the count of promises is not that of the request any more.
+        // After an edit, the count of promises no longer belongs to the request.
         let is_whole = !ask.has_place && bucket.given == before.given;
         if is_whole && bucket.words() == after.words() {
             bucket.words.clone_from(&before.words);

@@ -120,7 +120,7 @@ impl Nanos {
         self.0
     }
 
-    /// Whether it is zero.
+    /// Returns true if it is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }

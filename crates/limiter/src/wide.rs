@@ -1,4 +1,4 @@
-//! Products that do not fit into 64 bits, and those of 128 bits divided by a third number.
+//! Products that do not fit into 64 bits, and 128-bit products divided by a third number.
 
 /// `a·b/c` and whether something is left over; the largest number when it does not fit.
 fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {

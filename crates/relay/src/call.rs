@@ -44,7 +44,7 @@ pub async fn answer(
     answer
 }
 
-/// The reply of a lease's script: granted, wait, ends, and what is left at each limit.
+/// The reply of a lease's script: granted, wait, ends, and the balance at each limit.
 fn lease(reply: &Value, key: &LeaseKey) -> Result<Lease, LeaseError> {
     let Value::Array(numbers) = reply else {
         return Err(LeaseError::Refused);

@@ -23,9 +23,9 @@ const KNOWN: Duration = Duration::from_mins(10);
 /// Connections beyond the bound, each for one request: an Envoy that finds no place is still charged for its
 /// passes now and then.
 const RESERVE: usize = 64;
-/// Of these, so many take calls. The others are for health and metrics.
+/// Connections of these that take calls. The others are for health and metrics.
 const RESERVE_FOR_CALLS: usize = 32;
-/// Those of one address.
+/// Connections reserved for one address.
 const RESERVE_OF_PEER: usize = 8;
 
 /// All connections.
@@ -43,7 +43,7 @@ struct Counts {
     open: usize,
     reserve: usize,
     strangers: BTreeMap<IpAddr, usize>,
-    /// Whether it was logged that few are left.
+    /// True if it was logged that few are left.
     is_warned: bool,
 }
 
@@ -67,7 +67,7 @@ struct Activity {
 }
 
 impl Connections {
-    /// Bounds of so many connections, and so many strangers of one address.
+    /// Returns bounds for this many connections, and for this many of one unauthenticated address.
     pub(crate) fn new(most: usize, of_peer: usize, metrics: Arc<Metrics>, log: Log) -> Arc<Self> {
         metrics.connections_max.set(number(most));
         Arc::new(Self {

@@ -45,7 +45,7 @@ impl Log {
         Self { most }
     }
 
-    /// Whether lines of this level are written.
+    /// Returns true if lines of this level are written.
     pub fn has(self, level: Level) -> bool {
         level <= self.most
     }

@@ -62,7 +62,7 @@ pub struct Options {
     /// File with the key of --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// File with the certificates (PEM) that sign those of Envoys: without one, a client is refused
+    /// File with the CA certificates (PEM) of Envoys' client certificates; other clients are refused
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub client_ca: Option<PathBuf>,
     /// Maximum time that a call waits for the engine, in milliseconds [default: half of the time that the

@@ -15,7 +15,7 @@ use serde_json::json;
 pub const LEASE: &str = include_str!("lease.lua");
 /// The script of a fleet's callers and changes.
 pub const FLEET: &str = include_str!("fleet.lua");
-/// An instance that has not called for so long is not counted any more.
+/// An instance that has not called for this long is not counted any more.
 pub const RECENT_MS: u64 = 10_000;
 
 /// A call of a script.
@@ -83,7 +83,7 @@ fn reduced(num: u64, den: u64) -> (u64, u64) {
     (over(num), over(den))
 }
 
-/// The call of [`FLEET`] for a request, with those of its changes that are within their bounds.
+/// The call of [`FLEET`] for a request, with its changes that are within their bounds.
 pub fn fleet(request: &LeaseRequest, accepted: &[&Change]) -> Call {
     let mut tag = String::new();
     escape(&mut tag, &request.namespace);

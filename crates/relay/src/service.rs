@@ -28,7 +28,7 @@ pub type Answer = Response<Full<Bytes>>;
 
 /// The relay's version, in every response.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The longest time for the body of a call.
+/// Maximum time for the body of a call.
 const BODY_TIME: Duration = Duration::from_secs(5);
 /// The header in which an Envoy tells how long it waits for the answer, in milliseconds.
 const PATIENCE_HEADER: &str = "x-envoy-expected-rq-timeout-ms";
@@ -54,7 +54,7 @@ pub struct Service {
     pub timeout: Option<Duration>,
     /// The calls that may run at a time.
     pub max_calls: usize,
-    /// Those of them that do not run.
+    /// Calls that may start now.
     pub calls: Semaphore,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum LeaseLimit {
     /// A funnel, or a token bucket that refills continuously: `{"capacity", "amount", "period_ns"}`.
     Leak {
-        /// The most units that fit at once.
+        /// Maximum number of units that fit at once.
         capacity: u64,
         /// The units that come back per period.
         amount: u64,
@@ -20,7 +20,7 @@ pub enum LeaseLimit {
     /// A token bucket that refills in whole lumps: `{"capacity", "amount", "interval_ns"}`. They come at
     /// the multiples of the interval since the Unix epoch.
     Interval {
-        /// The most units that fit at once.
+        /// Maximum number of units that fit at once.
         capacity: u64,
         /// The units that come back with each lump.
         amount: u64,
@@ -107,7 +107,7 @@ impl From<LeaseLimit> for Written {
 }
 
 impl LeaseLimit {
-    /// The most units at once, or in one window.
+    /// Maximum number of units at once, or in one window.
     pub const fn capacity(self) -> u64 {
         match self {
             Self::Leak { capacity, .. }

@@ -25,7 +25,7 @@ use crate::meter::{Meter, same};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
-/// The longest lease.
+/// Maximum lease.
 pub const MAX_LEASE: Nanos = MAX_PERIOD;
 /// The lease of a rule that has none: five minutes.
 pub const LEASE: Nanos = Nanos::from_secs(300);

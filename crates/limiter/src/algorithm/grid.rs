@@ -31,7 +31,7 @@ impl Grid {
     /// The names in rule files.
     pub const NAMES: [&'static str; 2] = ["process", "clock"];
 
-    /// Whether it is the default.
+    /// Returns true if it is the default.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     pub(super) const fn is_process(&self) -> bool {
         matches!(self, Self::Process)

@@ -33,7 +33,7 @@ use crate::wide::{clamp, times};
 
 /// The fewest slots.
 pub const MIN_SLOTS: u32 = 2;
-/// The most slots.
+/// Maximum number of slots.
 pub const MAX_SLOTS: u32 = 64;
 /// The slots of a window without a number of its own.
 pub const DEFAULT_SLOTS: u32 = 10;

@@ -1,7 +1,7 @@
 //! `smooth_bursty`: pay later. A request of any cost passes as soon as the ones before it are paid
 //! for; its own cost is what the next one waits for.
 //!
-//! While no request comes, permits are stored, at most those of `burst_seconds`; stored permits
+//! While no request comes, permits are stored, at most as many as `burst_seconds` gives; stored permits
 //! are free. A new bucket has none. For few large jobs of very different size, which a capacity would
 //! refuse.
 //!
@@ -28,7 +28,7 @@ use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{mul_div, mul_div_ceil, mul_div_near};
 
-/// The longest burst, in seconds: a day.
+/// Maximum burst, in seconds: a day.
 pub const MAX_BURST: Decimal = Decimal::from_thousandths(86_400_000);
 
 /// Numbers of a bursty pay-later limiter.
@@ -114,7 +114,7 @@ impl SmoothBursty {
 }
 
 impl Meter for SmoothBursty {
-    /// The most requests of cost 1 that pass at once: one for each stored permit, and one to pay for
+    /// Maximum number of requests of cost 1 that pass at once: one for each stored permit, and one to pay for
     /// later.
     fn capacity(&self) -> u64 {
         self.level().units(self.even()).saturating_add(1)

@@ -35,7 +35,7 @@ use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{mul_div, mul_div_ceil, product};
 
-/// The longest warm-up.
+/// Maximum warm-up.
 pub const MAX_WARMUP: Nanos = MAX_PERIOD;
 /// The smallest and the largest cold factor.
 pub const COLD_FACTORS: [Decimal; 2] = [
@@ -156,7 +156,7 @@ impl SmoothWarmup {
         self.factor().saturating_add(ONE.saturating_mul(5))
     }
 
-    /// The most that is stored: warmup/2 + 2·warmup/(1+f).
+    /// Maximum amount that is stored: warmup/2 + 2·warmup/(1+f).
     fn most_stored(&self) -> u128 {
         product(self.warmup(), self.restores())
     }

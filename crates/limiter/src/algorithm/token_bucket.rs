@@ -195,7 +195,7 @@ impl TokenBucket {
         }
     }
 
-    /// The most tokens that can be used: the capacity, and what comes back while it is remembered.
+    /// Maximum number of tokens that can be used: the capacity, and what comes back while it is remembered.
     fn most_used(&self) -> u64 {
         let lumps = MAX_REMEMBERED.get().checked_div(self.rate.period().get());
         let debt = lumps

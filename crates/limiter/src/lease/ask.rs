@@ -27,14 +27,14 @@ pub struct LeaseAsk {
     pub demand: Demand,
     /// When it was sent.
     pub sent_at: Nanos,
-    /// Whether it is the refill.
+    /// True if it is the refill.
     pub is_refill: bool,
     /// The number of edits that it knew.
     edition: u32,
 }
 
 impl Lease {
-    /// Whether an ask without held requests is worth sending: there is debt, or the tokens run low.
+    /// Returns true if an ask without held requests is worth sending: there is debt, or the tokens run low.
     pub fn is_due(&self, terms: &Terms, now: Nanos) -> bool {
         let may_ask = !self.is_refilling(terms, now) && !self.is_alone(now);
         may_ask && (self.debt > 0 || self.beforehand(terms, now) > 0)
@@ -159,7 +159,7 @@ impl Lease {
         }
     }
 
-    /// Whether a refill is under way.
+    /// Returns true if a refill is under way.
     fn is_refilling(&self, terms: &Terms, now: Nanos) -> bool {
         let lands = self.refill_sent.saturating_add(terms.flight());
         !self.refill_sent.is_zero() && now < lands

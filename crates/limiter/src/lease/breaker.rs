@@ -15,7 +15,7 @@ pub struct Policy {
     pub failures: u32,
     /// The time for which it is open at first.
     pub first: Nanos,
-    /// The longest time for which it is open before the next probe, and for which a probe is awaited. Where only
+    /// Maximum time for which it is open before the next probe, and for which a probe is awaited. Where only
     /// some calls fail, an Envoy decides alone for that long while the others have the whole rate.
     pub most: Nanos,
 }
@@ -87,7 +87,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a call may be made now. Of an open breaker, the first one that may is the probe: only ask
+    /// Returns true if a call may be made now. Of an open breaker, the first one that may is the probe: only ask
     /// if the call is made then.
     pub fn may_call(&mut self, now: Nanos) -> bool {
         match self.state {
@@ -103,7 +103,7 @@ impl Breaker {
         }
     }
 
-    /// Whether verdicts are local. They stay so while a probe is under way.
+    /// Returns true if verdicts are local. They stay so while a probe is under way.
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed)
     }

@@ -155,7 +155,7 @@ impl Level {
         }
     }
 
-    /// Whether more is taken than the capacity.
+    /// Returns true if more is taken than the capacity.
     fn is_over(&self, now: Nanos) -> bool {
         match Kind::of(self.limit) {
             Kind::Leak(leak) => leak.level().read(&self.words, now) > leak.full(),

@@ -1,4 +1,4 @@
-//! The numbers of a lease's verdict, as those of a bucket are reported.
+//! The numbers of a lease's verdict, in the form in which a bucket's are reported.
 
 use super::{Lease, LeaseVerdict, Shared, Terms};
 use crate::decision::Ask;

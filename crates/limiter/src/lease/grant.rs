@@ -6,7 +6,7 @@ use crate::time::Nanos;
 /// The numbers of an ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// The units asked for: those of held requests, and those that are leased beforehand.
+    /// Units asked for: the units of held requests, and units to lease beforehand.
     pub want: u64,
     /// The least number of units that is of use: the cost of the cheapest held request; 0 for a refill.
     /// The engine grants nothing rather than fewer, because unused tokens are lost.

@@ -29,7 +29,7 @@ impl Left {
         self.0.get(place).copied().unwrap_or(0).into()
     }
 
-    /// Those at the first so many limits.
+    /// Balances at this many first limits.
     #[must_use]
     pub(super) fn cut(mut self, limits: usize) -> Self {
         if let Some(others) = self.0.get_mut(limits..) {

@@ -21,7 +21,7 @@ pub(super) struct Count {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sure {
     pub(super) units: u64,
-    /// Those of one request.
+    /// Units of one request.
     pub(super) cost: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::wide::{clamp, times};
 
 /// The engine's clock has whole microseconds.
 pub const ENGINE_CLOCK: Nanos = Nanos::new(1_000);
-/// The longest period that need not be a multiple of [`ENGINE_CLOCK`]: an hour. Scripts of the engine compute
+/// Maximum period that need not be a multiple of [`ENGINE_CLOCK`]: an hour. Scripts of the engine compute
 /// with 53 bits.
 pub const MAX_ODD_PERIOD: Nanos = Nanos::from_secs(3_600);
 
@@ -17,7 +17,7 @@ pub const MAX_ODD_PERIOD: Nanos = Nanos::from_secs(3_600);
 pub enum Shared {
     /// A level that falls steadily: `funnel`, and `token_bucket` with `refill: greedy`.
     Leak {
-        /// The most that is taken at once, in cost units.
+        /// Maximum amount that is taken at once, in cost units.
         capacity: u64,
         /// The pace at which units come back.
         rate: Rate,
@@ -25,7 +25,7 @@ pub enum Shared {
     /// Units that come back in lumps, at the multiples of a period on the engine's clock: `token_bucket`
     /// with `refill: interval`.
     Interval {
-        /// The most that is taken at once, in cost units.
+        /// Maximum amount that is taken at once, in cost units.
         capacity: u64,
         /// The lump and its period.
         rate: Rate,
@@ -33,7 +33,7 @@ pub enum Shared {
     /// A count per window, which begins at the multiples of its length on the engine's clock:
     /// `fixed_window` with `align: clock`.
     Window {
-        /// The most that is taken in a window, in cost units.
+        /// Maximum amount that is taken in a window, in cost units.
         capacity: u64,
         /// The length of the window.
         window: Nanos,
@@ -67,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// Whether the engine can compute with the period or window.
+    /// Returns true if the engine can compute with the period or window.
     pub const fn fits_clock(self) -> bool {
         let (period, is_lump) = match self {
             Self::Leak { rate, .. } => (rate.period(), false),
@@ -79,7 +79,7 @@ impl Shared {
         !(is_odd || is_lump && period.get() < clock)
     }
 
-    /// The most that is taken at once, in cost units.
+    /// Maximum amount that is taken at once, in cost units.
     pub const fn capacity(self) -> u64 {
         match self {
             Self::Leak { capacity, .. }
@@ -94,7 +94,7 @@ impl Shared {
         clamp(div_rem(times(span.get(), amount), period.get().max(1)).0)
     }
 
-    /// The longest time in which `units` come back, rounded up.
+    /// Maximum time in which `units` come back, rounded up.
     pub fn time_for(self, units: u64) -> Nanos {
         let (amount, period) = self.pace();
         let time = match self {
@@ -106,7 +106,7 @@ impl Shared {
         Nanos::new(clamp(time))
     }
 
-    /// The longest time in which `used` units come back, where the wall clock shows `wall`.
+    /// Maximum time in which `used` units come back, where the wall clock shows `wall`.
     pub(super) fn full_in(self, used: u64, wall: Nanos) -> Nanos {
         match self {
             Self::Window { window, .. } if used > 0 => {

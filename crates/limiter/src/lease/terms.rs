@@ -142,7 +142,7 @@ impl Terms {
         units.min().unwrap_or(0)
     }
 
-    /// The longest time in which `units` come back.
+    /// Maximum time in which `units` come back.
     pub(super) fn time_for(&self, units: u64) -> Nanos {
         let times = self.limits.iter().map(|limit| limit.time_for(units));
         times.max().unwrap_or(Nanos::ZERO)

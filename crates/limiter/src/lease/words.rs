@@ -8,7 +8,7 @@ use crate::time::Nanos;
 
 /// The words of a lease. All of them are zero for a key of which nothing is known.
 pub const LEASE_WORDS: usize = 11;
-/// The most limits whose units left are beside the words.
+/// Maximum number of limits whose units left are beside the words.
 pub const MAX_LATER_LIMITS: usize = MAX_LIMITS - 1;
 
 /// Two halves of a word.

@@ -272,7 +272,7 @@ impl Limits {
         self.notes(bucket, now).permits?.until(now)
     }
 
-    /// Whether a request that ends may give something back to this bucket.
+    /// Returns true if a request that ends may give something back to this bucket.
     pub fn may_release(&self, bucket: &Bucket) -> bool {
         self.holds_until_end() || self.noted_until(bucket, bucket.last).is_some()
     }

@@ -1,4 +1,4 @@
-//! Planning a waiting request anew after an edit.
+//! Replans a waiting request after an edit.
 
 use super::{Bucket, Limit, Limits};
 use crate::decision::Ask;
@@ -17,7 +17,7 @@ pub enum Plan {
 }
 
 impl Limits {
-    /// Plans a waiting request anew that was to pass at `due` under the limits `old`. `taken` has been
+    /// Replans a waiting request that was to pass at `due` under the limits `old`. `taken` has been
     /// [`Taken::converted`] to these limits.
     ///
     /// What was taken before it has the same place in front of it as before, and leaves at the new pace. A
@@ -52,19 +52,19 @@ impl Limits {
         Plan::At(if latest.is_zero() { due.min(at) } else { at })
     }
 
-    /// Whether the limit at this place continues one of `old` that may hold requests.
+    /// Returns true if the limit at this place continues one of `old` that may hold requests.
     fn held_by(&self, old: &Self, index: usize) -> bool {
         let before = self.before(old, index);
         before.is_some_and(|before| before.algorithm.may_hold())
     }
 
-    /// The same, and may hold requests itself.
+    /// Like [`Self::held_by`], for a limit that may hold requests itself.
     fn is_queue_of(&self, old: &Self, index: usize) -> bool {
         let own = self.list.get(index);
         own.is_some_and(|limit| limit.algorithm.may_hold()) && self.held_by(old, index)
     }
 
-    /// Whether the limit at this place gives out permits until requests end, and those admitted by `old` have none.
+    /// Returns true if the limit at this place gives out permits until requests end, and those admitted by `old` have none.
     fn wants_permits(&self, old: &Self, index: usize) -> bool {
         let holds_until_end = |limit: &Limit| limit.algorithm.holds_until_end();
         let gives = self.list.get(index).is_some_and(holds_until_end);

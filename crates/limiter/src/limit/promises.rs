@@ -97,7 +97,7 @@ impl Promises {
     }
 }
 
-/// Whether the requests that wait for a limit are a queue whose end can go back.
+/// Returns true if the requests that wait for a limit are a queue whose end can go back.
 pub(crate) fn is_queue(meter: &dyn Meter) -> bool {
     meter.as_level().is_some() && meter.may_hold()
 }
@@ -107,7 +107,7 @@ impl Limits {
         self.facts.queues
     }
 
-    /// The most words of a count of promises.
+    /// Maximum number of words of a count of promises.
     pub const fn promise_words(&self) -> usize {
         match self.queues() {
             0 => 0,
@@ -345,7 +345,7 @@ impl Limits {
         self.set_promises(converted, &continued);
     }
 
-    /// Whether the only limit is a queue in which requests have waited without a break since `then` or before. The count
+    /// Returns true if the only limit is a queue in which requests have waited without a break since `then` or before. The count
     /// of a bucket in which a request waits began before its start, and no decision since found the queue empty. Of
     /// several limits, it does not tell which.
     pub(crate) fn waited_since(&self, bucket: &Bucket, then: Nanos) -> bool {

@@ -53,7 +53,7 @@ impl Limits {
             behind.extend_from_slice(over);
             room = room.saturating_sub(count);
         }
-        // What follows the surplus is no limit's: the promises.
+        // The words after the surplus belong to no limit. They count promises.
         surplus.reverse();
         if !surplus.is_empty() || behind.iter().any(|word| *word > 0) {
             bucket.words.extend(behind);

@@ -83,7 +83,7 @@ fn the_debt_is_bounded() {
     assert_eq!(lease.debt(), 4);
 }
 
-/// Used units stay used when the engine is gone, whoever used them.
+/// Used units stay used when the engine is gone, at every Envoy.
 #[test]
 fn a_part_begins_with_its_part_of_what_was_left() {
     for (left, expected) in [(20, 5), (12, 3), (9, 3), (1, 1), (0, 0)] {

@@ -92,7 +92,7 @@ fn only_steady_keys_are_leased_beforehand() {
     assert_eq!(beforehand(&mut growing, &fast()), 2);
     let lease = steady(&fast(), 100, 1);
     assert!(lease.is_due(&fast(), at(1_199)) && !lease.is_due(&fast(), at(1_200)));
-    // Held requests that are decided anew were counted before.
+    // Held requests that are decided again were counted before.
     let mut held = Lease::default();
     for request in 0..200 {
         held.take(&fast(), 1, at(600 + 2 * request), Phase::Held, false);
@@ -117,7 +117,7 @@ fn one_refill_is_under_way() {
     };
     assert_eq!((second.demand, second.is_refill), (demand, false));
     assert_eq!(lease.ask(&terms, Held::default(), at(1_001)), None);
-    // The end of another ask changes nothing, that of the refill frees it.
+    // The end of another ask changes nothing. The refill's end frees it.
     lease.lost(&second);
     assert!(!lease.is_due(&terms, at(1_002)));
     lease.lost(&first);
@@ -151,7 +151,7 @@ fn portions_keep_their_ends() {
 /// A third portion joins the one whose end is nearest, and both have the earlier end.
 #[test]
 fn a_third_portion_joins_another() {
-    // When each was sent, and what is left shortly before and at each of the ends.
+    // When each was sent, and the balance shortly before and at each of the ends.
     for (sent, left) in [
         ([1_000, 1_010, 1_100], [(1_200, 4), (1_300, 0)]),
         ([1_000, 1_090, 1_100], [(1_200, 6), (1_290, 0)]),

@@ -38,7 +38,7 @@ pub(crate) fn most_in_a_window(passes: &[Pass], limit: Shared, lead: Nanos) -> i
     }
 }
 
-/// The most of `sum(i..=j)·scale - (back(t_j) - back(t_i - lead))` over all windows, in one walk.
+/// Maximum of `sum(i..=j)·scale - (back(t_j) - back(t_i - lead))` over all windows, in one walk.
 fn most(
     passes: &[Pass],
     lead: Nanos,

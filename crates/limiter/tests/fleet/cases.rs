@@ -145,7 +145,7 @@ fn tokens_do_not_outlive_a_lease() {
     }
 }
 
-/// Nor are those of one window used in the next one.
+/// Nor are the units of one window used in the next one.
 #[test]
 fn tokens_do_not_outlive_a_window() {
     for envoys in [2, 4] {

@@ -40,7 +40,7 @@ fn single(want: u64) -> Demand {
     }
 }
 
-/// Granted, the wait and the rest of the window in milliseconds, and what is left at the first limit.
+/// Granted, the wait and the rest of the window in milliseconds, and the balance at the first limit.
 type Answer = (u64, u64, u64, u64);
 
 fn short(grant: &Grant) -> Answer {

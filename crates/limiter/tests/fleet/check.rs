@@ -7,7 +7,7 @@ use crate::bound::{Pass, most_in_a_window};
 use crate::setup::{Fault, Setup};
 use crate::sim::{MS, Run, START, run};
 
-/// Runs a fleet, and checks the bound of each limit over every window, and that of the local buckets.
+/// Runs a fleet, and checks the bound of each limit over every window, and the bound of the local buckets.
 pub(crate) fn checked(setup: &Setup) -> Run {
     let run = run(setup);
     for (most, allowed) in excess(setup, &run) {
@@ -97,7 +97,7 @@ fn gift(setup: &Setup, limit: Shared, fault: &Fault) -> i128 {
 /// The units beyond the bound of all local buckets together that a fault may cause.
 fn local_gift(setup: &Setup, limit: Shared, fault: &Fault) -> i128 {
     match (fault, limit) {
-        // An Envoy that starts anew has a full bucket.
+        // An Envoy that restarts has a full bucket.
         (Fault::Restart, _) => i128::from(limit.capacity()) / i128::from(setup.envoys),
         // The multiples of another period begin earlier.
         (Fault::Edit(_), Shared::Interval { .. }) => back_in(limit, 0),
@@ -105,7 +105,7 @@ fn local_gift(setup: &Setup, limit: Shared, fault: &Fault) -> i128 {
     }
 }
 
-/// The most units that come back in a span.
+/// Maximum number of units that come back in a span.
 fn back_in(limit: Shared, span: u64) -> i128 {
     match limit {
         Shared::Leak { rate, .. } => {
@@ -158,7 +158,7 @@ fn wider(one: Shared, other: Shared) -> Shared {
     }
 }
 
-/// The units that so many limits allow together.
+/// The units that this many limits allow together.
 fn times(limit: Shared, envoys: u32) -> Shared {
     let capacity = limit.capacity() * u64::from(envoys);
     let all = |rate: Rate| Rate::new(rate.amount() * envoys, rate.period()).expect("few");

@@ -8,7 +8,7 @@ use loudou_limiter::lease::{Central, Demand, Grant, Terms};
 /// For how long states are kept, for a replica that lacks the last writes.
 const KEPT: u64 = 3_000_000_000;
 
-/// Whether and how it answers.
+/// How it answers, if at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Up,
@@ -29,7 +29,7 @@ pub(crate) const AHEAD: u64 = 1_700_000_000_300_000_000;
 pub(crate) struct Engine {
     central: Central,
     pub(crate) health: Health,
-    /// By how much its clock is ahead of that of the simulation.
+    /// By how much its clock is ahead of the simulation's.
     ahead: u64,
     past: VecDeque<(u64, Central)>,
 }

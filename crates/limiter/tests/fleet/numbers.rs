@@ -226,7 +226,7 @@ fn a_verdict_is_reported_with_what_is_known() {
     assert_eq!(never, (0, Verdict::Refuse, 10, None, 0));
 }
 
-/// Of several limits the one is reported that can have refused for so long.
+/// Of several limits the one is reported that can have refused for this long.
 #[test]
 fn a_refusal_is_reported_by_a_limit_that_explains_it() {
     let both = limits([

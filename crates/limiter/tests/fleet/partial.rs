@@ -30,7 +30,7 @@ fn bounded(what: &str, alone: Nanos, change: impl Fn(Setup) -> Setup) {
     }
 }
 
-/// The longest time from one probe of a breaker to the next one, and what a probe takes.
+/// Maximum time from one probe of a breaker to the next one, and what a probe takes.
 const PROBES: Nanos = Nanos::from_millis(310);
 
 #[test]

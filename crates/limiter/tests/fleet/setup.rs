@@ -53,7 +53,7 @@ pub(crate) enum Fault {
     Jump(i64),
     /// The numbers change; each Envoy adopts them within a second.
     Edit(Limits),
-    /// The next Envoy starts anew and forgets everything.
+    /// The next Envoy restarts and forgets everything.
     Restart,
 }
 

@@ -87,7 +87,7 @@ struct Call {
     /// `None` for a call without keys.
     ask: Option<LeaseAsk>,
     edition: usize,
-    /// Whether the answer can come back before the time-out.
+    /// True if the answer can come back before the time-out.
     is_in_time: bool,
     answer: Option<Answer>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Run {
     pub(crate) passes: Vec<Pass>,
     /// By the local buckets.
     pub(crate) local: Vec<Pass>,
-    /// The longest time without an answer after which a local bucket passed a request.
+    /// Maximum time without an answer after which a local bucket passed a request.
     pub(crate) alone: u64,
     /// The units of requests that were refused.
     pub(crate) refused: u64,

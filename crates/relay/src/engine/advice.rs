@@ -6,8 +6,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// The advice for an error; `None` if it says all, as of a refused connection. `ca` is the file of `--engine-ca`.
 ///
-/// A cluster's client hands on the text of such an error alone, so the text decides. It is not shown: that of
-/// a server may repeat a command, and so a password.
+/// A cluster's client hands on the text of such an error alone, so the text decides. It is not
+/// shown, because a server's text may repeat a command and so a password.
 pub(super) fn advice(error: &RedisError, ca: Option<&Path>) -> Option<String> {
     let text = error.to_string();
     let has = |part: &str| text.contains(part);

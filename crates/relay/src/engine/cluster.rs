@@ -34,7 +34,7 @@ pub(super) struct Cluster {
     map: Mutex<Arc<Map>>,
     /// A key has moved.
     moved: Notify,
-    /// Whether all nodes of the first slots were tried.
+    /// True if all nodes of the first slots were tried.
     is_ready: AtomicBool,
     metrics: Arc<Metrics>,
     log: Log,

@@ -39,7 +39,7 @@ pub struct Target {
     kind: Kind,
     nodes: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
-    /// User and password for a master that sentinels name: the URLs have those of the sentinels.
+    /// User and password for a master that sentinels name: the URLs have the sentinels' credentials.
     master: (Option<String>, Option<String>),
     /// The file of `--engine-ca`, for advice.
     ca: Option<PathBuf>,
@@ -177,7 +177,7 @@ impl Target {
     /// An error of [`Target::connect`] for the log.
     pub(super) fn explain(&self, error: &RedisError) -> Value {
         let kind = format!("{:?}", error.kind());
-        // The text of the system has no part of a command in it; that of a server may.
+        // The text of the system has no part of a command in it; a server's text may.
         let system = error.source().filter(|_| error.is_io_error());
         let system = system.map(ToString::to_string);
         json!({ "kind": kind, "error": system, "advice": advice(error, self.ca.as_deref()) })

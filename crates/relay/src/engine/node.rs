@@ -38,7 +38,7 @@ struct Current {
     connection: Option<MultiplexedConnection>,
     /// A call was not answered in time, and nothing has been answered since.
     is_silent: bool,
-    /// Whether a first attempt to connect has ended.
+    /// True if a first attempt to connect has ended.
     is_tried: bool,
     /// The codes of script errors that were logged as warnings.
     refused: BTreeSet<String>,

@@ -37,7 +37,7 @@ fn keys_of_all_slots_and_a_lost_node() -> Result<()> {
     cluster.kill(1)?;
     cluster.await_primary(4)?;
     let after = eventually(SOON, "all keys to be decided again", || grants(&relay))?;
-    // The replica had them all: none is granted anew.
+    // The replica had them all: none is granted again.
     assert_eq!(after, vec![0; 300]);
     Ok(())
 }
@@ -64,7 +64,7 @@ fn a_node_that_hangs() -> Result<()> {
     assert_eq!(grants(&relay)?, Some(vec![3; 300]));
     cluster.pause(1)?;
     cluster.await_primary(4)?;
-    // Those of other nodes get their last units meanwhile.
+    // Keys of other nodes get their last units meanwhile.
     let after = eventually(SOON, "all keys to be decided again", || grants(&relay))?;
     assert!(after.iter().all(|granted| *granted <= 2), "{after:?}");
     // It hangs all the same, and this one is told to ask it.

@@ -41,7 +41,7 @@ fn period(limit: LeaseLimit) -> u128 {
     }
 }
 
-/// Whether they are the same apart from the capacity.
+/// Returns true if they are the same apart from the capacity.
 fn same(one: LeaseLimit, other: LeaseLimit) -> bool {
     let without = |limit| match limit {
         LeaseLimit::Leak { .. } => (0, pace(limit).0, pace(limit).1),

@@ -32,7 +32,7 @@ fn changes_of_both_sides_meet_in_one_order() -> Result<()> {
     Ok(())
 }
 
-/// Whoever comes late with an earlier change does not undo a later one; whoever knew the other one does.
+/// A caller that is late with an earlier change does not undo a later one. A caller that knew the later one does.
 #[test]
 fn the_change_made_last_holds() -> Result<()> {
     let valkey = Valkey::start()?;

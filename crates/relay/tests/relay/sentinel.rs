@@ -93,7 +93,7 @@ fn a_replica_takes_over_without_the_last_writes() -> Result<()> {
     // The two units that the replica did not get are free again, once.
     assert_eq!(grant(&after), 3);
     assert_eq!(granted(&relay, wants("k", 5, daily(5)))?, 0);
-    // Generations are given anew, so the epoch is another, and the caller reads all changes again.
+    // Generations start again, so the epoch is another, and the caller reads all changes again.
     assert_ne!(after.epoch, lost.epoch);
     let names: Vec<_> = after.changes.iter().map(|change| &change.name).collect();
     assert_eq!(names, ["edit/first"]);

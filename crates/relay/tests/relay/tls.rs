@@ -52,7 +52,7 @@ fn a_client_shows_its_certificate() -> Result<()> {
     let answer = health(&relay, Some("client"))?;
     assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
     assert!(health(&relay, None).is_err(), "no certificate was needed");
-    // That of a server does not make a client.
+    // A server's certificate does not make a client.
     assert!(health(&relay, Some("server")).is_err());
     assert!(relay.http().get("/healthz").is_err(), "no TLS was needed");
     // Without --client-ca, TLS alone is enough.

@@ -122,7 +122,7 @@ fn governor() -> Result<()> {
     Ok(())
 }
 
-/// Whether redis-cell's number of units that remain is one that it has cut: it divides whole microseconds.
+/// Returns true if redis-cell's number of units that remain is one that it has cut: it divides whole microseconds.
 fn is_cut(trace: &Value, call: &Value) -> Result<bool> {
     let interval = whole(trace, "period_s")? * SECOND_NS / whole(trace, "count_per_period")?;
     let Some(reset) = call.get("reset_after_ns").and_then(Value::as_u64) else {

@@ -109,7 +109,7 @@ fn refuses_now(bucket: &BucketView) -> bool {
         Some(OutageView::Refuse) => true,
         Some(OutageView::Admit) => false,
         Some(OutageView::Local { .. }) | None => {
-            // The time is unknown where it is that of the end of other requests.
+            // The time is unknown if it depends on the end of other requests.
             let refuses =
                 |limit: &LimitView| limit.retry_after_ns.is_some() || limit.remaining == 0;
             is_denied || bucket.limits.iter().any(refuses)
@@ -143,7 +143,7 @@ pub fn state_word(bucket: &BucketView) -> &'static str {
     Standing::of(bucket, false).word()
 }
 
-/// A count of refusals: in parentheses for those of a rule in shadow mode, which passed.
+/// A count of refusals: in parentheses for a rule in shadow mode, whose requests passed.
 pub fn refusals(count: impl fmt::Display, shadow: bool) -> String {
     if shadow {
         format!("({count})")

@@ -22,9 +22,9 @@ const SPANS: [(Nanos, &str, &str); 3] = [
 pub struct Sharing {
     /// For each limit, the most that the fleet passes.
     bounds: Vec<Bound>,
-    /// The longest time that a request waits for the relay.
+    /// Maximum time that a request waits for the relay.
     waits_at_most_ns: u64,
-    /// Whether busy keys get tokens beforehand, so that only few of their requests wait.
+    /// True if busy keys get tokens beforehand, so that only few of their requests wait.
     leases_beforehand: bool,
     /// The decision while the relay does not answer.
     on_outage: OnOutage,
@@ -32,7 +32,7 @@ pub struct Sharing {
     pub meaning: Vec<String>,
 }
 
-/// The most that the fleet passes by a limit, in cost units.
+/// Maximum amount that the fleet passes by a limit, in cost units.
 #[derive(Debug, Serialize)]
 struct Bound {
     limit: String,

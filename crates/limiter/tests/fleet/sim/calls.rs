@@ -6,7 +6,7 @@ use loudou_limiter::lease::{Demand, Held, LeaseAsk, Phase};
 use super::{Call, Event, Fleet, MS};
 use crate::engine::Health;
 
-/// The longest time without a call.
+/// Maximum time without a call.
 const HEARTBEAT: u64 = 1_000 * MS;
 
 impl Fleet<'_> {
@@ -17,7 +17,7 @@ impl Fleet<'_> {
         if of.call.is_some() || !of.breaker.may_call(now) {
             return;
         }
-        // Whether the engine is there must be known, although everything is denied. A probe has no keys.
+        // The state of the engine must be known, although everything is denied. A probe has no keys.
         if of.breaker.is_open() {
             return self.send(envoy, worker, None);
         }
@@ -92,7 +92,7 @@ impl Fleet<'_> {
         self.calls[number].answer = Some(answer.filter(|_| !is_lost));
     }
 
-    /// An answer, or none: the requests that the worker holds are decided anew.
+    /// An answer, or none: the requests that the worker holds are decided again.
     pub(super) fn over(&mut self, number: usize) {
         let Call {
             envoy,
