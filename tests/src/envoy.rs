@@ -89,7 +89,7 @@ impl Envoy {
         Self::start_workers(yaml, wasm, 2)
     }
 
-    /// Like [`Self::start_file`], but with one worker thread, so that requests are its work.
+    /// Like [`Self::start`], but with one worker thread, so that requests are its work.
     pub fn start_one_worker(yaml: &str, wasm: &Path) -> Result<Self> {
         Self::start_workers(yaml, wasm, 1)
     }

@@ -11,7 +11,7 @@ pub(crate) fn nginx(format: &str) -> Result<Pattern, String> {
     Pattern::new(tokens(format, field)?, dialect)
 }
 
-/// Like [`parse`], but for a format of this crate, which has columns that no NGINX variable names.
+/// Like [`nginx`], but for a format of this crate, which has columns that no NGINX variable names.
 pub(crate) fn built_in(format: &str, time_is_end: bool) -> Result<Pattern, String> {
     let dialect = Dialect {
         escapes: true,
