@@ -89,12 +89,12 @@ impl Envoy {
         Self::start_workers(yaml, wasm, 2)
     }
 
-    /// Like [`Self::start`], but with one worker thread, so that requests are its work.
+    /// Like [`Self::start_yaml`], but with one worker thread, so that requests are its work.
     pub fn start_one_worker(yaml: &str, wasm: &Path) -> Result<Self> {
         Self::start_workers(yaml, wasm, 1)
     }
 
-    /// The same with this many worker threads.
+    /// Like [`Self::start_yaml`], but with this many worker threads.
     pub fn start_workers(yaml: &str, wasm: &Path, workers: u32) -> Result<Self> {
         let dir = TempDir::new("envoy-yaml")?;
         let file = dir.write("envoy.yaml", yaml)?;

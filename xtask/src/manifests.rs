@@ -77,7 +77,7 @@ fn is_core(path: &Path) -> bool {
 }
 
 /// Returns true if the checker reports that each document is valid. Its exit code does not show
-/// this. Each manifest has at least one document.
+/// this. Each manifest has exactly one document.
 fn are_right(output: &str, manifests: usize) -> bool {
     output.lines().filter(|line| line.ends_with(" OK")).count() == manifests
 }
