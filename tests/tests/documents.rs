@@ -339,8 +339,8 @@ fn the_recipe_for_a_limit_that_is_too_tight_ends_the_refusals() -> Result<()> {
     says(
         path,
         &format!(
-            "where the limit is 15, 30/60s, has {} of them refused; with a capacity of {capacity} it is still {}, and \
-             with {capacity}, {rate} it is {after}.",
+            "With a limit of 15, 30/60s, Envoy refuses {} of them, with a capacity of {capacity} still {}, and with \
+             {capacity}, {rate} none.",
             before?, half?
         ),
     )

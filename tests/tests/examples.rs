@@ -27,6 +27,21 @@ fn quickstart() -> Result<()> {
     follow("quickstart", 6)
 }
 
+/// The first lesson runs in the Envoy of the quickstart.
+#[test]
+fn first_lesson() -> Result<()> {
+    let mut example = Example::read("quickstart")?;
+    example.readme = fs::read_to_string(workspace_root().join("docs/start/first-limit.md"))?;
+    let steps = example.steps();
+    ensure!(
+        steps.len() >= 9,
+        "the lesson has lost its commands: {steps:?}"
+    );
+    let mut running = example.start()?;
+    running.follow_the_readme()?;
+    running.envoy.stop()
+}
+
 #[test]
 fn api_keys() -> Result<()> {
     follow("api-keys", 6)
