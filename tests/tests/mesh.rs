@@ -23,6 +23,7 @@ use self::delivered::{
 
 mod ads;
 mod delivered;
+mod shared;
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const RBAC: &str = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC";
