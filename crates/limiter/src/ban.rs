@@ -2,8 +2,8 @@
 //!
 //! A penalty counts the refusals of a key in windows that begin with a refusal, as fail2ban's `maxretry`
 //! and `findtime` do. A key with `after` of them in one window is banned. Each further ban is `factor`
-//! times as long, up to `max`, and once that long has passed since the end of a ban, all is forgotten.
-//! So no key with fewer than `after` refusals in any `within` is ever banned, and one with twice as many
+//! times as long, up to `max`. The number of earlier bans is forgotten `max` after the end of a ban.
+//! Refusals are forgotten after `within`. So no key with fewer than `after` refusals in any `within` is ever banned, and one with twice as many
 //! always is. Refusals during a ban do not count: a ban is not prolonged by further requests.
 
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::time::Nanos;
 /// The end of a ban that has none: as much as five bytes of milliseconds hold, 34 years.
 pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 
-/// The number of refusals that a key may have, and the bans that follow.
+/// Number of refusals within a window that trigger a ban, and the length of the bans.
 ///
 /// ```
 /// use loudou_limiter::{Decimal, Nanos, Penalty, ban::Conduct};
@@ -48,7 +48,7 @@ pub struct Penalty {
     pub ban: Nanos,
     /// The factor by which each further ban is longer; at least 1.
     pub factor: Decimal,
-    /// Maximum duration of a ban, and the time after a ban after which it is forgotten.
+    /// Maximum duration of a ban, and the time after a ban after which earlier bans no longer count.
     pub max: Nanos,
 }
 
@@ -170,7 +170,7 @@ impl Conduct {
         }
     }
 
-    /// Counts a refusal at `now`, and bans if it is one too many.
+    /// Counts a refusal at `now`, and bans the key if it is the `after`-th one.
     pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
         self.lapse(penalty, now);
         if self.strikes == 0 {

@@ -42,10 +42,10 @@ pub struct Decision {
     pub wait: Nanos,
     /// Maximum amount that the bucket holds, in cost units.
     pub capacity: u64,
-    /// The units left after this decision; rounded down.
+    /// Units that remain after this decision, rounded down.
     pub remaining: u64,
-    /// When refused: the time until the same cost is admitted, if nothing else takes from the
-    /// bucket. `None` when admitted, when that cost never fits, and when it depends on the end of
+    /// When refused: the time until the same cost is admitted, or held if waiting is allowed, if
+    /// nothing else takes from the bucket. `None` when admitted, when that cost never fits, and when it depends on the end of
     /// other requests (`concurrency`).
     pub retry_after: Option<Nanos>,
     /// The time until the bucket is full again.

@@ -85,7 +85,7 @@ pub(crate) fn cut(words: &mut [u64], end: Nanos) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     pub(crate) rate: Rate,
-    /// The highest that any request can have left.
+    /// Upper bound of the level.
     pub(crate) most: u128,
 }
 
@@ -184,7 +184,8 @@ impl Leak {
         times(self.capacity, self.rate.period().get())
     }
 
-    /// Its level: at most full, and what leaks while it is remembered.
+    /// Returns its level, whose bound is a full bucket plus 250 years of leak, so that use beyond a
+    /// capacity that shrank is remembered.
     pub(crate) fn level(self) -> Level {
         let debt = times(MAX_REMEMBERED.get(), self.rate.amount().into());
         Level {
