@@ -7,6 +7,7 @@ use loudou_api::{ChangeName, Event, EventKind};
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Lease, Phase, Terms};
 use loudou_rules::config::is_key;
+use loudou_rules::rule::tried;
 use loudou_store::{BanEffect, BucketId, LeaseOf, LiveRule, SetBan, SetTo, StoreStats};
 use serde_json::Value;
 
@@ -271,7 +272,13 @@ impl Active {
             return waits;
         }
         let Some(before) = record.rule(rule).cloned() else {
-            return waits;
+            // The end of a trial has no rule to wait for: a trial exists as long as its edit.
+            let has_ended = change.value.is_empty() && tried(rule).is_some();
+            return if has_ended {
+                Some(Settled::new(change, Here::InForce))
+            } else {
+                waits
+            };
         };
         if !with_bases.is_empty() {
             let base = before.base_id();

@@ -311,8 +311,14 @@ impl Form {
     }
 
     /// Updates the form to the rule `now`. Values that the user typed stay, all others are
-    /// replaced.
+    /// replaced. If the form enforces a trial, all values are the values of the trial: they stay
+    /// when `now` is the tried rule, because the user has chosen them.
     pub(crate) fn rebase(&mut self, now: RuleView, now_ns: u64) {
+        if let Some(tried) = self.tried.as_mut().filter(|tried| tried.name == now.name) {
+            **tried = now;
+            self.check();
+            return;
+        }
         let mut fresh = rule_fields(&now);
         for field in &mut fresh {
             let same = |old: &&Field| old.kind == field.kind && old.label == field.label;

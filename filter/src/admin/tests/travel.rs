@@ -356,6 +356,10 @@ fn a_trial_runs_at_all_envoys() {
     assert_eq!(fleet.envoys[2].bench.edit("DELETE", path, "*", None).0, 200);
     fleet.run(1_000);
     assert_eq!(trials(&mut fleet), [0, 0, 0]);
+    for envoy in &mut fleet.envoys {
+        let status = envoy.bench.get("/v1/status");
+        assert_eq!(status["fleet"]["changes"]["waiting"], 0, "{status}");
+    }
 }
 
 /// A change that is too long to travel applies at its Envoy, and no earlier change reverts it.

@@ -153,6 +153,27 @@ fn tried_limits_are_enforced_by_an_edit_of_the_rule() {
     );
 }
 
+/// Another user changes the rule before its trial is enforced. The limits of the trial are sent, not the limits of the
+/// other user.
+#[test]
+fn a_conflict_keeps_the_tried_limits() {
+    let mut trial = view();
+    trial.name = "replies~trial".to_owned();
+    trial.rule["mode"] = json!("shadow");
+    trial.rule["limits"][0]["capacity"] = json!(10);
+    let mut form = Form::new(trial, NOW);
+    form.tried = Some(Box::new(view()));
+    form.turn_mode();
+    let mut theirs = view();
+    theirs.generation = 9;
+    theirs.rule["limits"][0]["capacity"] = json!(40);
+    form.rebase(theirs, NOW);
+    assert_eq!(form.body()["limits"][0]["capacity"], 10);
+    assert_eq!(form.change_lines(), ["burst capacity 40 → 10"]);
+    let edit = form.edit();
+    assert_eq!((edit.rule.as_str(), edit.seen.generation), ("replies", 9));
+}
+
 #[test]
 fn going_on_from_theirs_keeps_what_was_typed() {
     let mut form = typed("250");
