@@ -177,27 +177,30 @@ impl Screen {
                     Inbound::shown(Msg::Fatal("all threads ended".to_owned()))
                 }
             };
-            self.step(first, terminal)?;
+            dirty |= self.step(first, terminal)?;
             for _ in 0..BATCH {
                 let Ok(msg) = self.inbox.try_recv() else {
                     break;
                 };
-                self.step(msg, terminal)?;
+                dirty |= self.step(msg, terminal)?;
             }
-            dirty = true;
             if let Some(exit) = self.watched.exit() {
                 return Ok(exit);
             }
         }
     }
 
-    /// Applies one message and starts its effects.
-    fn step(&mut self, inbound: Inbound, terminal: &mut Terminal) -> anyhow::Result<()> {
+    /// Applies one message and starts its effects. Returns true if the screen must be drawn. A tick that starts a
+    /// poll needs no frame, because the answer usually arrives within milliseconds and is drawn then.
+    fn step(&mut self, inbound: Inbound, terminal: &mut Terminal) -> anyhow::Result<bool> {
         let Inbound { about, mut msg } = inbound;
+        let is_tick = matches!(msg, Msg::Tick);
+        let mut polls = false;
         if let Msg::Mouse(mouse) = &mut msg {
             mouse.spot = self.spots.at(mouse.x, mouse.y);
         }
         for (number, effect) in self.watched.update(about, msg, self.clock.now()) {
+            polls |= matches!(effect, Effect::Poll(_));
             match effect {
                 Effect::Suspend => terminal.suspend().context("cannot suspend")?,
                 Effect::Copy(text) => terminal
@@ -207,7 +210,7 @@ impl Screen {
                 effect => self.start(number, effect),
             }
         }
-        Ok(())
+        Ok(!(is_tick && polls))
     }
 
     fn start(&mut self, number: usize, effect: Effect) {

@@ -79,11 +79,17 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     effects
 }
 
+/// Time between ticks of a screen that animates levels between polls.
+const ANIMATION: Nanos = Nanos::from_millis(80);
+/// Time between ticks of the other screens. Their ages have the unit of a second, and each frame
+/// costs as much as handling a poll.
+pub(crate) const AGES: Nanos = Nanos::from_millis(500);
+
 /// Returns the time until the next [`Msg::Tick`] if no message arrives earlier. Ticks update the
 /// displayed ages and the animation.
 pub(crate) fn tick_after(state: &State) -> Nanos {
     let moving = screens::shown(state).about().moves && state.frozen.is_none() && !state.is_stale();
-    let tick = Nanos::from_millis(if moving { 80 } else { 250 });
+    let tick = if moving { ANIMATION } else { AGES };
     if state.link.in_flight.is_some() {
         return tick;
     }

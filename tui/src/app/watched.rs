@@ -17,7 +17,7 @@ use super::rows::BucketName;
 use super::screen::Screen;
 use super::state::{Exit, Mode, State};
 use super::targets::{TargetSummary, are_twins, in_force};
-use super::update::{tick_after, update};
+use super::update::{AGES, tick_after, update};
 use super::{again, answers, ingest, undoing};
 use loudou_client::live::Item;
 
@@ -312,7 +312,7 @@ impl Watched {
     /// Returns the time until the next [`Msg::Tick`].
     pub(crate) fn tick_after(&self) -> Nanos {
         let ticks = self.states.iter().map(tick_after);
-        ticks.min().unwrap_or(Nanos::from_millis(250))
+        ticks.min().unwrap_or(AGES)
     }
 
     /// Returns how the app ends, if it does.
