@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use loudou_limiter::Nanos;
 use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
+use loudou_rules::metadata::each_text;
 use loudou_rules::request::{Request, bare_address, first_filled};
 use smallvec::SmallVec;
 
@@ -25,6 +26,8 @@ pub(crate) struct HostRequest<'a> {
     waited: Nanos,
     /// All headers, if they were read.
     lines: Option<HeaderLines>,
+    /// All dynamic metadata in protobuf form, if they were read.
+    metadata: Option<Vec<u8>>,
     known: Vec<Known>,
 }
 
@@ -51,6 +54,7 @@ impl<'a> HostRequest<'a> {
             fleet: None,
             waited: Nanos::ZERO,
             lines: None,
+            metadata: None,
             // Most rules need one or two values. Without this, the list would start with space for
             // four.
             known: Vec::with_capacity(2),
@@ -190,8 +194,23 @@ impl Request for HostRequest<'_> {
     }
 
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
-        let path = format!("metadata\0filter_metadata\0{}", joined(path, "\0"));
-        self.value(&path, &|host| host.property(&path))
+        // No header has a name with this byte.
+        let name = ["\0", &*joined(path, "\0")].concat();
+        let index = self.index_of(&name).unwrap_or_else(|| {
+            let mut values = SmallVec::<[Vec<u8>; 1]>::new();
+            self.each_metadata(path, &mut |value| values.push(value.to_vec()));
+            self.keep(&name, first_filled(values), true)
+        });
+        self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
+    }
+
+    fn each_metadata(&mut self, path: &[String], see: &mut dyn FnMut(&[u8])) {
+        let host = self.host;
+        let whole = self.metadata.get_or_insert_with(|| {
+            let whole = host.property("metadata");
+            whole.unwrap_or_default()
+        });
+        each_text(whole, path, see);
     }
 
     fn fleet(&mut self) -> Option<FleetView> {

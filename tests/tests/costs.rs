@@ -1,8 +1,22 @@
-//! Costs of requests in a real Envoy: by a header, and by the length of the body.
+//! Costs of requests in a real Envoy: by a header, by metadata, and by the length of the body.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Request};
 use serde_json::{Value, json};
+
+/// Turns the header `x-weight` into a number in the metadata.
+fn weights() -> Value {
+    json!({
+        "name": "weights",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
+            "request_rules": [{
+                "header": "x-weight",
+                "on_header_present": { "metadata_namespace": "weights", "key": "weight", "type": "NUMBER" },
+            }],
+        },
+    })
+}
 
 fn rule(name: &str, cost: &Value) -> Value {
     json!({
@@ -23,12 +37,18 @@ fn headers_and_bodies_set_the_cost_of_a_request() -> Result<()> {
             &json!({ "header": "x-cost", "default": 2, "max": 50 })
         ),
         rule("body", &json!({ "request_bytes": 1024 })),
+        rule(
+            "metadata",
+            &json!({ "metadata": ["weights", "weight"], "default": 2, "max": 50 }),
+        ),
     ]);
-    let envoy = Envoy::start(&Config::new(rules).concurrency(1))?;
+    let config = Config::new(rules).concurrency(1).filter_before(weights());
+    let envoy = Envoy::start(&config)?;
     let named = |cost: &[u8]| Request::get("/header").header("x-cost", cost);
+    let weighed = |weight: &[u8]| Request::get("/metadata").header("x-weight", weight);
     let sent = |bytes: usize| Request::post("/body").body(vec![b'x'; bytes]);
     let mut http = envoy.data();
-    let mut left = [1_000, 1_000];
+    let mut left = [1_000, 1_000, 1_000];
     for (rule, request, cost) in [
         (0, Request::get("/header"), 2),
         (0, named(b"7"), 7),
@@ -45,6 +65,12 @@ fn headers_and_bodies_set_the_cost_of_a_request() -> Result<()> {
         (1, sent(10 * 1024), 10),
         // A body without a content length.
         (1, sent(10 * 1024).chunked(1024), 1),
+        (2, Request::get("/metadata"), 2),
+        (2, weighed(b"7"), 7),
+        (2, weighed(b"51.0"), 50),
+        (2, weighed(b"1e300"), 2),
+        (2, weighed(b"-5"), 2),
+        (2, weighed(b"1.5"), 2),
     ] {
         let answer = http.send(&request)?;
         let state = answer.header("ratelimit").context("no RateLimit")?;
@@ -56,7 +82,7 @@ fn headers_and_bodies_set_the_cost_of_a_request() -> Result<()> {
         );
     }
     let odd = envoy.verdicts("invalid_costs")?;
-    ensure!(odd == 3, "{odd} invalid costs");
+    ensure!(odd == 6, "{odd} invalid costs");
     ensure!(!envoy.log()?.contains("panicked"));
     envoy.stop()
 }

@@ -17,15 +17,21 @@ fn metadata() -> Value {
         "name": "header-to-metadata",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
-            "request_rules": [{
-                "header": "x-sub-from-jwt",
-                "on_header_present": {
-                    "metadata_namespace": "envoy.filters.http.jwt_authn", "key": "sub", "type": "STRING",
-                },
-                "remove": true,
-            }],
+            "request_rules": [
+                claim("x-sub-from-jwt", json!({ "type": "STRING" })),
+                claim("x-number-from-jwt", json!({ "type": "NUMBER" })),
+                // Any `google.protobuf.Value`.
+                claim("x-value-from-jwt", json!({ "type": "PROTOBUF_VALUE", "encode": "BASE64" })),
+            ],
         },
     })
+}
+
+/// Moves a header into the claim `sub`, as a value of this type.
+fn claim(header: &str, mut to: Value) -> Value {
+    to["metadata_namespace"] = json!("envoy.filters.http.jwt_authn");
+    to["key"] = json!("sub");
+    json!({ "header": header, "on_header_present": to, "remove": true })
 }
 
 /// A part, and the keys of requests; none where the part is missing.
@@ -62,6 +68,33 @@ fn packed() -> Vec<Case> {
             vec![
                 (get("/").header("x-sub-from-jwt", "alice"), Some("alice")),
                 (get("/").header("x-sub", "alice"), None),
+                // Envoy writes a number as eight bytes, too.
+                (
+                    get("/").header("x-sub-from-jwt", "pro-plan"),
+                    Some("pro-plan"),
+                ),
+                (get("/").header("x-number-from-jwt", "42"), Some("42")),
+                (get("/").header("x-number-from-jwt", "-2.5"), Some("-2.5")),
+                (
+                    get("/").header("x-number-from-jwt", "123456789012345678"),
+                    Some("123456789012345680"),
+                ),
+                // true, ["a", "b"], [7], [], {"k": "v"}, null
+                (get("/").header("x-value-from-jwt", "IAE="), Some("true")),
+                (
+                    get("/").header("x-value-from-jwt", "MgoKAxoBYQoDGgFi"),
+                    Some("a"),
+                ),
+                (
+                    get("/").header("x-value-from-jwt", "MgsKCREAAAAAAAAcQA=="),
+                    Some("7"),
+                ),
+                (get("/").header("x-value-from-jwt", "MgA="), None),
+                (
+                    get("/").header("x-value-from-jwt", "KgoKCAoBaxIDGgF2"),
+                    None,
+                ),
+                (get("/").header("x-value-from-jwt", "CAA="), None),
             ],
         ),
     ]

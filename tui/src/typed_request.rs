@@ -33,9 +33,9 @@ pub(crate) struct TypedRequest {
     /// Name of the Envoy cluster, the upstream
     #[arg(long, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
-    /// A string in Envoy's dynamic metadata
+    /// A value in Envoy's dynamic metadata
     ///
-    /// Dots separate the segments of its path
+    /// Dots separate the segments of its path. Repeat the option for the elements of a list
     #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
     pub(crate) metadata: Vec<(String, String)>,
     /// Name in the client certificate
@@ -86,11 +86,20 @@ impl TypedRequest {
                 values.push(json!(value));
             }
         }
-        let metadata: Map<String, Value> = self
-            .metadata
-            .iter()
-            .map(|(path, value)| (path.clone(), json!(value)))
-            .collect();
+        let mut metadata = Map::new();
+        for (path, value) in &self.metadata {
+            let values = metadata.entry(path.clone()).or_insert_with(|| json!([]));
+            if let Value::Array(values) = values {
+                values.push(json!(value));
+            }
+        }
+        for value in metadata.values_mut() {
+            if let Value::Array(values) = value
+                && let [only] = values.as_mut_slice()
+            {
+                *value = only.take();
+            }
+        }
         let texts = [
             ("method", &self.method),
             ("path", &self.path),

@@ -48,6 +48,7 @@ pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
     missing.need = Need::Cost;
     match &rule.cost {
         Cost::Header { name, .. } => missing.header(name),
+        Cost::Metadata { .. } => missing.add("metadata"),
         Cost::RequestBytes(_) if !seen.has_lengths => missing.header("content-length"),
         Cost::RequestBytes(_) | Cost::Fixed(_) => {}
     }

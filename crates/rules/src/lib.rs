@@ -14,6 +14,7 @@
 //!   a request.
 //! - [`explain`](mod@explain): the reasons for a decision.
 //! - [`fleet`](mod@fleet): limits that many Envoys share.
+//! - [`metadata`]: values of Envoy's dynamic metadata.
 //! - [`size`]: the memory that a rule file needs.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ pub mod hex;
 pub mod humanise;
 pub mod joined;
 pub mod level;
+pub mod metadata;
 pub mod patience;
 pub mod request;
 pub mod rule;

@@ -33,10 +33,18 @@ pub trait Request {
     fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
-    /// A text in the dynamic metadata that earlier filters have set. The path is the namespace,
-    /// followed by the keys below it.
+    /// The value at a path in the dynamic metadata that earlier filters have set, as text. The path
+    /// is the namespace, followed by the keys below it. [`metadata`](crate::metadata) describes the
+    /// texts. Of a list, the first element that is not empty counts.
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
+    }
+    /// Calls `see` for each value at a path in the dynamic metadata: for each element of a list, or
+    /// for the only value.
+    fn each_metadata(&mut self, path: &[String], see: &mut dyn FnMut(&[u8])) {
+        if let Some(value) = self.metadata(path) {
+            see(&value);
+        }
     }
     /// Name of the Envoy cluster to which the request goes.
     fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
@@ -90,7 +98,7 @@ pub struct Sample<'a> {
     pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
     /// True if `_` in header names stands for `-`.
     pub underscores: bool,
-    /// Metadata values by path, with dots between the steps.
+    /// Metadata values by path, with dots between the steps. A list has an entry for each element.
     pub metadata: Vec<(String, Text<'a>)>,
     /// A fixed cost that takes precedence over the rule's cost.
     pub cost: Option<u64>,
@@ -103,6 +111,19 @@ pub struct Sample<'a> {
 
 fn borrowed<'a>(text: Option<&'a Text<'_>>) -> Option<Text<'a>> {
     text.map(|text| Cow::Borrowed(&**text))
+}
+
+impl Sample<'_> {
+    /// Returns the metadata values at a path. An object is present and empty.
+    fn at(&self, path: &str) -> impl Iterator<Item = &[u8]> {
+        self.metadata.iter().filter_map(move |(own, value)| {
+            let rest = own.strip_prefix(path)?;
+            if rest.is_empty() {
+                return Some(&**value);
+            }
+            rest.starts_with('.').then_some(&b""[..])
+        })
+    }
 }
 
 impl Request for Sample<'_> {
@@ -162,8 +183,14 @@ impl Request for Sample<'_> {
             return None;
         }
         let path = joined(path, ".");
-        let found = self.metadata.iter().find(|(own, _)| *own == path);
-        found.map(|(_, value)| Cow::Borrowed(&**value))
+        first_filled(self.at(&path)).map(Cow::Borrowed)
+    }
+
+    fn each_metadata(&mut self, path: &[String], see: &mut dyn FnMut(&[u8])) {
+        if self.metadata.is_empty() {
+            return;
+        }
+        self.at(&joined(path, ".")).for_each(see);
     }
 
     fn cost(&mut self) -> Option<u64> {
@@ -276,7 +303,12 @@ mod tests {
             sample.metadata(&path(&["ns", "a", "plan"])),
             Some(text("free"))
         );
-        assert_eq!(sample.metadata(&path(&["ns.a"])), None);
+        assert_eq!(
+            sample.metadata(&path(&["ns.a"])),
+            Some(text("")),
+            "an object"
+        );
+        assert_eq!(sample.metadata(&path(&["n"])), None);
         assert_eq!(sample.metadata(&path(&["ns.a", "plans"])), None);
     }
 }

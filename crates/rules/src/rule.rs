@@ -448,6 +448,15 @@ pub enum Cost {
         /// Maximum cost. Larger values count as this.
         max: u32,
     },
+    /// The value in the dynamic metadata at this path.
+    Metadata {
+        /// The namespace, and the keys below it.
+        path: Vec<String>,
+        /// Cost if the value is missing or is not a whole number from 1.
+        default: u32,
+        /// Maximum cost. Larger values count as this.
+        max: u32,
+    },
     /// One unit for each of this many bytes of the content length, rounded up. The cost is 1
     /// without a content length.
     RequestBytes(u32),
@@ -467,22 +476,30 @@ impl Price {
         let is_invalid = false;
         Self { cost, is_invalid }
     }
+
+    /// Returns the price in a value of the request.
+    fn named(value: Option<&[u8]>, default: u32, max: u32) -> Self {
+        let Some(value) = value else {
+            return Self::of(default.into());
+        };
+        let cost = whole(value.trim_ascii()).filter(|cost| *cost > 0);
+        Self {
+            cost: cost.map_or_else(|| default.into(), |cost| cost.min(max.into())),
+            is_invalid: cost.is_none(),
+        }
+    }
 }
 
 impl Cost {
-    /// Returns the cost of `request` according to its headers.
+    /// Returns the cost of `request` according to its headers or metadata.
     pub fn price(&self, request: &mut dyn Request) -> Price {
         match self {
             Self::Fixed(cost) => Price::of((*cost).into()),
             Self::Header { name, default, max } => {
-                let Some(value) = request.header(name) else {
-                    return Price::of((*default).into());
-                };
-                let cost = whole(value.trim_ascii()).filter(|cost| *cost > 0);
-                Price {
-                    cost: cost.map_or_else(|| (*default).into(), |cost| cost.min((*max).into())),
-                    is_invalid: cost.is_none(),
-                }
+                Price::named(request.header(name).as_deref(), *default, *max)
+            }
+            Self::Metadata { path, default, max } => {
+                Price::named(request.metadata(path).as_deref(), *default, *max)
             }
             Self::RequestBytes(bytes) => {
                 let length = request.header("content-length");
@@ -497,7 +514,7 @@ impl Cost {
     pub const fn least(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
-            Self::Header { .. } | Self::RequestBytes(_) => 1,
+            Self::Header { .. } | Self::Metadata { .. } | Self::RequestBytes(_) => 1,
         }
     }
 
@@ -505,7 +522,7 @@ impl Cost {
     pub const fn usual(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
-            Self::Header { default, .. } => *default,
+            Self::Header { default, .. } | Self::Metadata { default, .. } => *default,
             Self::RequestBytes(_) => 1,
         }
     }
@@ -529,6 +546,13 @@ impl Serialize for Cost {
             Self::Header { name, default, max } => {
                 let mut fields = serializer.serialize_map(Some(3))?;
                 fields.serialize_entry("header", name)?;
+                fields.serialize_entry("default", default)?;
+                fields.serialize_entry("max", max)?;
+                fields.end()
+            }
+            Self::Metadata { path, default, max } => {
+                let mut fields = serializer.serialize_map(Some(3))?;
+                fields.serialize_entry("metadata", path)?;
                 fields.serialize_entry("default", default)?;
                 fields.serialize_entry("max", max)?;
                 fields.end()

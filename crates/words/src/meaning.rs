@@ -41,6 +41,10 @@ fn cost(cost: &Cost) -> Option<String> {
         Cost::Header { name, default, max } => format!(
             "a request takes the units that its header {name} names, at most {max}, or {default} without it"
         ),
+        Cost::Metadata { path, default, max } => format!(
+            "a request takes the units that its metadata {} names, at most {max}, or {default} without it",
+            path.join(".")
+        ),
         Cost::RequestBytes(size) => {
             let size = match size {
                 1 => "byte".to_owned(),

@@ -132,3 +132,25 @@ fn usual_requests_take_one_call_and_hostile_ones_one_more() {
     });
     assert_eq!(calls(&present, &[("x-a", "k")]), [1, 0, 0]);
 }
+
+/// Envoy is asked once, whatever the number of values and tests.
+#[test]
+fn metadata_are_read_once() {
+    // `{"jwt": {"sub": "ann", "roles": ["a", "b"]}}` as `envoy.config.core.v3.Metadata`.
+    let metadata = b"\x0a\x2c\x0a\x03jwt\x12\x25\
+        \x0a\x0c\x0a\x03sub\x12\x05\x1a\x03ann\
+        \x0a\x15\x0a\x05roles\x12\x0c\x32\x0a\x0a\x03\x1a\x01\x61\x0a\x03\x1a\x01\x62";
+    let host = FakeHost::default();
+    host.properties
+        .borrow_mut()
+        .insert("metadata".to_owned(), metadata.to_vec());
+    let rule = rule(&json!({
+        "match": { "metadata": [{ "path": ["jwt", "roles"], "exact": "b" }] },
+        "key": [{ "metadata": ["jwt", "sub"] }, { "metadata": ["jwt", "roles"] }],
+    }));
+    let mut request = HostRequest::new(&host);
+    assert_eq!(rule.reach(&mut request), loudou_rules::rule::Reach::Yes);
+    assert_eq!(rule.find_key(&mut request).as_deref(), Ok("ann:a"));
+    assert_eq!(rule.find_key(&mut request).as_deref(), Ok("ann:a"));
+    assert_eq!(host.properties_read.get(), 1);
+}

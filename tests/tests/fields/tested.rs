@@ -171,6 +171,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         &[
             "cost",
             "cost.header",
+            "cost.metadata",
             "cost.default",
             "cost.max",
             "cost.request_bytes",

@@ -3,7 +3,7 @@
 use loudou_limiter::bounds::MAX_AMOUNT;
 
 use super::grammar::{Field, Form, Object, object};
-use super::named::{HEADER_NAME, Named, name};
+use super::named::{HEADER_NAME, METADATA_PATH, Named, metadata_path, name};
 use super::reader::{Cursor, Report};
 use crate::rule::Cost;
 
@@ -12,7 +12,7 @@ const DEFAULT: Field = Field::optional(
     "default",
     AMOUNT,
     "",
-    "The cost if the header is missing or invalid. Default: 1.",
+    "The cost if the value is missing or invalid. Default: 1.",
 );
 const REQUEST_BYTES: Field = Field::optional(
     "request_bytes",
@@ -34,16 +34,23 @@ pub(super) const COST: Object = object!(
             "",
             "The value of this header, a whole number from 1.",
         ),
+        Field::optional(
+            "metadata",
+            METADATA_PATH,
+            "",
+            "The value in the dynamic metadata of earlier filters, a whole number from 1: the namespace, and the \
+             keys below it.",
+        ),
         DEFAULT,
         Field::optional(
             "max",
             AMOUNT,
             "",
-            "With `header`: the maximum cost. Larger values count as this.",
+            "With `header` or `metadata`: the maximum cost. Larger values count as this.",
         ),
         REQUEST_BYTES,
     ],
-    &["header", "request_bytes"]
+    &["header", "metadata", "request_bytes"]
 );
 
 pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost> {
@@ -55,12 +62,15 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
     let (default, max) = (fields.get("default"), fields.get("max"));
     if kind == "request_bytes" {
         for other in default.iter().chain(&max) {
-            report.error(other, "requires `header`", "`request_bytes` alone");
+            let message = "requires `header` or `metadata`";
+            report.error(other, message, "`request_bytes` alone");
         }
         let bytes = value.integer_of(REQUEST_BYTES, report);
         return bytes.map(Cost::RequestBytes);
     }
-    let name = name(&value, Named::Header, report);
+    let is_header = kind == "header";
+    let name = is_header.then(|| name(&value, Named::Header, report));
+    let path = (!is_header).then(|| metadata_path(&value, report));
     let default = match default {
         Some(default) => default.integer_of(DEFAULT, report),
         None => Some(1),
@@ -68,9 +78,11 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
     let least = default.unwrap_or(1);
     let max = fields.need("max", "the maximum cost of a request", report);
     let max = max.and_then(|max| max.integer(least, MAX_AMOUNT, report));
-    Some(Cost::Header {
-        name: name?,
-        default: default?,
-        max: max?,
-    })
+    let (default, max) = (default?, max?);
+    if let Some(path) = path {
+        let path = path?;
+        return Some(Cost::Metadata { path, default, max });
+    }
+    let name = name??;
+    Some(Cost::Header { name, default, max })
 }

@@ -43,8 +43,8 @@ const PARTS: Object = object!(
         part_of(
             "metadata",
             METADATA_PATH,
-            "A text in the dynamic metadata of earlier filters: the namespace, and the keys below \
-             it.",
+            "A value in the dynamic metadata of earlier filters: the namespace, and the keys below it. Of a list, the \
+             first element that is not empty.",
         ),
         part_of(
             "path",

@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
 
+use serde_json::Value;
+
 use super::grammar::{Field, Form, List, Object, Text, object};
 use super::named::{
     COOKIE_NAME, HEADER_NAME, MAX_METHOD, MAX_NAME, METADATA_FORM, METADATA_PATH, Named,
@@ -93,7 +95,8 @@ pub(super) const MATCH: Object = object!([
     tests(
         "metadata",
         &parts(Form::Defined("metadata")),
-        "Tests of texts in the dynamic metadata of earlier filters; all must pass.",
+        "Tests of values in the dynamic metadata of earlier filters; all must pass. A test of a list passes if one of its \
+         elements does.",
     ),
     Field::optional(
         "not",
@@ -165,11 +168,32 @@ const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
 pub(super) const HEADER: Object = tested!(Field::required("name", HEADER_NAME, "Its name."));
 pub(super) const QUERY: Object = tested!(Field::required("name", QUERY_NAME, "Its name."));
 pub(super) const COOKIE: Object = tested!(Field::required("name", COOKIE_NAME, "Its name."));
-pub(super) const METADATA: Object = tested!(Field::required(
-    "path",
-    METADATA_PATH,
-    "The namespace, and the keys below it."
-));
+/// A value as JSON writes it, which a test compares as text.
+const SCALAR: Form = Form::OneOf(&[
+    Field::value(Form::Text(TEXT), ""),
+    Field::value(Form::Integer(0, u32::MAX), ""),
+    Field::value(Form::Boolean, ""),
+]);
+pub(super) const METADATA: Object = object!(
+    [
+        Field::required(
+            "path",
+            METADATA_PATH,
+            "The namespace, and the keys below it."
+        ),
+        test!("value", present),
+        Field::optional(
+            "exact",
+            SCALAR,
+            "",
+            "The value is this text, number or boolean.",
+        ),
+        test!("value", prefix),
+        test!("value", suffix),
+        test!("value", regex),
+    ],
+    TESTS
+);
 
 const HOST_TESTS: &[&str] = &["exact", "prefix", "suffix"];
 /// Grammar of the test for the host.
@@ -395,6 +419,13 @@ fn metadata_test(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Metadat
     let fields = cursor.object(METADATA.names, report)?;
     let path = fields.need("path", METADATA_FORM, report);
     let path = path.and_then(|path| metadata_path(&path, report));
-    let test = test(&fields, TESTS, report)?;
+    let (kind, value) = fields.one_of(TESTS, report)?;
+    let test = match value.value {
+        Value::Bool(exact) if kind == "exact" => Test::Exact(exact.to_string()),
+        Value::Number(_) if kind == "exact" => {
+            Test::Exact(value.integer(0, u32::MAX, report)?.to_string())
+        }
+        _ => test(&fields, TESTS, report)?,
+    };
     Some(MetadataTest { path: path?, test })
 }

@@ -4,7 +4,7 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::named::{self, MAX_METADATA, MAX_NAME, Named};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
+use crate::metadata::number_text;
 use crate::request::{Sample, Text};
 
 /// Names of the fields of a sample.
@@ -65,7 +66,7 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
     let cost = fields.get("cost");
     let mut found = Vec::new();
     if let Some(metadata) = metadata {
-        below(&metadata, String::new(), 0, &mut found, report);
+        below(&metadata, "", 0, &mut found, report);
     }
     Some(Sample {
         method: method.or(Some(Cow::Borrowed(b"GET"))),
@@ -182,16 +183,52 @@ fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     text.map(|text| Cow::Borrowed(text.as_bytes().trim_ascii()))
 }
 
-/// Adds all texts in an object of metadata and in its nested objects.
+/// Reads the texts of a metadata value: of a text, a number or a boolean, or of each element of a
+/// list of these.
+fn metadata_values<'a>(
+    cursor: &Cursor<'a, '_>,
+    path: &str,
+    found: &mut Vec<(String, Text<'a>)>,
+    report: &mut Report,
+) {
+    if cursor.value.is_array() {
+        let elements = cursor.list(report).unwrap_or_default();
+        if elements.is_empty() {
+            found.push((path.to_string(), Cow::Borrowed(b"")));
+        }
+        for element in elements {
+            found.extend(scalar(&element, report).map(|text| (path.to_string(), text)));
+        }
+        return;
+    }
+    found.extend(scalar(cursor, report).map(|text| (path.to_string(), text)));
+}
+
+fn scalar<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
+    match cursor.value {
+        // A null is absent, as in Envoy.
+        Value::Null => None,
+        Value::Bool(true) => Some(Cow::Borrowed(b"true")),
+        Value::Bool(false) => Some(Cow::Borrowed(b"false")),
+        // Envoy stores each number as a double.
+        Value::Number(number) => number
+            .as_f64()
+            .and_then(number_text)
+            .map(|text| Cow::Owned(text.into_bytes())),
+        _ => value(cursor, report),
+    }
+}
+
+/// Adds all values in an object of metadata and in its nested objects.
 fn below<'a>(
     cursor: &Cursor<'a, '_>,
-    path: String,
+    path: &str,
     depth: usize,
     found: &mut Vec<(String, Text<'a>)>,
     report: &mut Report,
 ) {
     if depth > 0 && !cursor.value.is_object() {
-        found.extend(value(cursor, report).map(|text| (path, text)));
+        metadata_values(cursor, path, found, report);
         return;
     }
     if depth == MAX_METADATA {
@@ -199,13 +236,17 @@ fn below<'a>(
         report.error(cursor, "the path is too long", &allowed);
         return;
     }
-    for (name, value) in cursor.members("an object", report) {
+    let members = cursor.members("an object", report);
+    if members.is_empty() && depth > 1 {
+        found.push((path.to_string(), Cow::Borrowed(b"")));
+    }
+    for (name, value) in members {
         let path = if path.is_empty() {
             String::from(name)
         } else {
             format!("{path}.{name}")
         };
-        below(&value, path, depth.saturating_add(1), found, report);
+        below(&value, &path, depth.saturating_add(1), found, report);
     }
     if depth == 0 {
         few(cursor, found.len(), report);

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::matcher::{Fit, Match, Part};
 use super::pattern::Pattern;
-use super::{Rule, parts};
+use super::{MetadataTest, NamedTest, Rule, parts};
 use crate::request::{Request, without_query};
 
 /// Maximum number of characters shown of a value.
@@ -116,8 +116,10 @@ impl Match {
             Part::Host => parts::host(request).map(Cow::Owned),
             Part::Header(at) => {
                 let header = self.headers.get(at);
-                let lines = header.and_then(|header| parts::header_lines(request, &header.name));
-                lines.map(Cow::Owned)
+                let lines = |header: &NamedTest| {
+                    parts::all_values(|see| request.each_line(&header.name, see))
+                };
+                header.and_then(lines).map(Cow::Owned)
             }
             Part::Query(at) => {
                 let test = self.query.get(at);
@@ -131,7 +133,10 @@ impl Match {
             Part::Route => request.route(),
             Part::Metadata(at) => {
                 let test = self.metadata.get(at);
-                test.and_then(|test| request.metadata(&test.path))
+                let values = |test: &MetadataTest| {
+                    parts::all_values(|see| request.each_metadata(&test.path, see))
+                };
+                test.and_then(values).map(Cow::Owned)
             }
             Part::Not => return Found::AllOfIt,
         };

@@ -272,10 +272,8 @@ impl Match {
 
     fn failing_metadata(&self, request: &mut dyn Request, unless: Unless<'_>) -> Option<Part> {
         let mut metadata = self.metadata.iter().enumerate();
-        metadata.find_map(|(at, part)| {
-            let holds = part.test.holds(request.metadata(&part.path).as_deref());
-            unless(holds, Part::Metadata(at))
-        })
+        metadata
+            .find_map(|(at, part)| unless(parts::metadata_holds(request, part), Part::Metadata(at)))
     }
 
     /// Returns [`Truth::No`] if `not` excludes the request.

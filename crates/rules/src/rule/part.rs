@@ -19,7 +19,7 @@ pub enum KeyPart {
     Cookie(String),
     /// A fixed text.
     Literal(String),
-    /// A text in Envoy's dynamic metadata, given by the namespace and the keys below it.
+    /// A value in Envoy's dynamic metadata, given by the namespace and the keys below it.
     Metadata(Vec<String>),
     /// Network of the trusted client address, as Envoy sees it, without the port.
     Source(SourcePrefix),

@@ -5,30 +5,47 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use super::pattern::Pattern;
-use super::text::{NamedTest, Test, Truth};
+use super::text::{MetadataTest, NamedTest, Test, Truth};
 use super::{KeyPart, Rule};
 use crate::hex;
 use crate::request::{Request, first_filled, without_port, without_root};
 
-/// Tests a header. One of its lines has to pass, so that a line cannot hide another one. The total
-/// time of a regular expression for all lines is bounded by the time for a value of the maximum
-/// length.
+/// Receives a value of a request.
+type See<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// Tests a header. One of its lines has to pass, so that a line cannot hide another one.
 pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Truth {
     if let Test::Present(_) = header.test {
         return header.test.holds(request.header(&header.name).as_deref());
     }
-    let most = header.test.pattern().map_or(usize::MAX, Pattern::longest);
+    one_holds(&header.test, |see| request.each_line(&header.name, see))
+}
+
+/// Tests a value in the metadata. Of a list, one element has to pass.
+pub(super) fn metadata_holds(request: &mut dyn Request, metadata: &MetadataTest) -> Truth {
+    if let Test::Present(_) = metadata.test {
+        let value = request.metadata(&metadata.path);
+        return metadata.test.holds(value.as_deref());
+    }
+    let each = |see: See<'_>| request.each_metadata(&metadata.path, see);
+    one_holds(&metadata.test, each)
+}
+
+/// Tests the values that `each` passes on, one of which has to pass. The total time of a regular
+/// expression for all values is bounded by the time for one value of the maximum length.
+fn one_holds(test: &Test, each: impl FnOnce(See<'_>)) -> Truth {
+    let most = test.pattern().map_or(usize::MAX, Pattern::longest);
     let mut left = most;
     let mut holds = Truth::No;
-    request.each_line(&header.name, &mut |line| {
+    each(&mut |value| {
         if holds == Truth::Yes {
             return;
         }
-        // The first line is tested at any length, because its beginning may decide the test.
-        let fits = left == most || line.len() < left;
-        left = left.saturating_sub(line.len().saturating_add(1));
+        // The first value is tested at any length, because its beginning may decide the test.
+        let fits = left == most || value.len() < left;
+        left = left.saturating_sub(value.len().saturating_add(1));
         let truth = if fits {
-            header.test.holds(Some(line))
+            test.holds(Some(value))
         } else {
             Truth::TooLong
         };
@@ -39,14 +56,14 @@ pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Tru
     holds
 }
 
-/// Returns all lines of a header, for display.
-pub(super) fn header_lines(request: &mut dyn Request, name: &str) -> Option<Vec<u8>> {
+/// Returns all values that `each` passes on, for display.
+pub(super) fn all_values(each: impl FnOnce(See<'_>)) -> Option<Vec<u8>> {
     let mut all: Option<Vec<u8>> = None;
-    request.each_line(name, &mut |line| match &mut all {
-        None => all = Some(line.to_vec()),
+    each(&mut |value| match &mut all {
+        None => all = Some(value.to_vec()),
         Some(all) => {
             all.extend_from_slice(b", ");
-            all.extend_from_slice(line);
+            all.extend_from_slice(value);
         }
     });
     all
@@ -131,7 +148,8 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     hex::unescaped(text, b"%", |b| if b == b'+' { b' ' } else { b })
 }
 
-// Key parts that a request may have several times: header lines, cookies, and query parameters.
+// Key parts that a request may have several times: header lines, cookies, query parameters, and
+// lists in the metadata.
 //
 // The first non-empty value is used for the key, but an upstream may use another value. A client
 // could therefore get any number of buckets by repeating the header, with a new first value in each
@@ -147,8 +165,8 @@ impl Rule {
 
 impl KeyPart {
     /// Returns true if a request has several values for this part: more than one line of a header,
-    /// or different values of a cookie or query parameter. Equal values of a cookie or query
-    /// parameter are not ambiguous, because every reader finds the same value. Header lines are,
+    /// or different values of a cookie, a query parameter or a list in the metadata. Equal values of
+    /// these are not ambiguous, because every reader finds the same value. Header lines are,
     /// because a reader may join them.
     fn is_ambiguous(&self, request: &mut dyn Request) -> bool {
         let is_header = matches!(self, Self::Header(_));
@@ -173,6 +191,7 @@ impl KeyPart {
             Self::Cookie(name) => request.each_line("cookie", &mut |line| {
                 cookie_values(line, name).for_each(&mut filled);
             }),
+            Self::Metadata(path) => request.each_metadata(path, &mut filled),
             Self::Query(name) => {
                 if let Some(path) = request.path() {
                     query_values(&path, name).for_each(|value| filled(&value));

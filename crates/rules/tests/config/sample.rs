@@ -39,7 +39,13 @@ fn everything_a_sample_may_have() {
         "method": "M-SEARCH", "path": "/a?b=c", "host": "[::1]:8443", "source": "2001:db8::1",
         "route": "main", "client_cert": "spiffe://a", "cost": 7.0,
         "headers": { "X-One": " 1 ", "x-two": ["a", "b"], "x-none": [], ":scheme": "https", "x-e": "" },
-        "metadata": { "ns": { "a": { "b": "deep" }, "c": "" }, "ns.d": "dotted" },
+        "metadata": {
+            "ns": {
+                "a": { "b": "deep" }, "c": "", "e": {}, "id": 42, "half": 0.5, "big": 123_456_789_012_345_680_u64,
+                "staff": true, "none": null, "roles": ["", "admin", 7], "no-roles": [],
+            },
+            "ns.d": "dotted",
+        },
     });
     let mut sample = parse_sample(&document).expect("a sample");
     assert_eq!(text(sample.method()), "M-SEARCH");
@@ -65,7 +71,17 @@ fn everything_a_sample_may_have() {
         (&["ns", "c"], ""),
         (&["ns", "d"], "dotted"),
         (&["ns.d"], "dotted"),
-        (&["ns", "a"], "-"),
+        // An object is present and has no text.
+        (&["ns", "a"], ""),
+        (&["ns", "e"], ""),
+        (&["ns", "id"], "42"),
+        (&["ns", "half"], "0.5"),
+        (&["ns", "big"], "123456789012345680"),
+        (&["ns", "staff"], "true"),
+        (&["ns", "none"], "-"),
+        (&["ns", "roles"], "admin"),
+        (&["ns", "no-roles"], ""),
+        (&["ns", "n"], "-"),
     ] {
         let path: Vec<String> = path.iter().map(|step| (*step).to_owned()).collect();
         assert_eq!(text(sample.metadata(&path)), value, "{path:?}");
@@ -78,7 +94,7 @@ fn every_problem_is_told() {
         "methods": "GET", "method": "get", "path": "reply", "host": "https://example.com/x",
         "source": "10.0.0.1:80", "route": "", "client_cert": 7, "cost": -1,
         "headers": { "x y": "1", "x-a": 1, "x-b": ["1", "2\n3"], ":path": "/", "Host": "a" },
-        "metadata": { "ns": { "list": ["x"] } },
+        "metadata": { "ns": { "list": [["x"]] } },
     });
     let mut told = wrong(&sample);
     told.sort();
@@ -108,7 +124,7 @@ fn every_problem_is_told() {
             .to_owned(),
         "headers.Host: \"a\": this header has a separate field; allowed: other headers; did you mean `host`?"
             .to_owned(),
-        format!("metadata.ns.list: [\"x\"]: invalid value; {value}"),
+        format!("metadata.ns.list[0]: [\"x\"]: invalid value; {value}"),
     ];
     expected.sort();
     assert_eq!(told, expected);

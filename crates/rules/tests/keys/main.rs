@@ -15,6 +15,7 @@ mod evaluating;
 mod indexed;
 mod long_values;
 mod matching;
+mod metadata;
 mod overriding;
 mod parts;
 mod paths;
