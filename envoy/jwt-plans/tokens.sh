@@ -19,9 +19,9 @@ token() { # NAME CLAIMS
     printf '.%s\n' "$signature" >> "$1.jwt"
 }
 
-token alice ',"plan":"free"'
-token bob ',"plan":"pro"'
-token carol ''
+token alice ',"tenant":1042,"roles":["reader"]'
+token bob ',"tenant":77,"roles":["reader","pro"]'
+token carol ',"tenant":1042'
 
 # The last 32 bytes of the public key in DER are the key itself.
 x=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64url)
