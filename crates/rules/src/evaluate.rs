@@ -108,7 +108,7 @@ impl RuleOutcome {
                 let mut take = active.take_of(limits, &key, ask);
                 take.lease = fleet
                     .zip(terms.as_ref())
-                    .map(|(fleet, terms)| fleet.by(terms));
+                    .map(|(fleet, terms)| fleet.by(active.rule().mode, terms));
                 let attempt = Attempt::at(table, id, take);
                 let held = (&mut self.not_held, &mut self.patience);
                 let charge = take_patiently(attempt, store, request, held, stats);

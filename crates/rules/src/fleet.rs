@@ -23,11 +23,16 @@ pub struct FleetView {
 }
 
 impl FleetView {
-    /// Returns how to take tokens under these terms.
-    pub(crate) const fn by<'a>(&self, terms: &'a Terms) -> ByLease<'a> {
+    /// Returns how a rule in this mode takes tokens under these terms.
+    pub(crate) const fn by<'a>(&self, mode: Mode, terms: &'a Terms) -> ByLease<'a> {
         ByLease {
             terms,
-            phase: self.phase,
+            // The phase is about the rules that made the request wait. A rule in shadow mode is
+            // evaluated once, after that wait, so for it the request has just arrived.
+            phase: match mode {
+                Mode::Enforce => self.phase,
+                Mode::Shadow | Mode::Off => Phase::First,
+            },
             is_down: self.is_down,
             outage: self.otherwise(),
         }

@@ -303,6 +303,42 @@ fn a_shadow_rule_notes_a_request_that_waits_once() {
     assert_eq!(host.metric("loudou.rule.all.refused"), 2);
 }
 
+/// The enforced rule makes each request wait for a lease. A rule in shadow mode beside it, whose leases are separate,
+/// admits its capacity of these requests and would refuse the others.
+#[test]
+fn a_shadow_rule_of_the_fleet_counts_requests_that_another_rule_held() {
+    let (host, mut engine) = (host_that_knows(), Engine::default());
+    let rule = |name: &str, mode: &str, capacity: u64| {
+        json!({
+            "name": name, "mode": mode, "scope": "fleet", "key": [{ "header": "x-user-id" }],
+            "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }],
+        })
+    };
+    let rules = [rule("all", "enforce", 20), rule("tighter", "shadow", 5)];
+    let whole = json!({ "version": 1, "fleet": { "cluster": "relay" }, "rules": rules });
+    let file = config::parse(&whole).file.expect("valid");
+    let mut plane = DataPlane::new(file, Nanos::ZERO);
+    for stream in 1..=15 {
+        let (held, _) = arrive(&host, &mut plane, stream, "alice");
+        while engine.answered < host.calls.borrow().len() {
+            engine.answer(&host, &mut plane);
+        }
+        host.pass(Nanos::from_millis(250));
+        let _again = plane.tick(&host);
+        while engine.answered < host.calls.borrow().len() {
+            engine.answer(&host, &mut plane);
+        }
+        assert!(held <= 1);
+    }
+    let metric = |name: &str| host.metric(&format!("loudou.rule.{name}"));
+    assert_eq!((metric("all.admitted"), metric("all.refused")), (15, 0));
+    // The sixth passes on credit, before the engine reports that the bucket is empty.
+    assert_eq!(
+        (metric("tighter.admitted"), metric("tighter.shadow_refused")),
+        (6, 9)
+    );
+}
+
 #[test]
 fn a_callback_releases_no_more_than_a_sandbox_bears() {
     let (host, mut engine, mut plane) = (host_that_knows(), Engine::default(), plane());
