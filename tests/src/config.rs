@@ -567,8 +567,8 @@ fn http_listener(
 /// Returns the labels of the filter's metrics. `envoy/quickstart/envoy.yaml` explains them.
 fn stats_tags() -> Value {
     json!([
-        { "tag_name": "loudou_rule", "regex": r"^wasmcustom\.loudou\.rule(\.([a-z0-9-]+))\.\w+$" },
-        { "tag_name": "loudou_verdict", "regex": r"^wasmcustom\.loudou\.rule\.[a-z0-9-]+(\.(\w+))$" },
+        { "tag_name": "loudou_rule", "regex": r"^wasmcustom\.loudou\.rule(\.([a-z0-9~-]+))\.\w+$" },
+        { "tag_name": "loudou_verdict", "regex": r"^wasmcustom\.loudou\.rule\.[a-z0-9~-]+(\.(\w+))$" },
     ])
 }
 

@@ -67,9 +67,13 @@ fn a_trial_counts_exactly_on_every_worker_and_refuses_nothing() -> Result<()> {
         let counted = counts(&envoy, "per-user~trial")?;
         ensure!(counted == expected, "{key}: {counted:?}, {expected:?}");
     }
+    let metrics = envoy.prometheus()?;
+    let labels = "{loudou_rule=\"per-user~trial\",loudou_verdict=\"shadow_refused\"} 14880";
+    ensure!(metrics.contains(labels), "a trial has the labels of a rule");
     let listed = loudou(&envoy, &["rules"])?;
     ensure!(listed.contains("per-user~trial"), "{listed}");
 
+    loudou(&envoy, &["override", "per-user", "frank", "scale=2"])?;
     let live = loudou(&envoy, &["export", "--live"])?;
     loudou(&envoy, &["unset", "per-user", "--trial"])?;
     ensure!(storm("dave")? == 100);
@@ -81,13 +85,17 @@ fn a_trial_counts_exactly_on_every_worker_and_refuses_nothing() -> Result<()> {
     let own = counts(&envoy, "per-user")?;
     ensure!(own == [500, 5 * (REQUESTS - 100), 0], "{own:?}");
 
-    // What a restart would lose can be imported.
+    // What a restart would lose can be imported. The trial starts with the overrides, although the file has it first.
     let dir = TempDir::new("trials")?;
     let file = dir.write("live.json", &live)?;
+    loudou(&envoy, &["override", "per-user", "frank", "--remove"])?;
     loudou(&envoy, &["import", &file.display().to_string()])?;
     ensure!(storm("erin")? == 100);
     let counted = counts(&envoy, "per-user~trial")?;
     ensure!(counted[0] == 160, "imported: {counted:?}");
+    ensure!(storm("frank")? == 200);
+    let counted = counts(&envoy, "per-user~trial")?;
+    ensure!(counted[0] == 160 + 80, "twice the tried limit: {counted:?}");
     envoy.stop()
 }
 
@@ -129,7 +137,21 @@ fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
         Ok(is_compared.then_some(()))
     })?;
 
+    // The trial ends, and its undo starts it again.
+    terminal.press("D")?;
+    terminal.shows("End the trial of per-user?")?;
+    terminal.press("\r")?;
+    terminal.shows("the trial of per-user has ended")?;
+    eventually(PATIENCE, "the end of the trial", || {
+        Ok((!terminal.contents().contains("└ per-user~trial")).then_some(()))
+    })?;
+    terminal.press("u")?;
+    terminal.shows("Undo")?;
+    terminal.press("\r")?;
+    terminal.shows("└ per-user~trial")?;
+
     // Its rule gets its limits.
+    terminal.press("G")?;
     terminal.press("M")?;
     terminal.shows("burst capacity 100 → 40")?;
     terminal.press("\r")?;
@@ -142,7 +164,7 @@ fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
     let rule = ops.get("/v1/rules/per-user")?;
     let mode = rule.pointer("/rule/mode").context("a mode")?;
     ensure!(mode == "enforce", "{rule}");
-    terminal.shows("generation 3")?;
+    terminal.shows("D ends it")?;
     terminal.quit()?;
     envoy.stop()
 }

@@ -56,6 +56,13 @@ impl AdminPlane {
 
     pub(super) fn put_override(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let key = call.key();
+        if let Some(rule) = tried(call.rule()) {
+            let detail = format!(
+                "a trial starts with the overrides of its rule and keeps them: override the key of `{rule}`, then start \
+                 the trial again"
+            );
+            return Err(Failure::new(409, "An override of a trial", detail));
+        }
         let author = author(call, Carry::default(), call.duration("for")?)?;
         let document = call.json()?;
         let edited = Edited::new(call, EventKind::Override, &author)?;

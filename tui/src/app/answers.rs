@@ -14,6 +14,7 @@ use loudou_client::change::edit::Edit;
 use loudou_client::change::key_override::Override;
 use loudou_client::change::verb::{Answer, Question};
 use loudou_client::change::{Change, put_back};
+use loudou_rules::rule::tried;
 use loudou_words::text::escape;
 
 /// How long the rows of a changed rule stay highlighted.
@@ -74,6 +75,11 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
         let undo = sending.change.undo(&answer);
         let text = match undo {
             Some(_) => format!("{text}; u undoes"),
+            None => text,
+        };
+        let enforced = form_of(state, rule).and_then(|form| tried(&form.base.name));
+        let text = match enforced.filter(|tried| *tried == rule) {
+            Some(_) => format!("{text}; the trial still runs, D ends it"),
             None => text,
         };
         if let (Change::BanAll(all), Answer::BanAll(results)) = (&sending.change, &answer) {

@@ -17,6 +17,7 @@ use crate::short_names::{short_names, without_scheme};
 use loudou_client::change::Change;
 use loudou_client::change::form::Prompt;
 use loudou_limiter::Carry;
+use loudou_rules::rule::tried;
 use loudou_words::limit_edit;
 use loudou_words::meaning::leased;
 
@@ -103,10 +104,22 @@ fn of_form(state: &State, form: &Form) -> Content {
         let same = "the same values, with a new expiry";
         parts.push(Part::text(Tone::Changed, same));
     }
+    let (target, begins) = (form.target(), form.is_trial() && form.tried.is_none());
+    let ended = if form.is_trial() {
+        "trial ends"
+    } else {
+        "configuration applies again"
+    };
+    if let Some(rule) = tried(&target).filter(|_| begins) {
+        let text = format!("in shadow mode: no request is refused, and {rule} stays as it is");
+        parts.push(Part::text(Tone::Plain, text));
+    }
     parts.push(Part::Gap);
     parts.extend(form.fields.iter().filter_map(|field| {
         let value = field.value();
         let text = match field.kind {
+            // A trial begins with new buckets.
+            Kind::Carry if begins && form.running.is_none() => return None,
             Kind::Carry => match form.carry() {
                 Carry::Keep => "buckets keep the units that are used",
                 Carry::Proportional | Carry::Stepped => "buckets keep their share of use",
@@ -114,10 +127,11 @@ fn of_form(state: &State, form: &Form) -> Content {
             }
             .to_owned(),
             Kind::Asked(Prompt::Expires) if value.is_empty() => {
-                "until Envoy restarts or the edit is dropped".to_owned()
+                let what = if form.is_trial() { "trial" } else { "edit" };
+                format!("until Envoy restarts or the {what} is dropped")
             }
             Kind::Asked(Prompt::Expires) => {
-                format!("for {value}, then the configuration applies again")
+                format!("for {value}, then the {ended}")
             }
             Kind::Asked(Prompt::Reason) if !value.is_empty() => format!("reason: {value}"),
             _ => return None,
@@ -133,7 +147,10 @@ fn of_form(state: &State, form: &Form) -> Content {
         _ => answers(&at_shown(state, "send"), to_all(state), "back"),
     };
     Content {
-        title: format!("edit {}", form.base.name),
+        title: match tried(&target).filter(|_| begins) {
+            Some(rule) => format!("try limits beside {rule}"),
+            None => format!("edit {target}"),
+        },
         parts,
         answers,
         widths: (46, 74),

@@ -29,7 +29,7 @@ use loudou_client::change::edit::Edit;
 use loudou_client::change::form::KeyPlace;
 use loudou_client::change::{Begun, Change, Start};
 use loudou_client::command_line::to_paste;
-use loudou_rules::rule::tried;
+use loudou_rules::rule::{TRIAL, tried};
 use loudou_words::text::humanise;
 
 /// Runs a command, or shows why it cannot run now.
@@ -157,6 +157,8 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     });
     let mut form = Form::new(view, state.polled_ns());
     form.demand = demand;
+    let running = [&*rule, TRIAL].concat();
+    form.running = state.rule_named(&running).cloned().map(Box::new);
     form.tried = tried(&rule).and_then(|rule| Some(Box::new(state.rule_named(rule)?.clone())));
     state.mode = Mode::Edit(Box::new(form));
     effects.push(Effect::ReadRule(rule));
@@ -192,6 +194,8 @@ fn drop_edit(state: &mut State) {
     let mut detail: Vec<String> = view.edit.iter().map(edited_by).collect();
     let form = Form::new(view.clone(), state.polled_ns());
     let fields = form.versus(&after).into_iter();
+    // The end of a trial changes no limit of its rule.
+    let fields = fields.filter(|_| tried(&rule).is_none());
     detail.extend(fields.map(|[field, now, then, _]| format!("{field} {now} → {then}")));
     detail.extend(previewed::with_waits(state, &edit));
     let mut pending = Pending::change(Change::Edit(edit));

@@ -37,6 +37,8 @@ pub(crate) struct Form {
     pub(crate) base: RuleView,
     /// The tried rule, if `base` is a trial.
     pub(crate) tried: Option<Box<RuleView>>,
+    /// The running trial of `base`, which another trial would replace.
+    pub(crate) running: Option<Box<RuleView>>,
     pub(crate) fields: Vec<Field>,
     pub(crate) focus: usize,
     pub(crate) stage: Stage,
@@ -71,6 +73,7 @@ impl Form {
         let mut form = Self {
             base,
             tried: None,
+            running: None,
             fields,
             focus: 0,
             stage: Stage::Editing,
@@ -210,7 +213,7 @@ impl Form {
     }
 
     /// Returns true if the limits are to be tried, instead of enforced.
-    fn is_trial(&self) -> bool {
+    pub(crate) fn is_trial(&self) -> bool {
         self.value(Kind::Mode) == TRY
     }
 
@@ -292,6 +295,7 @@ impl Form {
     /// Returns the edit that the form describes.
     pub(crate) fn edit(&self) -> Edit {
         let of_tried = self.tried.as_ref().filter(|_| !self.is_trial());
+        let running = self.running.as_ref().filter(|_| self.is_trial());
         Edit {
             rule: self.target(),
             to: EditTo::Put {
@@ -299,7 +303,9 @@ impl Form {
                 expires_after: self.expires_after(),
                 keeps_end: self.keeps_end(),
             },
-            seen: of_tried.map_or_else(|| Box::new(self.base.clone()), Clone::clone),
+            seen: of_tried
+                .or(running)
+                .map_or_else(|| Box::new(self.base.clone()), Clone::clone),
             carry: self.carry(),
             reason: self.reason(),
         }
@@ -367,7 +373,19 @@ impl Form {
                 .map(|[label, _, now, then]| format!("{label} {now} → {then}"))
                 .collect();
         }
-        let lines = self.changes().map(|field| {
+        if let Some(running) = self.running.as_ref().filter(|_| self.is_trial()) {
+            let by = running.edit.as_ref().map_or("", |edit| edit.by.as_str());
+            let lines = self.versus(running).into_iter();
+            let lines = lines.filter(|[_, _, now, then]| now != then);
+            let lines = lines.map(|[label, _, now, then]| format!("{label} {now} → {then}"));
+            let head = std::iter::once(format!("replaces the running trial by {by}:"));
+            return head.chain(lines).collect();
+        }
+        let is_trial = self.is_trial();
+        let lines = self
+            .changes()
+            .filter(|field| !(is_trial && field.kind == Kind::Mode));
+        let lines = lines.map(|field| {
             let [before, after] = [field.before.clone(), field.value()].map(|v| field.shown(v));
             format!("{} {before} → {after}", field.label)
         });

@@ -131,6 +131,12 @@ impl Verb for Edit {
             return OutcomeText::default();
         };
         let (name, change) = (escape(&answer.after.name), difference(&answer.change));
+        if let (EditTo::Drop, Some(rule)) = (&self.to, tried(&self.rule)) {
+            return OutcomeText {
+                line: format!("{}: the trial has ended", escape(rule)),
+                toast: format!("the trial of {rule} has ended"),
+            };
+        }
         let toast = match answer.change.as_str() {
             "" => "nothing changed",
             change => change,
@@ -334,7 +340,7 @@ impl EditUndo {
         };
         (!answer.change.is_empty()).then(|| Self {
             after: answer.after.clone(),
-            before: body_of(&answer.before),
+            before: body_of(&edit.rule, &answer.before),
             // A trial that begins has no earlier edit; the rule that it tries may have one.
             earlier: edit
                 .seen
@@ -385,12 +391,16 @@ impl EditUndo {
     }
 }
 
-/// Returns the parts of a rule that an edit replaces.
-fn body_of(rule: &Value) -> Value {
+/// Returns the parts of a rule that an edit replaces. The edit of a trial has no mode.
+fn body_of(name: &str, rule: &Value) -> Value {
     let mut body = Map::new();
-    for name in ["limits", "mode"] {
-        if let Some(value) = rule.get(name) {
-            body.insert(name.to_owned(), value.clone());
+    let parts: &[&str] = match tried(name) {
+        None => &["limits", "mode"],
+        Some(_) => &["limits"],
+    };
+    for name in parts {
+        if let Some(value) = rule.get(*name) {
+            body.insert((*name).to_owned(), value.clone());
         }
     }
     Value::Object(body)

@@ -401,6 +401,27 @@ fn an_undo_over_an_edit_that_ended_drops() {
     }
 }
 
+/// A trial has no mode, so the undo of its edit or of its end must not contain one.
+#[test]
+fn the_undo_of_a_trial_contains_only_limits() {
+    let mut seen = edited(None);
+    seen.name = "r~trial".to_owned();
+    seen.rule["mode"] = json!("shadow");
+    let answer = EditAnswer {
+        before: seen.rule.clone(),
+        after: seen.clone(),
+        change: "capacity 15 → 40".to_owned(),
+        changed: true,
+        ..EditAnswer::default()
+    };
+    let edit = Edit::dropping(seen);
+    let undo = EditUndo::new(&edit, &Answer::Edit(Box::new(answer))).expect("it had an effect");
+    let EditTo::Put { body, .. } = undo.ask(100 * S).1.to else {
+        panic!("it starts the trial again");
+    };
+    assert_eq!(body, json!({ "limits": [{ "capacity": 15 }] }));
+}
+
 /// Levels that were reset cannot be restored, so that an undo does not reset them a second time.
 #[test]
 fn an_undo_never_resets() {

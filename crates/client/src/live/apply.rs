@@ -105,16 +105,19 @@ impl<'a> Target<'a> {
 
     /// Applies items, with the outcome of each.
     ///
-    /// The order of items does not matter, with three exceptions. An edit comes before the
+    /// The order of items does not matter, with four exceptions. An edit comes before the
     /// overrides of its rule, because it may replace them. Bans come before edits, because an edit
     /// may end enforcement, and a rule that does not enforce accepts no new bans, although it keeps
-    /// existing ones. An edit may also make a ban possible, so failed items are tried once more at
-    /// the end.
+    /// existing ones. A trial comes last, because it starts with the overrides of its rule. An edit
+    /// may also make a ban possible, so failed items are tried once more at the end.
     pub fn apply_all<'i>(&mut self, items: impl Iterator<Item = &'i Item>) -> Vec<Done> {
         let (bans, rest): (Vec<_>, Vec<_>) = items
             .enumerate()
             .partition(|(_, item)| item.kind() == Kind::Ban);
-        let ordered = [bans, rest].concat();
+        let (trials, rest): (Vec<_>, Vec<_>) = rest
+            .into_iter()
+            .partition(|(_, item)| tried(&item.rule).is_some());
+        let ordered = [bans, rest, trials].concat();
         let mut results = BTreeMap::new();
         for (at, item) in &ordered {
             results.insert(*at, self.apply(item));

@@ -180,6 +180,21 @@ fn the_number_of_trials_is_bounded() {
     assert_eq!(bench.change(&last, &capacity(1)).0, 200);
 }
 
+/// A trial has the overrides of its rule.
+#[test]
+fn a_trial_has_no_overrides_of_its_own() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.change(TRIAL, &capacity(1)).0, 200);
+    let path = "/v1/overrides/per-user~trial/alice";
+    let (status, answer) = bench.change(path, &json!({ "scale": 10 }));
+    assert_eq!(status, 409, "{answer}");
+    let detail = answer["detail"].as_str().expect("a detail");
+    assert!(
+        detail.contains("override the key of `per-user`"),
+        "{detail}"
+    );
+}
+
 #[test]
 fn a_trial_lasts_as_long_as_the_configuration_of_its_rule() {
     let rules = |capacity: u32, other: &str| {

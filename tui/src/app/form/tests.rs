@@ -114,7 +114,8 @@ fn limits_are_tried_beside_the_rule() {
     assert_eq!(form.problem_count(), 0);
     assert_eq!(
         form.change_lines(),
-        ["burst capacity 15 → 10", "mode enforce → try in shadow"]
+        ["burst capacity 15 → 10"],
+        "the mode of the rule stays"
     );
     let edit = form.edit();
     assert_eq!(edit.rule, "replies~trial");
@@ -123,6 +124,34 @@ fn limits_are_tried_beside_the_rule() {
     assert_eq!(
         edit.command(None).as_deref(),
         Some("loudou set replies capacity=10 --trial --limit burst")
+    );
+}
+
+/// Another trial replaces the running one, and its undo brings the replaced limits back.
+#[test]
+fn another_trial_shows_the_limits_that_it_replaces() {
+    let mut form = typed(&format!("10{}t", "<tab>".repeat(9)));
+    let mut running = view();
+    running.name = "replies~trial".to_owned();
+    running.generation = 9;
+    running.rule["limits"][0]["capacity"] = json!(7);
+    running.edit = Some(EditView {
+        by: "mia".to_owned(),
+        ..EditView::default()
+    });
+    form.running = Some(Box::new(running));
+    assert_eq!(
+        form.change_lines(),
+        [
+            "replaces the running trial by mia:",
+            "burst capacity 7 → 10"
+        ]
+    );
+    let edit = form.edit();
+    assert_eq!(edit.rule, "replies~trial");
+    assert_eq!(
+        (edit.seen.name.as_str(), edit.seen.generation),
+        ("replies~trial", 9)
     );
 }
 
