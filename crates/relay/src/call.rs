@@ -1,4 +1,4 @@
-//! One call of an Envoy: every key by a script of its own, and the fleet's record, all at once.
+//! Handles one call of an Envoy. One script per key and one script for the fleet's record run concurrently.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::engine::{Engine, Which};
 use crate::metrics::Metrics;
 use crate::script;
 
-/// Answers a call before the deadline.
+/// Answers a call. Keys whose script has not replied at the deadline get [`LeaseError::Timeout`].
 pub async fn answer(
     engine: &Engine,
     metrics: &Metrics,
@@ -23,7 +23,7 @@ pub async fn answer(
 ) -> LeaseAnswer {
     let mut seen = HashSet::new();
     let leases = request.keys.iter().map(|key| {
-        // A second grant would be one too many.
+        // A caller that repeats a key would use only one of the two grants.
         let is_first = seen.insert((key.rule.as_str(), key.key.as_str()));
         (key, is_first)
     });
@@ -44,7 +44,7 @@ pub async fn answer(
     answer
 }
 
-/// The reply of a lease's script: granted, wait, ends, and the balance at each limit.
+/// Parses the reply of `lease.lua`: granted units, wait, end of the first window, and units left at each limit.
 fn lease(reply: &Value, key: &LeaseKey) -> Result<Lease, LeaseError> {
     let Value::Array(numbers) = reply else {
         return Err(LeaseError::Refused);
@@ -82,7 +82,7 @@ fn count(metrics: &Metrics, key: &LeaseKey, answer: &Result<Lease, LeaseError>) 
     outcome.inc();
 }
 
-/// The answer apart from its keys.
+/// Runs `fleet.lua` and returns the answer without its keys.
 async fn record(
     engine: &Engine,
     metrics: &Metrics,
@@ -93,7 +93,7 @@ async fn record(
         let without = |change| {
             reject(
                 change,
-                "changes are only taken of a caller with an instance",
+                "changes are accepted only from a caller with an instance",
             )
         };
         return LeaseAnswer {
@@ -107,9 +107,9 @@ async fn record(
     let Some((mut answer, verdicts)) = reply.as_ref().ok().and_then(read) else {
         metrics.record_failed.inc();
         let why = match reply {
-            Err(LeaseError::Timeout) => "the engine did not answer in time: send it again",
-            Err(LeaseError::Unreachable) => "the engine is not reached: send it again",
-            _ => "the engine refused it: send it again",
+            Err(LeaseError::Timeout) => "the engine did not answer in time; send the change again",
+            Err(LeaseError::Unreachable) => "the engine is unreachable; send the change again",
+            _ => "the engine refused the change; send it again",
         };
         rejected.extend(accepted.iter().map(|change| reject(change, why)));
         return LeaseAnswer {
@@ -135,7 +135,7 @@ fn reject(change: &Change, why: &str) -> RejectedChange {
     }
 }
 
-/// The changes within their bounds, and the others.
+/// Splits the changes into acceptable ones and rejected ones, by the bounds of name and size.
 fn sort(request: &LeaseRequest) -> (Vec<&Change>, Vec<RejectedChange>) {
     let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
     for change in &request.changes {
@@ -154,7 +154,7 @@ fn sort(request: &LeaseRequest) -> (Vec<&Change>, Vec<RejectedChange>) {
     (accepted, rejected)
 }
 
-/// The reply of the fleet's script, as an answer and the verdicts on the changes.
+/// Parses the reply of `fleet.lua` into an answer, and one verdict per change (empty if accepted).
 fn read(reply: &Value) -> Option<(LeaseAnswer, Vec<String>)> {
     let Value::Array(parts) = reply else {
         return None;
@@ -188,7 +188,7 @@ fn read(reply: &Value) -> Option<(LeaseAnswer, Vec<String>)> {
     Some((answer, verdicts.iter().filter_map(text).collect()))
 }
 
-/// A number, also in a text: scripts give large ones so.
+/// Parses a number. Scripts return large numbers as text.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),

@@ -1,7 +1,8 @@
-//! The bounds of connections: their number in all and for each address, and how long one may be silent.
+//! Limits of connections: their number, their number per address, and their idle time.
 //!
-//! A caller is a *stranger* until it has sent the token, or shown its certificate. Strangers may neither stay
-//! long nor take all places from one address. Beyond the places there are a few for one request each.
+//! A caller is a *stranger* until it has sent a valid token or a client certificate. Strangers have a short idle
+//! timeout, and the strangers of one address cannot use all connections. When a limit is reached, a small reserve
+//! of connections still serves one request each.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,21 +15,21 @@ use tokio::time::{Instant, sleep_until};
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
-/// Maximum time until the head of the first request is complete.
+/// Timeout of the head of the first request.
 const FIRST: Duration = Duration::from_secs(5);
-/// Maximum time between two requests of a stranger.
+/// Idle timeout of a stranger between two requests.
 const STRANGER: Duration = Duration::from_secs(30);
-/// The same for a caller with the token.
+/// Idle timeout of an authenticated caller between two requests.
 const KNOWN: Duration = Duration::from_mins(10);
-/// Connections beyond the bound, each for one request: an Envoy that finds no place is still charged for its
-/// passes now and then.
+/// Number of reserve connections, which serve one request each. Through them, an Envoy that gets no regular
+/// connection can still report its debts now and then.
 const RESERVE: usize = 64;
-/// Connections of these that take calls. The others are for health and metrics.
+/// Number of reserve connections that accept lease calls. The others serve only `/healthz` and `/metrics`.
 const RESERVE_FOR_CALLS: usize = 32;
-/// Connections reserved for one address.
+/// Number of reserve connections for the strangers of one address.
 const RESERVE_OF_PEER: usize = 8;
 
-/// All connections.
+/// Counts of all connections, and their limits.
 #[derive(Debug)]
 pub(crate) struct Connections {
     most: usize,
@@ -43,16 +44,16 @@ struct Counts {
     open: usize,
     reserve: usize,
     strangers: BTreeMap<IpAddr, usize>,
-    /// True if it was logged that few are left.
+    /// True if the warning was logged that few connections are left.
     is_warned: bool,
 }
 
-/// One connection; its place is free again when this is dropped.
+/// An admitted connection. Dropping the seat releases it.
 #[derive(Debug)]
 pub struct Seat {
     all: Arc<Connections>,
     peer: IpAddr,
-    /// Beyond the bound.
+    /// True if the connection is one of [`RESERVE`].
     is_reserve: bool,
     may_call: bool,
     activity: Mutex<Activity>,
@@ -67,7 +68,7 @@ struct Activity {
 }
 
 impl Connections {
-    /// Returns bounds for this many connections, and for this many of one unauthenticated address.
+    /// Returns limits of `most` connections in total, and of `of_peer` stranger connections per address.
     pub(crate) fn new(most: usize, of_peer: usize, metrics: Arc<Metrics>, log: Log) -> Arc<Self> {
         metrics.connections_max.set(number(most));
         Arc::new(Self {
@@ -79,7 +80,7 @@ impl Connections {
         })
     }
 
-    /// A place for a connection of this address, if there is one.
+    /// Admits a connection from this address. Returns `None` if the reserve is used up, too.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Seat> {
         let peer = network(address);
         let mut counts = self.counts();
@@ -116,19 +117,19 @@ impl Connections {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the number of connections; warns once when four of five places are taken.
+    /// Publishes the number of connections. Logs a warning, once, when 80 % of the connections are open.
     fn note(&self, mut counts: MutexGuard<'_, Counts>) {
         let (open, most) = (counts.open, self.most);
         let is_near = open.saturating_mul(5) >= most.saturating_mul(4);
         let warns = is_near && !counts.is_warned;
-        // Not again where it goes up and down around the bound.
+        // The warning is armed again only below 60 %, because the number may move up and down around 80 %.
         counts.is_warned =
             is_near || (counts.is_warned && open.saturating_mul(5) >= most.saturating_mul(3));
         drop(counts);
         self.metrics.connections.set(number(open));
         if warns {
-            let advice = "raise --max-connections: with HTTP/2, an Envoy opens one for each of its workers and one \
-                          more to each relay";
+            let advice = "raise --max-connections; with HTTP/2, an Envoy with N workers opens N + 1 connections to each \
+                          relay";
             let fields = json!({ "open": open, "max": most, "advice": advice });
             let message = "connections near --max-connections";
             self.log.write(Level::Warn, message, fields);
@@ -145,17 +146,17 @@ impl Connections {
 }
 
 impl Seat {
-    /// Returns true if it is for one request only.
+    /// Returns true if this connection serves only one request.
     pub(crate) const fn is_reserve(&self) -> bool {
         self.is_reserve
     }
 
-    /// Returns false if it is only for health and metrics.
+    /// Returns false if this connection serves only `/healthz` and `/metrics`.
     pub(crate) const fn may_call(&self) -> bool {
         self.may_call
     }
 
-    /// The caller has the token.
+    /// Marks the caller as authenticated, by a token or a client certificate.
     pub(crate) fn mark_known(&self) {
         let was = {
             let mut activity = self.activity();
@@ -166,7 +167,7 @@ impl Seat {
         }
     }
 
-    /// Notes a request until the guard is dropped.
+    /// Counts a request as running until the guard is dropped.
     pub(crate) fn begin(&self) -> Running<'_> {
         let mut activity = self.activity();
         activity.requests = activity.requests.saturating_add(1);
@@ -174,7 +175,7 @@ impl Seat {
         Running(self)
     }
 
-    /// Returns when the connection has been silent for too long.
+    /// Returns when the idle timeout of the connection has expired.
     pub(crate) async fn silence(&self) {
         loop {
             let until = self.activity().until(self.is_reserve, Instant::now());
@@ -192,10 +193,10 @@ impl Seat {
 }
 
 impl Activity {
-    /// The time at which the connection ends, unless there is a request until then.
+    /// Returns the instant at which the connection is closed if no request arrives before.
     fn until(&self, is_reserve: bool, now: Instant) -> Instant {
         let (from, time) = match self {
-            // Its own time bounds a request.
+            // A running request has its own timeouts, so the idle timeout restarts.
             Self { running: 1.., .. } => (now, FIRST),
             Self { requests: 0, .. } => (self.since, FIRST),
             _ if is_reserve => (self.since, FIRST),
@@ -222,7 +223,7 @@ impl Drop for Seat {
     }
 }
 
-/// A request that runs.
+/// Guard of a running request.
 #[derive(Debug)]
 pub(crate) struct Running<'a>(&'a Seat);
 
@@ -234,7 +235,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// For IPv6, the /64: a host chooses the rest by itself.
+/// Returns the address that connections are counted by. For IPv6 that is the /64, because a host can use any
+/// address in its /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
@@ -268,7 +270,7 @@ mod tests {
         let first = all.admit(ONE).expect("a place");
         let second = all.admit(ONE).expect("a place");
         assert!(is_full(&all, ONE) && !is_full(&all, TWO));
-        // With the token, it does not count any more.
+        // An authenticated connection does not count as a stranger.
         first.mark_known();
         first.mark_known();
         assert!(!is_full(&all, ONE));

@@ -1,4 +1,4 @@
-//! The engine: one server, or the nodes of a cluster.
+//! The engine: one Redis or Valkey server, or the nodes of a cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub use connect::Target;
 use node::{Failure, Node};
 use script::Script;
 
-/// A server that takes longer for a check or a connection has hung.
+/// Timeout of a health check and of a connection attempt. A server that takes longer counts as hung.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Nodes of a cluster that are asked for one key while its slot moves.
+/// Maximum number of cluster nodes that one call tries while a slot is migrated.
 const NODES: usize = 3;
 
-/// A key that another node of a cluster has.
+/// Redirection to another node of a cluster (`MOVED` or `ASK`).
 struct Moved {
     address: Address,
-    /// Only for this call: the slot is on its way.
+    /// True for `ASK`: the slot is being migrated, so the redirection applies only to this call.
     asking: bool,
 }
 
@@ -50,7 +50,7 @@ enum Servers {
     Cluster(Cluster),
 }
 
-/// The engine, as the relay's calls see it.
+/// Client of the engine.
 pub struct Engine {
     servers: Servers,
     lease: Script,
@@ -68,7 +68,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine that is not connected yet; [`Engine::keep`] does that.
+    /// Creates an engine without connections. [`Engine::keep`] opens them.
     pub fn new(target: Target, metrics: Arc<Metrics>, log: Log) -> Self {
         let servers = if target.is_cluster() {
             Servers::Cluster(Cluster::new(metrics, log))
@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if a server answers.
+    /// Returns true if the relay has a connection to a server of the engine.
     pub fn is_reached(&self) -> bool {
         match &self.servers {
             Servers::One(node) => node.is_reached(),
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// The number of servers with keys, and of those that are not reached.
+    /// Returns the number of servers that hold keys, and how many of these have no connection.
     pub fn nodes(&self) -> (usize, usize) {
         match &self.servers {
             Servers::One(node) => (1, usize::from(!node.is_reached())),
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the connections, forever.
+    /// Opens the connections and reopens lost ones. Never returns.
     pub async fn keep(&self) {
         let target = self.target.clone();
         match &self.servers {
@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Runs a script until the deadline, on the server that has its keys.
+    /// Runs a script on the server that holds its keys. Fails with [`LeaseError::Timeout`] at the deadline.
     pub async fn call(
         &self,
         which: Which,

@@ -1,14 +1,14 @@
-//! Files that options name.
+//! Reads the files that options name.
 
 use std::fs;
 use std::path::Path;
 
-/// The content of a file; the error names the option and the path.
+/// Reads a file. An error names the option and the path.
 pub(crate) fn bytes(option: &str, path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{option} {}: {error}", path.display()))
 }
 
-/// The secret in a file, without the white space around it.
+/// Reads a secret from a file and trims white space. An empty file is an error.
 pub(crate) fn secret(option: &str, path: &Path) -> Result<String, String> {
     let text = String::from_utf8(bytes(option, path)?)
         .map_err(|error| format!("{option} {}: {}", path.display(), error.utf8_error()))?;

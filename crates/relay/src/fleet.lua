@@ -1,15 +1,22 @@
--- Notes a caller, writes its changes, and answers with the number of callers and the changes it does not know.
+-- Records a caller, writes its changes, and returns the number of callers and the changes that the caller lacks.
 --
--- KEYS: callers (a sorted set by milliseconds), record (a hash: epoch, generation, bytes), changes (a hash:
--- the name of each, and the millisecond at which it was made with its JSON), order (a sorted set of names by
--- generation), ends (a sorted set of names by the milliseconds at which they go).
--- ARGV: the instance, an epoch for a new record, the epoch and the generation that the caller knows, the
--- bounds (callers' milliseconds, tombstones' milliseconds, changes, bytes of them, changes and bytes in an
--- answer), and for each change its name, its JSON, 1 if it is an end, the milliseconds since it was made, and
--- those until it ends or 0.
--- Answers with the callers, the epoch, the generation, whether there is more, the verdict on each change
--- (the reason for which it was refused; empty where it was written, or where the caller gets a later one), and
--- the changes: generation, milliseconds since it was made and until it ends, and JSON in turn.
+-- KEYS:
+--   callers  sorted set: instance by the time of its last call
+--   record   hash: epoch, generation, bytes of all changes
+--   changes  hash: name to "<time of the change> <JSON>"
+--   order    sorted set: name by generation
+--   ends     sorted set: name by the time at which the change is removed
+-- Times are in milliseconds since the Unix epoch, by the clock of the engine.
+--
+-- ARGV: the instance, the epoch of a new record, the epoch and generation that the caller has seen, the limits
+-- (age of callers in ms, age of tombstones in ms, number of changes, bytes of changes, number of changes per
+-- answer, bytes of changes per answer), and five values per change: name, JSON, 1 for a removal (otherwise 0),
+-- milliseconds since the change was made, milliseconds until it ends (0 for never).
+--
+-- Returns the number of callers, the epoch, the generation, 1 if the caller has to call again for more changes, a
+-- verdict per change, and four values per returned change: generation, milliseconds since the change was made,
+-- milliseconds until it ends (0 for never), JSON. A verdict is the reason of a rejection. It is empty if the
+-- change was written, or if the record has a later change of this name, which the caller then gets.
 local callers, record, changes, order, ends = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local instance, fresh, epoch, known = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local recent, kept = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -17,27 +24,28 @@ local most, most_bytes = tonumber(ARGV[7]), tonumber(ARGV[8])
 local answer_changes, answer_bytes = tonumber(ARGV[9]), tonumber(ARGV[10])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
--- Ended changes that one call removes, so that none takes long.
+-- Maximum number of ended changes that a call removes. It bounds the duration of a call.
 local SWEEP = 64
 
--- An engine whose memory is full refuses to write, but lets a script write on after a first write that needs no
--- memory. Callers and changes have bounds, so they are written all the same: a ban must get through.
+-- A full engine refuses writes that need memory, but permits all writes of a script after the script's first write.
+-- ZREMRANGEBYSCORE needs no memory, so it comes first. Callers and changes are bounded, and a ban must reach all
+-- Envoys, so writing them to a full engine is acceptable.
 redis.call('ZREMRANGEBYSCORE', callers, '-inf', now - recent)
--- Once a second for each caller is enough, and spares the replicas.
+-- One write per second and caller is enough, and reduces the work of replicas.
 local seen = tonumber(redis.call('ZSCORE', callers, instance) or 0)
 if now - seen >= 1000 or seen > now then
   redis.call('ZADD', callers, now, instance)
 end
 local envoys = redis.call('ZCOUNT', callers, now - recent, '+inf')
 
--- A record of which the engine has dropped a part is begun anew, in another epoch.
+-- If the engine has evicted a part of the record, the record is deleted and starts again with a new epoch.
 local current = redis.call('HGET', record, 'epoch')
 if not current or redis.call('ZCARD', order) ~= redis.call('HLEN', changes) then
   redis.call('DEL', record, changes, order, ends)
   redis.call('HSET', record, 'epoch', fresh)
   current = fresh
 elseif epoch == current and known > tonumber(redis.call('HGET', record, 'generation') or 0) then
-  -- A replica took over that had not got the newest changes; their numbers must not be given twice.
+  -- A replica without the latest changes has taken over. A new epoch prevents that their generations are used twice.
   redis.call('HSET', record, 'epoch', fresh)
   current = fresh
 end
@@ -61,7 +69,7 @@ local function read(name)
   return found, tonumber(string.sub(found, 1, space - 1)), string.sub(found, space + 1)
 end
 
--- Writes a change; the reason if it is refused.
+-- Writes a change. Returns the verdict.
 local function write(name, text, is_end, age, ends_in)
   local made, goes = now - age, 0
   if is_end then goes = now + kept
@@ -70,12 +78,14 @@ local function write(name, text, is_end, age, ends_in)
   if old then
     local number = tonumber(redis.call('ZSCORE', order, name) or 0)
     if epoch == current and number <= known then
-      -- The caller knew the other one, so this one follows it, whatever the clocks say.
+      -- The caller has seen the stored change and replaces it deliberately, so the new change counts as later
+      -- even if the clocks disagree.
       if made <= old_made then made = old_made + 1 end
     elseif old_made > made then
       return ''
     elseif old_text == text then
-      -- Told again, but made later than the one that is known: others must not come in between.
+      -- An equal change that was made later. Only its time is updated, so that a change made in between does
+      -- not replace it.
       redis.call('HSET', changes, name, string.format('%.0f ', made) .. text)
       return ''
     end
@@ -83,11 +93,11 @@ local function write(name, text, is_end, age, ends_in)
   text = string.format('%.0f ', made) .. text
   local count = redis.call('HLEN', changes) + (old and 0 or 1)
   if count > most then
-    return string.format('%d changes would be kept; allowed: %d', count, most)
+    return string.format('%d changes in the record; allowed: %d', count, most)
   end
   local bytes = tonumber(redis.call('HGET', record, 'bytes') or 0) + #text - (old and #old or 0)
   if bytes > most_bytes and not (old and #text <= #old) then
-    return string.format('%d bytes of changes would be kept; allowed: %d', bytes, most_bytes)
+    return string.format('%d bytes of changes in the record; allowed: %d', bytes, most_bytes)
   end
   redis.call('HSET', record, 'bytes', bytes)
   redis.call('HSET', changes, name, text)

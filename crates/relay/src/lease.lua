@@ -1,17 +1,17 @@
--- Grants units of one key: as many as all of its limits allow, by the clock of the engine.
+-- Leases units of one key. Grants as many units as all limits of the key allow, by the clock of the engine.
 --
--- KEYS[1]: the state of the key. ARGV, all of them whole numbers: want, need, debt, and for each limit its
+-- KEYS[1]: the state of the key. ARGV, all whole numbers: want, need, debt, and for each limit its
 -- kind, its capacity, num, den and amount:
---   kind 0: a level that leaks num/den units each microsecond;
---   kind 1: periods, of which the one at the time t (microseconds since the Unix epoch) has the number
---           floor(t * num/den); `amount` units come back with each;
---   kind 2: windows, numbered likewise; all units come back with each.
--- Answers with the units granted, the wait and the end of the first window, times in microseconds from now,
--- and the units left at each limit.
+--   kind 0: leaky bucket. The level sinks by num/den units per microsecond.
+--   kind 1: refill in periods. Each new period returns `amount` units. The number of the period at time t, in
+--           microseconds since the Unix epoch, is floor(t * num/den).
+--   kind 2: fixed window. Each new window returns all units. Windows have numbers like periods.
+-- Returns the units granted, the wait, the end of the window that ends first, and the units left at each limit.
+-- The wait and the end are in microseconds from now.
 --
--- The state holds for each limit the numbers it was written with, the units used, a part of a unit in 1/den,
--- and the time (kind 0) or the number of the period (1, 2) they are of. A number is exact below 2^53; num and
--- den are below 2^45.
+-- For each limit, the state has the limit's numbers when it was written, the used units, a fraction of a unit in
+-- 1/den, and a mark: the time of the state (kind 0) or the number of its period (kinds 1 and 2). Lua numbers are
+-- doubles, which are exact below 2^53. num and den are below 2^45.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local FORMAT = 1
@@ -19,8 +19,8 @@ local FIELDS = 7
 local LEAK, WINDOW = 0, 2
 local MOST, EXACT = 1e15, 2 ^ 53
 
--- The quotient and the rest of (a * b + c) / m, for a and m below 2^45. Where the sum is not exact, it takes b
--- in groups of seven bits, so that no product reaches 2^53.
+-- Returns quotient and remainder of (a * b + c) / m, for a and m below 2^45. If a double cannot represent the sum
+-- exactly, the function divides as in long division, with seven bits of b per step, so no product reaches 2^53.
 local function divide(a, b, c, m)
   local all = a * b + c
   if all < EXACT then
@@ -48,17 +48,17 @@ local function same(one, other)
     and one.amount == other.amount
 end
 
--- The units of a level, those begun included.
+-- Returns the used units, rounded up.
 local function whole(limit)
   return limit.used + (limit.part > 0 and 1 or 0)
 end
 
--- The time until the period begins that is so many after the current one.
+-- Returns the time until the start of the period that is `ahead` periods after the current one.
 local function until_period(limit, ahead)
   return divide(limit.den, limit.mark + ahead, limit.num - 1, limit.num) - now
 end
 
--- The time until so many units, and the part, have come back.
+-- Returns the time until `units` whole units and the fraction have been returned.
 local function until_back(limit, units)
   if limit.kind == LEAK then
     return (divide(limit.den, units, limit.part + limit.num - 1, limit.num))
@@ -70,10 +70,10 @@ local function until_back(limit, units)
   return until_period(limit, math.ceil(units / limit.amount))
 end
 
--- Brings a state forward to now.
+-- Advances a state to the current time.
 local function advance(limit)
   if limit.kind == LEAK then
-    -- After a clock that was put back the level stays as it is.
+    -- If the clock was set back, no time has passed and the level stays the same.
     local units, part = divide(limit.num, math.max(0, now - limit.mark), 0, limit.den)
     limit.used, limit.part = limit.used - units, limit.part - part
     if limit.part < 0 then
@@ -84,7 +84,7 @@ local function advance(limit)
     return
   end
   local number = divide(limit.num, now, 0, limit.den)
-  -- A clock that was put back over the begin of a period does not begin that period twice.
+  -- If the clock was set back across the start of a period, that period must not start a second time.
   if limit.mark == number + 1 then number = limit.mark end
   local gone = math.max(0, number - limit.mark)
   if limit.kind ~= WINDOW then
@@ -95,7 +95,7 @@ local function advance(limit)
   limit.mark = number
 end
 
--- The limits as they were written.
+-- Parses a stored state.
 local function read(text)
   local numbers = {}
   for number in string.gmatch(text or '', '%d+') do numbers[#numbers + 1] = tonumber(number) end
@@ -119,7 +119,8 @@ local function write(limits)
   return table.concat(text, ' ')
 end
 
--- The state that a limit continues: that of the same numbers, else the one in its place.
+-- Returns the old state for the limit at position `at`: a state with equal numbers if one exists, otherwise the
+-- state at the same position.
 local function before(limit, at, old)
   if old[at] and same(old[at], limit) then return old[at] end
   for _, other in ipairs(old) do
@@ -128,7 +129,8 @@ local function before(limit, at, old)
   return old[at]
 end
 
--- Continues with other numbers: units that are used stay used, and come back at the new pace.
+-- Continues an old state. If the numbers of the limit have changed, used units stay used and return at the new
+-- rate.
 local function continue(limit, from)
   limit.used, limit.part, limit.mark = 0, 0, 0
   if from and same(from, limit) then
@@ -161,12 +163,12 @@ for at = 4, #ARGV, 5 do
   local from = before(limit, #limits + 1, old)
   limits[#limits + 1] = limit
   continue(limit, from)
-  -- A clock that was put back is noticed by the time that is written.
+  -- After the clock was set back, the state is written with the new time, so that units return by the new clock.
   changed = changed or (from ~= nil and (not same(from, limit) or from.mark > limit.mark))
   limit.used = math.min(limit.used + debt, MOST)
   granted = math.min(granted, math.max(0, limit.capacity - whole(limit)))
 end
--- Fewer units than the cheapest request that waits costs would be lost.
+-- `need` is the cost of the cheapest waiting request. A smaller grant would be of no use to the Envoy.
 if granted < need then granted = 0 end
 changed = changed or granted > 0 or (text and #limits ~= #old)
 
@@ -185,17 +187,17 @@ for _, limit in ipairs(limits) do
   end
   expires = math.max(expires, until_back(limit, limit.used))
 end
--- 0 stands for no window.
+-- 0 means that the key has no window.
 ends = ends == MOST and 0 or math.max(1, ends)
 
 if changed and expires > 0 then
-  -- A state that has expired is one in which nothing is used. The second is for clocks that jump.
+  -- The state may expire when no unit is used any more. One second is added because the clock may jump.
   local ms = string.format('%.0f', math.min(math.ceil(expires / 1000) + 1000, MOST))
   local state = write(limits)
   local done = redis.pcall('SET', KEYS[1], state, 'PX', ms)
   if done.err then
-    -- An engine whose memory is full has no room for a new key. The state of a known key takes the place of its
-    -- old one: after a first write, which needs no memory, the engine lets a script write on.
+    -- A full engine refuses the write with an OOM error. A new key then fails, but a known key replaces its old
+    -- state. PEXPIRE needs no memory, so the engine permits it, and permits all writes after a script's first write.
     if not text or not string.find(done.err, 'OOM', 1, true) then return done end
     redis.call('PEXPIRE', KEYS[1], ms)
     redis.call('SET', KEYS[1], state, 'PX', ms)

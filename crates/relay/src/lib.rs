@@ -1,14 +1,14 @@
-//! The relay of a fleet: it leases tokens of limits that hold across many Envoys, out of one Redis or Valkey.
+//! The relay leases tokens of fleet-wide limits to Envoys. The buckets are in Redis or Valkey, the *engine*.
 //!
-//! An Envoy sends every key that asks for something in one call ([`loudou_api::LeaseRequest`]); the relay runs
-//! one script for each of them, all at once, and answers when they have or when the time is up. It keeps no
-//! state: the engine has it all, and the engine's clock decides. So any number of relays can run, beside each
-//! Envoy or in one place.
+//! An Envoy batches all keys that need tokens into one call ([`loudou_api::LeaseRequest`]). The relay runs one
+//! script per key, all of them concurrently, and answers when all scripts have replied or the deadline has passed.
+//! The relay is stateless, because all state is in the engine and the scripts use the engine's clock. So any number
+//! of relays can run, as a sidecar of each Envoy or as a central service.
 //!
-//! - [`script`]: the names of keys and the arguments of scripts; `lease.lua` and `fleet.lua` are the scripts.
-//! - [`engine`]: the connection, kept by a task of its own.
+//! - [`script`]: key names and script arguments. The scripts are `lease.lua` and `fleet.lua`.
+//! - [`engine`]: connections to the engine, which background tasks keep open.
 //! - [`call`]: one call of an Envoy.
-//! - [`service`], [`server`]: HTTP around it, within the bounds of [`connections`].
+//! - [`service`], [`server`]: the HTTP service, with the connection limits of [`connections`].
 #![forbid(unsafe_code)]
 
 pub mod call;

@@ -1,7 +1,7 @@
-//! Structured logs: one JSON object a line, on standard error. No line has a key of a request in it.
+//! Structured logs on standard error, one JSON object per line. No line contains the key of a request.
 //!
-//! Not by `tracing-subscriber`: its lines have another time, other names of levels and no `null`, so these lines would
-//! still need a formatter here, and also a filter, because h2 logs parts of requests.
+//! `tracing-subscriber` would not replace this module. Its lines have another time format, other level names and no
+//! `null`, so they would still need a formatter here. They would also need a filter, because h2 logs parts of requests.
 
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,16 +9,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-/// How much is logged.
+/// Log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Level {
-    /// Only fatal errors.
+    /// Only fatal errors
     Error,
-    /// Also engine loss and overload.
+    /// Also lost engine connections and overload
     Warn,
-    /// Also the start, the stop, and an engine that is reached.
+    /// Also start, stop and new engine connections
     Info,
-    /// Also each call.
+    /// Also each call
     Debug,
 }
 
@@ -33,14 +33,14 @@ impl Level {
     }
 }
 
-/// Writes lines up to a level.
+/// Writes log lines up to a maximum level.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     most: Level,
 }
 
 impl Log {
-    /// A log of lines up to this level.
+    /// Creates a log that writes lines up to this level.
     pub const fn new(most: Level) -> Self {
         Self { most }
     }
@@ -50,7 +50,7 @@ impl Log {
         level <= self.most
     }
 
-    /// Writes a line with the fields of an object.
+    /// Writes a line with the time, the level, the message and the members of the object `fields`.
     pub fn write(self, level: Level, message: &str, fields: Value) {
         if !self.has(level) {
             return;
@@ -64,12 +64,12 @@ impl Log {
         }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        // Nobody is left to hear of a log that is gone.
+        // If standard error is closed, nothing can report that.
         drop(std::io::stderr().lock().write_all(text.as_bytes()));
     }
 }
 
-/// Milliseconds since the Unix epoch.
+/// Returns the milliseconds since the Unix epoch, or 0 if the clock is before it.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the clock module of the crate"

@@ -1,4 +1,4 @@
-//! `loudou-relay`: see the library.
+//! The `loudou-relay` program. The library does the work.
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use clap::Parser as _;
 use loudou_relay::options::Options;
 use loudou_relay::server;
 
-/// The variable with the token.
+/// Environment variable with the token.
 const TOKEN: &str = "LOUDOU_RELAY_TOKEN";
 
 fn main() -> ExitCode {
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to hear of it.
+            // An error cannot be reported if standard error is closed.
             drop(writeln!(std::io::stderr(), "error: {error}"));
             ExitCode::FAILURE
         }
@@ -25,15 +25,15 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> Result<(), String> {
-    // The engine's client and the server take the one of the process. Without it, they panic as soon as another
-    // crate's features bring a second one.
+    // The Redis client and the TLS server use the crypto provider of the process. Without an installed provider,
+    // rustls chooses by crate features, and panics as soon as another crate enables a second provider.
     let provider = rustls::crypto::ring::default_provider();
     if provider.install_default().is_err() {
-        return Err("the cryptography is there already".to_owned());
+        return Err("a rustls crypto provider is already installed".to_owned());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| format!("no threads: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     runtime.block_on(server::run(options))
 }

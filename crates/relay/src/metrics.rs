@@ -1,4 +1,4 @@
-//! Counters, as `GET /metrics` gives them in the text format of Prometheus. None has a key as a label.
+//! Metrics, which `GET /metrics` returns in the text format of Prometheus. No label contains the key of a request.
 
 use std::sync::atomic::AtomicU64;
 
@@ -15,18 +15,18 @@ use crate::engine::Engine;
 type Gauge = gauge::Gauge<u64, AtomicU64>;
 type Labelled = Family<[(&'static str, &'static str); 1], Counter>;
 
-/// The upper bounds of the histogram's buckets, in seconds.
+/// Upper bounds of the histogram buckets, in seconds.
 const BOUNDS: [f64; 10] = [
     0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0,
 ];
 
 macro_rules! metrics {
     ($($name:literal, $help:literal, $kind:ident { $($field:ident $(: $label:literal = $value:literal)?),* };)*) => {
-        /// All counters of a relay.
+        /// All metrics of a relay.
         #[derive(Debug)]
         pub struct Metrics {
             $($(#[doc = $help] pub $field: metrics!(@type $kind),)*)*
-            /// Duration of calls that were read, in seconds.
+            /// Duration of lease calls, in seconds.
             pub call_time: Histogram,
             registry: Registry,
         }
@@ -38,7 +38,7 @@ macro_rules! metrics {
                 registry.register($name, $help, family.clone());
                 $(let $field = metrics!(@member family $($label $value)?);)*)*
                 let call_time = Histogram::new(BOUNDS);
-                registry.register("call_seconds", "Duration of calls", call_time.clone());
+                registry.register("call_seconds", "Duration of lease calls", call_time.clone());
                 let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
                 registry.register("build", "The relay's version", version);
                 Self { $($($field,)*)* call_time, registry }
@@ -52,34 +52,34 @@ macro_rules! metrics {
 }
 
 metrics! {
-    "calls", "Calls by the status of their answer", Labelled {
+    "calls", "Lease calls by the status of their answer", Labelled {
         calls_ok: "status" = "200", calls_bad: "status" = "400", calls_unauthorized: "status" = "401",
         calls_large: "status" = "413", calls_slow: "status" = "408", calls_overload: "status" = "503"
     };
-    "calls_running", "Calls that run now", Gauge { calls_running };
-    "connections", "Open connections", Gauge { connections };
-    "connections_max", "Maximum open connections: --max-connections, or fewer where the system allows fewer files", Gauge { connections_max };
-    "connections_refused", "Connections beyond --max-connections or --max-peer-connections", Counter { connections_refused };
-    "connections_silent", "Connections ended because no request came", Counter { connections_silent };
+    "calls_running", "Lease calls in progress", Gauge { calls_running };
+    "connections", "Open connections, without the reserve", Gauge { connections };
+    "connections_max", "Maximum open connections: --max-connections, or fewer if the limit of open files is too low", Gauge { connections_max };
+    "connections_refused", "Connections above --max-connections or --max-peer-connections: refused, or part of the reserve", Counter { connections_refused };
+    "connections_silent", "Connections closed because no request arrived in time", Counter { connections_silent };
     "keys", "Keys by outcome", Labelled {
         keys_granted: "outcome" = "granted", keys_partly: "outcome" = "partly", keys_denied: "outcome" = "denied",
         keys_timeout: "outcome" = "timeout", keys_unreachable: "outcome" = "unreachable", keys_error: "outcome" = "refused"
     };
-    "units_wanted", "Units that Envoys wanted", Counter { units_wanted };
+    "units_wanted", "Units that Envoys requested", Counter { units_wanted };
     "units_granted", "Units granted to Envoys", Counter { units_granted };
-    "units_charged", "Units of debts that were charged", Counter { units_charged };
-    "changes_written", "Edits, overrides and bans that were written", Counter { changes_written };
-    "record_failed", "Calls whose answer lacks changes and the number of Envoys", Counter { record_failed };
-    "engine_up", "1 if the engine is reached", Gauge { engine_up };
-    "engine_nodes", "Servers with keys: 1, or the primaries of a cluster", Gauge { engine_nodes };
-    "engine_nodes_lost", "Servers with keys that are not reached", Gauge { engine_nodes_lost };
-    "engine_evicts", "1 if the engine reports a policy that may evict leases", Gauge { engine_evicts };
-    "engine_connects", "Connections made to the engine", Counter { engine_connects };
-    "scripts_sent", "Scripts sent because the engine did not know them", Counter { scripts_sent };
+    "units_charged", "Units charged for the debts of Envoys", Counter { units_charged };
+    "changes_written", "Edits, overrides and bans that the engine accepted", Counter { changes_written };
+    "record_failed", "Calls answered without changes and number of Envoys, because the engine failed", Counter { record_failed };
+    "engine_up", "1 if the relay has a connection to the engine", Gauge { engine_up };
+    "engine_nodes", "Engine servers that hold keys: 1, or the primaries of a cluster", Gauge { engine_nodes };
+    "engine_nodes_lost", "Engine servers that hold keys and have no connection", Gauge { engine_nodes_lost };
+    "engine_evicts", "1 if the maxmemory-policy of the engine may evict leases", Gauge { engine_evicts };
+    "engine_connects", "Connections opened to the engine", Counter { engine_connects };
+    "scripts_sent", "Scripts sent in full because the engine had not cached them", Counter { scripts_sent };
 }
 
 impl Metrics {
-    /// Notes the state of the engine.
+    /// Sets the gauges of the engine.
     pub fn note_engine(&self, engine: &Engine) {
         let (nodes, lost) = engine.nodes();
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
@@ -88,11 +88,11 @@ impl Metrics {
         self.engine_nodes_lost.set(number(lost));
     }
 
-    /// The text that Prometheus reads.
+    /// Returns all metrics in the text format of Prometheus.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let written = prometheus_text::encode(&mut text, &self.registry);
-        debug_assert!(written.is_ok(), "a `String` takes all that is written");
+        debug_assert!(written.is_ok(), "writing to a `String` cannot fail");
         text
     }
 }

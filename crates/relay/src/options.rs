@@ -1,4 +1,4 @@
-//! The command line.
+//! Command-line options.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -17,8 +17,8 @@ pub struct Options {
     /// Address to listen on
     #[arg(long, default_value = "127.0.0.1:8095", env = "LOUDOU_RELAY_LISTEN")]
     pub listen: SocketAddr,
-    /// URL of the engine: redis://, rediss:// (TLS) or unix://; with --cluster or --sentinel-master once for
-    /// each known node
+    /// URL of the engine: redis://, rediss:// (TLS) or unix://. May be repeated for the nodes of a cluster or
+    /// for sentinels
     #[arg(
         long,
         value_name = "URL",
@@ -28,10 +28,10 @@ pub struct Options {
         hide_env_values = true
     )]
     pub engine: Vec<String>,
-    /// The engine is a cluster
+    /// Treat the engine as a Redis or Valkey cluster
     #[arg(long, conflicts_with = "sentinel_master")]
     pub cluster: bool,
-    /// The engine is the master of this name, and --engine names its sentinels
+    /// Name of the engine's master; --engine then names its sentinels
     #[arg(long, value_name = "NAME")]
     pub sentinel_master: Option<String>,
     /// ACL user of the engine
@@ -40,55 +40,55 @@ pub struct Options {
     /// File with the password of the engine
     #[arg(long, value_name = "FILE")]
     pub engine_password_file: Option<PathBuf>,
-    /// File with the certificates (PEM) that sign the engine's, instead of the system's
+    /// File with the CA certificates (PEM) for the engine, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub engine_ca: Option<PathBuf>,
-    /// File with the relay's certificate (PEM) for the engine
+    /// File with the relay's client certificate (PEM) for the engine
     #[arg(long, value_name = "FILE", requires = "engine_key")]
     pub engine_cert: Option<PathBuf>,
     /// File with the key of --engine-cert
     #[arg(long, value_name = "FILE", requires = "engine_cert")]
     pub engine_key: Option<PathBuf>,
-    /// File with the token that Envoys send (`authorization: Bearer TOKEN`); or the
-    /// variable `LOUDOU_RELAY_TOKEN`
+    /// File with the token that Envoys send (`authorization: Bearer TOKEN`). The variable
+    /// `LOUDOU_RELAY_TOKEN` can contain the token instead
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The token itself, which only the environment may give: all users see a command line
+    /// The token from the environment. No option sets it, because other users of the machine can read options
     #[arg(skip)]
     pub token: Option<String>,
-    /// File with the relay's certificate (PEM): Envoys connect with TLS
+    /// File with the relay's server certificate (PEM). Envoys must then connect with TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// File with the key of --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// File with the CA certificates (PEM) of Envoys' client certificates; other clients are refused
+    /// File with the CA certificates (PEM) for Envoys' client certificates. Other clients are refused
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub client_ca: Option<PathBuf>,
-    /// Maximum time that a call waits for the engine, in milliseconds [default: half of the time that the
-    /// Envoy waits for the answer]
+    /// Maximum time that a call waits for the engine, in milliseconds [default: half of the Envoy's request
+    /// timeout]
     #[arg(long, value_name = "MS", value_parser = |text: &str| within(text, 1_u64..=10_000))]
     pub timeout_ms: Option<u64>,
     /// Maximum number of concurrent calls; further calls get 503
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = |text: &str| within(text, 1_u32..=65_536))]
     pub max_calls: u32,
-    /// Maximum connections at a time; a few more get one request each. With HTTP/2, all Envoys together open
-    /// Envoys × (workers + 1) to each relay
+    /// Maximum number of open connections. A small reserve serves one request on each further connection. With
+    /// HTTP/2, each Envoy opens workers + 1 connections to each relay
     #[arg(long, value_name = "N", default_value_t = 8_192, value_parser = |text: &str| within(text, 1_u32..=1_000_000))]
     pub max_connections: u32,
-    /// Maximum connections at a time of one address that have not sent the token yet [default: a quarter of
+    /// Maximum number of open connections per address without a valid token so far [default: a quarter of
     /// --max-connections]
     #[arg(long, value_name = "N", value_parser = |text: &str| within(text, 1_u32..=1_000_000))]
     pub max_peer_connections: Option<u32>,
-    /// Time in which running calls can finish at shutdown, in seconds
+    /// Maximum time that a shutdown waits for running calls, in seconds
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = |text: &str| within(text, 0_u64..=3_600))]
     pub drain_s: u64,
-    /// Log level; logs are JSON on standard error
+    /// Log level. Logs are JSON on standard error
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: Level,
 }
 
-/// A whole number within these bounds, or what is wrong with it.
+/// Parses a whole number within these bounds. The error names the bounds.
 fn within<N: FromStr + PartialOrd + Display>(
     text: &str,
     bounds: RangeInclusive<N>,

@@ -1,7 +1,7 @@
-//! The scripts, the names of their keys, and their arguments.
+//! The Lua scripts, the names of their keys, and their arguments.
 //!
-//! Nothing of a request reaches a script but numbers, and keys in which every byte is escaped that is not a
-//! letter, a digit or one of `-._~`: so none can end a key, choose its slot (`{}`), or name another's.
+//! A lease script receives only numbers and an escaped key. Every byte of a key other than a letter, a digit or one
+//! of `-._~` is escaped, so a request cannot end a key early, choose its slot (`{}`), or address another key.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
@@ -11,23 +11,23 @@ use loudou_api::{
 };
 use serde_json::json;
 
-/// The script of one key.
+/// Script that leases the units of one key.
 pub const LEASE: &str = include_str!("lease.lua");
-/// The script of a fleet's callers and changes.
+/// Script that stores the callers and changes of a fleet.
 pub const FLEET: &str = include_str!("fleet.lua");
-/// An instance that has not called for this long is not counted any more.
+/// Milliseconds after its last call for which an instance counts as a member of the fleet.
 pub const RECENT_MS: u64 = 10_000;
 
-/// A call of a script.
+/// Keys and arguments of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// Its keys, all in one slot.
+    /// Keys, all in the same slot.
     pub keys: Vec<String>,
-    /// Its arguments.
+    /// Arguments after the keys.
     pub arguments: Vec<String>,
 }
 
-/// The call of [`LEASE`] for a key.
+/// Builds the call of [`LEASE`] for a key.
 pub fn lease(namespace: &str, key: &LeaseKey) -> Call {
     let mut name = String::from("loudou:lease");
     for part in [namespace, &key.rule, &key.key] {
@@ -44,7 +44,7 @@ pub fn lease(namespace: &str, key: &LeaseKey) -> Call {
     }
 }
 
-/// A limit as [`LEASE`] takes it: kind, capacity, num, den, amount.
+/// Converts a limit to the arguments of [`LEASE`]: kind, capacity, num, den, amount.
 fn numbers(limit: LeaseLimit) -> [u64; 5] {
     match limit {
         LeaseLimit::Leak {
@@ -73,7 +73,7 @@ fn numbers(limit: LeaseLimit) -> [u64; 5] {
     }
 }
 
-/// A fraction in its lowest terms.
+/// Reduces a fraction to lowest terms.
 fn reduced(num: u64, den: u64) -> (u64, u64) {
     let (mut one, mut other) = (num, den);
     while other != 0 {
@@ -83,7 +83,7 @@ fn reduced(num: u64, den: u64) -> (u64, u64) {
     (over(num), over(den))
 }
 
-/// The call of [`FLEET`] for a request, with its changes that are within their bounds.
+/// Builds the call of [`FLEET`] for a request. `accepted` are the changes that are within the bounds.
 pub fn fleet(request: &LeaseRequest, accepted: &[&Change]) -> Call {
     let mut tag = String::new();
     escape(&mut tag, &request.namespace);
@@ -117,7 +117,8 @@ pub fn fleet(request: &LeaseRequest, accepted: &[&Change]) -> Call {
     }
 }
 
-/// A change as the engine keeps it: its generation and its times are the engine's own.
+/// Returns the JSON of a change as the engine stores it. Generation and times are absent, because the engine
+/// assigns the generation and stores the times separately.
 pub(crate) fn stored(change: &Change, instance: &str) -> String {
     let maker = match change.instance.as_str() {
         "" => instance,
@@ -131,7 +132,7 @@ pub(crate) fn stored(change: &Change, instance: &str) -> String {
     .to_string()
 }
 
-/// Adds a text with all but letters, digits and `-._~` as `%XX`.
+/// Appends a text. Every byte other than a letter, a digit or one of `-._~` is written as `%XX`.
 fn escape(to: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

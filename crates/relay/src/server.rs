@@ -1,4 +1,4 @@
-//! The server: connections within their bound, and an end that lets calls finish.
+//! The TCP and HTTP server, with a limit on connections and a graceful shutdown.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ use crate::options::Options;
 use crate::service::{Service, VERSION};
 use crate::tls;
 
-/// Maximum time for a TLS handshake.
+/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// The pause between two pings of HTTP/2, and the time for their answers.
+/// Interval between HTTP/2 pings, and the timeout of a ping.
 const PING: Duration = Duration::from_secs(10);
-/// Files that the process needs besides connections.
+/// Number of open files that the process needs in addition to connections.
 const OTHER_FILES: u64 = 128;
-/// Maximum calls at a time in one connection of HTTP/2.
+/// Maximum number of concurrent streams in an HTTP/2 connection.
 const STREAMS: u32 = 1_024;
 
-/// Answers until a signal (TERM, INT) ends it. An error is one of the options, or of the port.
+/// Serves calls until SIGTERM or SIGINT. Returns an error if an option is invalid or the port cannot be opened.
 pub async fn run(options: Options) -> Result<(), String> {
     let log = Log::new(options.log_level);
     let token = match &options.token_file {
@@ -58,7 +58,7 @@ pub async fn run(options: Options) -> Result<(), String> {
         let fields = json!({ "advice": advice });
         log.write(
             Level::Warn,
-            "everybody who reaches the port may call",
+            "anyone who can connect may call: no token or client CA is set",
             fields,
         );
     }
@@ -73,7 +73,7 @@ pub async fn run(options: Options) -> Result<(), String> {
         calls: Semaphore::new(calls),
     });
     let fields = json!({ "address": address.to_string(), "version": VERSION });
-    let stop = Stop::new().map_err(|error| format!("no signals: {error}"))?;
+    let stop = Stop::new().map_err(|error| format!("cannot handle signals: {error}"))?;
     log.write(Level::Info, "listening", fields);
     Server {
         service,
@@ -85,7 +85,7 @@ pub async fn run(options: Options) -> Result<(), String> {
     Ok(())
 }
 
-/// The signals that end the relay.
+/// Waits for the signals that stop the relay.
 struct Stop {
     term: Signal,
     int: Signal,
@@ -124,9 +124,9 @@ impl Server {
                 accepted = self.listener.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        // Most often there are too many open files: some close meanwhile.
+                        // The usual cause is too many open files. Some of them close during the pause.
                         let fields = json!({ "error": error.to_string() });
-                        log.write(Level::Warn, "a connection could not be accepted", fields);
+                        log.write(Level::Warn, "cannot accept a connection", fields);
                         tokio::time::sleep(Duration::from_millis(50)).await;
                         continue;
                     }
@@ -140,7 +140,7 @@ impl Server {
             let watcher = graceful.watcher();
             let shows_certificate = options.client_ca.is_some();
             tokio::spawn(async move {
-                // Without it, the answer may wait for an acknowledgement.
+                // Nagle's algorithm could delay the answer until the client acknowledges earlier data.
                 drop(stream.set_nodelay(true));
                 let seat = Arc::new(seat);
                 let Some(acceptor) = acceptor else {
@@ -172,7 +172,7 @@ impl Server {
         if most < asked {
             let advice = "raise the limit of open files (`ulimit -n`, LimitNOFILE=), or lower --max-connections";
             let fields = json!({ "max_connections": most, "advice": advice });
-            let message = "the system allows fewer files than --max-connections needs";
+            let message = "the limit of open files is too low for --max-connections";
             self.service.log.write(Level::Warn, message, fields);
         }
         let of_peer = options
@@ -185,7 +185,7 @@ impl Server {
     }
 }
 
-/// Raises the process's limit of open files as far as it may; returns it, `None` without a limit.
+/// Raises the soft limit of open files to the hard limit. Returns the limit, or `None` if there is no limit.
 fn raise_file_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -201,7 +201,7 @@ fn raise_file_limit() -> Option<u64> {
     }
 }
 
-/// The connections for which there are files, at least one.
+/// Returns `asked`, or the number of connections that the limit of open files permits, but at least 1.
 fn within_files(asked: u64, files: Option<u64>) -> u64 {
     let most = files.map_or(asked, |files| files.saturating_sub(OTHER_FILES));
     asked.min(most).max(1)
@@ -216,23 +216,23 @@ async fn handshake(
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
             let fields = json!({ "error": error.to_string() });
-            log.write(Level::Debug, "no TLS handshake", fields);
+            log.write(Level::Debug, "TLS handshake failed", fields);
             None
         }
         Err(_) => {
-            log.write(Level::Debug, "no TLS handshake in time", json!({}));
+            log.write(Level::Debug, "TLS handshake timed out", json!({}));
             None
         }
     }
 }
 
-/// HTTP/1 or HTTP/2, as the client begins.
+/// Serves HTTP/1 or HTTP/2, as the client's first bytes select.
 async fn requests<S>(stream: S, service: &Arc<Service>, seat: &Arc<Seat>, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = Builder::new(TokioExecutor::new());
-    // The seat ends a silent connection, so this one has no time-out of its own.
+    // `Seat::silence` closes idle connections, so hyper's header timeout is not needed.
     builder.http1().header_read_timeout(None);
     builder
         .http2()
@@ -246,13 +246,13 @@ where
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
-        // A client that breaks off is the client's affair.
+        // An error here is a client that closed or broke the connection. The relay has nothing to repair.
         ended = watcher.watch(connection) => drop(ended),
         () = seat.silence() => {}
     }
 }
 
-/// For a client of HTTP/1; one of HTTP/2 sees that the connection ends.
+/// Sends a 503 for HTTP/1 clients and closes the connection. An HTTP/2 client sees only the close.
 async fn refuse(mut stream: TcpStream) {
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nx-loudou-relay: {VERSION}\r\nretry-after: 1\r\n\

@@ -1,4 +1,4 @@
-//! HTTP: routes, the token, the bounds of a call, and answers.
+//! The HTTP service: routes, token check, limits of a call, and responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,23 +23,23 @@ use crate::engine::Engine;
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
-/// An answer, whole.
+/// HTTP response with a complete body.
 pub type Answer = Response<Full<Bytes>>;
 
-/// The relay's version, in every response.
+/// Version of the relay, sent in every response.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Maximum time for the body of a call.
+/// Timeout of reading the body of a call.
 const BODY_TIME: Duration = Duration::from_secs(5);
-/// The header in which an Envoy tells how long it waits for the answer, in milliseconds.
+/// Header in which Envoy sends its request timeout, in milliseconds.
 const PATIENCE_HEADER: &str = "x-envoy-expected-rq-timeout-ms";
-/// Half of `fleet.timeout`, for a caller that does not tell how long it waits.
+/// Timeout for a caller that sends no [`PATIENCE_HEADER`]: half of the default `fleet.timeout`.
 const USUAL_TIMEOUT: Duration = Duration::from_millis(15);
-/// Maximum for a caller that waits for longer.
+/// Maximum timeout that the header can set.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// In seconds, for calls beyond the bound.
+/// Value of `retry-after` for calls that get a 503, in seconds.
 const RETRY_S: &str = "1";
 
-/// The service that answers calls.
+/// The HTTP service.
 #[derive(Debug)]
 pub struct Service {
     /// The engine.
@@ -48,21 +48,21 @@ pub struct Service {
     pub metrics: Arc<Metrics>,
     /// The log.
     pub log: Log,
-    /// The token that calls must have, if any.
+    /// Token that lease calls must send; `None` admits every caller.
     pub token: Option<String>,
-    /// Maximum time that a call waits for the engine; without it, half of the time that the caller waits.
+    /// Maximum time that a call waits for the engine. The default is half of the caller's timeout.
     pub timeout: Option<Duration>,
-    /// The calls that may run at a time.
+    /// Maximum number of concurrent calls.
     pub max_calls: usize,
-    /// Calls that may start now.
+    /// Permits for calls, `max_calls` in total.
     pub calls: Semaphore,
 }
 
-/// An error of a call: status, detail.
+/// Status and detail of a failed call.
 type Refusal = (StatusCode, String);
 
 impl Service {
-    /// Answers a request.
+    /// Answers a request. On a reserve connection, the response has `connection: close`.
     pub async fn respond(&self, request: Request<Incoming>, seat: &Seat) -> Answer {
         let _running = seat.begin();
         let mut answer = self.route(request, seat).await;
@@ -103,7 +103,7 @@ impl Service {
                 with_type("text/plain; version=0.0.4", self.metrics.text())
             }
             "/healthz" if self.engine.is_reached() => with_type("text/plain", "ok\n"),
-            "/healthz" => problem(StatusCode::SERVICE_UNAVAILABLE, "the engine is not reached"),
+            "/healthz" => problem(StatusCode::SERVICE_UNAVAILABLE, "the engine is unreachable"),
             _ => self.lease(request, seat).await,
         }
     }
@@ -144,7 +144,8 @@ impl Service {
         counter.inc();
     }
 
-    /// The body of the answer. Nothing is read of a call without the token, or beyond the bound.
+    /// Runs a call and returns the body of the answer. The body of the request is read only if the token is valid
+    /// and a permit is free.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -152,13 +153,13 @@ impl Service {
         begin: Instant,
     ) -> Result<Vec<u8>, Refusal> {
         if !seat.may_call() {
-            let detail = "as many connections are open as --max-connections allows";
+            let detail = "too many connections (--max-connections, --max-peer-connections)";
             return Err((StatusCode::SERVICE_UNAVAILABLE, detail.to_owned()));
         }
         self.check_token(&request)?;
         seat.mark_known();
         let Ok(_running) = self.calls.try_acquire() else {
-            let detail = "as many calls run as --max-calls allows";
+            let detail = "too many concurrent calls (--max-calls)";
             return Err((StatusCode::SERVICE_UNAVAILABLE, detail.to_owned()));
         };
         let timeout = timeout_of(request.headers(), self.timeout);
@@ -184,17 +185,20 @@ impl Service {
             .get(AUTHORIZATION)
             .map(HeaderValue::as_bytes);
         let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
-        // Of texts of different lengths it tells that in less time, and nothing else.
+        // The comparison takes constant time for equal lengths. If the lengths differ, its time reveals only that.
         if sent.is_some_and(|sent| sent.ct_eq(token.as_bytes()).into()) {
             return Ok(());
         }
-        let detail = "allowed: `authorization: Bearer TOKEN` with the relay's token";
+        let detail =
+            "missing or wrong token; allowed: `authorization: Bearer TOKEN` with the relay's token";
         Err((StatusCode::UNAUTHORIZED, detail.to_owned()))
     }
 }
 
-/// The time that a call waits for the engine: half of the time that the caller waits, because an answer that
-/// comes too late is lost with all that it grants. The other half is for the way and for a busy machine.
+/// Returns the time that a call waits for the engine: half of the caller's timeout, or `most` if that is shorter.
+///
+/// If an answer arrives after the caller's timeout, all units that it grants are lost. So the other half of the
+/// timeout is reserved for the network and for a busy machine.
 fn timeout_of(headers: &HeaderMap, most: Option<Duration>) -> Duration {
     let told = headers.get(PATIENCE_HEADER);
     let told = told.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -210,7 +214,7 @@ fn timeout_of(headers: &HeaderMap, most: Option<Duration>) -> Duration {
 
 async fn read(request: Request<Incoming>) -> Result<Bytes, Refusal> {
     let large = || {
-        let detail = format!("allowed: a body of at most {MAX_LEASE_BODY} bytes");
+        let detail = format!("the body is too large; allowed: {MAX_LEASE_BODY} bytes");
         (StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
     let length = request.headers().get(CONTENT_LENGTH);
@@ -222,9 +226,9 @@ async fn read(request: Request<Incoming>) -> Result<Bytes, Refusal> {
     match timeout(BODY_TIME, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(large()),
-        Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the body ends early".to_owned())),
+        Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the body is incomplete".to_owned())),
         Err(_) => {
-            let detail = format!("the body did not come within {} s", BODY_TIME.as_secs());
+            let detail = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
             Err((StatusCode::REQUEST_TIMEOUT, detail))
         }
     }

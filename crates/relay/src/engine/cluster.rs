@@ -1,7 +1,7 @@
-//! A cluster: which node has which slots, and a connection to each of them.
+//! A cluster: the slot map, and one connection per node.
 //!
-//! The client of the `redis` crate holds up the calls of all nodes while it looks for one that is lost. Here
-//! each node has a connection of its own, so a lost one concerns its keys alone.
+//! The cluster client of the `redis` crate blocks the calls to all nodes while it searches for a lost node. Here
+//! each node has a separate connection and task, so a lost node affects only the keys in its slots.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,35 +20,35 @@ use super::node::{Node, in_time, run};
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 
-/// The pause between two looks at the slots while all nodes are reached.
+/// Interval between refreshes of the slot map while all nodes are connected.
 const CALM: Duration = Duration::from_secs(5);
-/// The same while a node is lost, or none is known.
+/// Interval between refreshes of the slot map while a node is lost or no node is known.
 const HURRY: Duration = Duration::from_millis(250);
-/// The least pause between two looks, however many keys have moved.
+/// Minimum interval between refreshes, regardless of the number of redirections.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The number of slots of every cluster.
+/// Number of slots in a Redis or Valkey cluster.
 const SLOTS: u16 = 16_384;
 
-/// A cluster.
+/// Client of a cluster.
 pub(super) struct Cluster {
     map: Mutex<Arc<Map>>,
-    /// A key has moved.
+    /// Wakes the refresh of the slot map after a `MOVED`.
     moved: Notify,
-    /// True if all nodes of the first slots were tried.
+    /// True after a connection attempt to every node of the slot map.
     is_ready: AtomicBool,
     metrics: Arc<Metrics>,
     log: Log,
 }
 
-/// The slots, and the nodes that have them.
+/// Slot map: the slot ranges and the nodes that serve them.
 #[derive(Default)]
 struct Map {
-    /// The first and last slot of each range, in their order.
+    /// First slot, last slot and node of each range, in ascending order.
     ranges: Vec<(u16, u16, Arc<Node>)>,
     nodes: BTreeMap<Address, Arc<Kept>>,
 }
 
-/// A node with its task, which ends with it.
+/// A node and its connection task. Dropping it aborts the task.
 struct Kept {
     node: Arc<Node>,
     task: JoinHandle<()>,
@@ -60,11 +60,11 @@ impl Drop for Kept {
     }
 }
 
-/// The ranges of slots as a node gives them.
+/// Slot ranges in the reply of a node: first slot, last slot, address.
 type Ranges = Vec<(u16, u16, Address)>;
 
 impl Cluster {
-    /// A cluster of which no node is known yet; [`Cluster::keep`] looks for them.
+    /// Creates a cluster without nodes. [`Cluster::keep`] discovers them.
     pub(super) fn new(metrics: Arc<Metrics>, log: Log) -> Self {
         Self {
             map: Mutex::default(),
@@ -79,7 +79,7 @@ impl Cluster {
         Arc::clone(&self.map.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns true if a node answers, and all were tried.
+    /// Returns true if at least one node is connected, and the relay has once tried to connect to every node.
     pub(super) fn is_reached(&self) -> bool {
         let map = self.map();
         let mut nodes = map.nodes.values();
@@ -93,14 +93,14 @@ impl Cluster {
         nodes.any(|kept| kept.node.is_reached())
     }
 
-    /// The number of nodes with slots, and of those that are not reached.
+    /// Returns the number of nodes with slots, and how many of these have no connection.
     pub(super) fn nodes(&self) -> (usize, usize) {
         let map = self.map();
         let lost = map.nodes.values().filter(|kept| !kept.node.is_reached());
         (map.nodes.len(), lost.count())
     }
 
-    /// The node of a key.
+    /// Returns the node that serves the slot of a key, or `None` if no known node serves it.
     pub(super) fn node_of(&self, key: &str) -> Option<Arc<Node>> {
         let slot = slot(key.as_bytes());
         let map = self.map();
@@ -109,18 +109,18 @@ impl Cluster {
         Some(Arc::clone(node))
     }
 
-    /// The node at an address to which a key has moved; `None` if it is not known yet.
+    /// Returns the node at the address of a redirection, or `None` if it is not in the slot map yet.
     pub(super) fn node_at(&self, address: &Address) -> Option<Arc<Node>> {
         let map = self.map();
         map.nodes.get(address).map(|kept| Arc::clone(&kept.node))
     }
 
-    /// A key has moved to another node.
+    /// Requests a refresh of the slot map after a `MOVED`, or after a redirection to an unknown node.
     pub(super) fn has_moved(&self) {
         self.moved.notify_one();
     }
 
-    /// Keeps the map, forever.
+    /// Refreshes the slot map periodically. Never returns.
     pub(super) async fn keep(&self, target: Target) {
         let mut logged = Vec::new();
         loop {
@@ -128,14 +128,15 @@ impl Cluster {
                 Ok(ranges) => {
                     if self.adopt(&ranges, &target) {
                         let fields = json!({ "nodes": self.nodes().0 });
-                        self.log.write(Level::Info, "engine reached", fields);
+                        self.log
+                            .write(Level::Info, "connected to the engine", fields);
                     }
                     logged.clear();
                 }
                 Err(error) => {
                     let fields = target.explain(&error);
                     if !logged.contains(&fields) {
-                        let message = "engine not reached";
+                        let message = "cannot connect to the engine";
                         self.log.write(Level::Warn, message, fields.clone());
                         logged.push(fields);
                     }
@@ -144,12 +145,13 @@ impl Cluster {
             tokio::time::sleep(PAUSE).await;
             let (nodes, lost) = self.nodes();
             let pause = if nodes == 0 || lost > 0 { HURRY } else { CALM };
-            // A key that has moved ends the pause.
+            // A redirection ends the pause.
             drop(timeout(pause, self.moved.notified()).await);
         }
     }
 
-    /// The slots as most nodes see them: one that was cut off may know an earlier state.
+    /// Asks all nodes for the slots and returns the most frequent answer, because a partitioned node may return
+    /// an outdated one. If no known node answers, the nodes in `--engine` are asked.
     async fn look(&self, target: &Target) -> RedisResult<Ranges> {
         let command = {
             let mut command = redis::cmd("CLUSTER");
@@ -184,7 +186,7 @@ impl Cluster {
         most(join_all(named).await)
     }
 
-    /// Replaces the map; returns true if there was none. Nodes that are in both keep their connections.
+    /// Replaces the slot map. Nodes that remain keep their connections. Returns true if no node was known before.
     fn adopt(&self, ranges: &Ranges, target: &Target) -> bool {
         let before = self.map();
         let mut map = Map::default();
@@ -208,7 +210,7 @@ impl Cluster {
     }
 }
 
-/// The answer that most have given; else the first error.
+/// Returns the most frequent answer. If no node has answered with slots, returns the first error.
 fn most(answers: Vec<RedisResult<Ranges>>) -> RedisResult<Ranges> {
     let mut counts: BTreeMap<Ranges, usize> = BTreeMap::new();
     let mut failed = None;
@@ -230,7 +232,7 @@ fn most(answers: Vec<RedisResult<Ranges>>) -> RedisResult<Ranges> {
     }
 }
 
-/// The reply to `CLUSTER SLOTS`; `beside` gives the address for a host, which may be empty, and a port.
+/// Parses the reply to `CLUSTER SLOTS`. `beside` converts a host, which may be empty, and a port to an address.
 fn read(reply: &Value, beside: impl Fn(&str, u16) -> Address) -> Ranges {
     let Value::Array(ranges) = reply else {
         return Ranges::new();
@@ -254,7 +256,7 @@ fn read(reply: &Value, beside: impl Fn(&str, u16) -> Address) -> Ranges {
             Value::SimpleString(host) => host.clone(),
             _ => String::new(),
         };
-        // A node that does not know its own address yet.
+        // Redis writes `?` for a node that does not know its own address yet.
         let is_known = host != "?";
         is_known.then_some(())?;
         let (first, last) = (number(first)?, number(last)?);
@@ -266,7 +268,7 @@ fn read(reply: &Value, beside: impl Fn(&str, u16) -> Address) -> Ranges {
     ranges
 }
 
-/// The slot of a key, by its part in braces if it has one.
+/// Returns the slot of a key. If the key has a hash tag (`{…}`), only the tag is hashed.
 fn slot(key: &[u8]) -> u16 {
     let braced = || {
         let (_, rest) = split_at(key, b'{')?;
@@ -276,7 +278,7 @@ fn slot(key: &[u8]) -> u16 {
     crc16(braced().unwrap_or(key)) & (SLOTS - 1)
 }
 
-/// The parts before and after the first of these bytes.
+/// Splits a text at the first occurrence of a byte.
 fn split_at(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|other| *other == byte)?;
     let (before, after) = text.split_at_checked(at)?;
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_cluster() {
-        // From `CLUSTER KEYSLOT`.
+        // The expected slots are replies of `CLUSTER KEYSLOT`.
         assert_eq!(crc16(b"123456789"), 0x31C3);
         assert_eq!(slot(b"123456789"), 12_739);
         assert_eq!(slot(b"foo"), 12_182);

@@ -1,4 +1,4 @@
-//! How to connect: to one server, to a cluster, or to the master that sentinels name.
+//! Connects to one server, to a node of a cluster, or to the master that the sentinels report.
 
 use std::error::Error as _;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::files;
 use crate::options::Options;
 use crate::tls;
 
-/// Where a node of a cluster is.
+/// Address of a cluster node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Address {
     pub(super) host: String,
@@ -33,15 +33,15 @@ impl fmt::Display for Address {
     }
 }
 
-/// The engine of the options.
+/// The engine that the options describe.
 #[derive(Clone)]
 pub struct Target {
     kind: Kind,
     nodes: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
-    /// User and password for a master that sentinels name: the URLs have the sentinels' credentials.
+    /// User and password of the master behind sentinels. The URLs contain the credentials of the sentinels.
     master: (Option<String>, Option<String>),
-    /// The file of `--engine-ca`, for advice.
+    /// File of `--engine-ca`, which [`advice`] shows.
     ca: Option<PathBuf>,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Reads the URLs and files that the options name; the error names the option.
+    /// Parses the URLs and reads the files that the options name. An error names the option.
     pub fn new(options: &Options) -> Result<Self, String> {
         let kind = match (&options.sentinel_master, options.cluster) {
             (Some(name), _) => Kind::Sentinel(name.clone()),
@@ -110,7 +110,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Reads the certificates, too.
+    /// Verifies that the client can parse the certificates and the key.
     fn check(&self) -> Result<(), String> {
         let Some(certificates) = &self.certificates else {
             return Ok(());
@@ -122,12 +122,13 @@ impl Target {
         Ok(())
     }
 
-    /// Returns true for a cluster.
+    /// Returns true if the engine is a cluster.
     pub(super) const fn is_cluster(&self) -> bool {
         matches!(self.kind, Kind::Cluster)
     }
 
-    /// A connection that answers: to the node of a cluster at this address, else to the only server.
+    /// Opens a connection and verifies it with a `PING`. The server is the cluster node at `address`, or without
+    /// an address the only server or the master.
     pub(super) async fn connect(
         &self,
         address: Option<&Address>,
@@ -137,12 +138,12 @@ impl Target {
             (_, Some(address)) => self.connect_to(self.at(address)?).await,
             (_, None) => self.connect_to(self.first()?).await,
         }?;
-        // Without a user, the engine only says here that it asks for one.
+        // If the options have no user but the engine requires one, only a command reports the error.
         run(&mut connection, &redis::cmd("PING")).await?;
         Ok(connection)
     }
 
-    /// The nodes that `--engine` names, each with its host.
+    /// Returns the nodes in `--engine`, each with its host.
     pub(super) fn seeds(&self) -> impl Iterator<Item = (ConnectionInfo, String)> {
         self.nodes.iter().map(|node| {
             let host = match node.addr() {
@@ -158,7 +159,7 @@ impl Target {
         self.nodes.first().cloned().ok_or_else(missing)
     }
 
-    /// A node of a cluster: user, password and TLS are the first URL's.
+    /// Returns the connection settings of a cluster node. User, password and TLS are copied from the first URL.
     fn at(&self, address: &Address) -> RedisResult<ConnectionInfo> {
         let first = self.first()?;
         let Address { host, port } = address.clone();
@@ -174,16 +175,16 @@ impl Target {
         Ok(first.set_addr(address))
     }
 
-    /// An error of [`Target::connect`] for the log.
+    /// Converts an error of [`Target::connect`] to log fields.
     pub(super) fn explain(&self, error: &RedisError) -> Value {
         let kind = format!("{:?}", error.kind());
-        // The text of the system has no part of a command in it; a server's text may.
+        // The text of an I/O error is safe to log. A server's text may repeat a part of a command.
         let system = error.source().filter(|_| error.is_io_error());
         let system = system.map(ToString::to_string);
         json!({ "kind": kind, "error": system, "advice": advice(error, self.ca.as_deref()) })
     }
 
-    /// A connection to a server.
+    /// Opens a connection to a server.
     pub(super) async fn connect_to(
         &self,
         server: ConnectionInfo,
@@ -197,7 +198,8 @@ impl Target {
             .await
     }
 
-    /// Asks all sentinels at once: one that hangs, on a lost host with the old master perhaps, holds up nobody.
+    /// Asks all sentinels concurrently and returns the first connection to a master. A sentinel that hangs, for
+    /// example on the lost host of the old master, causes no delay.
     async fn sentinels(&self, name: &str) -> RedisResult<MultiplexedConnection> {
         let asked = self
             .nodes
@@ -245,13 +247,13 @@ impl Target {
 }
 
 fn config() -> AsyncConnectionConfig {
-    // Every call has a deadline of its own.
+    // No response timeout, because every call has its own deadline.
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
         .set_response_timeout(None)
 }
 
-/// The error shows no password.
+/// Parses a URL. The error does not contain the password.
 fn connection_info(url: &str) -> Result<ConnectionInfo, String> {
     url.into_connection_info().map_err(|_quoted| {
         let shown = match (url.split_once("://"), url.rsplit_once('@')) {
@@ -259,7 +261,7 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, String> {
             _ => url.to_owned(),
         };
         format!(
-            "--engine: {shown:?} is no URL of an engine; allowed: redis://HOST:PORT, rediss://HOST:PORT, \
+            "--engine: {shown:?} is not an engine URL; allowed: redis://HOST:PORT, rediss://HOST:PORT, \
              unix:///PATH"
         )
     })
@@ -270,7 +272,7 @@ fn certificates(options: &Options) -> Result<Option<TlsCertificates>, String> {
         path.map(|path| files::bytes(option, path)).transpose()
     };
     if let Some(path) = &options.engine_ca {
-        // The client takes a file without any, and then trusts nobody.
+        // The Redis client accepts a file without certificates, and then trusts no server.
         tls::certificates("--engine-ca", path)?;
     }
     let root_cert = read("--engine-ca", options.engine_ca.as_ref())?;

@@ -1,8 +1,8 @@
-//! One server of the engine: a connection that all calls share, kept by a task of its own.
+//! One server of the engine. All calls share one connection, which a background task keeps open.
 //!
-//! The task connects, checks every half second that the server still answers, and connects again when it does
-//! not. Meanwhile calls are refused at once instead of waiting until their time is up: a server that hangs
-//! costs each Envoy one slow call, not all of them.
+//! The task connects, pings the server every half second, and connects again if the server does not answer. In the
+//! meantime calls fail at once, so a hung server slows down one call of each Envoy, and later calls do not wait for
+//! their timeout.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,31 +24,31 @@ use crate::log::{Level, Log};
 use crate::metrics::Metrics;
 use crate::script::Call;
 
-/// The pause between two checks of a connection.
+/// Interval between pings.
 const CHECK: Duration = Duration::from_millis(500);
-/// The pause between two checks of the server's policy for a full memory.
+/// Interval between checks of the server's `maxmemory-policy`.
 const MEMORY: Duration = Duration::from_mins(1);
-/// The pause between two attempts to connect.
+/// Pause between two connection attempts.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The current connection, with a number so that an error of an earlier one does not end it.
+/// The current connection. Its number prevents a late error of an earlier connection from closing it.
 #[derive(Default)]
 struct Current {
     number: u64,
     connection: Option<MultiplexedConnection>,
-    /// A call was not answered in time, and nothing has been answered since.
+    /// True if a call has timed out and the server has not answered any command since.
     is_silent: bool,
-    /// True if a first attempt to connect has ended.
+    /// True after the first connection attempt.
     is_tried: bool,
-    /// The codes of script errors that were logged as warnings.
+    /// Codes of script errors that were already logged as warnings.
     refused: BTreeSet<String>,
 }
 
-/// Why a call has no reply.
+/// Reason why a call has no reply.
 pub(super) enum Failure {
-    /// The error for the key.
+    /// Error of the key.
     Key(LeaseError),
-    /// Another node of the cluster has the key.
+    /// Redirection to another node of the cluster.
     Moved(Moved),
 }
 
@@ -58,12 +58,12 @@ impl From<LeaseError> for Failure {
     }
 }
 
-/// One server.
+/// Client of one server.
 pub(super) struct Node {
-    /// Its address in a cluster; `None` for the only server, whose target may lead to another each time.
+    /// Address of a cluster node. `None` for a single server or a master, which the task resolves at each attempt.
     address: Option<Address>,
     current: Mutex<Current>,
-    /// Wakes the task: the connection is lost, or must be checked at once.
+    /// Wakes the task if the connection is lost or must be checked at once.
     check: Notify,
     metrics: Arc<Metrics>,
     log: Log,
@@ -79,7 +79,7 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// A server that is not connected yet; [`Node::keep`] does that.
+    /// Creates a node without a connection. [`Node::keep`] opens it.
     pub(super) fn new(address: Option<Address>, metrics: Arc<Metrics>, log: Log) -> Self {
         Self {
             address,
@@ -90,17 +90,17 @@ impl Node {
         }
     }
 
-    /// Returns true if there is a connection.
+    /// Returns true if the node has a connection.
     pub(super) fn is_reached(&self) -> bool {
         self.with(|current| current.connection.is_some())
     }
 
-    /// Returns true if a first attempt to connect has ended.
+    /// Returns true after the first connection attempt.
     pub(super) fn is_tried(&self) -> bool {
         self.with(|current| current.is_tried)
     }
 
-    /// Runs one command of an administrator's kind, in at most [`PATIENCE`].
+    /// Runs an administrative command with the timeout [`PATIENCE`].
     pub(super) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
         let none = || RedisError::from((ErrorKind::Io, "no connection"));
         let connection = self.with(|current| current.connection.clone());
@@ -108,8 +108,8 @@ impl Node {
         in_time(run(&mut connection, command)).await
     }
 
-    /// Runs a script until the deadline. A script that has run out of time may still run: the units that it
-    /// takes are lost, which is on the strict side.
+    /// Runs a script, and fails with [`LeaseError::Timeout`] at the deadline. The server may still run a script that
+    /// has timed out. The units that it takes are lost, so too few requests may pass, but never too many.
     pub(super) async fn call(
         &self,
         script: &Script,
@@ -127,7 +127,8 @@ impl Node {
         }
         let run = self.evaluate(&mut connection, script, call, asking);
         let Ok(reply) = timeout_at(deadline, run).await else {
-            // The task checks at once, and the reply to that check follows the one to this script.
+            // The task sends a ping at once. Its reply arrives after the reply to this script, so it proves that
+            // the server has caught up.
             self.with(|current| current.is_silent |= current.number == number);
             self.check.notify_one();
             return Err(LeaseError::Timeout.into());
@@ -149,7 +150,7 @@ impl Node {
         asking: bool,
     ) -> RedisResult<Value> {
         if asking {
-            // Both in one: no other command of this connection may come in between.
+            // One pipeline, because `ASKING` applies to the next command of the connection, which calls share.
             let mut both = Pipeline::new();
             both.cmd("ASKING").add_command(script.text(call));
             let replies = connection.req_packed_commands(&both, 1, 1).await?;
@@ -215,14 +216,14 @@ impl Node {
         LeaseError::Refused.into()
     }
 
-    /// The address that this node names; without a host it is on the node's own.
+    /// Returns the address in a reply of this node. An empty host stands for the node's own host.
     pub(super) fn beside(&self, host: &str, port: u16) -> Address {
         let own = self.address.as_ref().filter(|_| host.is_empty());
         let host = own.map_or_else(|| host.to_owned(), |own| own.host.clone());
         Address { host, port }
     }
 
-    /// Ends a connection, unless there is a newer one.
+    /// Closes the connection with this number. A newer connection stays open.
     fn lose(&self, number: u64, error: &RedisError) {
         let was = self.with(|current| {
             let is_current = current.number == number;
@@ -236,17 +237,17 @@ impl Node {
 
     fn message(&self, what: &str) -> &'static str {
         match (self.address.is_some(), what) {
-            (false, "lost") => "engine lost",
-            (false, "reached") => "engine reached",
-            (false, _) => "engine not reached",
-            (true, "lost") => "a node of the engine is lost",
-            (true, "reached") => "a node of the engine is reached",
-            (true, _) => "a node of the engine is not reached",
+            (false, "lost") => "lost the connection to the engine",
+            (false, "reached") => "connected to the engine",
+            (false, _) => "cannot connect to the engine",
+            (true, "lost") => "lost the connection to a node of the engine",
+            (true, "reached") => "connected to a node of the engine",
+            (true, _) => "cannot connect to a node of the engine",
         }
     }
 
     fn log_error(&self, message: &str, error: &RedisError, level: Level) {
-        // The text of an error may have a part of a command in it; its kind and code have not.
+        // The text of an error may contain a part of a command. Its kind and code do not.
         let kind = format!("{:?}", error.kind());
         let advice = advice(error, None);
         let fields = json!({ "kind": kind, "code": error.code(), "advice": advice });
@@ -264,9 +265,9 @@ impl Node {
         work(&mut self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps a connection, forever.
+    /// Opens the connection and reopens it when it is lost. Never returns.
     pub(super) async fn keep(&self, target: Target) {
-        // The errors logged since the server was reached last.
+        // Errors logged since the last successful connection, so that each is logged once.
         let mut logged = Vec::new();
         loop {
             match timeout(PATIENCE, target.connect(self.address.as_ref())).await {
@@ -303,7 +304,7 @@ impl Node {
         }
     }
 
-    /// Returns when the connection is lost.
+    /// Pings the server periodically. Returns when the connection is lost.
     async fn watch(&self, number: u64, mut connection: MultiplexedConnection) {
         let ping = redis::cmd("PING");
         let mut memory = interval(MEMORY);
@@ -330,7 +331,8 @@ impl Node {
         }
     }
 
-    /// Warns of a server that may evict leases; one that does not tell is taken for one that does not.
+    /// Logs a warning if the server may evict leases. If the server does not report its policy, for example because
+    /// the user lacks the right, the relay assumes that it evicts nothing.
     async fn note_memory(&self, connection: &mut MultiplexedConnection) {
         let mut info = redis::cmd("INFO");
         let reply = in_time(run(connection, info.arg("memory"))).await;
@@ -339,10 +341,10 @@ impl Node {
         self.metrics.engine_evicts.set(policy.is_some().into());
         if let (Some(policy), 0) = (policy, was) {
             let advice = if policy == "volatile-ttl" {
-                "a bucket whose lease is evicted is full again, first those of the fastest rules: set \
-                 maxmemory-policy noeviction where the limits must hold"
+                "an evicted lease makes its bucket full again, and leases of fast rules are evicted first; set \
+                 maxmemory-policy noeviction if limits must be exact"
             } else {
-                "a bucket whose lease is evicted is full again: set maxmemory-policy noeviction"
+                "an evicted lease makes its bucket full again; set maxmemory-policy noeviction"
             };
             let fields = json!({ "policy": policy, "advice": advice });
             self.write(Level::Warn, "the engine may evict leases", fields);
@@ -360,7 +362,7 @@ pub(super) async fn run(
         .extract_error()
 }
 
-/// Waits for at most [`PATIENCE`].
+/// Runs an operation with the timeout [`PATIENCE`].
 pub(super) async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
     let hung = || RedisError::from((ErrorKind::Io, "no answer"));
     timeout(PATIENCE, work)
@@ -368,8 +370,8 @@ pub(super) async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> Re
         .unwrap_or_else(|_| Err(hung()))
 }
 
-/// The policy by which a server of this reply to `INFO memory` may evict leases; `None` if none may. A cluster
-/// has a reply of each node.
+/// Returns the eviction policy in a reply to `INFO memory`, or `None` if the server evicts no leases. The reply may
+/// contain one text per node, as a cluster client returns it.
 pub(crate) fn evicts_by(reply: &Value) -> Option<String> {
     match reply {
         Value::BulkString(bytes) => policy(&String::from_utf8_lossy(bytes)),
@@ -380,7 +382,8 @@ pub(crate) fn evicts_by(reply: &Value) -> Option<String> {
     }
 }
 
-/// Every lease has an end, so each policy but `noeviction` may evict some.
+/// Returns the policy in the text of one server. Every lease has an expiry, so even the `volatile` policies may
+/// evict leases. Only `noeviction` or a missing `maxmemory` prevents evictions.
 fn policy(info: &str) -> Option<String> {
     let field = |name: &str| {
         let mut lines = info.lines();

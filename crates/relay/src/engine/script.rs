@@ -1,10 +1,10 @@
-//! A script as commands: by its hash, or with its text.
+//! Builds the commands that run a script: `EVALSHA` with its hash, or `EVAL` with its text.
 
 use redis::Cmd;
 
 use crate::script::Call;
 
-/// A script and its hash.
+/// A script and its SHA-1 hash.
 pub(super) struct Script {
     text: &'static str,
     hash: String,
@@ -18,12 +18,12 @@ impl Script {
         }
     }
 
-    /// The command for a server that knows the script.
+    /// Returns the command for a server that has cached the script.
     pub(super) fn hash(&self, call: &Call) -> Cmd {
         command("EVALSHA", &self.hash, call)
     }
 
-    /// The command for a server that does not.
+    /// Returns the command for a server that has not cached the script.
     pub(super) fn text(&self, call: &Call) -> Cmd {
         command("EVAL", self.text, call)
     }

@@ -187,7 +187,7 @@ fn what_is_no_call_is_refused() -> Result<()> {
         );
     }
     let large = vec![b' '; MAX_LEASE_BODY + 1];
-    let detail = "allowed: a body of at most 524288 bytes".to_owned();
+    let detail = "the body is too large; allowed: 524288 bytes".to_owned();
     assert_eq!(refused(&body(&large))?, (413, detail.clone()));
     assert_eq!(refused(&body(&large).chunked(4_096))?, (413, detail));
     assert_eq!(length_only(&relay)?, "HTTP/1.1 413 Payload Too Large");
@@ -326,10 +326,10 @@ fn no_key_is_in_the_log() -> Result<()> {
     assert!(odd_relay.logged("the engine refused a script")?.is_some());
     for message in [
         "listening",
-        "engine reached",
+        "connected to the engine",
         "call",
         "call refused",
-        "engine lost",
+        "lost the connection to the engine",
     ] {
         assert!(relay.logged(message)?.is_some(), "no {message:?} in {log}");
     }

@@ -278,7 +278,7 @@ fn changes_are_bounded() -> Result<()> {
     assert_eq!(rejected.len(), 42 - 34);
     let why = &rejected[0].why;
     assert!(
-        why.ends_with(" bytes of changes would be kept; allowed: 2097152"),
+        why.ends_with(" bytes of changes in the record; allowed: 2097152"),
         "{why}"
     );
     // What ends makes room.
@@ -302,7 +302,7 @@ fn so_many_changes_are_kept() -> Result<()> {
     }
     assert_eq!(rejected.len(), 5_000 - MAX_CHANGES);
     assert_eq!(rejected[0].name, "ban/4/96");
-    assert_eq!(rejected[0].why, "4097 changes would be kept; allowed: 4096");
+    assert_eq!(rejected[0].why, "4097 changes in the record; allowed: 4096");
     // Those that are there can still be changed.
     assert_eq!(
         one.call(vec![change("ban/0/0", json!(2))])?.rejected,

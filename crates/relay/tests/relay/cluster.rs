@@ -51,7 +51,7 @@ fn a_cluster_that_is_taken_for_one_server() -> Result<()> {
     assert_eq!(grants(&relay)?, None);
     let warning = relay.logged("the engine refused a script")?;
     let warning = warning.context("no warning")?;
-    assert_eq!(warning["advice"], "the engine is a cluster: add --cluster");
+    assert_eq!(warning["advice"], "the engine is a cluster; add --cluster");
     Ok(())
 }
 

@@ -45,7 +45,7 @@ fn an_engine_that_is_gone_and_back() -> Result<()> {
     let after = call(&relay, &with_keys(Vec::new()))?;
     assert_ne!(before.epoch, after.epoch);
     assert!(!before.epoch.is_empty() && !after.epoch.is_empty());
-    assert!(relay.logged("engine lost")?.is_some());
+    assert!(relay.logged("lost the connection to the engine")?.is_some());
     Ok(())
 }
 
@@ -141,7 +141,7 @@ fn an_engine_that_comes_later() -> Result<()> {
         Err(LeaseError::Unreachable)
     );
     let line = eventually(SOON, "the relay to try", || {
-        relay.logged("engine not reached")
+        relay.logged("cannot connect to the engine")
     })?;
     let error = line["error"].as_str().context("no error")?;
     assert!(error.contains("refused"), "{error}");
@@ -198,7 +198,7 @@ fn an_engine_with_users() -> Result<()> {
     assert_eq!((answer.changes.len(), answer.rejected), (1, Vec::new()));
     let relay = options(&wrong)?;
     eventually(SOON, "the relay to be refused", || {
-        relay.logged("engine not reached")
+        relay.logged("cannot connect to the engine")
     })?;
     assert_eq!(ask(&relay, key)?, Err(LeaseError::Unreachable));
     Ok(())

@@ -81,8 +81,8 @@ fn the_engine_shows_its_certificate() -> Result<()> {
         works(&tls.url(host), &["--engine-ca", &ca])?;
     }
     let advice = format!(
-        "the engine's certificate is not signed by those of --engine-ca {other}: name the file with the \
-         certificate of its authority"
+        "the engine's certificate is not signed by a CA in --engine-ca {other}; pass the file with its CA \
+         certificate"
     );
     for options in [
         &["--engine-ca", &other][..],
@@ -90,11 +90,11 @@ fn the_engine_shows_its_certificate() -> Result<()> {
     ] {
         fails(&tls.url("localhost"), options, &advice)?;
     }
-    let advice = "the engine's certificate is not signed by the system's certificates: name the file with the \
-                  certificate of its authority with --engine-ca";
+    let advice = "the engine's certificate is not signed by the system's CA certificates; pass the file with its CA \
+                  certificate in --engine-ca";
     fails(&tls.url("localhost"), &[], advice)?;
     let advice =
-        "the engine's certificate is for another host than --engine names: name one that it is for";
+        "the engine's certificate is not valid for the host in --engine; use a host that it names";
     let elsewhere = Tls::start(&valkey, "elsewhere", false)?;
     fails(
         &elsewhere.url("localhost"),
@@ -105,7 +105,7 @@ fn the_engine_shows_its_certificate() -> Result<()> {
     fails(
         &plain,
         &[],
-        "the engine does not speak Redis's protocol there: with TLS, the URL begins with rediss://",
+        "the server does not answer in the Redis protocol; with TLS, the URL begins with rediss://",
     )
 }
 
@@ -123,7 +123,8 @@ fn the_relay_shows_its_certificate() -> Result<()> {
         &key,
     ];
     works(&tls.url("localhost"), &own)?;
-    let advice = "the engine does not accept the relay's certificate: look at --engine-cert and --engine-key";
+    let advice =
+        "the engine rejected the relay's certificate; check --engine-cert and --engine-key";
     fails(&tls.url("localhost"), &["--engine-ca", &ca], advice)
 }
 
@@ -150,8 +151,8 @@ fn a_user_with_a_password() -> Result<()> {
         ])
     };
     as_user("wine", &|options| works(&url, options))?;
-    let advice = "the engine does not accept user and password: look at --engine-user and \
-                  --engine-password-file; a sentinel's own are in its URL";
+    let advice = "the engine rejected the user or the password; check --engine-user and --engine-password-file, \
+                  or for a sentinel, its URL";
     as_user("water", &|options| fails(&url, options, advice))?;
     fails(&url, &["--engine-ca", &ca], advice)
 }

@@ -67,7 +67,7 @@ fn a_replica_takes_over_with_all_writes() -> Result<()> {
     assert_eq!((after.epoch.as_str(), after.generation), known);
     assert_eq!(after.changes, Vec::new());
     assert!(metric(&relay, "engine_connects_total")? > connects);
-    assert!(relay.logged("engine lost")?.is_some());
+    assert!(relay.logged("lost the connection to the engine")?.is_some());
     Ok(())
 }
 
@@ -138,8 +138,8 @@ fn sentinels_and_the_primary_ask_for_passwords() -> Result<()> {
     let options = [&["--sentinel-master", ValkeySentinels::NAME], &user[..]].concat();
     let url = sentinels.urls().into_iter().next().context("no sentinel")?;
     works(&url.replace("redis://", "redis://:beer@"), &options)?;
-    let advice = "the engine does not accept user and password: look at --engine-user and \
-                  --engine-password-file; a sentinel's own are in its URL";
+    let advice = "the engine rejected the user or the password; check --engine-user and --engine-password-file, \
+                  or for a sentinel, its URL";
     fails(&url, &options, advice)
 }
 
@@ -151,12 +151,11 @@ fn servers_of_another_kind() -> Result<()> {
     fails(
         &server,
         &["--cluster"],
-        "the engine is no cluster: leave --cluster out",
+        "the engine is not a cluster; remove --cluster",
     )?;
     let advice =
-        "--engine names a server that is no sentinel: with --sentinel-master, name the sentinels";
+        "a server in --engine is not a sentinel; with --sentinel-master, list only sentinels";
     fails(&server, &named(ValkeySentinels::NAME), advice)?;
-    let advice =
-        "the sentinels know no master of this name that answers: look at --sentinel-master";
+    let advice = "no sentinel reports a reachable master of this name; check --sentinel-master";
     fails(&sentinels.urls().join(","), &named("other"), advice)
 }

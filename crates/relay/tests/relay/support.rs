@@ -144,7 +144,7 @@ pub(crate) fn works(engine: &str, options: &[&str]) -> Result<()> {
 pub(crate) fn fails(engine: &str, options: &[&str], advice: &str) -> Result<()> {
     let relay = launch(engine, options)?;
     let line = eventually(SOON, "the relay to be refused", || {
-        relay.logged("engine not reached")
+        relay.logged("cannot connect to the engine")
     })?;
     let said = line.get("advice").and_then(Value::as_str);
     assert_eq!(said, Some(advice), "{line}");

@@ -77,7 +77,7 @@ fn what_is_wrong_with_files_is_told() {
     );
     let message = refused(&["--engine", "http://user:wine@valkey"]);
     assert!(
-        message.contains("\"http://…@valkey\" is no URL of an engine; allowed: "),
+        message.contains("\"http://…@valkey\" is not an engine URL; allowed: "),
         "{message}"
     );
     let message = refused(&["--engine", "redis://a", "--engine", "redis://b"]);
