@@ -1,8 +1,8 @@
-//! A rate limit service for Envoy's own filter, which asks it once for each request
-//! (`envoy.service.ratelimit.v3.RateLimitService`): what `cargo xtask bench fleet` compares leases with.
+//! A rate limit service (`envoy.service.ratelimit.v3.RateLimitService`) for Envoy's built-in rate limit filter, which
+//! calls the service once per request. `cargo xtask bench fleet` compares leases with it.
 //!
-//! It is as cheap as such a service can be: one script in the engine for each question, over one shared
-//! connection, and messages without a library. It takes the relay's options.
+//! The service does as little work as possible, so that the comparison is fair. A call runs one script in the engine
+//! over a shared connection, and the messages are parsed without a protobuf library. The options are the relay's.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -32,7 +32,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// The limit of every key, as in the benchmark's rules.
+/// Limit of every key, equal to the benchmark's rules.
 const LIMIT: LeaseLimit = LeaseLimit::Leak {
     capacity: 1_000_000,
     amount: 1_000_000,
@@ -42,7 +42,7 @@ const MAX_BODY: usize = 64 * 1024;
 /// `RateLimitResponse.overall_code`.
 const OK: u8 = 1;
 const OVER_LIMIT: u8 = 2;
-/// Statuses of gRPC.
+/// gRPC status codes: `OK`, `INVALID_ARGUMENT` and `UNAVAILABLE`.
 const DONE: &str = "0";
 const BAD: &str = "3";
 const UNAVAILABLE: &str = "14";
@@ -56,14 +56,14 @@ fn main() -> ExitCode {
         .enable_all()
         .build();
     let done = runtime
-        .map_err(|error| format!("no threads: {error}"))
+        .map_err(|error| format!("cannot start threads: {error}"))
         .and_then(|runtime| runtime.block_on(run(&options)));
     let Err(error) = done;
     drop(writeln!(std::io::stderr(), "error: {error}"));
     ExitCode::FAILURE
 }
 
-/// Answers until it is killed.
+/// Serves calls until the process is killed.
 async fn run(options: &Options) -> Result<Infallible, String> {
     let log = Log::new(options.log_level);
     let target = Target::new(options)?;
@@ -86,7 +86,7 @@ async fn run(options: &Options) -> Result<Infallible, String> {
                 async move { Ok::<_, Infallible>(respond(&engine, request, longest).await) }
             });
             let builder = Builder::new(TokioExecutor::new());
-            // A client that breaks off is the client's affair.
+            // An error here is a client that closed or broke the connection.
             drop(builder.serve_connection(TokioIo::new(stream), answer).await);
         });
     }
@@ -118,7 +118,7 @@ async fn respond(engine: &Engine, request: Request<Incoming>, longest: Duration)
         Some(Value::Int(1)) => OK,
         _ => OVER_LIMIT,
     };
-    // A frame that is not compressed, with two bytes: the field 1 as a number.
+    // An uncompressed gRPC frame of two bytes, which encode field 1 as a varint.
     let frame = [0, 0, 0, 0, 2, 0x08, code];
     grpc(Bytes::copy_from_slice(&frame), DONE)
 }
@@ -133,8 +133,8 @@ fn grpc(frame: Bytes, status: &'static str) -> Answer {
     answer
 }
 
-/// The domain, and the first entry of the first descriptor of a `RateLimitRequest` in its frame, asking for
-/// one unit.
+/// Parses the gRPC frame of a `RateLimitRequest`. Returns the domain, and a key that requests one unit. Rule and key
+/// are the first entry of the first descriptor.
 fn question(frame: &[u8]) -> Option<(String, LeaseKey)> {
     let (_, message) = frame.split_at_checked(5)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
@@ -148,7 +148,7 @@ fn question(frame: &[u8]) -> Option<(String, LeaseKey)> {
     Some((text(field(message, 1)?)?, key))
 }
 
-/// The first field of a protobuf message with this number, which is text or a message.
+/// Returns the first length-delimited field of a protobuf message with this field number.
 fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     loop {
         let tag = varint(&mut message)?;
@@ -167,7 +167,7 @@ fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     }
 }
 
-/// Takes a number in groups of seven bits, the lowest first.
+/// Reads a varint and removes it from `bytes`.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

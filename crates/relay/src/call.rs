@@ -23,7 +23,7 @@ pub async fn answer(
 ) -> LeaseAnswer {
     let mut seen = HashSet::new();
     let leases = request.keys.iter().map(|key| {
-        // A caller that repeats a key would use only one of the two grants.
+        // A repeated key gets no second lease, because the Envoy expects one grant per key.
         let is_first = seen.insert((key.rule.as_str(), key.key.as_str()));
         (key, is_first)
     });

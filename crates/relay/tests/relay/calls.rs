@@ -1,4 +1,4 @@
-//! Calls: units, bounds, the token, hostile keys, logs.
+//! Lease calls: grants, size limits, the token, hostile keys and logs.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -35,11 +35,11 @@ fn envoys_share_one_limit() -> Result<()> {
     };
     assert_eq!((lease.granted, lease.charged), (40, 0));
     assert_eq!(lease.left, [0]);
-    // One more, less what came back meanwhile.
+    // The next unit returns after a day, minus the time since the first call.
     let day_us = 86_400_000_000;
     assert!((day_us / 2..=day_us).contains(&lease.wait_us), "{lease:?}");
     assert_eq!(answer.envoys, 2);
-    // Another key, another rule and another namespace have limits of their own.
+    // Another key, another rule and another namespace each have a separate bucket.
     assert_eq!(granted(&relay, wants("olga", 60, daily(100)))?, 60);
     let rule = LeaseKey {
         rule: "s".to_owned(),
@@ -94,7 +94,7 @@ fn every_limit_grants_or_none_does() -> Result<()> {
     assert_eq!(lease.granted, 5);
     assert_eq!(lease.left, [0, 95]);
     assert_eq!(lease.wait_us, lease.ends_us);
-    // The other limit was charged with the five only.
+    // The second limit was charged only the five granted units.
     assert_eq!(granted(&relay, wants("nina", 100, daily(100)))?, 95);
     Ok(())
 }
@@ -118,7 +118,7 @@ fn a_call_has_as_many_keys_as_it_may() -> Result<()> {
     Ok(())
 }
 
-/// A caller that names a key twice gets its units once; the same key of another rule is another one.
+/// A key that occurs twice in a call is granted once. An equal key of another rule is a different key.
 #[test]
 fn a_key_is_granted_once_in_a_call() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -200,7 +200,7 @@ fn what_is_no_call_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The first line of the answer to the head of a call whose body never comes.
+/// Sends the head of a call that is too large, without a body. Returns the status line of the answer.
 fn length_only(relay: &Relay) -> Result<String> {
     let mut stream = TcpStream::connect(relay.address())?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -247,7 +247,7 @@ fn a_call_needs_the_token() -> Result<()> {
     Ok(())
 }
 
-/// A key from a request is a key and nothing else, whatever is in it.
+/// A key from a request never acts as a command, a pattern, a hash tag or a separator.
 #[test]
 fn a_hostile_key_is_only_a_key() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -309,7 +309,7 @@ fn no_key_is_in_the_log() -> Result<()> {
     valkey.run(&["DEL", name])?;
     valkey.run(&["LPUSH", name, "1"])?;
     assert!(ask(&relay, secret.clone())?.is_err());
-    // An error that quotes the command, with its key.
+    // Without `EVALSHA`, the server's error repeats the command with its key.
     let odd = Valkey::start_with(&["--rename-command", "EVALSHA", ""])?;
     let odd_relay = start_with(&odd, &["--log-level", "debug"])?;
     assert!(ask(&odd_relay, secret.clone())?.is_err());

@@ -1,4 +1,4 @@
-//! Edits, overrides and bans that travel, and the number of Envoys.
+//! Distribution of edits, overrides and bans, and the number of Envoys.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::support::{ONE, TWO, call, start};
 
 const FAR_MS: u64 = 40_000_000_000;
 
-/// An Envoy that keeps what it gets to know.
+/// A simulated Envoy that stores the changes that it receives.
 pub(crate) struct Envoy<'a> {
     relay: &'a Relay,
     instance: &'static str,
@@ -51,7 +51,7 @@ impl<'a> Envoy<'a> {
         Ok(answer)
     }
 
-    /// Calls until there is no more to know; the number of calls.
+    /// Calls until the answer has no `more`. Returns the number of calls.
     pub(crate) fn catch_up(&mut self) -> Result<u32> {
         for calls in 1.. {
             if !self.call(Vec::new())?.more {
@@ -104,10 +104,10 @@ fn what_one_changes_all_know() -> Result<()> {
     assert_eq!(without_times(&told[1]), expected);
     let (age, left) = (told[1].age_ms, told[1].ends_in_ms);
     assert_eq!(age + left, FAR_MS, "one clock measures both");
-    // Each is told once.
+    // A change is sent once to each Envoy.
     assert_eq!(generations(&two.call(Vec::new())?), Vec::<u64>::new());
     assert_eq!(two.generation, 2);
-    // The last writer wins, and an end travels, too.
+    // The last writer wins. The removal of a ban is distributed, too.
     two.call(vec![
         change("edit/r", json!(2)),
         change("ban/r/mallory", Value::Null),
@@ -116,7 +116,7 @@ fn what_one_changes_all_know() -> Result<()> {
     assert_eq!((generations(&answer), answer.envoys), (vec![3, 4], 2));
     assert_eq!(one.known, two.known);
     assert_eq!(one.known, BTreeMap::from([("edit/r".to_owned(), json!(2))]));
-    // Who comes later gets to know both, the end included: it may have kept the ban from before.
+    // A new Envoy gets both changes. It needs the removal, too, because it may have stored the ban earlier.
     let mut three = Envoy::new(&here, "0000000000000003");
     let answer = three.call(Vec::new())?;
     assert_eq!((generations(&answer), answer.envoys), (vec![3, 4], 3));
@@ -136,7 +136,7 @@ fn many_changes_come_in_parts() -> Result<()> {
     assert_eq!(answer.generation, 64);
     assert_eq!(one.catch_up()?, 3);
     assert_eq!((one.known.len(), one.generation), (200, 200));
-    // Five of 60 KiB: two fit in an answer.
+    // Two of five changes of 60 KiB fit into an answer.
     let text = "x".repeat(60 * 1024);
     let large = (0..5).map(|at| change(&format!("edit/{at}"), json!(text)));
     let answer = one.call(large.collect())?;
@@ -156,21 +156,21 @@ fn a_lost_record_is_another_epoch() -> Result<()> {
     valkey.restart()?;
     relay.await_engine()?;
     loudou_tests::eventually(crate::support::SOON, "another epoch", || {
-        // An answer without an epoch says nothing about changes.
+        // An answer without an epoch means that the engine has not answered.
         let request = LeaseRequest::new("test", TWO);
         let answer = call(&relay, &request)?;
         Ok((!answer.epoch.is_empty() && answer.epoch != epoch).then_some(()))
     })?;
     let mut two = Envoy::new(&relay, TWO);
     two.call(vec![change("edit/t", json!(3))])?;
-    // Its generation is below the one that the caller knows, of another epoch.
+    // The caller's generation is higher, but belongs to the old epoch, so the caller gets the change.
     let answer = one.call(Vec::new())?;
     assert_eq!(generations(&answer), vec![1]);
     assert_ne!(one.epoch, epoch);
     Ok(())
 }
 
-/// A replica that had not got the last changes takes over: their generations must not be given twice.
+/// If a replica without the last changes takes over, the epoch changes, so that no generation is used twice.
 #[test]
 fn a_record_that_went_back_is_another_epoch() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -194,7 +194,7 @@ fn a_record_that_went_back_is_another_epoch() -> Result<()> {
     Ok(())
 }
 
-/// A part of the record that was evicted ends the epoch, so that nothing is missing unseen.
+/// If the engine evicts a part of the record, the epoch changes, so that Envoys send their changes again.
 #[test]
 fn a_record_in_part_is_another_epoch() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -226,19 +226,19 @@ fn changes_end_at_their_time() -> Result<()> {
     let ends = "loudou:fleet:{test}:ends";
     let now = valkey.run(&["TIME"])?.numbers()?[0] * 1_000;
     let score = |name: &str| valkey.run(&["ZSCORE", ends, name])?.number();
-    // The end is kept for an hour.
+    // A tombstone is kept for an hour.
     let kept = score("ban/r/a")? - now;
     assert!((3_590_000..3_700_000).contains(&kept), "{kept}");
     let left = score("ban/r/b")? - now;
     let far = i64::try_from(FAR_MS)?;
     assert!((far - 60_000..far + 1_000).contains(&left), "{left}");
-    // As if their times had come.
+    // Both expire now.
     valkey.run(&["ZADD", ends, "1", "ban/r/a", "1", "ban/r/b"])?;
     let mut two = Envoy::new(&relay, TWO);
     assert_eq!(two.call(Vec::new())?.changes, Vec::new());
     let bytes = valkey.run(&["HGET", "loudou:fleet:{test}:record", "bytes"])?;
     assert_eq!(bytes.number()?, 0);
-    // One without an end does not keep the end of the one before.
+    // A change without an end replaces a change with an end, and its end.
     one.call(vec![ending("ban/r/c", FAR_MS)])?;
     one.call(vec![ending("ban/r/c", 0)])?;
     assert_eq!(valkey.run(&["ZCARD", ends])?.number()?, 0);
@@ -269,7 +269,7 @@ fn changes_are_bounded() -> Result<()> {
     assert!(whys[2].ends_with(" bytes; allowed: 1 to 65536"), "{whys:?}");
     assert_eq!((whys.len(), one.known.len()), (3, 1));
     assert_eq!(answer.rejected[1].name.len(), 256);
-    // Two megabytes in all.
+    // All changes together may have 2 MiB.
     let mut rejected = Vec::new();
     for at in 0..6 {
         let some = (0..7).map(|part| change(&format!("ban/{at}/{part}"), text(60 * 1024)));
@@ -281,7 +281,7 @@ fn changes_are_bounded() -> Result<()> {
         why.ends_with(" bytes of changes in the record; allowed: 2097152"),
         "{why}"
     );
-    // What ends makes room.
+    // A removal frees memory for another change.
     one.call(vec![change("ban/0/0", Value::Null)])?;
     assert_eq!(
         one.call(vec![change("ban/9/9", text(60 * 1024))])?.rejected,
@@ -303,7 +303,7 @@ fn so_many_changes_are_kept() -> Result<()> {
     assert_eq!(rejected.len(), 5_000 - MAX_CHANGES);
     assert_eq!(rejected[0].name, "ban/4/96");
     assert_eq!(rejected[0].why, "4097 changes in the record; allowed: 4096");
-    // Those that are there can still be changed.
+    // A stored change can still be replaced.
     assert_eq!(
         one.call(vec![change("ban/0/0", json!(2))])?.rejected,
         Vec::new()
@@ -322,14 +322,14 @@ fn envoys_are_counted_for_ten_seconds() -> Result<()> {
     assert_eq!(two.call(Vec::new())?.envoys, 2);
     let callers = "loudou:fleet:{test}:callers";
     let now = valkey.run(&["TIME"])?.numbers()?[0] * 1_000;
-    // As if the second one had called a little more than ten seconds ago.
+    // The last call of the second Envoy is now more than ten seconds ago.
     let ago = (now - 10_001).to_string();
     valkey.run(&["ZADD", callers, &ago, TWO])?;
     assert_eq!(one.call(Vec::new())?.envoys, 1);
     assert_eq!(two.call(Vec::new())?.envoys, 2);
-    // One that expires is what a full engine evicts first.
+    // The key has no expiry, because a full engine evicts keys with an expiry first.
     assert_eq!(valkey.run(&["PTTL", callers])?.number()?, -1);
-    // Callers of another namespace are others.
+    // Each namespace counts its callers separately.
     assert_eq!(call(&relay, &LeaseRequest::new("other", ONE))?.envoys, 1);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A cluster as the engine: keys in all of its slots, and a node that is lost.
+//! A cluster as the engine: keys in all slots, and a lost node.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn keys() -> Vec<LeaseKey> {
         .collect()
 }
 
-/// The grants of all keys; `None` if a key has none.
+/// Returns the grants of all keys, or `None` if a key has an error.
 fn grants(relay: &Relay) -> Result<Option<Vec<u64>>> {
     let answer = call(relay, &with_keys(keys()))?;
     let granted = |key: &KeyAnswer| match key {
@@ -37,7 +37,7 @@ fn keys_of_all_slots_and_a_lost_node() -> Result<()> {
     cluster.kill(1)?;
     cluster.await_primary(4)?;
     let after = eventually(SOON, "all keys to be decided again", || grants(&relay))?;
-    // The replica had them all: none is granted again.
+    // The replica had all states, so nothing is granted twice.
     assert_eq!(after, vec![0; 300]);
     Ok(())
 }
@@ -55,7 +55,7 @@ fn a_cluster_that_is_taken_for_one_server() -> Result<()> {
     Ok(())
 }
 
-/// A node on a lost host: nothing is refused there, and nothing answers.
+/// A node on a lost host neither refuses connections nor answers.
 #[test]
 fn a_node_that_hangs() -> Result<()> {
     let cluster = ValkeyCluster::start()?;
@@ -64,17 +64,17 @@ fn a_node_that_hangs() -> Result<()> {
     assert_eq!(grants(&relay)?, Some(vec![3; 300]));
     cluster.pause(1)?;
     cluster.await_primary(4)?;
-    // Keys of other nodes get their last units meanwhile.
+    // In the meantime the keys of other nodes have got their last units.
     let after = eventually(SOON, "all keys to be decided again", || grants(&relay))?;
     assert!(after.iter().all(|granted| *granted <= 2), "{after:?}");
-    // It hangs all the same, and this one is told to ask it.
+    // The node still hangs. `--engine` of this relay includes it.
     let later = Relay::start_on_cluster(&cluster, &options)?;
     assert_eq!(grants(&later)?, Some(vec![0; 300]));
     Ok(())
 }
 
-/// A node that hangs costs one call its time. Later calls get an error for its keys at once, and the keys of
-/// other nodes never notice.
+/// A hung node delays one call. Later calls get an error for its keys at once. The keys of other nodes are not
+/// affected.
 #[test]
 fn a_node_that_hangs_is_remembered() -> Result<()> {
     let mut cluster = lone_primaries()?;
@@ -88,7 +88,7 @@ fn a_node_that_hangs_is_remembered() -> Result<()> {
         assert_eq!(next.failed, first.failed);
         later += next.took;
     }
-    // Each of them would take as long as the first.
+    // Without that, each call would take as long as the first.
     assert!(later < first.took * 10, "{first:?}, then {later:?}");
     assert!((50..250).contains(&first.failed.len()), "{first:?}");
     cluster.resume(1)?;
@@ -103,7 +103,7 @@ fn a_node_that_hangs_is_remembered() -> Result<()> {
     Ok(())
 }
 
-/// A cluster without replicas, which serves the keys of the nodes that live.
+/// Starts a cluster without replicas. Nodes that are up serve their keys even if other nodes are down.
 fn lone_primaries() -> Result<ValkeyCluster> {
     let mut cluster = ValkeyCluster::start()?;
     for node in 0..3 {
@@ -116,11 +116,11 @@ fn lone_primaries() -> Result<ValkeyCluster> {
     Ok(cluster)
 }
 
-/// A call of all keys by a caller that waits for eight seconds, of which the relay takes half.
+/// A call with all keys and a timeout of eight seconds. The relay waits for the engine for half of it.
 #[derive(Debug)]
 struct Patient {
     took: Duration,
-    /// The places of the keys without a lease.
+    /// Indexes of the keys without a lease.
     failed: Vec<usize>,
 }
 

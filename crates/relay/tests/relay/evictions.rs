@@ -1,4 +1,4 @@
-//! An engine whose memory is full: it evicts leases, or refuses to write.
+//! A full engine, which evicts leases or refuses writes.
 
 use anyhow::{Context as _, Result};
 use loudou_api::{KeyAnswer, LeaseError, LeaseKey, LeaseLimit, LeaseRequest, MAX_LEASE_KEYS};
@@ -15,7 +15,7 @@ fn with_policy(policy: &str) -> Result<Valkey> {
     Valkey::start_with(&["--maxmemory", "1gb", "--maxmemory-policy", policy])
 }
 
-/// Sets the bound, after which the server evicts until it is kept, or until nothing is left.
+/// Sets `maxmemory`. The server then evicts keys until it is below the limit or empty.
 fn bound(valkey: &Valkey, bytes: &str) -> Result<()> {
     valkey.run(&["CONFIG", "SET", "maxmemory", bytes])?;
     Ok(())
@@ -39,7 +39,7 @@ fn an_evicted_lease_is_full_again_and_that_is_told() -> Result<()> {
     })?;
     bound(&valkey, "1gb")?;
     assert_eq!((granted(&relay, key())?, granted(&relay, key())?), (5, 0));
-    // It is told once, not with each connection.
+    // The warning is logged once, not for each connection.
     let connects = metric(&relay, "engine_connects_total")?;
     valkey.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?;
     eventually(SOON, "the relay to connect again", || {
@@ -71,7 +71,7 @@ fn without_evictions_a_full_engine_refuses() -> Result<()> {
     Ok(())
 }
 
-/// A full engine has no room for new keys only: known keys, changes and callers are written as before.
+/// A full engine refuses only new keys. Known keys, changes and callers are written.
 #[test]
 fn a_full_engine_keeps_what_it_knows() -> Result<()> {
     let valkey = with_policy("noeviction")?;
@@ -110,19 +110,19 @@ fn a_full_engine_keeps_what_it_knows() -> Result<()> {
     Ok(())
 }
 
-/// The state of an engine after a flood of made-up keys.
+/// State of an engine after a flood of made-up keys.
 #[derive(Debug, PartialEq, Eq)]
 struct Flooded {
-    /// Empty buckets that were full again.
+    /// Number of empty buckets that were full again.
     lost: u64,
-    /// Changes of the record that are left.
+    /// Number of changes left in the record.
     changes: usize,
     envoys: u64,
-    /// New keys that got an error.
+    /// Number of new keys that got an error.
     refused: u64,
 }
 
-/// A flood of keys that take one unit each, three times as many as there is room for.
+/// Leases one unit for each of many made-up keys. A third of the keys fit into the engine.
 fn flood(policy: &str, made_up: LeaseLimit) -> Result<Flooded> {
     const KEYS: u64 = 100;
     const MADE_UP: u64 = 18_000;
@@ -163,7 +163,7 @@ fn flood(policy: &str, made_up: LeaseLimit) -> Result<Flooded> {
     let answer = call(&relay, &other)?;
     let mut lost = 0;
     for n in 0..KEYS {
-        // An error is no token, either.
+        // An error does not grant units, either.
         let again = ask(&relay, wants(&name(n), 1, hourly(5)))?;
         lost += u64::from(again.is_ok_and(|lease| lease.granted > 0));
     }
@@ -175,7 +175,7 @@ fn flood(policy: &str, made_up: LeaseLimit) -> Result<Flooded> {
     })
 }
 
-/// A limit of which less comes back than during a test, in less time than of [`daily`].
+/// A limit that returns no unit during a test, but is faster than [`daily`].
 const fn hourly(capacity: u64) -> LeaseLimit {
     LeaseLimit::Leak {
         capacity,
@@ -184,8 +184,8 @@ const fn hourly(capacity: u64) -> LeaseLimit {
     }
 }
 
-/// The measurement behind the advice of `docs/reference/relay.md`, which names all policies in a variable. A full engine
-/// that evicts nothing forgets nothing; one that evicts the leases that end first keeps the changes.
+/// Measures the table in `docs/reference/relay.md`, for the policies in the variable `LOUDOU_POLICIES`. With
+/// `noeviction`, the engine loses nothing. With `volatile-ttl`, it keeps the changes.
 #[test]
 fn policies_under_a_flood_of_made_up_keys() -> Result<()> {
     let policies = std::env::var("LOUDOU_POLICIES");
@@ -209,7 +209,7 @@ fn policies_under_a_flood_of_made_up_keys() -> Result<()> {
     Ok(())
 }
 
-/// A user without the right to ask loses nothing but the warning.
+/// If the user must not run `INFO` and `CONFIG`, leases work, but the relay cannot warn.
 #[test]
 fn without_the_right_to_ask_nothing_is_told() -> Result<()> {
     let valkey = with_policy("allkeys-lru")?;

@@ -1,4 +1,4 @@
-//! An engine that is gone, hangs, is slow, forgets, or refuses.
+//! An engine that is down, hung, slow or read-only, has lost its scripts, or refuses a key or a user.
 
 use anyhow::{Context as _, Result};
 use loudou_api::{KeyAnswer, LeaseError};
@@ -7,7 +7,7 @@ use loudou_tests::{Relay, Request, TempDir, Valkey, eventually};
 
 use crate::support::{SOON, ask, call, daily, granted, metric, send, start, wants, with_keys};
 
-/// Waits until the relay grants again.
+/// Waits until the relay leases again.
 fn recovers(relay: &Relay) -> Result<()> {
     eventually(SOON, "the relay to recover", || {
         Ok(ask(relay, wants("probe", 0, daily(1)))?
@@ -23,7 +23,7 @@ fn an_engine_that_is_gone_and_back() -> Result<()> {
     assert_eq!(granted(&relay, wants("k", 3, daily(5)))?, 3);
     let before = call(&relay, &with_keys(Vec::new()))?;
     valkey.kill();
-    // The first call may be the one that finds out.
+    // The first call may be the call that detects the failure.
     let error = ask(&relay, wants("k", 1, daily(5)))?;
     assert_eq!(error, Err(LeaseError::Unreachable));
     assert_eq!(
@@ -40,7 +40,7 @@ fn an_engine_that_is_gone_and_back() -> Result<()> {
     valkey.restart()?;
     recovers(&relay)?;
     relay.await_engine()?;
-    // It is empty: another epoch, and full buckets.
+    // The engine is empty, so the epoch is new and all buckets are full.
     assert_eq!(granted(&relay, wants("k", 9, daily(5)))?, 5);
     let after = call(&relay, &with_keys(Vec::new()))?;
     assert_ne!(before.epoch, after.epoch);
@@ -58,7 +58,7 @@ fn an_engine_that_hangs() -> Result<()> {
         ask(&relay, wants("k", 1, daily(5)))?,
         Err(LeaseError::Timeout)
     );
-    // Once it is known to hang, a call no longer waits for it.
+    // After the relay has detected the hung engine, calls fail at once.
     eventually(SOON, "the relay to give the engine up", || {
         let error = ask(&relay, wants("k", 1, daily(5)))?;
         Ok((error == Err(LeaseError::Unreachable)).then_some(()))
@@ -73,7 +73,7 @@ fn an_engine_that_is_slow() -> Result<()> {
     let valkey = Valkey::start()?;
     let relay = Relay::start_with(&valkey, &["--timeout-ms", "100"])?;
     recovers(&relay)?;
-    // It answers looks, but no scripts.
+    // The engine answers pings, but runs no scripts.
     valkey.run(&["CLIENT", "PAUSE", "600000", "WRITE"])?;
     let answer = call(
         &relay,
@@ -102,7 +102,7 @@ fn an_engine_that_forgot_the_scripts() -> Result<()> {
     Ok(())
 }
 
-/// One key that cannot be decided does not fail the others.
+/// An error of one key does not affect other keys of the call.
 #[test]
 fn an_engine_that_refuses_one_key() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -117,7 +117,7 @@ fn an_engine_that_refuses_one_key() -> Result<()> {
     Ok(())
 }
 
-/// A master that became a replica: another connection may find the new master.
+/// If the master becomes a replica, the relay connects again, because a new connection may reach the new master.
 #[test]
 fn an_engine_that_is_read_only() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -152,7 +152,7 @@ fn an_engine_that_comes_later() -> Result<()> {
     Ok(())
 }
 
-/// The rights of `docs/reference/relay.md` are enough, and the password comes from a file.
+/// The ACL in `docs/reference/relay.md` is sufficient. The password is read from a file.
 #[test]
 fn an_engine_with_users() -> Result<()> {
     let docs = include_str!("../../../../docs/reference/relay.md");

@@ -1,4 +1,4 @@
-//! The relay and its scripts on a real Valkey.
+//! Tests of the relay and its scripts with a real Valkey.
 
 mod calls;
 mod changes;

@@ -1,4 +1,4 @@
-//! The script of a lease as a model in wide integers: what it must answer, number by number.
+//! Model of `lease.lua` in wide integers. The script must return equal numbers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use loudou_api::{Lease, LeaseKey, LeaseLimit};
 
 const US: u128 = 1_000;
 
-/// The state of one limit: units used in 1/den, of the time or the period in `mark`.
+/// State of one limit: used units in 1/den, as of `mark`, which is a time in µs or the number of a period.
 #[derive(Clone, Debug)]
 struct State {
     limit: LeaseLimit,
@@ -14,7 +14,7 @@ struct State {
     mark: u128,
 }
 
-/// The units that leak in a microsecond, in lowest terms; 0/1 where nothing leaks.
+/// Returns the units that leak per microsecond, in lowest terms, or 0/1 if the limit does not leak.
 fn pace(limit: LeaseLimit) -> (u128, u128) {
     match limit {
         LeaseLimit::Leak {
@@ -32,7 +32,7 @@ fn den(limit: LeaseLimit) -> u128 {
     pace(limit).1
 }
 
-/// The length of a period of the clock.
+/// Returns the length of a period or window in nanoseconds.
 fn period(limit: LeaseLimit) -> u128 {
     match limit {
         LeaseLimit::Leak { .. } => 1,
@@ -41,7 +41,7 @@ fn period(limit: LeaseLimit) -> u128 {
     }
 }
 
-/// Returns true if they are the same apart from the capacity.
+/// Returns true if both limits are equal except for their capacity.
 fn same(one: LeaseLimit, other: LeaseLimit) -> bool {
     let without = |limit| match limit {
         LeaseLimit::Leak { .. } => (0, pace(limit).0, pace(limit).1),
@@ -95,7 +95,8 @@ impl State {
         }
     }
 
-    /// A clock that was put back over the begin of a period does not begin it again.
+    /// Returns the number of the current period. If the clock was set back across the start of a period, that
+    /// period does not start again.
     fn number(&self, now: u128) -> u128 {
         let number = now * US / period(self.limit);
         if self.mark == number + 1 {
@@ -109,7 +110,7 @@ impl State {
         self.used.div_ceil(den(self.limit))
     }
 
-    /// Until the level is at most this, in microseconds.
+    /// Returns the microseconds until at most `level` units are used.
     fn until(&self, level: u128, now: u128) -> u128 {
         let over = self.used.saturating_sub(level * den(self.limit));
         let begin = |ahead: u128| ((self.mark + ahead) * period(self.limit)).div_ceil(US) - now;
@@ -121,7 +122,7 @@ impl State {
         }
     }
 
-    /// This limit in place of another.
+    /// Converts the state of another limit to a state of this limit.
     fn from(limit: LeaseLimit, mut old: Self, now: u128) -> Self {
         old.advance(now);
         if same(limit, old.limit) {
@@ -141,7 +142,7 @@ impl State {
     }
 }
 
-/// The states of keys.
+/// States of all keys.
 #[derive(Default)]
 pub(crate) struct Model(BTreeMap<String, Vec<State>>);
 
@@ -157,7 +158,7 @@ impl Model {
                 return State::fresh(*limit, now);
             };
             let new = State::from(*limit, state.clone(), now);
-            // Other numbers, or a clock that was put back.
+            // The limit has changed, or the clock was set back.
             edited |= !same(*limit, state.limit) || state.mark > new.mark;
             new
         });
@@ -186,7 +187,7 @@ impl Model {
                 ends = ends.min((state.mark + 1) * u128::from(window_ns) / US - now);
             }
         }
-        // What takes nothing changes nothing.
+        // A call that takes no units does not write the state.
         let kept = if granted > 0 || key.debt > 0 || edited {
             states.clone()
         } else {

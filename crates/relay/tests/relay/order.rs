@@ -1,4 +1,4 @@
-//! Which of several changes of one name holds: made at several Envoys, and told again to an engine that has
+//! Order of changes with the same name: changes made at several Envoys, and changes sent again to an engine that has
 //! lost them.
 
 use anyhow::Result;
@@ -32,7 +32,7 @@ fn changes_of_both_sides_meet_in_one_order() -> Result<()> {
     Ok(())
 }
 
-/// A caller that is late with an earlier change does not undo a later one. A caller that knew the later one does.
+/// A late call with an earlier change does not replace a later change, unless the caller has seen the later change.
 #[test]
 fn the_change_made_last_holds() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -43,7 +43,7 @@ fn the_change_made_last_holds() -> Result<()> {
         ..change("edit/r", json!(value))
     };
     one.call(vec![made(1, 5_000)])?;
-    // It did not know the other one, and is older: it gets the other one.
+    // The second Envoy has not seen the first change and its own is older, so it gets the first change.
     let answer = two.call(vec![made(2, 60_000)])?;
     assert_eq!(
         (answer.rejected.len(), &two.known["edit/r"]),
@@ -51,11 +51,11 @@ fn the_change_made_last_holds() -> Result<()> {
     );
     assert!((5_000..60_000).contains(&answer.changes[0].age_ms));
     assert_eq!(generations(&one.call(Vec::new())?), Vec::<u64>::new());
-    // Now it knows it, so it means to replace it.
+    // Now the second Envoy has seen the first change, so its change is a deliberate replacement.
     two.call(vec![made(2, 60_000)])?;
     one.call(Vec::new())?;
     assert_eq!((&one.known["edit/r"], one.generation), (&json!(2), 2));
-    // One that is younger replaces one that it does not know.
+    // A later change replaces a change that its Envoy has not seen.
     let mut three = Envoy::new(&relay, "0000000000000003");
     three.call(vec![made(3, 0)])?;
     one.call(Vec::new())?;
@@ -63,7 +63,8 @@ fn the_change_made_last_holds() -> Result<()> {
     Ok(())
 }
 
-/// All Envoys tell what they know to an engine that has lost it: it is written once, as of when it was made.
+/// All Envoys send their changes again to an engine that has lost them. Each change is written once, with its original
+/// time.
 #[test]
 fn what_is_told_again_is_written_once() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -88,7 +89,7 @@ fn what_is_told_again_is_written_once() -> Result<()> {
     let change = &answer.changes[0];
     assert_eq!(change.instance, "00000000000000ab");
     assert!((HOUR_MS / 2..HOUR_MS).contains(&change.age_ms));
-    // An end is kept for an hour since it was told.
+    // A tombstone is kept for an hour after it was sent.
     let now = valkey.run(&["TIME"])?.numbers()?[0] * 1_000;
     let ends = "loudou:fleet:{test}:ends";
     let kept = valkey.run(&["ZSCORE", ends, "ban/r/a"])?.number()? - now;

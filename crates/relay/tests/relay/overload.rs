@@ -1,4 +1,4 @@
-//! More than the relay may do at a time, and its end.
+//! Overload and shutdown of the relay.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::support::{
     PATIENCE, SOON, call, daily, granted, metric, post, start_with, wants, with_keys,
 };
 
-/// A call that runs until the paused engine continues, or is given up.
+/// Starts a call that runs until the paused engine continues or its timeout expires.
 fn long_call(relay: &Relay) -> Result<thread::JoinHandle<Result<u16>>> {
     let (mut http, request) = (
         relay.http(),
@@ -31,7 +31,7 @@ fn a_call_too_many_is_told_to_come_again() -> Result<()> {
     let relay = start_with(&valkey, &["--max-calls", "1"])?;
     valkey.pause()?;
     let running = long_call(&relay)?;
-    // Its body never comes: it is refused before that is awaited.
+    // The body is never sent, because the relay must refuse the call before it reads the body.
     let mut stream = TcpStream::connect(relay.address())?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let head = format!("POST {LEASE_PATH} HTTP/1.1\r\nhost: r\r\ncontent-length: 1000\r\n\r\n");
@@ -48,15 +48,15 @@ fn a_call_too_many_is_told_to_come_again() -> Result<()> {
     Ok(())
 }
 
-/// When all connections are taken, others are answered once: health checks and metrics, and calls as well, so
-/// that an Envoy that finds no place is still charged.
+/// When all connections are in use, each further connection serves one request. Lease calls are served, too, so that
+/// an Envoy without a regular connection can still report its debts.
 #[test]
 fn a_connection_too_many_is_for_one_request() -> Result<()> {
     let valkey = Valkey::start()?;
     let relay = start_with(&valkey, &["--max-connections", "1"])?;
     let request = post(&with_keys(Vec::new()))?;
     let mut first = relay.http();
-    // The connections of the start may not be closed yet.
+    // The connections that waited for the start may still be open.
     eventually(SOON, "a free connection", || {
         let answer = first.send(&request)?;
         Ok((answer.status == 200 && first.is_open()).then_some(()))
@@ -75,7 +75,7 @@ fn a_connection_too_many_is_for_one_request() -> Result<()> {
     Ok(())
 }
 
-/// Connections that ask for nothing end by themselves, whatever they have sent of a head.
+/// The relay closes connections without a complete request, even if they have sent a part of a head.
 #[test]
 fn a_silent_connection_ends() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -128,7 +128,7 @@ fn few_free_connections_are_a_warning() -> Result<()> {
     Ok(())
 }
 
-/// The relay takes as many open files as it may have.
+/// The relay raises its soft limit of open files to the hard limit.
 #[test]
 fn the_file_limit_is_raised() -> Result<()> {
     let valkey = Valkey::start()?;

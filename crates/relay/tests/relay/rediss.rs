@@ -1,6 +1,6 @@
-//! An engine behind TLS: the certificates on both sides, users, and what the log says when they are wrong.
+//! An engine with TLS: certificates of both sides, users, and the advice in the log if they are wrong.
 //!
-//! The Valkey of the tests has no TLS: a proxy before it has.
+//! The Valkey of the tests has no TLS, so a proxy in front of it terminates TLS.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::{USER, fails, file, works};
 
-/// A server of TLS before a Valkey, which ends when dropped.
+/// TLS proxy in front of a Valkey. Dropping it stops the proxy.
 struct Tls {
     address: SocketAddr,
     _runtime: Runtime,
 }
 
 impl Tls {
-    /// It has this certificate; `is_mutual`: clients need one, too.
+    /// Starts a proxy with this certificate. With `is_mutual`, clients need a certificate, too.
     fn start(valkey: &Valkey, certificate: &str, is_mutual: bool) -> Result<Self> {
         let acceptor = TlsAcceptor::from(Arc::new(server(certificate, is_mutual)?));
         let runtime = Builder::new_multi_thread().enable_all().build()?;
@@ -48,7 +48,7 @@ impl Tls {
         })
     }
 
-    /// The URL with a name of the host.
+    /// Returns the URL of the proxy with this host name.
     fn url(&self, host: &str) -> String {
         format!("rediss://{host}:{}", self.address.port())
     }

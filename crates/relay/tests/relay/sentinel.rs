@@ -1,4 +1,4 @@
-//! The primary that sentinels name as the engine: a replica takes over, with or without all writes.
+//! An engine behind sentinels: a replica takes over, with or without the last writes.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_api::{Change, KeyAnswer, LeaseAnswer, LeaseKey, LeaseRequest};
@@ -10,7 +10,8 @@ fn start(sentinels: &ValkeySentinels) -> Result<Relay> {
     Relay::start_on_sentinels(sentinels, &["--timeout-ms", "5000"])
 }
 
-/// The answer to a call with one key, which has a change and what it knows; `None` without an engine.
+/// Calls with one key, optionally a change, and a known epoch and generation. Returns `None` if the engine does not
+/// answer.
 fn exchange(
     relay: &Relay,
     change: Option<&str>,
@@ -58,7 +59,7 @@ fn a_replica_takes_over_with_all_writes() -> Result<()> {
     })?;
     let (took, recovered) = (failed_over - killed, failed_over.elapsed());
     println!("failed over after {took:?}, and the relay recovered {recovered:?} later");
-    // It tries ten times a second; sentinels take a second to notice.
+    // The relay tries ten times a second, and the sentinels need a second to detect the failure.
     ensure!(
         recovered < took,
         "{recovered:?} after a fail-over of {took:?}"
@@ -90,17 +91,17 @@ fn a_replica_takes_over_without_the_last_writes() -> Result<()> {
     let after = eventually(SOON, "the relay to find the new primary", || {
         exchange(&relay, None, known, wants("k", 5, daily(5)))
     })?;
-    // The two units that the replica did not get are free again, once.
+    // The replica did not receive the last two units, so they are granted a second time.
     assert_eq!(grant(&after), 3);
     assert_eq!(granted(&relay, wants("k", 5, daily(5)))?, 0);
-    // Generations start again, so the epoch is another, and the caller reads all changes again.
+    // Generations would repeat, so the epoch is new and the caller gets all changes again.
     assert_ne!(after.epoch, lost.epoch);
     let names: Vec<_> = after.changes.iter().map(|change| &change.name).collect();
     assert_eq!(names, ["edit/first"]);
     Ok(())
 }
 
-/// The primary and the first sentinel on one host, whose connections hang.
+/// The primary and the first sentinel are on one host, and its connections hang.
 #[test]
 fn a_host_with_the_primary_and_a_sentinel_is_lost() -> Result<()> {
     let sentinels = ValkeySentinels::start()?;
@@ -119,13 +120,13 @@ fn a_host_with_the_primary_and_a_sentinel_is_lost() -> Result<()> {
     assert_eq!(left(&relay)?, 1);
     let later = start(&sentinels)?;
     assert_eq!(left(&later)?, 1);
-    // The old primary still takes itself for one, until a sentinel tells it.
+    // The old primary acts as a primary until a sentinel demotes it.
     sentinels.resume(0)?;
     assert_eq!(left(&relay)?, 0);
     Ok(())
 }
 
-/// The sentinels' password is in their URLs, the primary's in a file.
+/// The URLs contain the sentinels' password. A file contains the primary's password.
 #[test]
 fn sentinels_and_the_primary_ask_for_passwords() -> Result<()> {
     let sentinels = ValkeySentinels::start()?;

@@ -1,4 +1,4 @@
-//! Calls of a relay, as an Envoy makes them.
+//! Helpers that call a relay like an Envoy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use loudou_api::{
 use loudou_tests::{Relay, Request, Response, Valkey, eventually};
 use serde_json::Value;
 
-/// For what comes within two seconds; the rest is a margin for a busy machine.
+/// Timeout of an event that usually takes at most two seconds. The rest is a margin for a busy machine.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
-/// An answer that takes longer never comes.
+/// Read timeout. A longer wait means that no answer is coming.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Two callers.
+/// Instances of two callers.
 pub(crate) const ONE: &str = "0000000000000001";
 pub(crate) const TWO: &str = "0000000000000002";
 
-/// A relay that waits longer for its engine than any machine is busy.
+/// Starts a relay with a timeout that a busy machine does not exceed.
 pub(crate) fn start(valkey: &Valkey) -> Result<Relay> {
     start_with(valkey, &[])
 }
 
-/// The same with further options.
+/// Like [`start`], with additional options.
 pub(crate) fn start_with(valkey: &Valkey, options: &[&str]) -> Result<Relay> {
     Relay::start_with(valkey, &[&["--timeout-ms", "10000"], options].concat())
 }
 
-/// A limit of which nothing comes back during a test.
+/// A limit that returns no unit during a test.
 pub(crate) fn daily(capacity: u64) -> LeaseLimit {
     LeaseLimit::Leak {
         capacity,
@@ -38,7 +38,7 @@ pub(crate) fn daily(capacity: u64) -> LeaseLimit {
     }
 }
 
-/// A key of the rule `r` that wants units.
+/// A key of the rule `r` that requests units.
 pub(crate) fn wants(key: &str, want: u64, limit: LeaseLimit) -> LeaseKey {
     LeaseKey {
         want,
@@ -46,7 +46,7 @@ pub(crate) fn wants(key: &str, want: u64, limit: LeaseLimit) -> LeaseKey {
     }
 }
 
-/// A call of [`ONE`] with keys.
+/// A call by [`ONE`] with these keys.
 pub(crate) fn with_keys(keys: Vec<LeaseKey>) -> LeaseRequest {
     LeaseRequest {
         keys,
@@ -60,7 +60,7 @@ pub(crate) fn post(request: &LeaseRequest) -> Result<Request> {
     Ok(Request::post(LEASE_PATH).body(body))
 }
 
-/// Sends a request, whose answer must come from the relay.
+/// Sends a request and checks that the answer has the relay's header.
 pub(crate) fn send(relay: &Relay, request: &Request) -> Result<Response> {
     let response = relay.http().send(request)?;
     let version = response.header(RELAY_HEADER);
@@ -68,7 +68,7 @@ pub(crate) fn send(relay: &Relay, request: &Request) -> Result<Response> {
     Ok(response)
 }
 
-/// The command that makes the engine's user of the documents, with its password.
+/// Command that creates a user with the name and password of the documents, and with all commands.
 pub(crate) const USER: [&str; 7] = [
     "ACL",
     "SETUSER",
@@ -79,7 +79,7 @@ pub(crate) const USER: [&str; 7] = [
     "+@all",
 ];
 
-/// Makes a call.
+/// Makes a call and parses the answer.
 pub(crate) fn call(relay: &Relay, request: &LeaseRequest) -> Result<LeaseAnswer> {
     let response = send(relay, &post(request)?)?;
     ensure!(
@@ -92,7 +92,7 @@ pub(crate) fn call(relay: &Relay, request: &LeaseRequest) -> Result<LeaseAnswer>
     answer.with_context(|| response.text())
 }
 
-/// Makes a call for one key.
+/// Makes a call with one key and returns its lease or its error.
 pub(crate) fn ask(relay: &Relay, key: LeaseKey) -> Result<Result<Lease, LeaseError>> {
     let answer = call(relay, &with_keys(vec![key]))?;
     Ok(match answer.keys.into_iter().next().context("no key")? {
@@ -101,7 +101,7 @@ pub(crate) fn ask(relay: &Relay, key: LeaseKey) -> Result<Result<Lease, LeaseErr
     })
 }
 
-/// The grant of one key.
+/// Makes a call with one key and returns the granted units. An error of the key is an error.
 pub(crate) fn granted(relay: &Relay, key: LeaseKey) -> Result<u64> {
     let lease = ask(relay, key)?;
     lease
@@ -109,7 +109,7 @@ pub(crate) fn granted(relay: &Relay, key: LeaseKey) -> Result<u64> {
         .map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-/// The value of a metric.
+/// Returns the value of a metric, without the prefix in its name.
 pub(crate) fn metric(relay: &Relay, name: &str) -> Result<u64> {
     let text = send(relay, &Request::get("/metrics"))?.text();
     let line = text
@@ -119,7 +119,7 @@ pub(crate) fn metric(relay: &Relay, name: &str) -> Result<u64> {
     Ok(value.parse()?)
 }
 
-/// The path of a file in `certs/`.
+/// Returns the path of a file in `certs/`.
 pub(crate) fn file(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/relay/certs");
     folder.join(name).display().to_string()
@@ -130,7 +130,7 @@ fn launch(engine: &str, options: &[&str]) -> Result<Relay> {
     Relay::launch(&options)
 }
 
-/// A relay with these options reaches its engine and leases.
+/// Asserts that a relay with these options connects to its engine and leases.
 pub(crate) fn works(engine: &str, options: &[&str]) -> Result<()> {
     let relay = launch(engine, options)?;
     relay
@@ -140,7 +140,7 @@ pub(crate) fn works(engine: &str, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A relay with these options does not reach its engine, and its log has the advice.
+/// Asserts that a relay with these options cannot connect to its engine and logs this advice.
 pub(crate) fn fails(engine: &str, options: &[&str], advice: &str) -> Result<()> {
     let relay = launch(engine, options)?;
     let line = eventually(SOON, "the relay to be refused", || {

@@ -1,4 +1,4 @@
-//! The script of a lease at a time of the test's choice: the line that reads the engine's clock is another.
+//! Runs `lease.lua` at a given time. The line that reads the engine's clock is replaced.
 
 use anyhow::{Result, bail, ensure};
 use loudou_api::{Lease, LeaseKey};
@@ -8,7 +8,7 @@ use loudou_tests::valkey::{Reply, Resp};
 const CLOCK: &str = "local clock = redis.call('TIME')";
 const SECOND_US: u64 = 1_000_000;
 
-/// The script at an instant, in microseconds since the Unix epoch.
+/// Returns the script with a fixed time, in microseconds since the Unix epoch.
 pub(crate) fn script_at(now_us: u64) -> Result<String> {
     ensure!(
         LEASE.matches(CLOCK).count() == 1,
@@ -18,7 +18,7 @@ pub(crate) fn script_at(now_us: u64) -> Result<String> {
     Ok(LEASE.replace(CLOCK, &format!("local clock = {{ '{seconds}', '{rest}' }}")))
 }
 
-/// Runs the script for a key at an instant.
+/// Runs the script for a key at this time.
 pub(crate) fn lease_at(resp: &mut Resp, key: &LeaseKey, now_us: u64) -> Result<Lease> {
     let call = script::lease("test", key);
     let text = script_at(now_us)?;
@@ -28,7 +28,7 @@ pub(crate) fn lease_at(resp: &mut Resp, key: &LeaseKey, now_us: u64) -> Result<L
     read(&resp.run(&command)?, key)
 }
 
-/// A reply of the script.
+/// Parses a reply of the script.
 pub(crate) fn read(reply: &Reply, key: &LeaseKey) -> Result<Lease> {
     let numbers = reply.numbers()?;
     let numbers: Vec<u64> = numbers

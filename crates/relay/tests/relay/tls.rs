@@ -1,6 +1,6 @@
-//! TLS towards Envoys: a client without a certificate of the right authority is refused.
+//! TLS for connections from Envoys. A client without a certificate of the right CA is refused.
 //!
-//! `certs/` was made with openssl and lasts for a hundred years.
+//! The certificates in `certs/` were made with openssl and are valid for a hundred years.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::file;
 
-/// `GET /healthz`, with this certificate.
+/// Sends `GET /healthz` over TLS, with this client certificate.
 fn health(relay: &Relay, certificate: Option<&str>) -> Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem"))?)?;
@@ -52,10 +52,10 @@ fn a_client_shows_its_certificate() -> Result<()> {
     let answer = health(&relay, Some("client"))?;
     assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
     assert!(health(&relay, None).is_err(), "no certificate was needed");
-    // A server's certificate does not make a client.
+    // A server certificate is not accepted as a client certificate.
     assert!(health(&relay, Some("server")).is_err());
     assert!(relay.http().get("/healthz").is_err(), "no TLS was needed");
-    // Without --client-ca, TLS alone is enough.
+    // Without --client-ca, clients need no certificate.
     let relay = Relay::launch(&tls)?;
     assert!(health(&relay, None)?.starts_with("HTTP/1.1 "));
     Ok(())

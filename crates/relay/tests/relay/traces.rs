@@ -1,5 +1,5 @@
-//! The script of a lease against the model over random traces, and against the engine's own clock: what is
-//! granted is what came back.
+//! Compares `lease.lua` with the model over random traces. Another test uses the engine's clock and compares granted
+//! with returned units.
 
 use anyhow::Result;
 use loudou_api::{LeaseKey, LeaseLimit};
@@ -10,7 +10,7 @@ use loudou_tests::valkey::{Reply, Resp};
 use crate::model::Model;
 use crate::timed::{lease_at, read};
 
-/// Numbers that look random, the same in each run (`SplitMix64`, Steele et al. 2014).
+/// Pseudo-random numbers with a fixed seed (`SplitMix64`, Steele et al. 2014).
 struct Random(u64);
 
 impl Random {
@@ -67,7 +67,7 @@ fn limit(random: &mut Random) -> LeaseLimit {
     }
 }
 
-/// Steps of the clock, in microseconds: none, short, long, back.
+/// Returns the time of the next call, in microseconds: unchanged, a little or much later, or earlier.
 fn step(random: &mut Random, now: u64) -> u64 {
     match random.below(12) {
         0..=2 => now,
@@ -103,7 +103,7 @@ fn ask(random: &mut Random, limits: &[LeaseLimit]) -> LeaseKey {
     }
 }
 
-/// One trace, in which the limits are edited now and then.
+/// Runs one trace, in which limits are added, removed and replaced now and then.
 fn trace(resp: &mut Resp, seed: u64) -> Result<()> {
     let mut random = Random(seed);
     let mut model = Model::default();
@@ -138,7 +138,7 @@ fn the_script_computes_as_the_model() -> Result<()> {
     Ok(())
 }
 
-/// A state is forgotten when nothing of it counts, and not before.
+/// A state expires when all units have been returned, and not earlier.
 #[test]
 fn a_state_expires_when_it_is_empty() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -158,7 +158,7 @@ fn a_state_expires_when_it_is_empty() -> Result<()> {
         amount: 2,
         interval_ns: 10 * SECOND,
     };
-    // 1 790 000 000 s are 20 s into a minute, and the begin of ten seconds.
+    // 1 790 000 000 s is second 20 of a minute, and the start of an interval of ten seconds.
     let cases = [
         (vec![leak(10, 1)], 5_000),
         (vec![leak(10, 3)], 1_667),
@@ -174,7 +174,7 @@ fn a_state_expires_when_it_is_empty() -> Result<()> {
         assert_eq!(lease_at(&mut resp, &key, now)?.granted, 5);
         let name = format!("loudou:lease:test:r:{at}");
         let left = resp.run(&["PTTL", &name])?.number()?;
-        // A second more, less what has passed since.
+        // The expiry is a second later than the state is empty. Some time has passed since the call.
         assert!(
             (empty_ms..=empty_ms + 1_000).contains(&left),
             "case {at}: {left}"
@@ -186,7 +186,7 @@ fn a_state_expires_when_it_is_empty() -> Result<()> {
     Ok(())
 }
 
-/// A look, or a refusal, writes nothing: replicas and the log of the engine have no work with it.
+/// A call that takes no units writes nothing, so it causes no work for replicas and the append-only file.
 #[test]
 fn what_takes_nothing_writes_nothing() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -214,7 +214,8 @@ fn what_takes_nothing_writes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// An engine whose clock was put back far grants again by the new clock, also where it only refused since.
+/// After the engine's clock was set back by an hour, units return by the new clock, even if all calls since then were
+/// refused.
 #[test]
 fn a_clock_that_was_put_back_heals() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -238,7 +239,7 @@ fn a_clock_that_was_put_back_heals() -> Result<()> {
     Ok(())
 }
 
-/// By the engine's own clock: what came back between the first call and the last, no more and no less.
+/// With the engine's clock, the script grants exactly the units that return between the first and the last call.
 #[test]
 fn the_clock_is_the_engines() -> Result<()> {
     const CALLS: u64 = 2_000;

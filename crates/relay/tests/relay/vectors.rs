@@ -1,8 +1,8 @@
-//! The public vectors of governor and redis-cell, call by call through the script.
+//! Runs the public vectors of governor and redis-cell through the script, call by call.
 //!
-//! Their limiters take all that is asked or nothing, so a call that is granted in part is taken back here.
-//! Instants are in nanoseconds, the script's in microseconds: both are stretched alike where numbers stay
-//! small enough.
+//! Their limiters take all requested units or none, so a call here has `need` equal to `want`. Their times are in
+//! nanoseconds, and the script's are in microseconds. Where the numbers stay small enough, times and periods are
+//! multiplied by 1000, so that nothing is rounded.
 
 use anyhow::{Context as _, Result};
 use loudou_api::{Lease, LeaseKey, LeaseLimit};
@@ -16,9 +16,9 @@ const GOVERNOR: &str = include_str!("../../../rules/tests/conformance/vectors/go
 const CELL: &str = include_str!("../../../rules/tests/conformance/vectors/redis_cell_pure.json");
 const CELL_TTL: &str =
     include_str!("../../../rules/tests/conformance/vectors/redis_cell_ttl_ms.json");
-/// Room for a clock that goes back.
+/// Time of the first call, so that the clock of a trace can go back.
 const ORIGIN_US: u64 = 1_000_000_000_000;
-/// The script's numbers stay below 2^45.
+/// Exclusive maximum of the script's numerators and denominators.
 const MOST_DEN: u64 = 1 << 45;
 const SECOND_NS: u64 = 1_000_000_000;
 const MICRO: u64 = 1_000;
@@ -28,12 +28,12 @@ fn whole(value: &Value, field: &str) -> Result<u64> {
     number.with_context(|| format!("no {field} in {value}"))
 }
 
-/// One trace on a key of its own.
+/// A trace, which has its own key.
 struct Trace<'a> {
     resp: &'a mut Resp,
     name: String,
     limit: LeaseLimit,
-    /// Microseconds of the script for a microsecond of the trace.
+    /// Microseconds of the script per microsecond of the trace.
     stretch: u64,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// The script's answer, and whether all was granted; else nothing was taken.
+    /// Requests units. Returns the script's answer, and true if all units were granted. Otherwise none were taken.
     fn ask(&mut self, t_ns: u64, units: u64) -> Result<(Lease, bool)> {
         assert!(
             self.stretch == MICRO || t_ns.is_multiple_of(MICRO),
@@ -76,7 +76,7 @@ impl<'a> Trace<'a> {
         Ok((lease, all))
     }
 
-    /// The wait of an answer in nanoseconds, if it is within a microsecond of the vector's.
+    /// Returns true if the wait of an answer is within a microsecond of the vector's wait, or the vector has none.
     fn waits(&self, lease: &Lease, theirs: Option<u64>) -> bool {
         let ours = lease.wait_us * MICRO / self.stretch;
         theirs.is_none_or(|theirs| ours.abs_diff(theirs) <= MICRO)
@@ -122,19 +122,19 @@ fn governor() -> Result<()> {
     Ok(())
 }
 
-/// Returns true if redis-cell's number of units that remain is one that it has cut: it divides whole microseconds.
+/// Returns true if redis-cell's number of remaining units is inexact because redis-cell divides whole microseconds.
 fn is_cut(trace: &Value, call: &Value) -> Result<bool> {
     let interval = whole(trace, "period_s")? * SECOND_NS / whole(trace, "count_per_period")?;
     let Some(reset) = call.get("reset_after_ns").and_then(Value::as_u64) else {
-        // An idle key that is asked for more than its capacity seems to have filled up beyond it.
+        // If a request exceeds the capacity of an idle key, redis-cell reports more units than the capacity.
         return Ok(true);
     };
     let left = (interval * whole(call, "limit")?).saturating_sub(reset);
     Ok(whole(call, "remaining")? == (left / MICRO) / (interval / MICRO).max(1))
 }
 
-/// The calls that agree, and those after a clock that went back: redis-cell then waits for the same time
-/// once more; here a level stays as it is.
+/// Returns the number of calls that agree, and the number of calls skipped because the clock went back. redis-cell
+/// then waits for the difference again, but here the level stays the same.
 fn cell(json: &str) -> Result<(u64, u64)> {
     let valkey = Valkey::start()?;
     let mut resp = Resp::unix(&valkey.socket())?;
@@ -150,7 +150,7 @@ fn cell(json: &str) -> Result<(u64, u64)> {
         for call in calls(trace)? {
             let t_ns = whole(call, "t_ns")?;
             if t_ns < latest {
-                // None of this trace is compared any more.
+                // The rest of this trace is skipped.
                 latest = u64::MAX;
                 after_jump += 1;
                 continue;
