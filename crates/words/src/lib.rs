@@ -1,6 +1,6 @@
-//! What a person reads: rules and answers as sentences, numbers, times, and the texts of strangers made safe.
+//! Text for people: rules and answers as sentences, numbers and times, and escaped text from clients.
 //!
-//! The command line, the screen and the checks of rule files say the same thing by the same function of this crate.
+//! The command line, the screen and `loudou check` call the functions of this crate, so all three use equal words.
 #![forbid(unsafe_code)]
 
 pub mod limit_edit;

@@ -1,4 +1,4 @@
-//! Limits being edited: typed texts become values of a rule file, by the core's table of fields.
+//! Converts typed texts to fields of limits in rule files, by the table of fields in `loudou-rules`.
 
 use loudou_limiter::{Carry, Decimal, Later, Nanos, Rate};
 use loudou_rules::config::{Field, Form, Problem, limit_fields, parse_limits};
@@ -6,21 +6,21 @@ use serde_json::{Map, Value, json};
 
 use crate::text::{escape, humanise};
 
-/// The words of a field that is true or false.
+/// Values of a Boolean field, as typed.
 pub const BOOLEANS: [&str; 2] = ["false", "true"];
 
-/// The field `name` of limits of `algorithm`.
+/// Returns the field `name` of an algorithm's limits.
 pub fn field(algorithm: &str, name: &str) -> Option<&'static Field> {
     limit_fields(algorithm).iter().find(|f| f.name == name)
 }
 
-/// A value as the operator would type it.
+/// Formats a value as an operator would type it.
 pub fn text(value: &Value) -> String {
     let text = value.as_str().map(str::to_owned);
     text.unwrap_or_else(|| value.to_string())
 }
 
-/// The value of a typed text. A text that does not fit the form stays a string, so that the reader
+/// Converts a typed text to a value. A text that does not fit the form becomes a string, so that the reader of rules
 /// reports the problem.
 pub fn value(form: Form, typed: &str) -> Value {
     let value = match form {
@@ -35,7 +35,7 @@ pub fn value(form: Form, typed: &str) -> Value {
     value.unwrap_or_else(|| Value::from(typed))
 }
 
-/// True if two texts of a field have the same meaning; an empty text means the default.
+/// Returns true if two typed texts of a field have the same meaning. An empty text means the default.
 pub fn same(field: &Field, one: &str, two: &str) -> bool {
     let full = |text| match field.default {
         Some(default) if str::is_empty(text) => default,
@@ -54,7 +54,7 @@ pub fn same(field: &Field, one: &str, two: &str) -> bool {
     }
 }
 
-/// The limits whose live buckets become full again later after an edit, one line each.
+/// Returns a line for each limit whose used-up buckets are full again later after the edit than before.
 pub fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<String> {
     let limits = |rule: &Value| parse_limits(rule.get("limits")?).ok();
     let (Some(before), Some(after)) = (limits(before), limits(after)) else {
@@ -69,7 +69,7 @@ pub fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<String> {
     later.map(line).collect()
 }
 
-/// Puts a typed text into a limit; an empty text stands for the default.
+/// Sets a field of a limit to a typed text. An empty text restores the default.
 pub fn put(limit: &mut Map<String, Value>, field: &Field, typed: &str) {
     if typed.is_empty() && field.default.is_some() {
         limit.shift_remove(field.name);
@@ -78,8 +78,8 @@ pub fn put(limit: &mut Map<String, Value>, field: &Field, typed: &str) {
     }
 }
 
-/// Restores defaults where numbers that were not `set` do not fit those that were: a bucket cannot
-/// start with more units than its new capacity.
+/// Restores the default of fields that are not in `set` and have become invalid through the fields in `set`. For
+/// example, a bucket cannot start with more units than its new capacity.
 pub fn settle(limit: &mut Map<String, Value>, set: &[&str]) {
     let algorithm = limit.get("algorithm").and_then(Value::as_str);
     let table = limit_fields(algorithm.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Rules in words: sentences that are exact for the numbers of the rule.
+//! Describes rules in sentences with the exact numbers of the rule.
 
 use key::{ambiguous, missing};
 use loudou_limiter::Penalty;
@@ -33,7 +33,7 @@ mod requests;
 pub mod short;
 mod upstream;
 
-/// The cost of a request in words; `None` for the default.
+/// Describes the cost of a request. Returns `None` for the default cost.
 fn cost(cost: &Cost) -> Option<String> {
     Some(match cost {
         Cost::Fixed(1) => return None,
@@ -57,7 +57,7 @@ fn cost(cost: &Cost) -> Option<String> {
     })
 }
 
-/// The effect of the limits of a rule, in a sentence of one or more lines.
+/// Describes the limits of a rule in a sentence of one or more lines.
 pub fn limits(rule: &Rule) -> Vec<String> {
     let group = group(rule);
     let phrases: Vec<(&str, String)> = rule
@@ -86,7 +86,7 @@ pub fn limits(rule: &Rule) -> Vec<String> {
     }
 }
 
-/// Other facts about a rule, one sentence each.
+/// Describes all other settings of a rule that differ from their defaults, one sentence each.
 pub fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
     match rule.mode {
@@ -100,7 +100,7 @@ pub fn notes(rule: &Rule) -> Vec<String> {
     notes.extend(missing(rule));
     notes.extend(ambiguous(rule));
     if rule.on_error == OnError::Refuse {
-        notes.push("when the store gives up, requests are refused".to_owned());
+        notes.push("if the store fails, requests are refused".to_owned());
     }
     if let Some(other) = &rule.shadows {
         notes.push(format!("shadows rule {other}"));
@@ -124,7 +124,7 @@ pub fn notes(rule: &Rule) -> Vec<String> {
     notes
 }
 
-/// The treatment of requests with a value that is too long for a regular expression.
+/// Describes `on_long_value`. Returns `None` if the rule has no regular expression.
 fn long_values(rule: &Rule) -> Option<String> {
     let patterns = rule.matches.patterns();
     let longest = patterns
@@ -144,7 +144,7 @@ fn long_values(rule: &Rule) -> Option<String> {
     ))
 }
 
-/// The parts of a rule's key in JSON: `header x-user-id : path`.
+/// Formats the key of a rule in JSON: `header x-user-id : path`.
 pub fn key_in_json(rule: &Value) -> String {
     let parts = rule.get("key").and_then(Value::as_array);
     let words: Vec<String> = parts
@@ -167,12 +167,12 @@ pub fn key_in_json(rule: &Value) -> String {
     words.join(" : ")
 }
 
-// Exceptions for single keys, in words: overrides, and penalties for too many refusals.
+// Overrides and penalties in words.
 
-/// The number of overrides that are listed.
+/// Maximum number of overrides in the notes.
 const TOLD: usize = 8;
 
-/// The overrides of a rule, one sentence each.
+/// Describes the overrides of a rule, one sentence each.
 fn overrides(rule: &Rule) -> Vec<String> {
     let mut lines: Vec<String> = rule
         .overrides
@@ -211,7 +211,7 @@ fn one(rule: &Rule, pattern: &str, value: &Override) -> String {
     }
 }
 
-/// The condition and the duration of bans by a penalty.
+/// Describes when a penalty bans a key, and for how long.
 fn penalty(penalty: &Penalty) -> String {
     let Penalty {
         after,
@@ -236,7 +236,7 @@ fn penalty(penalty: &Penalty) -> String {
 
 // Lists in words.
 
-/// `a, b and c`.
+/// Joins items: `a, b and c`.
 fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
     match items {
         [] => String::new(),
@@ -331,7 +331,7 @@ mod tests {
             [
                 "a request takes 2 units",
                 "requests without a client address are refused",
-                "when the store gives up, requests are refused",
+                "if the store fails, requests are refused",
             ]
         );
         assert_eq!(

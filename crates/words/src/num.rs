@@ -1,16 +1,17 @@
-//! Conversions of numbers, in one place because they round: counts, shares, cells of the screen, and typed numbers.
+//! Conversions between counts, fractions, cells of the screen and typed numbers. They are in one module because they
+//! round or saturate.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
 
 use loudou_limiter::Nanos;
 
-/// `n` as a 64-bit count.
+/// Converts to a 64-bit count.
 pub fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// `x` as a whole number: rounded down, negative and not-a-number to 0, bounded above.
+/// Rounds down to a whole number. Negative numbers and NaN become 0, and larger numbers saturate.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -21,7 +22,7 @@ pub const fn whole(x: f64) -> u64 {
     x as u64
 }
 
-/// `n` as a floating-point number; exact up to 2^53, and close enough for drawing beyond.
+/// Converts to a floating-point number. The result is exact up to 2^53, and precise enough for drawings above.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,
@@ -31,7 +32,7 @@ pub const fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// A share of `total` cells.
+/// Returns this fraction of `total` cells, rounded.
 pub fn share(fraction: f64, total: u16) -> u16 {
     let cells = fraction.clamp(0.0, 1.0) * f64::from(total);
     u16::try_from(whole(cells.round()))
@@ -39,12 +40,12 @@ pub fn share(fraction: f64, total: u16) -> u16 {
         .min(total)
 }
 
-/// `n` as a number of cells, saturating.
+/// Converts to a number of cells, saturating.
 pub fn cells(n: usize) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
 }
 
-/// The share of `part_ns` in `whole_ns`, from 0 to 1; 0 if `whole_ns` is 0.
+/// Returns `part_ns / whole_ns`, clamped to 0 to 1. Returns 0 if `whole_ns` is 0.
 pub fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
     if whole_ns == 0 {
         return 0.0;
@@ -52,12 +53,12 @@ pub fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
     (float(part_ns) / float(whole_ns)).clamp(0.0, 1.0)
 }
 
-/// The rest of a time, rounded up to seconds: it is shown, and is part of a command line to be typed again.
+/// Rounds a remaining time up to whole seconds, because it becomes an option in a command line that people may type.
 pub const fn whole_seconds(ns: u64) -> Nanos {
     Nanos::from_secs(Nanos::new(ns).secs_ceil())
 }
 
-/// A whole number as it was typed, or what is wrong with it.
+/// Parses a typed whole number. The error describes the problem in words.
 pub fn typed<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     text.parse().map_err(|error: ParseIntError| {
         let is_negative = text

@@ -1,7 +1,7 @@
-//! Untrusted text made safe for a terminal, and times in words.
+//! Escapes untrusted text for a terminal, and formats counts, sizes and dates.
 //!
-//! Clients choose keys, reasons and messages. These must not move the cursor, change colours, or reorder
-//! or hide the text beside them, so they pass through [`escape`] before they reach a screen.
+//! Clients choose keys, reasons and messages. Such a text must not move the cursor, change colours, or reorder or hide
+//! adjacent text, so [`escape`] is applied to it before it is printed.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 pub use loudou_rules::humanise::humanise;
 
-/// `text` with escapes for everything that a terminal might act on: control characters, and the
-/// invisible and direction-changing characters of Unicode.
+/// Escapes all characters that a terminal might interpret: control characters, and Unicode characters that are
+/// invisible or change the direction of text.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -27,27 +27,27 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A text in the form of keys: the filter writes bytes that are not printable ASCII as `%XX`. What has this form already,
-/// as a key in a list has, stays.
+/// Returns a text in the form in which the filter writes keys, with `%XX` for bytes that are not printable ASCII. A
+/// text that already has this form, such as a key from a list, is unchanged.
 pub fn as_key(text: &str) -> Cow<'_, str> {
     const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b' ');
     utf8_percent_encode(text, UNPRINTABLE).into()
 }
 
-/// A number of things: `1 key`, `2 keys`.
+/// Formats a number with its noun: `1 key`, `2 keys`.
 pub fn counted(n: u64, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
 
-/// The end of an error: what was probably meant, if that is known.
+/// Returns the suffix of an error that suggests a similar name, or an empty string without a similar name.
 pub fn meant(near: Option<impl AsRef<str>>) -> String {
     near.map_or_else(String::new, |near| {
         format!("; did you mean `{}`?", escape(near.as_ref()))
     })
 }
 
-/// The first characters of `text`, with a mark where it was cut.
+/// Truncates `text` to `most` characters. A truncated text ends with `…`.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
@@ -55,7 +55,7 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// True if a terminal might act on `c` or show nothing for it.
+/// Returns true if a terminal might interpret `c` or show nothing for it.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -73,8 +73,8 @@ pub fn is_unsafe(c: char) -> bool {
         )
 }
 
-/// Escapes the characters that a terminal acts on. JSON writers escape only control characters below
-/// 32; all other characters outside ASCII are inside strings, so they can be escaped in place.
+/// Escapes the unsafe characters in JSON text as `\uXXXX`. JSON writers escape only control characters below 32. The
+/// other unsafe characters can occur only inside strings, so they can be escaped in place.
 pub fn json_safe(text: String) -> String {
     if text.chars().all(|c| c == '\n' || !is_unsafe(c)) {
         return text;
@@ -93,7 +93,7 @@ fn json_char(c: char) -> Vec<char> {
         .collect()
 }
 
-/// A size in binary units, in words: `6.9 MiB`.
+/// Formats a size with a binary unit, rounded down to tenths: `6.9 MiB`.
 pub fn bytes(bytes: u64) -> String {
     let tenths = |unit: u64| {
         let tenths = bytes.saturating_mul(10).checked_div(unit).unwrap_or(0);
@@ -106,8 +106,8 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A time of the wall clock, in UTC: `2026-11-21 14:03:07Z`. Times after the year 9999 are shown as its
-/// end.
+/// Formats a time in milliseconds since the Unix epoch, in UTC: `2026-11-21 14:03:07Z`. A time after the year 9999 is
+/// shown as the end of that year.
 pub fn date(unix_ms: u64) -> String {
     let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
     let time = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);

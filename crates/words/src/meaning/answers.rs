@@ -1,10 +1,10 @@
-//! Answers to clients in words; defaults are left out.
+//! Describes the responses to clients. Defaults are omitted.
 
 use loudou_rules::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
 
 use super::list;
 
-/// The answer to refused clients.
+/// Describes the response to refused requests.
 pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
     let mut notes = Vec::new();
     let usual = Refuse::default();
@@ -38,7 +38,7 @@ pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
     notes
 }
 
-/// The headers of all responses, and the places that receive the decision.
+/// Describes the rate limit headers, the jitter of `Retry-After`, and the visibility of decisions.
 pub(super) fn respond(respond: Respond) -> Vec<String> {
     const DRAFT: &str = "RateLimit and RateLimit-Policy";
     let headers = match respond.ratelimit_headers {

@@ -1,4 +1,4 @@
-//! Remarkable properties of a bucket besides its level: a ban, a pending penalty, an override, a denied lease.
+//! Describes the state of a bucket: its word on the screen, and a ban, penalty, override or denied lease.
 
 use std::fmt;
 
@@ -10,39 +10,40 @@ use loudou_api::{
 use super::{leased, short};
 use crate::text::humanise;
 
-/// The state `refusing` of a rule in shadow mode, which refuses nobody.
+/// Word for the state `refusing` in a rule that is not enforced.
 pub const WOULD_REFUSE: &str = "would refuse";
 
-/// The state `banned` of a rule that does not enforce its bans.
+/// Word for the state `banned` in a rule that is not enforced.
 pub const BAN_OFF: &str = "ban off";
 
-/// The state for people, which says `refusing` only while the next request would be refused.
+/// State of a bucket for people. Unlike [`BucketState::Refusing`], [`Standing::Refusing`] means that the next request
+/// would be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Nothing is taken, and no request comes.
+    /// The bucket is full, and its key has no requests.
     Idle,
-    /// Nothing is taken, although requests come.
+    /// The bucket is full, and its key has requests.
     Fine,
-    /// Something is taken, and the next request would be admitted.
+    /// Units are taken, and the next request would be admitted.
     Busy,
-    /// The next request would wait.
+    /// The next request would be held.
     Held,
-    /// A rule in shadow mode would have refused a moment ago.
+    /// The rule is not enforced. It would have refused a recent request, but would admit the next.
     WouldHaveRefused,
-    /// A rule in shadow mode would refuse.
+    /// The rule is not enforced. It would refuse the next request.
     WouldRefuse,
-    /// It refused a moment ago, and would admit now.
+    /// A recent request was refused, but the next would be admitted.
     Refused,
     /// The next request would be refused.
     Refusing,
-    /// Its rule does not enforce its ban.
+    /// The key is banned, but the rule is not enforced.
     BanOff,
-    /// It refuses until the ban ends.
+    /// The key is banned.
     Banned,
 }
 
 impl Standing {
-    /// All of them.
+    /// All states, in ascending order.
     const ALL: [Self; 10] = [
         Self::Idle,
         Self::Fine,
@@ -56,7 +57,7 @@ impl Standing {
         Self::Banned,
     ];
 
-    /// The state of a bucket, whose key has requests or not.
+    /// Returns the state of a bucket. `has_requests` is true if its key has requests.
     pub fn of(bucket: &BucketView, has_requests: bool) -> Self {
         match (bucket.state, bucket.shadow) {
             (BucketState::Idle, _) if has_requests => Self::Fine,
@@ -72,7 +73,7 @@ impl Standing {
         }
     }
 
-    /// The word on the screen.
+    /// Returns the word on the screen.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -88,13 +89,13 @@ impl Standing {
         }
     }
 
-    /// All words.
+    /// Returns the words of all states.
     pub fn words() -> [&'static str; 10] {
         Self::ALL.map(Self::word)
     }
 }
 
-/// Returns true if a request of the usual cost would be refused.
+/// Returns true if a request with the default cost would be refused.
 fn refuses_now(bucket: &BucketView) -> bool {
     let is_unlimited = bucket
         .own
@@ -109,7 +110,7 @@ fn refuses_now(bucket: &BucketView) -> bool {
         Some(OutageView::Refuse) => true,
         Some(OutageView::Admit) => false,
         Some(OutageView::Local { .. }) | None => {
-            // The time is unknown if it depends on the end of other requests.
+            // The wait is unknown if it depends on the end of other requests, so `remaining` is tested, too.
             let refuses =
                 |limit: &LimitView| limit.retry_after_ns.is_some() || limit.remaining == 0;
             is_denied || bucket.limits.iter().any(refuses)
@@ -117,13 +118,15 @@ fn refuses_now(bucket: &BucketView) -> bool {
     }
 }
 
-/// The limit that stands for a bucket: the one that refuses, else the one with the highest level.
+/// Returns the index of the limit to show for a bucket: the reported limit if it refuses, otherwise the limit with the
+/// highest level.
 pub fn main_limit(bucket: &BucketView) -> usize {
     let reported = bucket.limits.get(bucket.reported);
     if reported.is_some_and(|limit| limit.retry_after_ns.is_some() || limit.remaining == 0) {
         return bucket.reported;
     }
-    // Fractions are compared by their products. The first of equal ones counts, but before all the reported one.
+    // Fractions are compared by cross multiplication. Among equal levels, the reported limit has priority, then the
+    // first limit.
     let is_higher = |one: &LimitView, other: &LimitView| {
         let ((part, whole), (least, of)) = (one.level(0), other.level(0));
         let product = |part: u64, whole: u64| u128::from(part).saturating_mul(whole.into());
@@ -138,12 +141,12 @@ pub fn main_limit(bucket: &BucketView) -> usize {
     highest.0
 }
 
-/// The state for people, where nothing is known about the requests of its key.
+/// Returns the word for the state of a bucket if it is unknown whether its key has requests.
 pub fn state_word(bucket: &BucketView) -> &'static str {
     Standing::of(bucket, false).word()
 }
 
-/// A count of refusals: in parentheses for a rule in shadow mode, whose requests passed.
+/// Formats a number of refusals. It is in parentheses for a rule in shadow mode, because those requests passed.
 pub fn refusals(count: impl fmt::Display, shadow: bool) -> String {
     if shadow {
         format!("({count})")
@@ -152,7 +155,7 @@ pub fn refusals(count: impl fmt::Display, shadow: bool) -> String {
     }
 }
 
-/// The origin of a ban.
+/// Describes the origin of a ban.
 pub const fn imposed(by: BanBy) -> &'static str {
     match by {
         BanBy::Operator => "by an operator",
@@ -161,12 +164,12 @@ pub const fn imposed(by: BanBy) -> &'static str {
     }
 }
 
-/// The ban of a bucket, if its rule enforces it.
+/// Returns the ban of a bucket if its rule is enforced.
 pub fn enforced_ban(bucket: &BucketView) -> Option<&BanView> {
     bucket.ban.as_ref().filter(|_| !bucket.shadow)
 }
 
-/// A ban in words.
+/// Describes a ban and its remaining time.
 pub fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     let left = match (ban.until_ns, now_ns) {
         (None, _) if ban.by == BanBy::Override => String::new(),
@@ -179,16 +182,16 @@ pub fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     format!("banned {}{left}", imposed(ban.by))
 }
 
-/// Where the ban and the override of a bucket come from, as far as that is known.
+/// Sources of the ban and the override of a bucket, if known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origins<'a> {
-    /// The rule, which has the overrides and their edits.
+    /// Rule of the bucket, with its overrides and their edits.
     pub rule: Option<&'a RuleView>,
-    /// The event of the ban.
+    /// Event of the ban.
     pub ban: Option<&'a Event>,
 }
 
-/// The properties, one line each.
+/// Describes the ban, refusals, lease, penalties and override of a bucket, one line each.
 pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(ban) = &bucket.ban {
@@ -220,15 +223,15 @@ pub fn stands_out(bucket: &BucketView, now_ns: Option<u64>, origins: Origins<'_>
     lines
 }
 
-/// Since when the key of a bucket is refused: `refused since 12m ago, last 2s ago`.
+/// Describes a run of refusals: `refused since 12m ago, last 2s ago`.
 fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
     const SECOND: u64 = 1_000_000_000;
     let (since_ns, now_ns) = bucket.refused_since_ns.zip(now_ns)?;
-    // The last refusal is known to a quarter of a second only, and may seem to be before the first.
+    // The time of the last refusal is stored in quarters of a second, so it may be before the first.
     let last_ns = bucket.refused_at_ns.map_or(since_ns, |at| at.max(since_ns));
     let [first, last] = [since_ns, last_ns].map(|at| match now_ns.saturating_sub(at) {
         0..SECOND => "just now".to_owned(),
-        // Tenths would only flicker.
+        // Whole seconds, because tenths would flicker on the screen.
         ns => format!(
             "{} ago",
             humanise(ns.div_euclid(SECOND).saturating_mul(SECOND))
@@ -247,7 +250,7 @@ fn refused_since(bucket: &BucketView, now_ns: Option<u64>) -> Option<String> {
     Some(format!("{refused} since {first}{last}"))
 }
 
-/// An override with its numbers and, if it was edited, its end, author and reason.
+/// Describes an override with its numbers. An override by an edit also has its end, author and reason.
 fn override_of(
     entry: &KeyOverrideView,
     now_ns: Option<u64>,
@@ -271,7 +274,7 @@ fn override_of(
     vec![line, made("override", &edit.by, &edit.reason)]
 }
 
-/// The author of a change and the reason.
+/// Describes the author and the reason of a change.
 fn made(what: &str, by: &str, reason: &str) -> String {
     let reason = match reason {
         "" => "no reason given",
@@ -326,7 +329,7 @@ mod tests {
                 "refused since 9s ago",
             ),
             (ago(0), ago(S / 5), false, "refused since just now"),
-            // Read by a worker whose clock is behind.
+            // The clock of the worker that answered is behind.
             (
                 Some(now + S),
                 Some(now + S),

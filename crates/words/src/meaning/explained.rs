@@ -1,4 +1,4 @@
-//! The explanation of a request in words: outcomes of rules, and the parts that they require of the request.
+//! Describes the explanation of a request: the outcome of each rule, and the conditions that the request did not meet.
 
 use loudou_api::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 use loudou_rules::config::parse_rule;
@@ -7,25 +7,25 @@ use serde_json::{Map, Value, json};
 use super::leased::outage;
 use crate::text::humanise;
 
-/// The place of a condition that must not hold.
+/// Place of a rule's negated match.
 const NOT: &str = "match.not";
 
-/// How good an outcome is for the request.
+/// Colour class of an outcome, by its effect on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Neither good nor bad.
+    /// Neutral.
     Plain,
-    /// It says nothing about the request.
+    /// The rule does not apply to the request.
     Dim,
     /// The request passes.
     Good,
-    /// It passes late, or perhaps not, or only because the rule does not enforce.
+    /// The request passes late, the outcome is unknown, or the request passes only because the rule is not enforced.
     Warn,
     /// The request is refused.
     Bad,
 }
 
-/// The tone of an outcome.
+/// Returns the tone of an outcome.
 pub const fn tone(says: Says, is_shadow: bool) -> Tone {
     match says {
         Says::Admit => Tone::Good,
@@ -38,7 +38,7 @@ pub const fn tone(says: Says, is_shadow: bool) -> Tone {
     }
 }
 
-/// The mark before an outcome: its tone without colour.
+/// Returns the mark before an outcome, which shows its tone without colour.
 pub const fn mark(says: Says) -> char {
     match says {
         Says::Admit => '✓',
@@ -51,7 +51,7 @@ pub const fn mark(says: Says) -> char {
     }
 }
 
-/// The verdict of all rules together on the request `title`.
+/// Describes the verdict of all rules on the request `title`.
 pub fn verdict(answer: &ExplainAnswer, title: &str) -> String {
     let has_say = |rule: &ExplainedRule| matches!(rule.says, Says::Admit | Says::Hold);
     match answer.verdict {
@@ -71,7 +71,7 @@ pub fn verdict(answer: &ExplainAnswer, title: &str) -> String {
     }
 }
 
-/// The reason why a rule refuses, and its end.
+/// Describes the reason why a rule refuses, and when the refusal ends.
 fn refusal(rule: &ExplainedRule) -> Option<String> {
     if rule.missing.is_some() && rule.key.is_none() {
         return Some(": the request has no key".to_owned());
@@ -92,7 +92,7 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
     Some(again(limit, rule.cost).map_or_else(String::new, |when| format!("; {when}")))
 }
 
-/// The remaining time of a ban.
+/// Describes the remaining time of a ban.
 pub fn lasts(ban: &ExplainedBan) -> String {
     ban.lasts_ns.map_or_else(
         || "permanently".to_owned(),
@@ -100,7 +100,7 @@ pub fn lasts(ban: &ExplainedBan) -> String {
     )
 }
 
-/// The time after which the same request would pass.
+/// Describes when an equal request would pass.
 fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
     let now = &limit.now;
     match now.retry_after_ns {
@@ -112,7 +112,7 @@ fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
     }
 }
 
-/// The outcome of a rule, to follow its name.
+/// Describes the outcome of a rule. The text follows the rule's name.
 pub fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     let earlier = rule.behind.as_deref().unwrap_or("another rule");
     let is_shadow = rule.mode == "shadow";
@@ -150,7 +150,7 @@ pub fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
     outcome
 }
 
-/// Names and values: the reason why a rule does not match the request, or the bucket that it selects.
+/// Returns rows of names and values: the conditions that the request does not meet, or the bucket and its state.
 pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
@@ -163,7 +163,7 @@ pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
         if let Some(longest) = part.longest {
             row(
                 "too long",
-                format!("longer than the {longest} bytes that it tests, so on_long_value decides"),
+                format!("longer than the {longest} bytes that it tests, so on_long_value applies"),
             );
         }
     }
@@ -185,8 +185,8 @@ pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
     }
     if let Some(reason) = &rule.not_held {
         let words = match reason.as_str() {
-            "deadline" => "its deadline would come first",
-            _ => "the worker holds as many requests as it may",
+            "deadline" => "its deadline would expire first",
+            _ => "the worker holds its maximum of requests",
         };
         row("not held", words.to_owned());
     }
@@ -201,7 +201,7 @@ pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
     rows
 }
 
-/// The outcome of a limit, and the units that it would have left.
+/// Describes the outcome of a limit, and the units that would remain.
 pub fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
     let left = limit.remaining;
     match limit.says {
@@ -214,7 +214,7 @@ pub fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
     }
 }
 
-/// The requirement of a part of a rule: `requests with x-plan: free`, `header x-user-id`.
+/// Describes a condition of a rule, or a part of its key: `requests with x-plan: free`, `header x-user-id`.
 pub fn requirement(part: &UnmetPart) -> String {
     if part.place.starts_with("key[") {
         return super::key_in_json(&json!({ "key": [part.asked] }));
@@ -225,7 +225,7 @@ pub fn requirement(part: &UnmetPart) -> String {
         let rule = parse_rule(&rule).ok()?;
         Some(super::requests(&rule.matches))
     });
-    // A newer server may have requirements that this program cannot read.
+    // A newer server may return a condition that this version cannot parse.
     let required = required.unwrap_or_else(|| part.asked.to_string());
     if part.place == NOT {
         format!("anything but {required}")
@@ -234,13 +234,13 @@ pub fn requirement(part: &UnmetPart) -> String {
     }
 }
 
-/// A match with this part only; for `not`, the condition that must not hold.
+/// Returns a match in JSON that has only this condition, or for `match.not`, the negated match.
 fn matches(part: &UnmetPart) -> Option<Value> {
     let place = part.place.strip_prefix("match.")?;
     if place == "not" {
         return Some(part.asked.clone());
     }
-    // A part of a `not` whose value is too long.
+    // `not.` occurs if the value is too long for a pattern inside a `not`.
     let place = place.trim_start_matches("not.");
     let (name, required) = match place.split_once('[') {
         Some((list, _)) => (list, json!([part.asked])),
@@ -249,7 +249,7 @@ fn matches(part: &UnmetPart) -> Option<Value> {
     Some(Value::Object(Map::from_iter([(name.to_owned(), required)])))
 }
 
-/// The value in the request that a part of a rule was compared with.
+/// Describes the value in the request that the rule tested.
 pub fn found(part: &UnmetPart) -> String {
     match part.found.as_deref() {
         None if part.place == NOT => "a request that matches".to_owned(),

@@ -1,4 +1,4 @@
-//! A rule whose buckets a fleet shares: the bound, waits and outages, in numbers and in words.
+//! Describes a rule with `scope: fleet`: the bound on admitted units, the waits, and the behaviour in an outage.
 
 use loudou_limiter::lease::{LeaseSettings, Shared, Terms};
 use loudou_limiter::{Limit, Nanos, Rate};
@@ -7,44 +7,44 @@ use serde::Serialize;
 
 use super::short;
 
-/// The number of Envoys in examples.
+/// Number of Envoys in examples.
 const EXAMPLE: u32 = 4;
 const MINUTE: Nanos = Nanos::from_secs(60);
-/// The times for which bounds are given, with their names and forms.
+/// Durations for which bounds are computed, with their names and short forms.
 const SPANS: [(Nanos, &str, &str); 3] = [
     (MINUTE, "minute", "60s"),
     (Nanos::from_secs(3_600), "hour", "1h"),
     (Nanos::from_secs(86_400), "day", "1d"),
 ];
 
-/// The consequences of sharing the buckets of a rule.
+/// Consequences of sharing the buckets of a rule.
 #[derive(Debug, Serialize)]
 pub struct Sharing {
-    /// For each limit, the most that the fleet passes.
+    /// Bound of each limit.
     bounds: Vec<Bound>,
     /// Maximum time that a request waits for the relay.
     waits_at_most_ns: u64,
-    /// True if busy keys get tokens beforehand, so that only few of their requests wait.
+    /// True if busy keys get tokens in advance, so that few of their requests wait.
     leases_beforehand: bool,
-    /// The decision while the relay does not answer.
+    /// Decision while the relay does not answer.
     on_outage: OnOutage,
-    /// All of this in words.
+    /// All consequences in words, one line each.
     pub meaning: Vec<String>,
 }
 
-/// Maximum amount that the fleet passes by a limit, in cost units.
+/// Maximum number of units that all Envoys together admit by a limit.
 #[derive(Debug, Serialize)]
 struct Bound {
     limit: String,
-    /// The length of the time: of any such time, or of each window of a fixed window.
+    /// Duration of the bound. The bound applies to any time span of this length, or to each window of a fixed window.
     window_ns: u64,
-    /// However many Envoys there are.
+    /// Maximum number of units, for any number of Envoys.
     at_most: u64,
-    /// In addition, for each Envoy.
+    /// Additional units on credit for each Envoy.
     at_most_more_per_envoy: u64,
 }
 
-/// The meaning of a rule's scope; `None` if each Envoy has its own buckets, or if the rule is off.
+/// Describes the sharing of a rule. Returns `None` if each Envoy has separate buckets, or if the rule is off.
 pub fn sharing(rule: &Rule, fleet: Option<&FleetSettings>) -> Option<Sharing> {
     if rule.scope == Scope::Envoy || rule.mode == Mode::Off {
         return None;
@@ -96,8 +96,8 @@ impl Bound {
     }
 }
 
-/// The shortest time with a name in which a rate gives its amount, its name, and its form; the rate's
-/// period if there is none.
+/// Returns the shortest of [`SPANS`] that is at least as long as the rate's period, with its name and form. Returns the
+/// period if it is longer than a day.
 fn span(rate: Rate) -> (Nanos, String, String) {
     let period = rate.period();
     let named = SPANS.iter().find(|(span, ..)| period <= *span);
@@ -107,7 +107,7 @@ fn span(rate: Rate) -> (Nanos, String, String) {
     )
 }
 
-/// The bounds of all limits, a line each.
+/// Describes the bounds of all limits, one line each.
 fn bounds_in_words(
     limits: &[(&str, Shared)],
     settings: &LeaseSettings,
@@ -135,7 +135,7 @@ fn bounds_in_words(
     lines.collect()
 }
 
-/// `at most 15 + 0.5/s × (60s + 200ms) = 45 in any minute`.
+/// Describes a bound: `at most 15 + 0.5/s × (60s + 200ms) = 45 in any minute`.
 fn bound_in_words(limit: Shared, settings: &LeaseSettings, units: &str) -> String {
     let lease = settings.lease;
     match limit {
@@ -165,7 +165,8 @@ fn bound_in_words(limit: Shared, settings: &LeaseSettings, units: &str) -> Strin
     }
 }
 
-/// A rate per second for bounds of a minute, where that is exact: `0.5/s`. Else as it is written.
+/// Formats a rate per second (`0.5/s`) if the bound is per minute and thousandths are exact. Otherwise formats the rate
+/// with its own period.
 fn pace(rate: Rate, span: Nanos) -> String {
     let per_second = u128::from(rate.amount()) * 1_000_000_000_000;
     let period = u128::from(rate.period().get());
@@ -181,7 +182,7 @@ fn pace(rate: Rate, span: Nanos) -> String {
     }
 }
 
-/// Who waits for the relay, and how long.
+/// Describes which requests wait for the relay, and for how long.
 fn waits(rule: &Rule, terms: &Terms) -> Vec<String> {
     let LeaseSettings {
         lease,
@@ -193,11 +194,11 @@ fn waits(rule: &Rule, terms: &Terms) -> Vec<String> {
     }
     let wait = if terms.leases_beforehand(rule.cost.least().into()) {
         format!(
-            "a key's first request waits for the relay, at most {timeout}; busy keys get tokens beforehand"
+            "a key's first request waits for the relay, at most {timeout}; busy keys get tokens in advance"
         )
     } else {
         format!(
-            "too little comes back in {lease} to get tokens beforehand: requests wait for the relay, at most \
+            "too few units return in {lease} to get tokens in advance: requests wait for the relay, at most \
              {timeout}, unless their key was just refused"
         )
     };
@@ -208,7 +209,7 @@ fn waits(rule: &Rule, terms: &Terms) -> Vec<String> {
     }
 }
 
-/// The consequences of an outage.
+/// Describes the decisions during an outage.
 fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     let begin = "if the relay does not answer,";
     match (fleet.on_outage, rule.mode) {
@@ -222,9 +223,7 @@ fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
             };
             let part = rule.limits.divided(envoys);
             let part = part.map_or_else(String::new, |limits| short::of_limits(&limits));
-            format!(
-                "{begin} each Envoy limits alone by its part; of {envoys} Envoys{since}, each has {part}"
-            )
+            format!("{begin} each Envoy limits alone; with {envoys} Envoys{since}, each has {part}")
         }
         (OnOutage::Admit, _) => format!("{begin} requests pass"),
         (OnOutage::Refuse, Mode::Enforce) => format!("{begin} requests are refused"),
@@ -232,7 +231,8 @@ fn outage(rule: &Rule, fleet: &FleetSettings) -> String {
     }
 }
 
-/// The bounds while an Envoy has no answers for a time D and others have some, a line each.
+/// Describes the bounds while one Envoy gets no answers from the relay for a time D and other Envoys get answers, one
+/// line each.
 fn failures(limits: &[(&str, Shared)], settings: &LeaseSettings) -> Vec<String> {
     let lines = limits.iter().enumerate().map(|(index, (name, limit))| {
         let begin = match index {

@@ -1,10 +1,10 @@
-//! The key of a rule in words, and the treatment of requests without one or with several.
+//! Describes the key of a rule, and its verdict on requests without a key or with several values for it.
 
 use loudou_rules::rule::{KeyPart, Mode, OnAmbiguousKey, OnMissingKey, Rule, SourcePrefix};
 
 use super::list;
 
-/// The group that a rule counts together: `each x-user-id`.
+/// Describes the requests that share a bucket: `each x-user-id`.
 pub fn group(rule: &Rule) -> String {
     let parts: Vec<String> = rule.key.iter().filter_map(part).collect();
     match parts.as_slice() {
@@ -14,7 +14,7 @@ pub fn group(rule: &Rule) -> String {
     }
 }
 
-/// A part of a key in words; `None` for a literal, which is the same for all requests.
+/// Describes a part of a key. Returns `None` for a literal, because it is equal for all requests.
 fn part(part: &KeyPart) -> Option<String> {
     Some(match part {
         KeyPart::Literal(_) => return None,
@@ -44,7 +44,7 @@ fn path(segments: Option<u8>, normalize: bool) -> String {
     segments + raw
 }
 
-/// The clients that share a bucket: `client address (IPv4 /24, IPv6 /64)`.
+/// Describes the client addresses that share a bucket: `client address (IPv4 /24, IPv6 /64)`.
 fn source(prefix: SourcePrefix) -> String {
     let SourcePrefix { v4, v6 } = prefix;
     match (v4, v6) {
@@ -54,7 +54,8 @@ fn source(prefix: SourcePrefix) -> String {
     }
 }
 
-/// The treatment of requests with several values of a part of the key, if they are refused.
+/// Describes the refusal of requests with several values for a part of the key. Returns `None` if the rule does not
+/// refuse them.
 pub(super) fn ambiguous(rule: &Rule) -> Option<String> {
     if rule.on_ambiguous_key != OnAmbiguousKey::Refuse {
         return None;
@@ -74,7 +75,8 @@ pub(super) fn ambiguous(rule: &Rule) -> Option<String> {
     (!parts.is_empty()).then(|| format!("requests with several values of {parts} {verdict}"))
 }
 
-/// The treatment of requests without a part of the key. Almost all requests have an address and a path.
+/// Describes `on_missing_key`. Parts that almost every request has, such as an address or a path, are mentioned only if
+/// the key has no other part and the setting is not the default.
 pub(super) fn missing(rule: &Rule) -> Option<String> {
     let often = |part: &&KeyPart| {
         !matches!(

@@ -1,30 +1,31 @@
-//! The limits that an Envoy shares with a fleet, as it knows them, in words.
+//! Describes the leases of an Envoy, and its view of the fleet.
 
 use loudou_api::{BucketView, EventKind, FleetStatus, LeaseView, LimitView, OutageView, Spread};
 
 use crate::text::humanise;
 
-/// The units of a shared bucket here and for all, and when that was: `3 here, 12 left for all Envoys 40ms ago`;
-/// `None` without a lease. Of several limits, the one with the fewest units left counts.
+/// Describes the units of a shared bucket: `3 here, 12 left for all Envoys 40ms ago`. If the bucket has several limits,
+/// the units left are the minimum of the limits. Returns `None` without a lease.
 pub fn lease(bucket: &BucketView, ago: impl Fn(&LeaseView) -> String) -> Option<String> {
     let lease = bucket.lease.as_ref()?;
     let tokens = lease.tokens;
     let left = lease.left.iter().min().copied().unwrap_or(0);
-    let out = bucket.outage.map_or("", |_| ", out of force");
+    let out = bucket.outage.map_or("", |_| ", not in effect");
     let ago = ago(lease);
     Some(format!(
         "{tokens} here, {left} left for all Envoys {ago}{out}"
     ))
 }
 
-/// The part that decides in place of a lease in an outage.
+/// Describes how an Envoy decides without the relay.
 pub fn outage(outage: OutageView) -> String {
     let decides = match outage {
         OutageView::Local { envoys: 1 } => {
-            "this Envoy limits alone, by the whole limits: it knows of no other".to_owned()
+            "this Envoy limits alone, with the full limits, because it knows no other Envoy"
+                .to_owned()
         }
         OutageView::Local { envoys } => {
-            format!("this Envoy limits alone, by the limits divided by {envoys} Envoys")
+            format!("this Envoy limits alone, with the limits divided by {envoys} Envoys")
         }
         OutageView::Admit => "every request passes".to_owned(),
         OutageView::Refuse => "every request is refused".to_owned(),
@@ -32,7 +33,7 @@ pub fn outage(outage: OutageView) -> String {
     format!("the relay does not answer: {decides}")
 }
 
-/// The units that were left for all Envoys at each limit: `12`, or `3 of burst and 970 of daily`.
+/// Describes the units left for all Envoys at each limit: `12`, or `3 of burst and 970 of daily`.
 pub fn left(lease: &LeaseView, limits: &[LimitView]) -> String {
     if let [units] = lease.left.as_slice() {
         return units.to_string();
@@ -42,7 +43,7 @@ pub fn left(lease: &LeaseView, limits: &[LimitView]) -> String {
     limits.collect::<Vec<_>>().join(" and ")
 }
 
-/// The time of a lease's numbers; an answer without a clock reading has no age.
+/// Describes the age of a lease's numbers. `now_ns` is absent if the answer has no clock reading.
 pub fn heard(lease: &LeaseView, now_ns: Option<u64>) -> String {
     now_ns.map_or_else(
         || "when the relay last answered".to_owned(),
@@ -50,7 +51,7 @@ pub fn heard(lease: &LeaseView, now_ns: Option<u64>) -> String {
     )
 }
 
-/// The debt of a lease, and its denial or what decides in its place, one line each.
+/// Describes the debt of a lease, and its denial or the outage, one line each.
 pub fn owed_and_denied(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
     let lease = bucket.lease.as_ref();
     let debt = lease.map_or(0, |lease| lease.debt);
@@ -62,7 +63,7 @@ pub fn owed_and_denied(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> 
     debt.into_iter().chain(decides).collect()
 }
 
-/// The denial of a lease; `None` if there is none, or no longer.
+/// Describes the denial of a lease. Returns `None` if no denial is in effect.
 pub fn denied(lease: &LeaseView, now_ns: Option<u64>) -> Option<String> {
     let until = lease.denied_until_ns?;
     let span = match now_ns.map(|now| until.saturating_sub(now)) {
@@ -70,32 +71,34 @@ pub fn denied(lease: &LeaseView, now_ns: Option<u64>) -> Option<String> {
         Some(0) => return None,
         Some(left) => format!("for {} more", humanise(left)),
     };
-    Some(format!("{span}, refused without asking"))
+    Some(format!("{span}, refused locally"))
 }
 
-/// `4 Envoys`, or `1 Envoy`.
+/// Formats the number of Envoys: `4 Envoys`, or `1 Envoy`.
 pub fn envoys(fleet: &FleetStatus) -> String {
     counted(fleet.envoys, "Envoy")
 }
 
-/// The workers that decide alone: `2 workers down`; `None` if there are none.
+/// Formats the number of workers that decide without the relay: `2 workers down`. Returns `None` if it is 0.
 pub fn down(fleet: &FleetStatus) -> Option<String> {
     let down = fleet.workers_down;
     (down > 0).then(|| format!("{} down", counted(down, "worker")))
 }
 
-/// Where else a change holds: `on its way to the other Envoys of the fleet`; `None` without a fleet.
+/// Describes the distribution of a change: `on its way to the other Envoys of the fleet`. Returns `None` without a
+/// fleet.
 pub const fn spread(spread: Option<Spread>) -> Option<&'static str> {
     match spread {
         None | Some(Spread::Unknown) => None,
         Some(Spread::Sending) => Some("on its way to the other Envoys of the fleet"),
         Some(Spread::HereOnly) => {
-            Some("at this Envoy only: the changes of the fleet have no more room")
+            Some("at this Envoy only, because the fleet's record of changes is full")
         }
     }
 }
 
-/// The changes that do not hold everywhere: `2 changes unsent, 1 waits for its rule`; `None` if all do.
+/// Describes the changes that are not in effect at all Envoys: `2 changes not sent yet`. Returns `None` if all changes
+/// are in effect.
 pub fn changes(fleet: &FleetStatus) -> Option<String> {
     let changes = &fleet.changes;
     let parts = [
@@ -113,12 +116,12 @@ pub fn changes(fleet: &FleetStatus) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// When the relay answered last: `40ms ago`; `None` if it never did.
+/// Formats the time since the last answer of the relay: `40ms ago`. Returns `None` without any answer.
 pub fn answered(fleet: &FleetStatus, now_ns: u64) -> Option<String> {
     (fleet.answered_ns > 0).then(|| ago(now_ns, fleet.answered_ns))
 }
 
-/// True for events after which rules may not limit as they should.
+/// Returns true for events after which rules may not limit as configured.
 pub const fn is_alarm(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -130,7 +133,7 @@ fn ago(now_ns: u64, then_ns: u64) -> String {
     format!("{} ago", humanise(now_ns.saturating_sub(then_ns)))
 }
 
-/// `1 request`, or `2 requests`.
+/// Formats a number with its noun: `1 request`, or `2 requests`.
 pub fn counted(count: u64, one: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {one}{plural}")
@@ -160,7 +163,7 @@ mod tests {
         }
     }
 
-    /// A denial ends with the engine that it came from.
+    /// During an outage, the denial of a lease is not shown, because it is no longer in effect.
     #[test]
     fn an_outage_in_words() {
         let told = |outage| {
@@ -170,11 +173,11 @@ mod tests {
         for (outage, end) in [
             (
                 OutageView::Local { envoys: 4 },
-                "this Envoy limits alone, by the limits divided by 4 Envoys",
+                "this Envoy limits alone, with the limits divided by 4 Envoys",
             ),
             (
                 OutageView::Local { envoys: 1 },
-                "this Envoy limits alone, by the whole limits: it knows of no other",
+                "this Envoy limits alone, with the full limits, because it knows no other Envoy",
             ),
             (OutageView::Admit, "every request passes"),
             (OutageView::Refuse, "every request is refused"),
@@ -193,7 +196,7 @@ mod tests {
         let told = |outage, now| lease(&bucket(view(), outage), |lease| heard(lease, now));
         let text = "3 here, 12 left for all Envoys 40ms ago";
         assert_eq!(told(None, now).as_deref(), Some(text));
-        let text = format!("{text}, out of force");
+        let text = format!("{text}, not in effect");
         assert_eq!(told(Some(OutageView::Admit), now), Some(text));
         let text = "3 here, 12 left for all Envoys when the relay last answered";
         assert_eq!(told(None, None).as_deref(), Some(text));
@@ -201,12 +204,12 @@ mod tests {
             owed_and_denied(&bucket(view(), None), now),
             [
                 "2 passed on credit, not charged yet",
-                "for 350ms more, refused without asking"
+                "for 350ms more, refused locally"
             ]
         );
         let mut view = view();
         let unknown = denied(&view, None).expect("a denial");
-        assert_eq!(unknown, "for some time, refused without asking");
+        assert_eq!(unknown, "for some time, refused locally");
         view.left = vec![970, 2];
         let told = lease(&bucket(view, None), |_| "just now".to_owned());
         let text = "3 here, 2 left for all Envoys just now";

@@ -1,10 +1,10 @@
-//! The requests that a rule matches, in words.
+//! Describes the requests that a rule matches.
 
 use loudou_rules::rule::{Cidr, Match, MetadataTest, NamedTest, PathMatch, Test};
 
 use super::list;
 
-/// `POST requests to /reply and below`.
+/// Describes a match: `POST requests to /reply and below`.
 pub fn requests(matches: &Match) -> String {
     if matches.is_everything() {
         return "every request".to_owned();
@@ -46,7 +46,7 @@ fn path_words(path: &PathMatch) -> String {
     }
 }
 
-/// A value that a request has once: `host example.com`.
+/// Describes a test of a value that every request has once: `host example.com`.
 fn value(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("any {name}"),
@@ -76,7 +76,7 @@ fn tests(matches: &Match) -> Vec<String> {
         .collect()
 }
 
-/// A value that a request may lack: `with x-plan: free`.
+/// Describes a test of a value that a request may lack: `with x-plan: free`.
 fn with(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("with {name}"),

@@ -1,4 +1,4 @@
-//! Limits in few words, for tables.
+//! Short descriptions of limits, for tables.
 
 use loudou_limiter::Limits;
 use loudou_rules::config::short_with_name;
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::limit_edit::text;
 
-/// The limits of a rule in JSON: `burst 15 at 30/m, steady: fixed_window 1000, window 1d`. Reads any algorithm,
-/// including ones newer than this program.
+/// Describes the limits of a rule in JSON: `burst 15 at 30/m, steady: fixed_window 1000, window 1d`. Algorithms that
+/// this version does not know are accepted.
 pub fn line(rule: &Value) -> String {
     let limits = rule.get("limits").and_then(Value::as_array);
     let limits = limits.into_iter().flatten();
@@ -18,7 +18,7 @@ pub fn line(rule: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// The value of an override in JSON: `scale 10`, `banned`, `burst 15 at 30/m`.
+/// Describes the value of an override in JSON: `scale 10`, `banned`, `burst 15 at 30/m`.
 pub fn gives(value: &Value) -> String {
     if let Some(word) = value.as_str() {
         return word.to_owned();
@@ -29,13 +29,13 @@ pub fn gives(value: &Value) -> String {
     line(value)
 }
 
-/// Limits of this version, in the form of [`gives`].
+/// Describes parsed limits in the form of [`gives`].
 pub fn of_limits(limits: &Limits) -> String {
     let limits = serde_json::to_value(limits).unwrap_or_default();
     line(&json!({ "limits": limits }))
 }
 
-/// The fields of a penalty in JSON: `after 20, within 1m, ban 5m`.
+/// Describes a penalty in JSON: `after 20, within 1m, ban 5m`.
 pub fn penalty(penalty: &Value) -> Option<String> {
     let fields = penalty.as_object()?.iter();
     let words: Vec<String> = fields

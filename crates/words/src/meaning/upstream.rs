@@ -1,11 +1,11 @@
-//! Rules that apply only while an upstream fails, in words.
+//! Describes rules that apply only while an upstream fails.
 
 use loudou_api::{RuleTotals, UpstreamView};
 use loudou_store::When;
 
 use crate::text::{counted, humanise};
 
-/// The condition under which such a rule applies.
+/// Describes the condition of such a rule.
 pub(super) fn condition(when: &When) -> String {
     format!(
         "only while an upstream fails: from more than {} errors within {} (of at least {} responses) until less \
@@ -17,7 +17,7 @@ pub(super) fn condition(when: &When) -> String {
     )
 }
 
-/// Thousandths as a percentage.
+/// Formats thousandths as a percentage.
 fn tenths(thousandths: u32) -> String {
     match (thousandths / 10, thousandths % 10) {
         (whole, 0) => format!("{whole} %"),
@@ -25,7 +25,7 @@ fn tenths(thousandths: u32) -> String {
     }
 }
 
-/// The state of the upstreams of a rule, one line each; empty for a rule that always applies.
+/// Describes the state of a rule's upstreams, one line each. Returns no line for a rule without this condition.
 pub fn upstreams(totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     match totals.upstreams.as_deref() {
         None => Vec::new(),
@@ -48,7 +48,7 @@ fn line(view: &UpstreamView, now_ns: u64) -> String {
     )
 }
 
-/// `errors: 12 of 40 responses (30 %)`.
+/// Describes the error rate of an upstream: `errors: 12 of 40 responses (30 %)`.
 fn errors(view: &UpstreamView) -> String {
     let responses = counted(view.responses, "response");
     let share = view

@@ -504,7 +504,7 @@ fn values_that_are_too_long() {
         for words in [
             verdict,
             "match.not.headers[0]  requires requests with",
-            "longer than the 2941 bytes that it tests, so on_long_value decides",
+            "longer than the 2941 bytes that it tests, so on_long_value applies",
         ] {
             assert!(out.contains(words), "{policy}: {words}: {out}");
         }

@@ -83,7 +83,7 @@ fn one_bucket_reports_its_lease() {
     per-user  alice  busy        420        0  3s ago
     0 here, 0 left for all Envoys 40ms ago
     2 passed on credit, not charged yet
-    for 350ms more, refused without asking
+    for 350ms more, refused locally
 
     LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
     burst  funnel     30/m  ███▊······  9/15      -    11s
@@ -105,7 +105,7 @@ fn one_bucket_reports_its_lease() {
     leased here     0
     left centrally  0 for all Envoys, 40ms ago
     not charged yet 2, which passed on credit
-    denied          for 350ms more, refused without asking
+    denied          for 350ms more, refused locally
     fleet           4 Envoys; last answer 40ms ago
     --- exit code 0
     ");
@@ -131,9 +131,9 @@ fn one_bucket_reports_its_lease() {
     assert_snapshot!(ran.seen(), @r"
     RULE      KEY    STATE  ADMITTED  REFUSED    SEEN
     per-user  alice  busy        420        0  3s ago
-    0 here, 0 left for all Envoys 40ms ago, out of force
+    0 here, 0 left for all Envoys 40ms ago, not in effect
     2 passed on credit, not charged yet
-    the relay does not answer: this Envoy limits alone, by the limits divided by 4 Envoys
+    the relay does not answer: this Envoy limits alone, with the limits divided by 4 Envoys
 
     LIMIT  ALGORITHM  RATE  LEVEL       LEFT  RETRY  RESET
     burst  funnel     30/m  ███▊······  9/15      -    11s
@@ -146,7 +146,7 @@ fn one_bucket_reports_its_lease() {
     leased here     0
     left centrally  0 for all Envoys, 40ms ago
     not charged yet 2, which passed on credit
-    outage          the relay does not answer: this Envoy limits alone, by the limits divided by 4 Envoys
+    outage          the relay does not answer: this Envoy limits alone, with the limits divided by 4 Envoys
     fleet           4 Envoys; last answer 40ms ago
     --- exit code 0
     ");
@@ -211,7 +211,7 @@ fn a_lease_of_unknown_age() {
         [
             "0 here, 0 left for all Envoys when the relay last answered",
             "2 passed on credit, not charged yet",
-            "for some time, refused without asking",
+            "for some time, refused locally",
         ]
     );
 }

@@ -45,7 +45,7 @@ fn what_is_wrong_has_a_colour() {
     marked("", "1 worker down", true);
     marked("5", "1 worker down", true);
     marked("5", "fleet down", true);
-    let denied = "for 1.4s more, refused without asking";
+    let denied = "for 1.4s more, refused locally";
     marked("/mallory<ret><ret>", denied, false);
     let owed = "2 passed on credit, not charged yet";
     marked("/mallory<ret><ret>", owed, true);

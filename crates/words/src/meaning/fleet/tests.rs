@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The meaning of a shared rule with these fields, in a fleet with these settings.
+/// Returns the meaning of a shared rule with these fields, in a fleet with these settings.
 fn say(fleet: &Value, fields: &Value) -> Vec<String> {
     let mut settings = json!({ "cluster": "relay" });
     let mut rule = json!({
@@ -27,7 +27,7 @@ fn limit(limit: &Value) -> Value {
     json!({ "limits": [limit] })
 }
 
-/// The bound of one limit.
+/// Returns the bound of a rule with one limit.
 fn bound(fields: &Value) -> String {
     let line = say(&json!({}), fields).swap_remove(0);
     let line = line.strip_prefix("shared by the fleet: ");
@@ -132,7 +132,7 @@ fn several_limits_and_credit() {
     );
     assert_eq!(
         said[4],
-        "if the relay does not answer, each Envoy limits alone by its part; of 4 Envoys, each has \
+        "if the relay does not answer, each Envoy limits alone; with 4 Envoys, each has \
          burst 3 at 1/4s, daily: fixed_window 24, window 1d, align clock"
     );
 }
@@ -143,9 +143,9 @@ fn waits_and_outages() {
     assert_eq!(
         slow[1..],
         [
-            "too little comes back in 200ms to get tokens beforehand: requests wait for the relay, at most \
+            "too few units return in 200ms to get tokens in advance: requests wait for the relay, at most \
              50ms, unless their key was just refused",
-            "if the relay does not answer, each Envoy limits alone by its part; of 4 Envoys, each has \
+            "if the relay does not answer, each Envoy limits alone; with 4 Envoys, each has \
              funnel 3 at 30/4m",
             "while an Envoy has no answers for a time D and others have, at most 30 + 0.5/s × (60s + 200ms + D) in \
              any minute",
@@ -153,14 +153,14 @@ fn waits_and_outages() {
     );
     assert_eq!(
         say(&json!({ "envoys": 3 }), &json!({}))[2],
-        "if the relay does not answer, each Envoy limits alone by its part; of 3 Envoys, which is assumed until the \
+        "if the relay does not answer, each Envoy limits alone; with 3 Envoys, which is assumed until the \
          relay has reported a number, each has funnel 5 at 30/3m"
     );
     let fast = limit(&json!({ "algorithm": "funnel", "capacity": 20, "rate": "100/s" }));
     assert_eq!(
         say(&json!({ "on_outage": "admit" }), &fast)[1..],
         [
-            "a key's first request waits for the relay, at most 30ms; busy keys get tokens beforehand",
+            "a key's first request waits for the relay, at most 30ms; busy keys get tokens in advance",
             "if the relay does not answer, requests pass",
         ]
     );
