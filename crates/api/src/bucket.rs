@@ -4,36 +4,36 @@ use loudou_limiter::{Decision, Limit, Nanos};
 use loudou_store::Outage;
 use serde::{Deserialize, Serialize};
 
-/// A page of live buckets. Pages are cut by work done, so one may be short or empty while there is
-/// a next cursor.
+/// A page of live buckets. The filter cuts pages by the work done, so a page with a `next_cursor` may be short or
+/// empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BucketsPage {
-    /// The process; see [`crate::Status::instance`].
+    /// Unique name of the process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// The server's clock when the page was read.
+    /// Time of the server's monotonic clock when the page was read.
     pub now_ns: u64,
-    /// The generation of the rules.
+    /// Generation of the rules.
     pub generation: u64,
-    /// The buckets, in no particular order.
+    /// Buckets, in no particular order.
     pub buckets: Vec<BucketView>,
-    /// The `cursor` for the next page; absent at the end.
+    /// Value of `cursor` for the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// The number of pages of the store.
+    /// Number of pages in the store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pages: u32,
-    /// How many of them were searched, those before the cursor included.
+    /// Number of store pages searched so far, including earlier calls with a cursor.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pages_done: u32,
-    /// How long to wait before the call for the next page, so that searches do not slow the data path.
+    /// Time to wait before the call for the next page, so that searches do not slow down the data path.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wait_ns: u64,
 }
 
-/// A [`BucketsPage`] apart from its buckets. The filter writes each of those as it finds it, so that the time of
-/// writing counts as work, too.
+/// A [`BucketsPage`] without its buckets. The filter serializes each bucket as soon as it finds it, so that the time
+/// for serialization counts as work, too.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BucketsHead {
     /// [`BucketsPage::instance`].
@@ -54,10 +54,10 @@ pub struct BucketsHead {
 }
 
 impl BucketsHead {
-    /// The JSON of the page with these buckets, which are JSON with commas between them.
+    /// Returns the page as JSON. `buckets` are the buckets as JSON, separated by commas.
     pub fn with_buckets(&self, buckets: &[u8]) -> Vec<u8> {
         let mut page = serde_json::to_vec(self).unwrap_or_default();
-        // In place of the brace at the end.
+        // The buckets replace the closing brace, which is appended again.
         page.pop();
         page.extend_from_slice(b",\"buckets\":[");
         page.extend_from_slice(buckets);
@@ -66,108 +66,108 @@ impl BucketsHead {
     }
 }
 
-/// The body of `POST /v1/buckets`.
+/// Body of `POST /v1/buckets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BucketNames {
-    /// The rule and the key of each bucket, at most [`crate::MAX_READ`].
+    /// Rule and key of each bucket, at most [`crate::MAX_READ`] pairs.
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub buckets: Vec<(String, String)>,
 }
 
-/// One bucket.
+/// A bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BucketView {
-    /// The name of its rule.
+    /// Name of the rule.
     pub rule: String,
-    /// Its key: printable ASCII, other bytes as `%XX`. `#` and hexadecimal digits when the name was
-    /// lost.
+    /// Key in printable ASCII, with other bytes as `%XX`. If the name of the key was lost, `#` and hexadecimal digits.
     pub key: String,
-    /// Every limit, in the rule's order.
+    /// Limits, in the rule's order.
     pub limits: Vec<LimitView>,
-    /// The index in `limits` of the one that refuses or is nearest to it.
+    /// Index in `limits` of the limit that refuses, or that is closest to a refusal.
     pub reported: usize,
     /// Requests admitted since the bucket was created.
     pub admitted: u64,
-    /// Requests refused since then; in shadow mode, those that would have been.
+    /// Requests refused since the bucket was created. In shadow mode, requests that would have been refused.
     pub refused: u64,
-    /// When the last of these was refused, at a quarter of a second before it at most; absent if none was.
+    /// Time of the last refusal, on the server's monotonic clock. It may be up to a quarter of a second too early.
+    /// Absent without a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at_ns: Option<u64>,
-    /// When the current run of refusals began, in which each came within 60 s after the one before, whatever was
-    /// admitted in between. Absent if the last refusal is longer ago, or if the beginning is not known: while
-    /// requests in flight hold permits.
+    /// Start of the current run of refusals. Each refusal of a run came within 60 s after the refusal before,
+    /// regardless of admitted requests in between. Absent if the last refusal is longer ago, or if the start is
+    /// unknown because requests in flight hold permits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
-    /// True if its rule is in shadow mode or off, so that the requests that it counts as refused passed.
+    /// True if the rule is in shadow mode or off. Requests that count as refused have then passed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,
-    /// When it was last touched.
+    /// When the bucket was last touched, on the server's monotonic clock.
     pub last_seen_ns: u64,
-    /// Its state.
+    /// State of the bucket.
     pub state: BucketState,
-    /// The ban in force, if its key is banned.
+    /// Ban in effect, if the key is banned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<BanView>,
-    /// The other ban in force, if `ban` comes from its override.
+    /// Ban by an operator or a penalty that is in effect in addition, if `ban` comes from an override.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_ban: Option<BanView>,
-    /// The refusals that count towards the rule's penalty.
+    /// Number of refusals that count towards the rule's penalty.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: u32,
-    /// The penalties that still count: each of them makes the next ban longer.
+    /// Number of penalties that still count. Each of them makes the next ban longer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub penalties: u32,
-    /// The part of this Envoy in the limits, if many Envoys share them. `limits` then describe the
-    /// limits of all Envoys, as last reported at `heard_ns`.
+    /// Lease of this Envoy, if many Envoys share the limits. `limits` then describe the limits of all Envoys, as the
+    /// engine reported them at `heard_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
-    /// Who decides in place of the lease, which is out of force while the relay or its engine does not answer.
-    /// `limits` are then this Envoy's part of them, if that decides; else as they were known last.
+    /// Decision that replaces the lease while the relay or its engine does not answer. With `local`, `limits` describe
+    /// this Envoy's part of the limits. Otherwise, they are as last reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<OutageView>,
-    /// The override that its key has in the rule.
+    /// Override that applies to the key.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
     pub own: Option<KeyOverrideView>,
 }
 
-/// The part of one Envoy in limits that many Envoys share.
+/// An Envoy's lease of limits that many Envoys share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseView {
-    /// The units that it may pass without asking.
+    /// Units that this Envoy may admit without a call to the relay.
     pub tokens: u64,
-    /// The units that were left for all Envoys when the engine last answered, in the order of the limits.
+    /// Units left for all Envoys when the engine last answered, in the order of the limits.
     pub left: Vec<u64>,
-    /// When it sent the call that was answered, on the server's monotonic clock.
+    /// When this Envoy sent the last answered call, on the server's monotonic clock.
     pub heard_ns: u64,
-    /// The units that passed on credit and are not charged yet.
+    /// Units that were admitted on credit and are not charged yet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub debt: u64,
-    /// Until when it refuses without asking, because the engine had nothing left.
+    /// Until when this Envoy refuses without a call to the relay, because the engine had no units left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_until_ns: Option<u64>,
 }
 
-/// Who decides while the relay or its engine does not answer.
+/// Decision while the relay or its engine does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "decides")]
 pub enum OutageView {
-    /// The bucket of this Envoy, by its part of the limits.
+    /// A bucket of this Envoy decides, with its part of the limits.
     Local {
-        /// The number of Envoys by which the limits are divided.
+        /// Number of Envoys by which the limits are divided.
         envoys: u32,
     },
     /// Every request passes.
     Admit,
-    /// None passes.
+    /// Every request is refused.
     Refuse,
 }
 
 impl OutageView {
-    /// Its name in answers, and of `on_outage` in rule files.
+    /// Returns the name in answers, which is also the value of `on_outage` in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Local { .. } => "local",
@@ -197,26 +197,26 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl BucketView {
-    /// The ban of an operator or a penalty, which another ban may replace and an unban lifts. A ban
-    /// by an override is not one of these.
+    /// Returns the ban by an operator or a penalty. Another ban can replace such a ban, and an unban ends it. A ban
+    /// by an override is not returned.
     pub fn imposed(&self) -> Option<BanView> {
         let ban = self.ban.filter(|ban| ban.by != BanBy::Override);
         ban.or(self.hidden_ban)
     }
 }
 
-/// A ban in force.
+/// A ban in effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BanView {
-    /// When it ends, on the server's monotonic clock; `null` if it has no end.
+    /// End of the ban, on the server's monotonic clock. `null` if the ban has no end.
     pub until_ns: Option<u64>,
-    /// Its cause.
+    /// Cause of the ban.
     pub by: BanBy,
 }
 
 impl BanView {
-    /// The `ETag` of what is imposed on a key, to send as `If-Match` of a ban or an unban.
+    /// Returns the `ETag` of the ban imposed on a key, for the `If-Match` of a ban or an unban.
     pub fn etag(imposed: Option<Self>) -> String {
         match imposed {
             None => "\"ban-none\"".to_owned(),
@@ -228,22 +228,22 @@ impl BanView {
     }
 }
 
-/// The cause of a ban.
+/// Cause of a ban.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BanBy {
-    /// An operator, by a call.
+    /// A call by an operator.
     #[default]
     Operator,
-    /// The rule's penalty.
+    /// Penalty of the rule.
     Penalty,
-    /// The key's override.
+    /// Override of the key.
     Override,
 }
 
 impl BanBy {
-    /// Its name in answers.
+    /// Returns the name in answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -257,18 +257,18 @@ impl BanBy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyOverrideView {
-    /// The key as in the rule: exact, or a prefix followed by `*`.
+    /// Pattern in the rule: an exact key, or a prefix followed by `*`.
     pub pattern: String,
-    /// Its kind.
+    /// Kind of override.
     pub gives: OverrideKind,
 }
 
-/// The kind of an override.
+/// Kind of an override.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OverrideKind {
-    /// The rule's limits, scaled up or down.
+    /// Limits of the rule, scaled up or down.
     #[default]
     Scale,
     /// Other limits.
@@ -280,7 +280,7 @@ pub enum OverrideKind {
 }
 
 impl OverrideKind {
-    /// Its name in answers and in rule files.
+    /// Returns the name in answers and in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scale => "scale",
@@ -291,31 +291,31 @@ impl OverrideKind {
     }
 }
 
-/// How long a bucket counts as refusing after a refusal.
+/// Time after a refusal for which a bucket is [`BucketState::Refusing`].
 pub const REFUSING_FOR: Nanos = Nanos::from_secs(10);
 
-/// The state of a bucket; also the `state` filter. The first of these that applies, from the last one on.
+/// State of a bucket, also used as `state` filter. If several states apply, the last of them is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BucketState {
-    /// Nothing is taken.
+    /// No units are taken.
     #[default]
     Idle,
-    /// Something is taken.
+    /// Units are taken.
     Busy,
-    /// Requests wait for their turn.
+    /// Requests are held.
     Held,
-    /// A request was refused within [`REFUSING_FOR`], or the rule's `on_outage` refuses all.
+    /// A request was refused within [`REFUSING_FOR`], or the rule's `on_outage` refuses all requests.
     Refusing,
-    /// Refused until a time, whatever its level.
+    /// The key is banned, so requests are refused regardless of the limits.
     Banned,
 }
 
 impl BucketState {
-    /// All names, as in requests.
+    /// Names of all states, as in requests.
     pub const NAMES: [&'static str; 5] = ["idle", "busy", "held", "refusing", "banned"];
-    /// All states, by rising weight.
+    /// All states. A later state has precedence over an earlier state.
     pub const ALL: [Self; 5] = [
         Self::Idle,
         Self::Busy,
@@ -324,7 +324,7 @@ impl BucketState {
         Self::Banned,
     ];
 
-    /// The name in requests and answers.
+    /// Returns the name in requests and answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -336,43 +336,43 @@ impl BucketState {
     }
 }
 
-/// The state of one limit in a bucket, as of `now_ns` of the answer.
+/// State of a limit in a bucket, at `now_ns` of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitView {
-    /// Its name.
+    /// Name of the limit.
     pub name: String,
-    /// Its algorithm.
+    /// Algorithm of the limit.
     pub algorithm: String,
-    /// Maximum amount that it holds, in cost units.
+    /// Capacity, in cost units.
     pub capacity: u64,
-    /// The long-term rate, as in rule files: `30/m`; empty if time alone gives nothing back.
+    /// Long-term rate as in rule files, such as `30/m`. Empty if units do not return with time.
     pub rate: String,
-    /// The cost units taken, rounded up; above the capacity while requests are held.
+    /// Cost units taken, rounded up. The number exceeds the capacity while requests are held.
     #[serde(default)]
     pub used: u64,
-    /// The cost units left.
+    /// Cost units left.
     pub remaining: u64,
-    /// The time until a request of the rule's cost is admitted; `null` if it is admitted now or never, or
-    /// if the time is unknown.
+    /// Time until a request with the rule's cost is admitted. `null` if the request is admitted now or never, or if the
+    /// time is unknown.
     pub retry_after_ns: Option<u64>,
-    /// The time until nothing is taken.
+    /// Time until no units are taken.
     pub reset_after_ns: u64,
-    /// The time that a used-up limit takes until nothing is taken.
+    /// Time from a used-up limit until no units are taken.
     pub drain_ns: u64,
-    /// True if the level falls steadily, so that `reset_after_ns / drain_ns` is the level as a fraction, at
-    /// any time; otherwise it is `used / capacity` until the reset.
+    /// True if the level falls steadily, so that `reset_after_ns / drain_ns` is the level as a fraction at any time.
+    /// Otherwise the level is `used / capacity` until the reset.
     #[serde(default = "drains")]
     pub drains: bool,
 }
 
-/// The default, since all limits drained before the field existed.
+/// Default of `drains`. In a filter without this field, the level of every limit falls steadily.
 const fn drains() -> bool {
     true
 }
 
 impl LimitView {
-    /// The view of a limit with its used units and its current decision.
+    /// Creates the view of a limit from its used units and its current decision.
     pub fn new(limit: &Limit, used: u64, now: &Decision, retry_after: Option<Nanos>) -> Self {
         let algorithm = limit.algorithm();
         Self {
@@ -391,7 +391,7 @@ impl LimitView {
         }
     }
 
-    /// The level `age_ns` after `now_ns` of the answer, as a fraction: numerator and denominator.
+    /// Returns the level at `age_ns` after `now_ns` of the answer, as numerator and denominator of a fraction.
     pub const fn level(&self, age_ns: u64) -> (u64, u64) {
         let left = self.reset_after_ns.saturating_sub(age_ns);
         if self.drains {

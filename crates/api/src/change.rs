@@ -1,13 +1,11 @@
-//! Changes that travel with lease calls: an edit, an override or a ban that was made at one Envoy and holds
-//! at all of them.
+//! Changes that lease calls distribute: an edit, an override or a ban that was made at one Envoy and applies at all.
 //!
-//! The engine keeps one value per name: the value of the latest change. A change made with
-//! knowledge of another always follows it.
-//! Each gets the next generation. A change that has ended stays known
-//! for [`TOMBSTONE_S`], so that every Envoy gets to know its end.
+//! The engine stores one value per name, the value of the latest change. A change whose author has seen another change
+//! counts as later than that change. Each stored change gets the next generation. The engine keeps the tombstone of an
+//! ended change for [`TOMBSTONE_S`], so that every Envoy receives the end.
 //!
-//! Times are spans as of the call or of the answer, never instants, so only the clocks of engines
-//! that follow each other are compared.
+//! Times are durations relative to the call or the answer, never instants. So the clocks of Envoys are never compared,
+//! only the clock of an engine and of its replacement after a failover.
 
 use core::fmt;
 
@@ -17,76 +15,76 @@ use serde_json::Value;
 use crate::bucket::{BanView, BucketView};
 use crate::percent::percent_decoded;
 
-/// Maximum number of changes of a namespace that are kept.
+/// Maximum number of stored changes per namespace.
 pub const MAX_CHANGES: usize = 4_096;
 /// Maximum length of a change as JSON text, in bytes.
 pub const MAX_CHANGE_BYTES: usize = 64 * 1024;
-/// Maximum number of bytes of all changes of a namespace.
+/// Maximum length of all changes of a namespace together, in bytes.
 pub const MAX_ALL_CHANGES_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum number of changes in an answer.
 pub const MAX_ANSWER_CHANGES: usize = 64;
-/// Maximum number of bytes of changes in an answer; a single one that is longer is sent alone.
+/// Maximum length of all changes in an answer, in bytes. A longer change is sent alone.
 pub const MAX_ANSWER_CHANGES_BYTES: usize = 128 * 1024;
 /// Maximum length of a change's name, in bytes.
 pub const MAX_CHANGE_NAME: usize = 32 * 1024;
 /// Maximum length of a name in a [`RejectedChange`], in characters.
 pub const SHOWN_CHANGE_NAME: usize = 256;
-/// How long the end of a change is kept, in seconds.
+/// Time for which the engine keeps the tombstone of an ended change, in seconds.
 pub const TOMBSTONE_S: u64 = 3_600;
 
-/// One change.
+/// A change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Its name, as a [`ChangeName`] writes it.
+    /// Name of the change, in the form of [`ChangeName`].
     pub name: String,
-    /// The change, in whatever form Envoys agree on; null where it has ended.
+    /// Value of the change, which only Envoys interpret. Null if the change has ended.
     #[serde(default)]
     pub value: Value,
-    /// The milliseconds since it was made.
+    /// Milliseconds since the change was made.
     #[serde(default)]
     pub age_ms: u64,
-    /// The milliseconds until it ends by itself; 0 for never.
+    /// Milliseconds until the change expires, or 0 if it does not expire.
     #[serde(default)]
     pub ends_in_ms: u64,
-    /// The engine's number of this change: higher than the number of every earlier change. 0 in a request.
+    /// Number of the change, which the engine assigns in ascending order. 0 in a request.
     #[serde(default)]
     pub generation: u64,
-    /// The instance at which it was made; in a request, empty for the caller.
+    /// Instance at which the change was made. In a request, empty means the caller.
     #[serde(default)]
     pub instance: String,
 }
 
-/// A change of a call that was not written.
+/// A change that the engine has not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedChange {
-    /// Its name, cut to [`SHOWN_CHANGE_NAME`].
+    /// Name of the change, truncated to [`SHOWN_CHANGE_NAME`] characters.
     pub name: String,
-    /// The reason: the value and the allowed ones.
+    /// Reason, with the rejected value and the allowed values.
     pub why: String,
 }
 
-/// Where a change that was just made holds, apart from the Envoy that answers.
+/// Distribution of a new change to the Envoys of the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// It is on its way to the other Envoys of the fleet: within a second while the engine answers, and once
-    /// it answers again if it does not.
+    /// The change is being sent to the other Envoys of the fleet. It arrives within a second if the engine answers,
+    /// and otherwise when the engine answers again.
     Sending,
-    /// It holds at this Envoy only, because the changes of a fleet have no more room.
+    /// The change applies at this Envoy only, because the fleet's record of changes is full.
     HereOnly,
-    /// Something that a newer filter knows.
+    /// A value of a newer filter.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// The name of a change: what it is about.
+/// Name of a change, which identifies the subject of the change.
 ///
-/// An edit or an override belongs to one version of its rule, the *base*, which is a field of its value. The plain name
-/// holds the change of one version. During a deployment, some Envoys of a fleet have another version of the rule; a
-/// change of that version has a name with its base. A reader that knows no bases takes such a name for the name of an
-/// unknown rule, and waits for the rule.
+/// An edit or an override belongs to one version of its rule, the *base*. The value of the change has a field with
+/// the base. The plain name is used for the change of one version. During a deployment, some Envoys of a fleet have
+/// another version of the rule, and the name of a change to that version includes the base. A reader that does not
+/// support bases sees such a name as the name of an unknown rule, and waits for that rule.
 ///
 /// ```
 /// use loudou_api::ChangeName;
@@ -100,30 +98,30 @@ pub enum Spread {
 pub enum ChangeName {
     /// `ban/RULE/KEY`: a ban of a key.
     Ban {
-        /// The name of the rule.
+        /// Name of the rule.
         rule: String,
-        /// The key.
+        /// Key.
         key: String,
     },
     /// `edit/RULE` or `edit/RULE@BASE`: the edit of a rule.
     Edit {
-        /// The name of the rule.
+        /// Name of the rule.
         rule: String,
-        /// The version of the rule that alone it concerns.
+        /// The only version of the rule to which the change applies, if the name has one.
         base: Option<String>,
     },
     /// `override/RULE/PATTERN` or `override/RULE@BASE/PATTERN`: an override.
     Override {
-        /// The name of the rule.
+        /// Name of the rule.
         rule: String,
-        /// The version of the rule that alone it concerns.
+        /// The only version of the rule to which the change applies, if the name has one.
         base: Option<String>,
-        /// The pattern of keys.
+        /// Pattern of keys.
         pattern: String,
     },
 }
 
-/// A part of a name, in which all but letters, digits and `-._~` is `%XX`.
+/// Formats a part of a name. Every byte other than a letter, a digit or one of `-._~` is written as `%XX`.
 struct Part<'a>(&'a str);
 
 impl fmt::Display for Part<'_> {
@@ -139,7 +137,7 @@ impl fmt::Display for Part<'_> {
     }
 }
 
-/// A rule, with the version of it that alone is meant.
+/// Formats the name of a rule, with the base if the change has one.
 struct Of<'a>(&'a str, Option<&'a str>);
 
 impl fmt::Display for Of<'_> {
@@ -167,7 +165,7 @@ impl fmt::Display for ChangeName {
 }
 
 impl ChangeName {
-    /// Reads a name; `None` where it is of no kind that is known here.
+    /// Parses a name. Returns `None` if the kind of change is unknown.
     pub fn parse(name: &str) -> Option<Self> {
         let (kind, rest) = name.split_once('/')?;
         let (rule, of) = match rest.split_once('/') {
@@ -175,12 +173,12 @@ impl ChangeName {
             Some((rule, of)) => (rule, Some(of)),
         };
         let (rule, base) = match rule.split_once('@') {
-            // In a part, it is escaped.
+            // An `@` inside a part is escaped, so this `@` starts the base.
             Some((rule, base)) if kind != "ban" => (rule, Some(percent_decoded(base)?)),
             _ => (rule, None),
         };
         let rule = percent_decoded(rule)?;
-        // A slash in a part is escaped.
+        // A slash inside a part is escaped, so the rest has no further slash.
         let of = match of {
             Some(of) if of.contains('/') => return None,
             Some(of) => Some(percent_decoded(of)?),
@@ -198,7 +196,7 @@ impl ChangeName {
         }
     }
 
-    /// The version of the rule that alone it concerns, if the name has one.
+    /// Returns the base of an edit or override, if the name has one.
     pub fn base(&self) -> Option<&str> {
         match self {
             Self::Edit { base, .. } | Self::Override { base, .. } => base.as_deref(),
@@ -206,7 +204,7 @@ impl ChangeName {
         }
     }
 
-    /// The same for this version of the rule alone, or for the one that the value says; a ban has none.
+    /// Returns the name with this base. Without a base, the value states the version. The name of a ban is unchanged.
     #[must_use]
     pub fn with_base(&self, of: Option<&str>) -> Self {
         let mut name = self.clone();
@@ -219,38 +217,38 @@ impl ChangeName {
 
 // `POST /v1/buckets/{rule}/{key}/reset`, `…/ban` and `…/unban`.
 
-/// The answer to `POST /v1/buckets/{rule}/{key}/reset`.
+/// Answer to `POST /v1/buckets/{rule}/{key}/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResetAnswer {
-    /// True if there was a bucket; a key without one is idle.
+    /// True if the key had a bucket. A key without a bucket is idle.
     pub existed: bool,
-    /// The bucket before the reset.
+    /// Bucket before the reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BucketView>,
 }
 
-/// The answer to `POST /v1/buckets/{rule}/{key}/ban` and `…/unban`.
+/// Answer to `POST /v1/buckets/{rule}/{key}/ban` and `…/unban`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BanAnswer {
-    /// The server's clock.
+    /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// The ban that was in force before.
+    /// Ban that was in effect before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BanView>,
-    /// The bucket after the call; absent if the key has none.
+    /// Bucket after the call. Absent if the key has no bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketView>,
-    /// True if anything changed. An earlier ban that ends later stays, unless the call has `replace`.
+    /// True if anything changed. A ban in effect that ends later stays in effect, unless the call has `replace`.
     #[serde(default = "yes")]
     pub changed: bool,
-    /// Where else it will hold; absent without a fleet.
+    /// Distribution of the change to the other Envoys. Absent without a fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Spread>,
 }
 
-/// The default, since every ban replaced the one before until the field existed.
+/// Default of `changed`. A filter without this field always replaced the earlier ban.
 const fn yes() -> bool {
     true
 }

@@ -6,46 +6,47 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Events {
-    /// The process that counts them; empty from a filter that reports none.
+    /// Unique name of the process that numbers the events. Empty if the filter does not report it.
     #[serde(default)]
     pub instance: String,
-    /// When that process started to limit, in milliseconds since the Unix epoch.
+    /// When the process started to limit, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub started_unix_ms: u64,
-    /// True if the requested number is of another process: these are all events of this one, from its first.
+    /// True if the requested number belongs to another process. The answer then contains the events of this process
+    /// from its first event on.
     #[serde(default, skip_serializing_if = "is_false")]
     pub restarted: bool,
-    /// The server's clock.
+    /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// The events that are still kept.
+    /// Events that are still stored.
     pub events: Vec<Event>,
-    /// The number after which to continue: the newest event's, 0 if there was none yet, or the last
-    /// one's here if there is `more`.
+    /// Sequence number for the next call. It is the number of the newest event, or 0 without any event. With `more`, it
+    /// is the number of the last event in this answer.
     pub last_seq: u64,
-    /// The number of events after the requested one that are no longer kept. It may be too large where only
-    /// operators' actions or only the filter's events have lost some.
+    /// Number of events after the requested number that are no longer stored. It may be too large if only one source
+    /// has lost events.
     pub lost: u64,
-    /// True if there are newer events than those here.
+    /// True if newer events exist that are not in this answer.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
 
-/// Where an event comes from. Each source has a ring of its own.
+/// Source of an event. Each source has a separate ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventSource {
     /// A call of the admin API: an edit, a ban, a reset, an override.
     Operators,
-    /// The filter itself: configurations, expiries, upstreams.
+    /// The filter: configurations, expiries, upstreams.
     Filter,
 }
 
 impl EventSource {
-    /// Both.
+    /// All sources.
     pub const ALL: [Self; 2] = [Self::Operators, Self::Filter];
-    /// Their names, in the same order.
+    /// Names of all sources, in the order of [`EventSource::ALL`].
     pub const NAMES: [&str; 2] = ["operators", "filter"];
 
-    /// The name in queries.
+    /// Returns the name in queries.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Operators => "operators",
@@ -53,7 +54,7 @@ impl EventSource {
         }
     }
 
-    /// The source of that name.
+    /// Returns the source with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.name() == name)
     }
@@ -64,55 +65,54 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// One event.
+/// An event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
-    /// Its number, from 1, without gaps.
+    /// Sequence number, from 1 and without gaps.
     pub seq: u64,
-    /// When, on the server's monotonic clock.
+    /// Time of the event, on the server's monotonic clock.
     pub at_ns: u64,
-    /// When, in milliseconds since the Unix epoch: for people, and for logs elsewhere.
+    /// Time of the event in milliseconds since the Unix epoch, for people and for other logs.
     pub at_unix_ms: u64,
-    /// Its kind.
+    /// Kind of event.
     pub kind: EventKind,
-    /// The rule, if it is about one.
+    /// Name of the rule, if the event concerns a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// The key, if it is about one bucket.
+    /// Key, if the event concerns a bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The name of the token that caused it; `loudou` for automatic events.
+    /// Name of the token that caused the event, or `loudou` for automatic events.
     pub by: String,
-    /// The reason that was given.
+    /// Reason that the author gave.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The change in one line: `burst: capacity 15 → 30`.
+    /// Change in one line, such as `burst: capacity 15 → 30`.
     pub detail: String,
-    /// The generation after the event.
+    /// Generation after the event.
     pub generation: u64,
-    /// When the change expires, on the server's monotonic clock; absent for never.
+    /// End of the change, on the server's monotonic clock. Absent if the change does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<u64>,
 }
 
-/// The kind of an event.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// A rule was edited.
     Edit,
-    /// An edit was dropped: the rule is back to its base.
+    /// An edit was dropped, so the rule is as in the plugin configuration again.
     EditDropped,
     /// An edit, or an override of a key, expired.
     EditExpired,
-    /// A new plugin configuration changed a rule with an edit or edited overrides; the configuration
-    /// took precedence.
+    /// A new plugin configuration changed a rule with an edit or edited overrides. The configuration took precedence.
     EditRetired,
     /// The override of a key was edited.
     Override,
-    /// The edited override of a key was dropped: the key is back under its rule.
+    /// The edited override of a key was dropped, so the rule applies to the key as without that edit.
     OverrideDropped,
     /// A key was banned.
     Ban,
@@ -126,22 +126,22 @@ pub enum EventKind {
     RuleRemoved,
     /// A bucket was reset.
     Reset,
-    /// An upstream fails: rules with `when` apply to requests for it.
+    /// An upstream fails, so rules with `when` apply to requests for it.
     UpstreamFails,
     /// An upstream that failed has recovered.
     UpstreamHeals,
-    /// The relay of the fleet, or its engine, does not answer: fleet rules are decided by `on_outage`.
+    /// The relay of the fleet or its engine does not answer, so `on_outage` decides for fleet rules.
     FleetDown,
-    /// It answers again.
+    /// The relay and its engine answer again.
     FleetUp,
-    /// Something needs attention.
+    /// A problem that needs attention.
     #[default]
     #[serde(other)]
     Warning,
 }
 
 impl EventKind {
-    /// Its name in answers.
+    /// Returns the name in answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Edit => "edit",
@@ -164,7 +164,7 @@ impl EventKind {
         }
     }
 
-    /// Where events of this kind come from.
+    /// Returns the source of events of this kind.
     pub const fn source(self) -> EventSource {
         match self {
             Self::Edit
@@ -187,7 +187,7 @@ impl EventKind {
         }
     }
 
-    /// The kind of that name; an unknown kind is a warning.
+    /// Returns the kind with this name. An unknown kind is a warning.
     pub fn parse(name: &str) -> Self {
         let kinds = [
             Self::Edit,

@@ -1,6 +1,6 @@
-//! `POST /v1/explain`: the decision on a request, rule by rule. Nothing is taken.
+//! `POST /v1/explain`: the decision on a request, rule by rule. An explanation takes no units.
 //!
-//! The body is a request in the form that `loudou_rules::config::parse_sample` reads.
+//! The body is a request in the form that `loudou_rules::config::parse_sample` parses.
 
 use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
@@ -14,37 +14,37 @@ use serde_json::Value;
 
 use crate::bucket::{LimitView, OutageView};
 
-/// The decision on a request, explained.
+/// Explanation of the decision on a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainAnswer {
-    /// The server's clock.
+    /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// The generation of the rules.
+    /// Generation of the rules.
     pub generation: u64,
     /// `admit`, `hold` or `refuse`.
     pub verdict: Says,
-    /// The time that it would be held.
+    /// Time for which the request would be held.
     pub wait_ns: u64,
-    /// The rule that would refuse it.
+    /// Rule that would refuse the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_by: Option<String>,
-    /// Every rule, in order of evaluation.
+    /// All rules, in order of evaluation.
     pub rules: Vec<ExplainedRule>,
 }
 
-/// The verdict of a rule or a limit on a request, or the reason why there is none.
+/// Verdict of a rule or a limit on a request, or the reason why it has no verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Says {
-    /// It admits the request.
+    /// The rule or limit admits the request.
     Admit,
-    /// It admits the request after a wait.
+    /// The rule or limit admits the request after a wait.
     Hold,
-    /// It refuses the request; in shadow mode it would.
+    /// The rule or limit refuses the request. In shadow mode, it would refuse the request.
     Refuse,
-    /// The request has no key, and the rule does not apply.
+    /// The request has no key, so the rule does not apply.
     Skip,
     /// The rule does not match.
     NoMatch,
@@ -52,18 +52,18 @@ pub enum Says {
     Off,
     /// The rule matches, but its `when` does not apply now.
     NotNow,
-    /// An earlier rule has `stop`, so this one is not evaluated.
+    /// An earlier rule has `stop`, so this rule is not evaluated.
     Stopped,
-    /// An earlier rule has refused the request.
+    /// An earlier rule has refused the request, so this rule is not evaluated.
     NotAsked,
-    /// A verdict that this version does not know.
+    /// A verdict that this version does not support.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl Says {
-    /// The name in answers.
+    /// Returns the name in answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Admit => "admit",
@@ -80,107 +80,107 @@ impl Says {
     }
 }
 
-/// One rule.
+/// Explanation of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedRule {
-    /// Its name.
+    /// Name of the rule.
     pub rule: String,
     /// `enforce`, `shadow` or `off`.
     pub mode: String,
-    /// Its verdict.
+    /// Verdict of the rule.
     pub says: Says,
-    /// It admits the request, but a later enforced rule refuses it, so its units are given back.
+    /// True if the rule admits the request, but a later enforced rule refuses it, so the units are given back.
     #[serde(default, skip_serializing_if = "is_false")]
     pub overruled: bool,
-    /// The earlier rule because of which it is not evaluated.
+    /// Earlier rule that prevents the evaluation of this rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
-    /// Why a request that would have to wait is refused instead: `deadline` or `waiting_full`.
+    /// Reason why the request is refused instead of held: `deadline` or `waiting_full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_held: Option<String>,
-    /// Why the store gave up; the rule's `on_error` applies.
+    /// Error of the store. The rule's `on_error` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The first part of its match that the request does not meet; absent if the rule matches.
+    /// First condition of the match that the request does not meet. Absent if the rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<UnmetPart>,
-    /// The part of its match whose value is too long to tell, if the rule applies nevertheless, by its
-    /// `on_long_value`.
+    /// Condition of the match whose value is too long for its regular expression, if the rule's `on_long_value` lets
+    /// the rule apply nevertheless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_long: Option<UnmetPart>,
-    /// The first part of its key that the request lacks.
+    /// First part of the key that the request lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<UnmetPart>,
-    /// The first part of its key that the request has several times; `found` has the values, joined with
-    /// commas. The first one is the key, unless the rule refuses such requests.
+    /// First part of the key for which the request has several values. `found` has the values, joined with commas. The
+    /// first value is the key, unless the rule refuses such requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<UnmetPart>,
-    /// The key of the request, if the rule matches.
+    /// Key of the request, if the rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The cost that the rule charges.
+    /// Cost that the rule charges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// The cost of the request is invalid, and the default is charged.
+    /// True if the cost of the request is invalid, so that the default is charged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub invalid_cost: bool,
-    /// The key has no limits here.
+    /// True if the key has no limits in this rule.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unlimited: bool,
-    /// The ban of the key, which takes precedence over its limits.
+    /// Ban of the key, which takes precedence over its limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<ExplainedBan>,
-    /// The index in `limits` of the one that refuses or is nearest to it.
+    /// Index in `limits` of the limit that refuses, or that is closest to a refusal.
     #[serde(default)]
     pub reported: usize,
-    /// As [`crate::BucketView::outage`].
+    /// Decision during an outage, as in [`crate::BucketView::outage`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<OutageView>,
-    /// The limits of the bucket, in the rule's order, if the request has one.
+    /// Limits of the bucket, in the rule's order. Empty if the request has no bucket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ExplainedLimit>,
 }
 
-/// A ban that is in force.
+/// A ban in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedBan {
-    /// The time until it ends; absent if it has no end.
+    /// Time until the ban ends. Absent if the ban has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts_ns: Option<u64>,
 }
 
-/// A part of a rule that a request does not have, or has several times.
+/// A condition or key part of a rule that the request does not meet, or for which it has several values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnmetPart {
-    /// Its path in the rule: `match.headers[1]`, `key[0]`.
+    /// Path in the rule, such as `match.headers[1]` or `key[0]`.
     pub place: String,
-    /// The required value, as in a rule file.
+    /// Required value, as in a rule file.
     pub asked: Value,
-    /// The value in the request, bytes that are no UTF-8 as `\xNN`, cut after 200 characters. Absent if
-    /// there is none, and for `match.not`, where the request has all of it.
+    /// Value in the request, truncated to 200 characters. Bytes that are not UTF-8 are written as `\xNN`. Absent if the
+    /// request has no value, and for `match.not`, because the request meets all its conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// If the value is longer than the regular expression tests: the longest value that it tests, in bytes.
+    /// Maximum length of a value that the regular expression tests, in bytes, if the value is longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<u64>,
 }
 
-/// One limit.
+/// Explanation of a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedLimit {
-    /// Its current state. `retry_after_ns` is for this request.
+    /// Current state of the limit. `retry_after_ns` is the wait of this request.
     pub now: LimitView,
-    /// Its verdict; if the rule is not evaluated, the verdict that it would give.
+    /// Verdict of the limit. If the rule is not evaluated, the verdict that the limit would give.
     pub says: Says,
-    /// The cost units that would be left.
+    /// Cost units that would be left.
     pub remaining: u64,
-    /// The time that it would hold the request.
+    /// Time for which the limit would hold the request.
     pub wait_ns: u64,
-    /// The time until it would then be full again.
+    /// Time until the limit would then be full again.
     pub reset_after_ns: u64,
 }
 
@@ -190,7 +190,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 impl ExplainAnswer {
-    /// The explanation of a request by `rules`, as of `now`.
+    /// Creates the explanation of a request by `rules` at `now`.
     pub fn new(explained: &Explanation, rules: &RuleSet, now: Nanos, generation: u64) -> Self {
         let name = |index: usize| rules.get(index).map(|active| active.rule().name.clone());
         let outcome = &explained.outcome;
@@ -229,7 +229,7 @@ impl ExplainAnswer {
 }
 
 impl ExplainedRule {
-    /// The view of a rule without its outcome.
+    /// Creates the view of a rule without its outcome.
     fn new(explained: &RuleExplained, active: &ActiveRule, now: Nanos) -> Self {
         let rule = active.rule();
         let bucket = explained.bucket.as_ref();
@@ -269,7 +269,7 @@ impl ExplainedRule {
         }
     }
 
-    /// Adds its outcome.
+    /// Sets the outcome of the rule.
     fn set_outcome(&mut self, outcome: &RuleOutcome) {
         self.overruled = outcome.overruled;
         self.not_held = outcome.not_held.map(|reason| reason.name().to_owned());

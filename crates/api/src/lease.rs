@@ -1,8 +1,8 @@
-//! `POST /v1/leases` of the relay: tokens of fleet-wide limits, taken from the central bucket beforehand.
+//! `POST /v1/leases` of the relay, which leases tokens of fleet-wide limits out of the central bucket.
 //!
-//! One call carries every key that asks for something, the changes that one Envoy made and the others must
-//! know, and the fact that this Envoy lives; a call without keys is only that. Readers ignore unknown
-//! fields, and refuse numbers beyond their bounds.
+//! One call contains all keys that need tokens, and the changes that were made at this Envoy. The call is also the
+//! heartbeat of the Envoy, so a call without keys is useful, too. Readers ignore unknown fields, and refuse numbers
+//! that are out of range.
 //!
 //! ```
 //! use loudou_api::{LeaseKey, LeaseLimit, LeaseRequest};
@@ -25,10 +25,10 @@ pub use limit::LeaseLimit;
 
 mod limit;
 
-/// The path of a call.
+/// Path of a call.
 pub const LEASE_PATH: &str = "/v1/leases";
-/// The header, with the relay's version, of every response of a relay: without it an answer comes from
-/// something in between.
+/// Header with the relay's version, in every response of a relay. A response without this header was sent by a proxy in
+/// between.
 pub const RELAY_HEADER: &str = "x-loudou-relay";
 /// Maximum number of keys in a call.
 pub const MAX_LEASE_KEYS: usize = 512;
@@ -40,35 +40,35 @@ pub const MAX_LEASE_BODY: usize = 512 * 1024;
 pub const MAX_LEASE_NAME: usize = 256;
 /// Maximum length of a key, in bytes.
 pub const MAX_LEASE_KEY: usize = 8_192;
-/// Maximum number of units that a key wants, needs or owes.
+/// Maximum of `want`, `need` and `debt` of a key, in units.
 pub const MAX_LEASE_UNITS: u64 = 1_000_000_000;
-/// The digits of an instance, which are hexadecimal.
+/// Number of hexadecimal digits of an instance.
 pub const INSTANCE_DIGITS: usize = 16;
 
-/// A call of a relay.
+/// Body of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRequest {
-    /// The namespace of the store: fleets with different ones share nothing.
+    /// Namespace of the store. Fleets in different namespaces share nothing.
     pub namespace: String,
-    /// The caller: [`INSTANCE_DIGITS`] hexadecimal digits, random in each process. Empty in a call that is
-    /// only about keys: the caller is not counted, and changes are neither written nor read.
+    /// Instance of the caller: [`INSTANCE_DIGITS`] random hexadecimal digits for each process. If it is empty, the
+    /// relay leases keys, but does not count the caller, and neither writes nor returns changes.
     pub instance: String,
-    /// The epoch of the changes that the caller knows; empty if it knows none.
+    /// Epoch of the changes that the caller has received, or empty if it has received none.
     #[serde(default)]
     pub epoch: String,
-    /// The generation of the changes that the caller knows, in that epoch.
+    /// Generation up to which the caller has received changes, within `epoch`.
     #[serde(default)]
     pub generation: u64,
-    /// The keys that ask; a key is there at most once per rule.
+    /// Keys that need tokens. A key may occur at most once per rule.
     #[serde(default)]
     pub keys: Vec<LeaseKey>,
-    /// The changes that were made at the caller and are to be known by all.
+    /// Changes that were made at the caller and that the relay distributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
 
 impl LeaseRequest {
-    /// A call that asks for nothing.
+    /// Creates a call without keys and changes.
     pub fn new(namespace: &str, instance: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -78,29 +78,29 @@ impl LeaseRequest {
     }
 }
 
-/// The demand of one key. Each limit of the rule grants the units, or none does.
+/// Demand of one key. Either all limits of the rule grant a unit, or none does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseKey {
-    /// The name of the rule.
+    /// Name of the rule.
     pub rule: String,
-    /// The key.
+    /// Key.
     pub key: String,
-    /// The limits that apply to it.
+    /// Limits of the key.
     pub limits: Vec<LeaseLimit>,
-    /// The units that are wanted; fewer may be granted.
+    /// Requested units. The relay may grant fewer.
     #[serde(default)]
     pub want: u64,
-    /// The least number of units that is of use: the cost of the cheapest request that is held, or 0. Fewer
-    /// are not granted, because they would be lost; the wait in the answer is for this many.
+    /// Minimum useful grant, which is the cost of the cheapest held request, or 0. The relay grants no smaller amount,
+    /// because those units would be lost. The wait in the answer is the wait for this amount.
     #[serde(default)]
     pub need: u64,
-    /// The units that have passed without a lease. They are charged even above the limit.
+    /// Units that were admitted without a lease. They are charged even if the limit is exceeded.
     #[serde(default)]
     pub debt: u64,
 }
 
 impl LeaseKey {
-    /// Returns a key that asks for no units and only learns the balance.
+    /// Creates a key that requests no units, so the answer contains only the balance.
     pub fn new(rule: &str, key: &str, limits: Vec<LeaseLimit>) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -111,78 +111,78 @@ impl LeaseKey {
     }
 }
 
-/// The answer of a relay.
+/// Body of the answer to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseAnswer {
-    /// The instances that called in the last ten seconds, the caller included; 0 if the engine did not
-    /// give it.
+    /// Number of instances that called in the last ten seconds, including the caller. 0 if the engine did not return
+    /// it.
     #[serde(default)]
     pub envoys: u64,
-    /// The epoch of the changes: another one where the engine lost them. Empty if the engine did not give
-    /// it: what the caller knows stays as it is.
+    /// Epoch of the changes. It differs from the caller's epoch if the engine has lost changes. If it is empty, the
+    /// engine did not return changes, and the caller keeps the changes that it has.
     #[serde(default)]
     pub epoch: String,
-    /// The generation of the last change in this answer, or the newest there is if there is none in it:
-    /// what the caller knows now.
+    /// Generation up to which the caller has received changes with this answer. It is the generation of the last change
+    /// in this answer, or the current generation if the answer has no changes.
     #[serde(default)]
     pub generation: u64,
-    /// One for each key of the call, in its order.
+    /// Answers for the keys, in the order of the call.
     #[serde(default)]
     pub keys: Vec<KeyAnswer>,
-    /// The changes that the caller does not know, oldest first; all of them if its epoch is another.
+    /// Changes that the caller has not received, oldest first. If the caller's epoch differs, all changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// True if there are more changes, for the next call.
+    /// True if the next call returns more changes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
-    /// The changes of the call that were not written.
+    /// Changes of the call that the engine has not stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedChange>,
 }
 
-/// The answer for a key.
+/// Answer for a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum KeyAnswer {
     /// The central bucket answered.
     Lease(Lease),
-    /// It did not, and whether the units were taken is unknown.
+    /// The central bucket did not answer. It is unknown whether the units were taken.
     Failed(LeaseError),
 }
 
-/// Units of one key, and the state of its central bucket.
+/// Granted units of a key, and the state of its central bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
-    /// The units that the caller may use; at most those that it wanted.
+    /// Units that the caller may use, at most `want`.
     pub granted: u64,
-    /// The units of its debt that were charged: all of them.
+    /// Charged units, which is the whole debt.
     pub charged: u64,
-    /// If less was granted than wanted: the time until as many units are there as are needed, at least one.
-    /// Also given where debts are above the limit. Otherwise 0.
+    /// Time until `need` units, or at least one, are available, in microseconds. 0 if `want` was granted and debts do
+    /// not exceed a limit.
     pub wait_us: u64,
-    /// The units that are left in the central bucket at each limit, in the order of the call's limits.
+    /// Units left in the central bucket at each limit, in the order of the call's limits.
     pub left: Vec<u64>,
-    /// The time until the first of the fixed windows ends, and this lease with it; 0 without such a limit.
+    /// Time until the first fixed window and this lease end, in microseconds. 0 if the key has no fixed window.
     pub ends_us: u64,
 }
 
-/// The reason why the central bucket did not answer.
+/// Reason why the central bucket did not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseError {
-    /// Not in time.
+    /// The engine did not answer in time.
     Timeout,
-    /// There is no connection.
+    /// The relay has no connection to the engine.
     Unreachable,
     /// The engine answered with an error.
     Refused,
-    /// A reason that a newer relay knows.
+    /// A reason of a newer relay.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// A [`KeyAnswer`] as written.
+/// JSON form of a [`KeyAnswer`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,10 +243,10 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-// Reading calls and answers from bytes. A value beyond a bound is an error that names its place.
+// Parsing and validation of calls and answers. If a value is out of range, the error names its place.
 
-/// A call or an answer that is none: a sentence with the place, the value and the allowed values. Of
-/// texts it names only the length: they may be secrets of a user.
+/// Error of an invalid call or answer, with the place, the value and the allowed values. For a text, the error contains
+/// only the length, because the text may be a secret of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLease(String);
 
@@ -263,7 +263,7 @@ impl BadLease {
         Self(format!("{place}: {value}; allowed: {allowed}"))
     }
 
-    /// The message of the reader quotes values of a wrong kind; only its place is kept.
+    /// Converts an error of `serde_json`. Only its position is kept, because its message quotes values of a wrong type.
     fn json(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let kind = match error.classify() {
@@ -277,7 +277,7 @@ impl BadLease {
     }
 }
 
-/// A text of `least` to `most` bytes.
+/// Checks that a text has `least` to `most` bytes.
 fn length(place: &str, text: &str, least: usize, most: usize) -> Result<(), BadLease> {
     if text.len() < least || text.len() > most {
         let value = format!("{} bytes", text.len());
@@ -286,7 +286,7 @@ fn length(place: &str, text: &str, least: usize, most: usize) -> Result<(), BadL
     Ok(())
 }
 
-/// The bound on a number of elements.
+/// Checks that a number of elements is in range.
 fn count(place: &str, found: usize, least: usize, most: usize) -> Result<(), BadLease> {
     if found < least || found > most {
         return Err(BadLease::new(place, found, format!("{least} to {most}")));
@@ -295,7 +295,7 @@ fn count(place: &str, found: usize, least: usize, most: usize) -> Result<(), Bad
 }
 
 impl LeaseRequest {
-    /// Reads the body of a call.
+    /// Parses and validates the body of a call.
     pub fn read(body: &[u8]) -> Result<Self, BadLease> {
         count("body bytes", body.len(), 0, MAX_LEASE_BODY)?;
         let request: Self = serde_json::from_slice(body).map_err(|error| BadLease::json(&error))?;
@@ -347,7 +347,7 @@ impl LeaseKey {
 }
 
 impl LeaseAnswer {
-    /// Reads the body of the answer to a call with these keys.
+    /// Parses and validates the body of the answer to a call with these keys.
     ///
     /// ```
     /// use loudou_api::{LeaseAnswer, LeaseKey, LeaseLimit};

@@ -1,9 +1,9 @@
-//! The contracts of Loudou's filter: every request and answer of `/v1`, with its terminal and with the relay
-//! of a fleet.
+//! Types of all requests and answers of `/v1`, between the filter and the terminal, and between the filter and the
+//! relay.
 //!
-//! Times in requests are duration strings (`30m`); in answers they are integers in nanoseconds of the
-//! server's monotonic clock with the unit in the name, next to `now_ns` of the same clock. `/v1` only
-//! grows: readers ignore unknown fields.
+//! Times in requests are duration strings (`30m`). Times in answers are integers in nanoseconds of the server's
+//! monotonic clock, and their names end with the unit. An answer also contains `now_ns`, the current time of this
+//! clock. `/v1` only grows, so readers ignore unknown fields.
 #![forbid(unsafe_code)]
 
 mod bucket;
@@ -44,36 +44,38 @@ pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
 pub use status::{FleetChanges, FleetStatus, RuleTotals, Status, StoreStatus, UpstreamView};
 pub use top::{Top, TopEntry};
 
-/// The version of the contract, as in paths.
+/// Version of the API, as in its paths.
 pub const API_VERSION: &str = "v1";
 /// Maximum number of buckets on one page.
 pub const MAX_PAGE: usize = 500;
 /// Maximum number of buckets that one call reads by name.
 pub const MAX_READ: usize = 64;
-/// The buckets on a page if the request has no `limit`.
+/// Number of buckets on a page if the request has no `limit`.
 pub const DEFAULT_PAGE: usize = 100;
 /// Maximum number of keys in a list of heavy hitters.
 pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
-/// The keys in it if the request has no `limit`.
+/// Number of keys in a list of heavy hitters if the request has no `limit`.
 pub const DEFAULT_TOP: usize = 20;
 /// Maximum length of an edit's reason, in bytes.
 pub const MAX_REASON: usize = 200;
-/// The header in which a call may bring its JSON, as ASCII, instead of a body. In an answer, it has the [`BodyWays`].
+/// Header that can contain the JSON of a call, as ASCII, instead of the body. In an answer, the header contains the
+/// [`BodyWays`].
 pub const BODY_HEADER: &str = "loudou-body";
-/// Maximum length of the JSON in that header, in bytes. Envoy's default for all headers of a request is 60 KiB.
+/// Maximum length of the JSON in [`BODY_HEADER`], in bytes. Envoy's default limit for all headers of a request is 60
+/// KiB.
 pub const MAX_BODY_HEADER: usize = 32 * 1024;
 
-/// The ways in which the calls of one listener may bring their JSON.
+/// Places where a listener accepts the JSON of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyWays {
-    /// As a body, or in [`BODY_HEADER`].
+    /// In the body, or in [`BODY_HEADER`].
     Any,
     /// Only in [`BODY_HEADER`].
     Header,
 }
 
 impl BodyWays {
-    /// As the header of an answer says it.
+    /// Returns the name in the header of an answer.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -81,7 +83,7 @@ impl BodyWays {
         }
     }
 
-    /// The ways of that name.
+    /// Parses a name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Any, Self::Header]
             .into_iter()

@@ -1,7 +1,7 @@
-//! Texts with bytes as `%XX`, as paths and names have them.
+//! Percent-decoding of paths and names.
 
-/// The text with its `%XX` as bytes; `None` if that is not UTF-8. A percent sign without two hexadecimal digits
-/// stands for itself.
+/// Decodes `%XX` in a text. Returns `None` if the result is not UTF-8. A percent sign without two hexadecimal digits is
+/// kept.
 ///
 /// ```
 /// use loudou_api::percent_decoded;

@@ -1,4 +1,4 @@
-//! Errors: `application/problem+json` (RFC 9457).
+//! Errors: `application/problem+json` (RFC 9457). `R` and `E` are the type parameters of [`RuleView`].
 
 use loudou_rules::config::{Problem, Severity};
 use serde::{Deserialize, Serialize};
@@ -6,38 +6,37 @@ use serde_json::Value;
 
 use crate::rule::RuleView;
 
-/// The body of every answer with a status of 400 or above, refused requests included. The rule in it is
-/// an `R`, and the edit of it an `E`, as in [`RuleView`].
+/// Body of every answer with a status of 400 or above, including refused requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProblemAnswer<R = Value, E = Value> {
-    /// A URI for the kind of problem, or `about:blank`.
+    /// URI of the kind of problem, or `about:blank`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The kind in words.
+    /// Kind of problem in words.
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// This problem in words, with a remedy.
+    /// Description of this problem, with a remedy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// On a refused request: the policies it violated, as named in `RateLimit-Policy`.
+    /// For a refused request, the violated policies, as named in `RateLimit-Policy`.
     #[serde(
         default,
         rename = "violated-policies",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub violated_policies: Vec<String>,
-    /// On a bad body: its problems.
+    /// For an invalid body, its problems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RuleProblem>,
-    /// The number of further problems, which would make the answer too long.
+    /// Number of further problems, which were omitted to limit the length of the answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub problems_left_out: usize,
-    /// On 429 of the admin API: how long to wait before the next call.
+    /// For status 429 of the admin API, the time to wait before the next call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ns: Option<u64>,
-    /// On 412 and 428: the current rule.
+    /// For status 412 and 428, the current rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RuleView<R, E>>,
 }
@@ -63,7 +62,7 @@ impl<R, E> Default for ProblemAnswer<R, E> {
     }
 }
 
-/// One problem of rules or of an edit of them.
+/// A problem in rules or in an edit of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleProblem {
@@ -71,23 +70,23 @@ pub struct RuleProblem {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::severity"))]
     pub severity: Severity,
-    /// Its path: `limits[0].rate`.
+    /// Path of the value, such as `limits[0].rate`.
     pub path: String,
-    /// The value that was found, as JSON.
+    /// Invalid value, as JSON.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// The problem in words.
+    /// Description of the problem.
     pub message: String,
-    /// The allowed values.
+    /// Allowed values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
-    /// The value that was probably meant.
+    /// Similar valid value, which the author probably meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// The line in the text, from 1, if there is a text.
+    /// Line in the text, from 1. Absent if the rules were not parsed from text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The column, in characters from 1.
+    /// Column, in characters from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
 }

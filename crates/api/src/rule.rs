@@ -1,6 +1,8 @@
 //! `GET /v1/rules`, `GET/PUT/DELETE /v1/rules/{rule}`, `PUT/DELETE /v1/overrides/{rule}/{key}`.
 //!
-//! Rules travel in the rule file's own form, as JSON; `loudou_rules::config::parse_rule` reads it.
+//! Rules have the form of rule files, as JSON. `loudou_rules::config::parse_rule` parses it. The type parameters `R` and
+//! `E` are a rule and the body of its edit. In clients both are JSON, and in the server they are types that serialize to
+//! JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,55 +10,54 @@ use serde_json::Value;
 use crate::change::Spread;
 use crate::status::RuleTotals;
 
-/// All rules, or a page of them. They are `R`, and edits of them `E`: JSON in clients, and types that serialise to it in the
-/// server.
+/// All rules, or a page of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules<R = Value, E = Value> {
-    /// The process; see [`crate::Status::instance`].
+    /// Unique name of the process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// The server's clock.
+    /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// The generation; with the instance it is the `ETag`.
+    /// Generation of the rules. Instance and generation form the `ETag`.
     pub generation: u64,
-    /// The rules, in order of evaluation.
+    /// Rules, in order of evaluation.
     pub rules: Vec<RuleView<R, E>>,
-    /// Where the next page begins; absent on the last one.
+    /// Value of `cursor` for the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// One rule: as in force, and as in the plugin configuration.
+/// A rule as in effect, and as in the plugin configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleView<R = Value, E = Value> {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
-    /// The process; see [`crate::Status::instance`].
+    /// Unique name of the process, as in [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
-    /// The generation it was read at; send `"INSTANCE-GENERATION"` back as `If-Match`.
+    /// Generation at which the rule was read. Send `"INSTANCE-GENERATION"` as `If-Match`.
     pub generation: u64,
-    /// The rule in force.
+    /// Rule in effect.
     pub rule: R,
-    /// The rule of the plugin configuration.
+    /// Rule in the plugin configuration.
     pub base: R,
-    /// The edit of the base, if any.
+    /// Edit of the base, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
-    /// That edit as the body of `PUT /v1/rules/{rule}`.
+    /// The edit as body of `PUT /v1/rules/{rule}`.
     #[serde(default = "none::<E>", skip_serializing_if = "Option::is_none")]
     pub edit_body: Option<E>,
-    /// The overrides that were edited one by one, on top of the edit. Their values are in `rule`.
+    /// Overrides that were edited separately, after the edit of the rule. Their values are in `rule`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideView>,
-    /// Its totals so far.
+    /// Totals of the rule.
     pub totals: RuleTotals,
 }
 
 impl<R, E> RuleView<R, E> {
-    /// The value to send as `If-Match`. A filter that names no process uses the generation alone.
+    /// Returns the value of `If-Match`. If the filter does not report an instance, the value is only the generation.
     pub fn etag(&self) -> String {
         match self.instance.as_str() {
             "" => format!("\"{}\"", self.generation),
@@ -65,25 +66,25 @@ impl<R, E> RuleView<R, E> {
     }
 }
 
-/// A default that needs none of `E`.
+/// Default of `edit_body`. Unlike `Option::default`, it does not require `E: Default` in serde's derive.
 const fn none<E>() -> Option<E> {
     None
 }
 
-/// The author and lifetime of an edit.
+/// Author and lifetime of an edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditView {
-    /// The name of the token.
+    /// Name of the author's token.
     pub by: String,
-    /// The reason that was given.
+    /// Reason that the author gave.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// When, on the server's monotonic clock.
+    /// Time of the edit, on the server's monotonic clock.
     pub at_ns: u64,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time of the edit, in milliseconds since the Unix epoch.
     pub at_unix_ms: u64,
-    /// When it expires, on the server's monotonic clock; absent for never.
+    /// End of the edit, on the server's monotonic clock. Absent if the edit does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_ns: Option<u64>,
 }
@@ -92,33 +93,34 @@ pub struct EditView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverrideView {
-    /// The key as in the rule: exact, or a prefix followed by `*`.
+    /// Pattern in the rule: an exact key, or a prefix followed by `*`.
     pub key: String,
-    /// Its author, reason, time and end.
+    /// Author, reason, time and end of the edit.
     pub edit: EditView,
 }
 
-/// The answer to `PUT` and `DELETE /v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
+/// Answer to `PUT` and `DELETE /v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditAnswer<R = Value, E = Value> {
-    /// True if it was a dry run, which changes nothing.
+    /// True for a dry run, which changes nothing.
     pub dry_run: bool,
-    /// The rule in force before.
+    /// Rule in effect before the call.
     pub before: R,
-    /// The rule after; its `generation` is the new one.
+    /// Rule after the call. Its `generation` is the new generation.
     pub after: RuleView<R, E>,
-    /// The change in one line: `burst: capacity 15 → 30`; empty if only an end changed, or nothing.
+    /// Change in one line, such as `burst: capacity 15 → 30`. Empty if nothing changed, or only the end.
     pub change: String,
-    /// True if anything changed, or would: if not, there is no new generation and no event.
+    /// True if anything changed, or would change in a dry run. Otherwise the call causes no new generation and no
+    /// event.
     #[serde(default = "yes")]
     pub changed: bool,
-    /// Where else it will hold; absent without a fleet.
+    /// Distribution of the change to the other Envoys. Absent without a fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Spread>,
 }
 
-/// The default, since every accepted edit was a change before the field existed.
+/// Default of `changed`. In a filter without this field, every accepted edit was a change.
 const fn yes() -> bool {
     true
 }

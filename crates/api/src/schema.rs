@@ -1,4 +1,4 @@
-//! Schemas of fields whose types are of crates that know nothing of schemas.
+//! JSON Schemas of fields whose types are in crates that do not depend on `schemars`.
 
 use loudou_rules::config::{Access, Severity};
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::TopBy;
 
-/// One of some words, as they are in answers.
+/// Returns the schema of a string that is one of these values.
 fn words<T: Serialize>(values: &[T]) -> Schema {
     json_schema!({ "type": "string", "enum": values })
 }

@@ -3,89 +3,88 @@
 use loudou_rules::config::Access;
 use serde::{Deserialize, Serialize};
 
-/// The state of the filter.
+/// State of the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
-    /// The filter's version.
+    /// Version of the filter.
     pub version: String,
-    /// The commit it was built from.
+    /// Commit from which the filter was built.
     pub git: String,
-    /// The unique name of the process; empty from a filter that has none. Generations and event numbers
-    /// mean nothing in another process.
+    /// Unique name of the process. Empty if the filter does not report it. Generations and event numbers are valid only
+    /// within a process.
     #[serde(default)]
     pub instance: String,
     /// When the process started to limit, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub started_unix_ms: u64,
-    /// The generation of the rules; every accepted edit and configuration raises it.
+    /// Generation of the rules. Every accepted edit and configuration increments it.
     pub generation: u64,
-    /// The server's monotonic clock.
+    /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// The server's wall clock, in milliseconds since the Unix epoch.
+    /// Current time of the server's wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
-    /// The time since the first worker started to limit.
+    /// Time since the first worker started to limit.
     pub uptime_ns: u64,
-    /// The access of the caller.
+    /// Access of the caller.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::access"))]
     pub access: Access,
-    /// The bucket store.
+    /// State of the bucket store.
     pub store: StoreStatus,
-    /// The rules, in order of evaluation.
+    /// Totals of all rules, in order of evaluation.
     pub rules: Vec<RuleTotals>,
-    /// Requests held now, on all workers.
+    /// Requests held now, on all workers together.
     #[serde(default)]
     pub waiting: u64,
     /// Requests refused because they would have been held beyond their deadline.
     #[serde(default)]
     pub not_held_deadline: u64,
-    /// Requests refused because their worker holds as many as `store.waiting` allows.
+    /// Requests refused because their worker already held the maximum of `store.waiting` requests.
     #[serde(default)]
     pub not_held_full: u64,
-    /// The fleet that shares limits; absent where no rule is of a fleet.
+    /// Fleet that shares limits. Absent if no rule is shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetStatus>,
     /// Warnings for operators.
     pub warnings: Vec<String>,
 }
 
-/// The bucket store. Counts are since Envoy started.
+/// State of the bucket store. Counts are since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoreStatus {
-    /// The hard bound on live buckets.
+    /// Maximum number of live buckets.
     pub buckets: u64,
-    /// Slots in use, idle ones included.
+    /// Slots in use, including slots with idle buckets.
     pub used: u64,
-    /// The number of idle slots among `sampled`.
+    /// Number of slots with idle buckets among `sampled`.
     pub sampled_idle: u64,
-    /// The number of slots in use that were sampled for `sampled_idle`.
+    /// Number of slots in use that were sampled for `sampled_idle`.
     pub sampled: u64,
-    /// Idle buckets reclaimed; nothing was lost.
+    /// Idle buckets that were evicted. No state was lost.
     pub evicted_lossless: u64,
     /// Buckets that were evicted before they were idle.
     pub evicted_lossy: u64,
     /// Retries after compare-and-swap conflicts.
     pub cas_retries: u64,
-    /// Decisions given up after too many conflicts; the rule's `on_error` applied.
+    /// Decisions that failed after too many conflicts. The rule's `on_error` applied.
     pub cas_give_ups: u64,
     /// Refusals whose count could not be written.
     pub lost_counts: u64,
-    /// Places of ended requests that could not be given back; they are free again when their lease
-    /// expires.
+    /// Permits of ended requests that could not be returned. They expire with their lease.
     #[serde(default)]
     pub lost_returns: u64,
-    /// Responses that were not counted for their upstream, by rules with `when`.
+    /// Responses that rules with `when` could not count for their upstream.
     #[serde(default)]
     pub lost_responses: u64,
-    /// Sandboxes of workers that died and were loaded again.
+    /// Number of times that a worker's sandbox crashed and was loaded again.
     #[serde(default)]
     pub reloads: u64,
 }
 
 impl StoreStatus {
-    /// The warning about buckets that were evicted before they were idle, since Envoy started; `None` without any.
-    /// A reader that knows when they were evicted has a better one in its place.
+    /// Returns a warning if buckets were evicted before they were idle since Envoy started. A reader that knows the
+    /// time of the evictions can replace it with a more precise warning.
     #[inline]
     pub fn evictions(&self) -> Option<String> {
         (self.evicted_lossy > 0).then(|| {
@@ -97,96 +96,95 @@ impl StoreStatus {
     }
 }
 
-/// The fleet as this Envoy knows it. Counts are since Envoy started.
+/// State of the fleet, as reported to this Envoy. Counts are since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetStatus {
-    /// The Envoys that the engine knew of in its last answer; this one included.
+    /// Number of Envoys in the engine's last answer, including this Envoy.
     pub envoys: u64,
-    /// When the engine last answered, on the server's monotonic clock; 0 for never.
+    /// When the engine last answered, on the server's monotonic clock. 0 if it has never answered.
     pub answered_ns: u64,
-    /// The workers that do not ask at the moment, because calls failed: fleet rules are decided by
-    /// `on_outage` there.
+    /// Number of workers that currently request no leases, because calls failed. On these workers, `on_outage` decides
+    /// for fleet rules.
     pub workers_down: u64,
-    /// Calls of the relay.
+    /// Calls to the relay.
     pub calls: u64,
-    /// Calls without an answer that could be used.
+    /// Calls without a usable answer.
     pub failed: u64,
     /// Units that the engine granted.
     pub granted: u64,
-    /// Requests that waited for an answer.
+    /// Requests that waited for an answer of the relay.
     pub held: u64,
     /// Requests that were decided by `on_outage`.
     pub local: u64,
-    /// The edits, overrides and bans that travel.
+    /// Edits, overrides and bans that the fleet shares.
     #[serde(default)]
     pub changes: FleetChanges,
 }
 
-/// The changes that a fleet shares, as this Envoy knows them.
+/// Changes that the fleet shares, as received by this Envoy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetChanges {
-    /// The engine's number of the last one that is known here.
+    /// Generation of the last change that this Envoy has received.
     pub generation: u64,
-    /// All that are known here; ends are known for an hour.
+    /// Number of changes known to this Envoy. Tombstones are kept for an hour.
     pub known: u64,
-    /// Those made here that the engine does not have yet.
+    /// Number of changes made at this Envoy that the engine has not stored yet.
     pub unsent: u64,
-    /// Those made here that the engine refused: they hold at this Envoy only.
+    /// Number of changes made at this Envoy that the engine refused. They apply at this Envoy only.
     pub refused: u64,
-    /// Those that do not hold here, because the rule is another than the one that they were made for, or has
-    /// no room for them.
+    /// Number of changes that do not apply at this Envoy, because its version of the rule differs, or because the rule
+    /// has no room for them.
     pub waiting: u64,
 }
 
-/// The totals of a rule since Envoy started.
+/// Totals of a rule since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleTotals {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// `enforce`, `shadow` or `off`.
     pub mode: String,
-    /// Requests it admitted at once.
+    /// Requests that were admitted at once.
     pub admitted: u64,
-    /// Requests it refused.
+    /// Requests that were refused.
     pub refused: u64,
-    /// Requests it would have refused in shadow mode; they passed.
+    /// Requests that would have been refused, but passed because the rule was in shadow mode.
     pub shadow_refused: u64,
-    /// Requests that matched but had no key, and were skipped.
+    /// Requests that matched, but were skipped because they had no key.
     pub skipped: u64,
-    /// Requests decided by `on_error`.
+    /// Requests for which `on_error` decided.
     pub errors: u64,
-    /// Requests that it held for their turn, counted when they arrive; they are not among `admitted`.
+    /// Requests that were held, counted on arrival. They are not included in `admitted`.
     #[serde(default)]
     pub held: u64,
-    /// True if an edit is in force.
+    /// True if an edit is in effect.
     pub edited: bool,
-    /// For a rule with `when`: the upstreams that were seen, sorted by name. Absent for a rule that always
-    /// applies.
+    /// Upstreams that a rule with `when` has seen, sorted by name. Absent for a rule without `when`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstreams: Option<Vec<UpstreamView>>,
 }
 
-/// The health of an upstream by the `when` of a rule, as of `now_ns` of the answer.
+/// Health of an upstream, as evaluated by the `when` of a rule at `now_ns` of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UpstreamView {
-    /// The beginning of the name of Envoy's cluster.
+    /// Prefix of the name of the Envoy cluster.
     pub cluster: String,
-    /// Its responses within the counted time.
+    /// Number of responses within the counted time span.
     pub responses: u64,
-    /// The errors among them.
+    /// Number of errors among these responses.
     pub errors: u64,
-    /// True if the rule applies to requests for it.
+    /// True if the rule applies to requests for this upstream.
     pub applies: bool,
-    /// Since when `applies` has its value, on the server's monotonic clock.
+    /// When `applies` last changed, on the server's monotonic clock.
     pub since_ns: u64,
 }
 
 impl RuleTotals {
-    /// Requests it admitted, at once or after a wait.
+    /// Returns the number of requests that were admitted, at once or after a wait.
     pub const fn passed(&self) -> u64 {
         self.admitted.saturating_add(self.held)
     }

@@ -4,47 +4,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::TopBy;
 
-/// Recent heavy hitters. Counts that a worker made in the last quarter of a second may be missing.
+/// Recent heavy hitters. The counts of a worker in the last quarter of a second may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Top {
-    /// The server's clock.
+    /// Current time of the server's monotonic clock.
     pub now_ns: u64,
-    /// The generation of the rules.
+    /// Generation of the rules.
     pub generation: u64,
-    /// The counted outcome.
+    /// Counted outcome.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::top_by"))]
     pub by: TopBy,
-    /// The length of the counted time, up to now.
+    /// Length of the counted time span, which ends now.
     pub window_ns: u64,
-    /// The keys with the highest counts, highest first.
+    /// Keys with the highest counts, highest first.
     pub top: Vec<TopEntry>,
-    /// The sum of all counts, including the counts of keys that `limit` left out.
+    /// Sum of all counts, including keys beyond `limit`.
     #[serde(default)]
     pub total: u64,
-    /// The number of keys with a count, including those that `limit` left out.
+    /// Number of keys with a count, including keys beyond `limit`.
     pub keys: u64,
-    /// The highest possible count of a key that has no count here; with 0 all keys have one, and all
-    /// counts are exact.
+    /// Upper bound of the count of a key that has no counter. If it is 0, all keys have a counter, and all counts are
+    /// exact.
     pub missing_at_most: u64,
 }
 
-/// One key.
+/// A key with its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TopEntry {
-    /// The name of its rule.
+    /// Name of the rule.
     pub rule: String,
-    /// The key, as in buckets.
+    /// Key, as in buckets.
     pub key: String,
-    /// Its count, at most.
+    /// Upper bound of the count.
     pub count: u64,
-    /// The largest error of `count`: it was counted at least `count - error` times.
+    /// Maximum error of `count`. The lower bound of the count is `count - error`.
     pub error: u64,
-    /// True if its rule is in shadow mode or off, so that what is counted as refused passed.
+    /// True if the rule is in shadow mode or off. Requests that count as refused have then passed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
-    /// `refused_since_ns` of its bucket. Absent, too, if the bucket is gone, or far down in a long list.
+    /// `refused_since_ns` of the bucket. Also absent if the bucket no longer exists, or if the key is far down in a
+    /// long list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
 }

@@ -1,43 +1,43 @@
-//! The numbers of one fleet-wide limit.
+//! Parameters of a fleet-wide limit.
 
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::lease::{ENGINE_CLOCK, MAX_ODD_PERIOD};
 use serde::{Deserialize, Serialize};
 
-/// A limit whose state the engine keeps, by the engine's clock.
+/// A limit whose state is in the engine. The engine's clock applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum LeaseLimit {
     /// A funnel, or a token bucket that refills continuously: `{"capacity", "amount", "period_ns"}`.
     Leak {
-        /// Maximum number of units that fit at once.
+        /// Capacity, in units.
         capacity: u64,
-        /// The units that come back per period.
+        /// Units that return per period.
         amount: u64,
-        /// The period.
+        /// Period.
         period_ns: u64,
     },
-    /// A token bucket that refills in whole lumps: `{"capacity", "amount", "interval_ns"}`. They come at
-    /// the multiples of the interval since the Unix epoch.
+    /// A token bucket that refills at intervals: `{"capacity", "amount", "interval_ns"}`. Intervals start at
+    /// multiples of their length since the Unix epoch.
     Interval {
-        /// Maximum number of units that fit at once.
+        /// Capacity, in units.
         capacity: u64,
-        /// The units that come back with each lump.
+        /// Units that return per interval.
         amount: u64,
-        /// The time between two lumps.
+        /// Length of an interval.
         interval_ns: u64,
     },
-    /// A fixed window of the clock: `{"capacity", "window_ns"}`. Windows begin at the multiples of their
+    /// A fixed window, aligned to the clock: `{"capacity", "window_ns"}`. Windows start at multiples of their
     /// length since the Unix epoch.
     Window {
-        /// The units in each window.
+        /// Units per window.
         capacity: u64,
-        /// The length of a window.
+        /// Length of a window.
         window_ns: u64,
     },
 }
 
-/// A [`LeaseLimit`] as written.
+/// JSON form of a [`LeaseLimit`].
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Written {
     capacity: u64,
@@ -107,7 +107,7 @@ impl From<LeaseLimit> for Written {
 }
 
 impl LeaseLimit {
-    /// Maximum number of units at once, or in one window.
+    /// Returns the capacity, in units.
     pub const fn capacity(self) -> u64 {
         match self {
             Self::Leak { capacity, .. }
@@ -116,7 +116,7 @@ impl LeaseLimit {
         }
     }
 
-    /// The period, the interval or the window.
+    /// Returns the length of the period, interval or window.
     const fn time_ns(self) -> u64 {
         match self {
             Self::Leak { period_ns, .. } => period_ns,
@@ -125,8 +125,8 @@ impl LeaseLimit {
         }
     }
 
-    /// The first number beyond its bounds: its field, its value and the allowed ones. A relay refuses the
-    /// whole call that has such a limit, so a rule that has one cannot be fleet-wide.
+    /// Returns field, value and allowed values of the first number that is out of range. A relay refuses a whole call
+    /// that contains such a limit, so a rule with such a limit cannot be fleet-wide.
     pub fn beyond(self) -> Option<(&'static str, u64, String)> {
         let most = u64::from(MAX_AMOUNT);
         let units = |value: u64| (value == 0 || value > most).then(|| format!("1 to {most}"));

@@ -1,4 +1,4 @@
-//! Explanations of requests.
+//! Examples of explanations.
 
 use loudou_api::{ExplainAnswer, Says};
 use loudou_limiter::{Clock, Nanos};
@@ -35,7 +35,7 @@ fn explained(rules: &Value, sample: &Value, sent: u32) -> ExplainAnswer {
     ExplainAnswer::new(&explained, &rules, now, 8)
 }
 
-/// A rule of every standing.
+/// Returns rules with every possible verdict.
 fn rules_to_explain() -> Value {
     let rule = |name: &str, capacity: u32, more: &Value| {
         let burst =

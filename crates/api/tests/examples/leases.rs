@@ -1,4 +1,4 @@
-//! Calls of the relay and its answers.
+//! Examples of lease calls and their answers.
 
 use loudou_api::{
     Change, ChangeName, KeyAnswer, Lease, LeaseAnswer, LeaseError, LeaseKey, LeaseLimit,
@@ -96,7 +96,7 @@ fn an_answer() -> serde_json::Result<()> {
     holds(&LeaseAnswer::default(), beat)
 }
 
-/// The message for the example with one value replaced.
+/// Replaces one value of the example. Returns the error message, or `read` if the call is valid.
 fn refused(pointer: &str, value: Value) -> serde_json::Result<String> {
     let mut call = serde_json::to_value(request())?;
     if let Some(place) = call.pointer_mut(pointer) {
@@ -212,7 +212,7 @@ fn calls_are_bounded() {
     );
 }
 
-/// A message may end up in a log: nothing of a key is in it.
+/// An error message does not contain any part of a key, because it may be logged.
 #[test]
 fn a_message_quotes_no_text() -> serde_json::Result<()> {
     for (pointer, value) in [

@@ -1,5 +1,5 @@
-//! An example of every answer, as sent on the wire. A field that changes its name or its form fails one
-//! of these tests: `/v1` only grows.
+//! An example of every answer, as sent on the wire. If a field changes its name or its form, one of these tests fails,
+//! because `/v1` must only grow.
 
 use loudou_api::{
     Access, BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 mod explanations;
 mod leases;
 
-/// The example is as written, and reads back as the same value.
+/// Asserts that `answer` serializes to the example, and that the example deserializes to `answer`.
 fn holds<T>(answer: &T, example: &str) -> serde_json::Result<()>
 where
     T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
@@ -27,7 +27,7 @@ where
 }
 
 const INSTANCE: &str = "0f1e2d3c4b5a6978";
-/// When it started.
+/// Start of the process.
 const STARTED: u64 = 1_699_996_400_000;
 
 fn totals() -> RuleTotals {
@@ -45,7 +45,7 @@ fn totals() -> RuleTotals {
     }
 }
 
-/// A rule that applies while its upstream fails.
+/// Returns the totals of a rule that applies while its upstream fails.
 fn conditional() -> RuleTotals {
     RuleTotals {
         name: "brake".to_owned(),
@@ -260,7 +260,7 @@ fn ban() -> serde_json::Result<()> {
     holds(&nothing, r#"{"now_ns":0,"changed":false}"#)
 }
 
-/// Both sides make the `ETag` of a ban from the ban.
+/// Client and server compute the `ETag` of a ban from the ban.
 #[test]
 fn the_etag_of_a_ban() {
     let by = |by, until_ns| BanView::etag(Some(BanView { until_ns, by }));
@@ -310,7 +310,7 @@ fn events() -> serde_json::Result<()> {
     holds(&followed, nothing)
 }
 
-/// A server with more fields.
+/// The answer of a newer server has an unknown verdict and an unknown field.
 #[test]
 fn a_verdict_of_a_newer_server_is_unknown() -> serde_json::Result<()> {
     let rule = r#"{"rule":"r","mode":"enforce","says":"banned","until_ns":7}"#;
@@ -373,7 +373,7 @@ fn a_newer_server_is_understood() -> serde_json::Result<()> {
     Ok(())
 }
 
-/// A server from before the field existed.
+/// An older server does not send `drains`.
 #[test]
 fn the_level_of_an_older_server_drains() -> serde_json::Result<()> {
     let limit = r#"{"name":"l","algorithm":"funnel","capacity":4,"rate":"1/s","remaining":1,
