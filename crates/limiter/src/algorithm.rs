@@ -1,8 +1,9 @@
 //! The algorithms, behind one small interface.
 //!
-//! An algorithm is its numbers (a struct that can only be built valid) and an implementation of
-//! `Meter` over a few 64-bit words of state. To add one: a file below this module, a line in
-//! the list of [`Algorithm`], and its fields in `loudou_rules::config::limits`.
+//! An algorithm consists of its numbers, in a struct that can only be built with valid values, and
+//! of an implementation of `Meter` over a few 64-bit words of state. To add an algorithm, add a
+//! file below this module, an entry in the list of [`Algorithm`], and its fields in
+//! `loudou_rules::config::limits`.
 
 use serde::Serialize;
 
@@ -40,7 +41,7 @@ pub use token_bucket::{Refill, TokenBucket};
 /// Declares [`Algorithm`] from a list of the algorithms.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $name:literal: $variant:ident,)*) => {
-        /// One algorithm with its numbers.
+        /// An algorithm with its numbers.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[serde(tag = "algorithm")]
         pub enum Algorithm {
@@ -48,17 +49,18 @@ macro_rules! algorithms {
         }
 
         impl Algorithm {
-            /// The names of all algorithms, as they stand in rule files.
+            /// Names of all algorithms, as in rule files.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Its name in rule files.
+            /// Returns its name in rule files.
             pub const fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*
                 }
             }
 
-            // Once in the filter, not wherever a limit is used.
+            // Not inlined, so that the filter contains this match once instead of at every use of a
+            // limit.
             #[inline(never)]
             pub(crate) const fn meter(&self) -> &dyn Meter {
                 match self {
@@ -82,70 +84,71 @@ algorithms! {
     "token_bucket": TokenBucket,
     /// A count per window.
     "fixed_window": FixedWindow,
-    /// A count per window that moves on slot by slot.
+    /// A count per window that moves slot by slot.
     "sliding_window": SlidingWindow,
-    /// The end of every request that still counts.
+    /// The expiry time of each request that still counts.
     "sliding_log": SlidingLog,
     /// Two counts per window, weighted by overlap.
     "sliding_counter": SlidingCounter,
     /// A leaky bucket as a queue.
     "leaky_queue": LeakyQueue,
-    /// Pay later, with stored permits.
+    /// Stored permits. A request that exceeds them passes, and the next request waits for its cost.
     "smooth_bursty": SmoothBursty,
-    /// Pay later, and slowly while cold.
+    /// Like `smooth_bursty`, but slower while idle time has made the limiter cold.
     "smooth_warmup": SmoothWarmup,
     /// Requests in flight.
     "concurrency": Concurrency,
 }
 
 impl Algorithm {
-    /// Maximum amount that a bucket admits at once, in cost units.
+    /// Returns the maximum number of cost units that a bucket admits at once.
     pub fn capacity(&self) -> u64 {
         self.meter().capacity()
     }
 
-    /// The largest cost that is ever admitted, in cost units.
+    /// Returns the largest cost that a request may have to be admitted at all.
     pub fn max_cost(&self) -> u64 {
         self.meter().max_cost()
     }
 
-    /// The rate in the long run; `None` where time alone gives nothing back.
+    /// Returns the long-term rate; `None` if time alone frees no capacity.
     pub fn rate(&self) -> Option<Rate> {
         self.meter().rate()
     }
 
-    /// The time in which the rate gives the capacity once, rounded up: the window of a quota.
+    /// Returns the time in which the rate frees the whole capacity, rounded up. Response headers
+    /// report this time as the window of a quota.
     pub fn quota_time(&self) -> Option<Nanos> {
         Some(drain_time(self.capacity(), self.rate()?))
     }
 
-    /// The time in which a used-up bucket is full again, rounded up.
+    /// Returns the time in which a fully used bucket becomes full again, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()
     }
 
-    /// Returns true if it may hold a request instead of deciding at once.
+    /// Returns true if the algorithm may hold a request instead of deciding at once.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
     }
 
-    /// Returns true if its level falls steadily with time: then it is the time until the bucket is full, as a
-    /// share of [`Algorithm::drain_time`].
+    /// Returns true if the level falls steadily with time. The level is then the time until the
+    /// bucket is full, divided by [`Algorithm::drain_time`].
     pub fn drains(&self) -> bool {
         self.meter().drains()
     }
 
-    /// Returns true if it has to be notified of the end of each request that passed.
+    /// Returns true if the algorithm must be notified of the end of each request that passed.
     pub fn holds_until_end(&self) -> bool {
         self.meter().gives_back()
     }
 
-    /// Returns true if it needs to know the wall clock.
+    /// Returns true if the algorithm reads the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.meter().reads_wall()
     }
 
-    /// Its numbers as a fleet shares them.
+    /// Returns the numbers in the form in which the Envoys of a fleet share them.
     pub fn shared(&self) -> Result<Shared, Unfit> {
         let shared = match self {
             Self::Funnel(funnel) => funnel.shared(),
@@ -160,7 +163,8 @@ impl Algorithm {
         }
     }
 
-    /// The same for one of `envoys` Envoys that each decide alone; `None` where a fleet cannot share it.
+    /// Returns the part of one of `envoys` Envoys that decide independently; `None` if a fleet
+    /// cannot share the algorithm.
     pub(crate) fn divided(&self, envoys: u32) -> Option<Self> {
         self.shared().ok()?;
         match self {
@@ -171,7 +175,7 @@ impl Algorithm {
         }
     }
 
-    /// Maximum size of its state per bucket, in bytes.
+    /// Returns the maximum size of the state of a bucket, in bytes.
     pub fn state_bytes(&self) -> usize {
         self.meter().words().saturating_mul(size_of::<u64>())
     }
@@ -184,7 +188,7 @@ mod tests {
     use crate::meter::USED_ONE;
     use crate::time::Clock;
 
-    /// Two at once and one per second, in every way.
+    /// Returns each of these algorithms with a capacity of two and a rate of one per second.
     fn all() -> [Algorithm; 3] {
         let rate = Rate::new(1, Nanos::from_secs(1)).expect("a rate");
         let bucket = |refill| TokenBucket::new(2, rate, refill, 2).expect("valid");
@@ -201,7 +205,7 @@ mod tests {
         words
     }
 
-    /// Nothing is given away by a conversion, and what is used beyond the capacity is remembered.
+    /// A conversion never gives capacity away, and it keeps use beyond the capacity.
     #[test]
     fn levels_are_written_rounded_up() {
         for algorithm in all() {
@@ -218,7 +222,8 @@ mod tests {
         }
     }
 
-    /// Several limits decide on one copy of a bucket; but a meter alone keeps the contract, too.
+    /// The limits of a bucket decide on a copy of its state, so a refusal of another limit discards
+    /// the writes. But a meter must also keep its contract when it is used alone.
     #[test]
     fn a_meter_writes_only_what_it_admits() {
         for algorithm in all() {

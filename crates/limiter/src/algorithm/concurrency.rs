@@ -1,18 +1,21 @@
-//! `concurrency`: requests in flight. A request is admitted if its cost still fits beside those that
-//! have not ended, and gives it back when its stream ends, however it ends. For a backend that can do
-//! only a certain number of things at once.
+//! `concurrency`: requests in flight.
 //!
-//! A return that is lost (a worker died, the store was too busy) heals: what is not given back expires
-//! between `lease` and 2·`lease` after it was taken. A request that lives longer is no longer counted,
-//! so the lease is to be longer than any request. At every instant at most `capacity` is in flight of
-//! what is younger than the lease.
+//! A request is admitted if its cost fits in addition to the requests that have not ended. It gives
+//! its cost back when its stream ends, for whatever reason. This suits a backend that can do only a
+//! certain number of things at once.
 //!
-//! There is no rate and no wait to report: only the end of other requests makes room.
+//! A return can be lost, if a worker dies or the store is too busy. Lost returns heal: a cost that
+//! is not given back expires between `lease` and 2·`lease` after it was taken. A request that lives
+//! longer is no longer counted, so the lease should be longer than any request. At every instant,
+//! at most `capacity` of the requests that are younger than the lease are in flight.
 //!
-//! The state is two generations of counters, each as long as the lease: what was taken since an
-//! instant, and what was taken in the lease before it. A return is taken off the generation of the
-//! instant at which the cost was taken; what is older has expired already, and what a bucket does not
-//! know (it was forgotten, or reset) is not taken off others.
+//! There is no rate and no wait to report, because only the end of other requests makes room.
+//!
+//! The state has two generations of counters, each as long as the lease: the cost taken since an
+//! instant, and the cost taken in the lease before that instant. A return is subtracted from the
+//! generation in which the cost was taken. Older costs have already expired. A cost that the bucket
+//! does not contain, because the bucket was evicted or reset, is not subtracted from the cost of
+//! other requests.
 
 use serde::Serialize;
 
@@ -27,7 +30,7 @@ use crate::time::{Clock, Nanos};
 
 /// Maximum lease.
 pub const MAX_LEASE: Nanos = MAX_PERIOD;
-/// The lease of a rule that has none: five minutes.
+/// The lease of a rule that does not set one: five minutes.
 pub const LEASE: Nanos = Nanos::from_secs(300);
 
 /// Numbers of a limit on requests in flight.
@@ -40,7 +43,8 @@ pub struct Concurrency {
 /// The requests in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    /// When the young generation expires: two leases after it began. The old one does a lease before.
+    /// Time at which the young generation expires, which is two leases after it began. The old
+    /// generation expires one lease earlier.
     ends: Nanos,
     young: u64,
     old: u64,
@@ -61,7 +65,8 @@ impl Flight {
 }
 
 impl Concurrency {
-    /// At most `capacity` in flight; what is not given back expires after `lease`.
+    /// Creates a limit of `capacity` in flight. A cost that is not given back expires after
+    /// `lease`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::Concurrency};
@@ -93,7 +98,7 @@ impl Concurrency {
         self.lease.saturating_add(self.lease)
     }
 
-    /// Nothing in flight; a generation begins.
+    /// Returns a state with nothing in flight, in which a generation begins now.
     const fn none(&self, now: Nanos) -> Flight {
         Flight {
             ends: now.saturating_add(self.two_leases()),
@@ -109,7 +114,7 @@ impl Concurrency {
         let ends = Nanos::new(ends);
         let left = ends.since(now);
         if left == Nanos::ZERO || left > self.two_leases() {
-            // Expired; or no such generation can have begun.
+            // The generations have expired. A later end cannot have been written by this limit.
             return self.none(now);
         }
         if left > self.lease {
@@ -136,9 +141,10 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// The requests in flight of a limit with another lease, as one generation. It begins where the
-    /// oldest of them did, since earlier ones have expired, and stays so. It stays taken for one lease at
-    /// least; under a shorter one, what began before that cannot be given back any more.
+    /// Converts the requests in flight of a limit with another lease into one generation. The
+    /// generation begins when the oldest possible request began, since earlier requests have
+    /// expired. It lasts at least one lease. Under a shorter lease, requests that began earlier can
+    /// no longer give their cost back.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
         if before.lease == self.lease {
             return flight;
@@ -147,7 +153,8 @@ impl Concurrency {
         if flight.old > 0 {
             begun = begun.since(before.lease);
         }
-        // A request of this very instant belongs to it, too.
+        // One nanosecond is added, so that a request of this instant also belongs to the
+        // generation.
         let least = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
         let ends = least.max(begun.saturating_add(self.two_leases()));
         let young = flight.all();
@@ -172,7 +179,7 @@ impl Meter for Concurrency {
         self.lease.saturating_add(self.lease)
     }
 
-    /// When the young generation expires, and what is in flight of either.
+    /// The words are the end of the young generation and the cost in flight of each generation.
     fn words(&self) -> usize {
         3
     }
@@ -230,8 +237,8 @@ impl Meter for Concurrency {
         Flight { young, ..none }.write(words);
     }
 
-    /// Requests in flight stay so, even if they are more than the new capacity. The used capacity of a
-    /// rate is not in flight.
+    /// Requests in flight stay in flight, even if they exceed the new capacity. The level of a rate
+    /// limit is not converted, because it does not consist of requests in flight.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,18 +1,20 @@
-//! `fixed_window`: a number of units per window, counted from zero in each.
+//! `fixed_window`: a number of units per window, counted from zero in each window.
 //!
-//! For quotas that people reason about ("a thousand a day"). A window begins with the first request
-//! that is admitted after the one before has ended (`first`), or ends at the next multiple of its
-//! length on the wall clock (`clock`, for instance at midnight UTC for a day). When it ends, all of the
-//! capacity is back at once. The price of the simplicity: in any time of length w at most
-//! `capacity·(⌈w/window⌉ + 1)` is admitted, which is twice the capacity around the end of a window.
+//! People reason about quotas in this form ("a thousand a day"). With `first`, a window begins with
+//! the first request that is admitted after the previous window has ended. With `clock`, a window
+//! ends at the next multiple of its length on the wall clock, for instance at midnight UTC for a
+//! day. At the end of a window, the whole capacity is available again at once. This simplicity has
+//! a price: in any time of length w, up to `capacity·(⌈w/window⌉ + 1)` is admitted, which is twice
+//! the capacity around the end of a window.
 //!
 //! Source: the counter with an expiry that the documentation of Redis' INCR calls a rate limiter.
 //!
-//! The end of a running window is an instant on the monotonic clock. A jump of the wall clock never
-//! moves it; only the window that begins next is longer or shorter, never longer than `window`.
+//! The end of a running window is an instant on the monotonic clock, so a jump of the wall clock
+//! never moves it. Only the next window is longer or shorter, but never longer than `window`.
 //!
-//! An edit leaves the window that runs, with its count. Where the numbers of the window change, its end
-//! follows them: a count must not last longer than the new window does.
+//! An edit keeps the running window with its count. If the edit changes the length of the window,
+//! the end of the running window changes with it, because a count must not last longer than the new
+//! window.
 
 use serde::Serialize;
 
@@ -27,19 +29,19 @@ use crate::meter::{Meter, same};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
-/// When a window ends.
+/// Time at which a window ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Align {
-    /// One window's length after its first admitted request.
+    /// One window length after the first admitted request of the window.
     #[default]
     First,
-    /// At the next multiple of its length on the wall clock, since the Unix epoch.
+    /// The next multiple of the window length on the wall clock, counted from the Unix epoch.
     Clock,
 }
 
 impl Align {
-    /// The names in rule files.
+    /// Names in rule files.
     pub const NAMES: [&'static str; 2] = ["first", "clock"];
 }
 
@@ -51,8 +53,8 @@ pub struct FixedWindow {
     align: Align,
 }
 
-/// The window that runs: a count that comes back as a whole, `left` from now; nothing when `left` is
-/// zero.
+/// The running window: a count that is reset as a whole `left` from now. There is no running window
+/// if `left` is zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Running {
     count: u64,
@@ -80,7 +82,7 @@ impl Running {
 }
 
 impl FixedWindow {
-    /// `capacity` per `window`.
+    /// Creates a limit of `capacity` cost units per `window`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
@@ -113,7 +115,7 @@ impl FixedWindow {
         }
     }
 
-    /// One of `envoys` equal parts.
+    /// Returns one of `envoys` equal parts.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         Self {
             capacity: part(self.capacity, envoys),
@@ -128,7 +130,7 @@ impl FixedWindow {
         Running::new(*count, Nanos::new(*end).since(now).min(self.window))
     }
 
-    /// The length of a window that begins at an instant of the wall clock.
+    /// Returns the length of a window that begins at a time of the wall clock.
     fn length(&self, wall: Nanos) -> Nanos {
         let past = match self.align {
             Align::First => 0,
@@ -137,7 +139,7 @@ impl FixedWindow {
         self.window.since(Nanos::new(past))
     }
 
-    /// The rest of the window that runs, or of the one that begins now.
+    /// Returns the rest of the running window, or the length of a window that begins now.
     fn left(&self, running: Running, ask: &Ask) -> Nanos {
         if running.count == 0 {
             self.length(ask.wall)
@@ -146,7 +148,7 @@ impl FixedWindow {
         }
     }
 
-    /// The answer that leaves `running`.
+    /// Returns the answer after a decision that leaves `running`.
     fn at(&self, running: Running) -> Decision {
         let remaining = self.capacity.saturating_sub(running.count);
         Decision::admit(self.capacity, remaining, running.left)
@@ -170,7 +172,7 @@ impl Meter for FixedWindow {
         self.align == Align::Clock
     }
 
-    /// The end and the count of the window.
+    /// The words are the end and the count of the window.
     fn words(&self) -> usize {
         2
     }
@@ -190,7 +192,7 @@ impl Meter for FixedWindow {
         self.at(running)
     }
 
-    /// In the window in which it was taken.
+    /// Gives units back only to the window from which they were taken.
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let Ask { cost, now: at, .. } = back.ask;
         let end = at.saturating_add(self.left(self.read(back.before, at), &back.ask));
@@ -211,13 +213,13 @@ impl Meter for FixedWindow {
         Running::new(count, left).write(words, now);
     }
 
-    /// In a window that begins now.
+    /// Writes the level into a window that begins now.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         Running::new(units(used), self.length(clock.wall)).write(words, clock.now);
     }
 
-    /// The window continues, no longer than one of these lasts; one on the clock ends where the clock has
-    /// it.
+    /// The window continues for at most the new length. If the new window is aligned to the clock,
+    /// it ends where the clock ends it.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,14 +1,14 @@
 //! `funnel`: the leaky bucket as a meter, in the form of GCRA.
 //!
-//! Water rises by the cost of each admitted request and leaks at the rate; a request is admitted if
-//! its cost still fits. In any window of length w at most `capacity + rate·w` is admitted.
-//! `CL.THROTTLE key b n p` is `capacity: b+1, rate: n/p s`.
+//! Think of a funnel into which each admitted request pours its cost, and which leaks at the rate.
+//! A request is admitted if its cost still fits. In any window of length w, at most `capacity +
+//! rate·w` is admitted. `CL.THROTTLE key b n p` of redis-cell is `capacity: b+1, rate: n/p s`.
 //!
-//! With `max_wait` a request that does not fit is not refused but held until it does, if that is soon
-//! enough; it takes its turn at once, so later ones wait behind it. The instants at which requests
-//! pass keep the same bound, to the nanosecond to which a wait is rounded up.
+//! With `max_wait`, a request that does not fit is held until it fits, if that takes at most
+//! `max_wait`. It takes its units at once, so later requests wait behind it. The times at which
+//! held requests pass keep the same bound, except that each wait is rounded up to a nanosecond.
 //!
-//! Source: the Generic Cell Rate Algorithm, ITU-T I.371; the exact arithmetic is in `leak`.
+//! Source: the Generic Cell Rate Algorithm, ITU-T I.371. The exact arithmetic is in `leak`.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub struct Funnel {
 }
 
 impl Funnel {
-    /// A funnel that holds `capacity` cost units and leaks at `rate`.
+    /// Creates a funnel that holds `capacity` cost units and leaks at `rate`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -55,7 +55,7 @@ impl Funnel {
         })
     }
 
-    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    /// Returns this funnel, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -83,7 +83,7 @@ impl Funnel {
         })
     }
 
-    /// One of `envoys` equal parts.
+    /// Returns one of `envoys` equal parts.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         Self {
             capacity: part(self.capacity, envoys),

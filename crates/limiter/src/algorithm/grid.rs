@@ -1,14 +1,16 @@
-//! Periods: multiples of one length on a clock, where refills come and windows and slots begin.
+//! Periods, which begin at the multiples of their length on a clock. Refills happen, and windows
+//! and slots begin, at the beginning of a period.
 //!
-//! On the process's clock they are the same for every bucket, and need no state. On the
-//! wall clock a bucket keeps in its last word by how much that is ahead of the process's clock. So it
-//! knows a wall clock that never jumps: that difference is read again only by a request that takes
-//! from a later period than the one before it, or from a bucket in which nothing counts. A jump never
-//! moves the end of the period that runs.
+//! On the clock of the process, periods are the same for every bucket and need no state. For the
+//! wall clock, a bucket stores in its last word how far the wall clock is ahead of the clock of the
+//! process. The bucket therefore works with a wall clock that never jumps. The difference is read
+//! again only by a request that takes from a later period than the previous request, or from a
+//! bucket in which no request counts. So a jump never moves the end of the running period.
 //!
-//! The two clocks are not read at one instant, and the wall clock in whole milliseconds. A period that
-//! just began could seem to begin once more, or one that is about to end to be over. Therefore the next
-//! end is never moved by more than half a period: of the ends on the wall clock it becomes the nearest.
+//! The two clocks are not read at the same instant, and the wall clock has a resolution of a
+//! millisecond. Without a correction, a period that has just begun could seem to begin a second
+//! time, or a period that is about to end could seem to be over. The next end is therefore never
+//! moved by more than half a period: it becomes the nearest end on the wall clock.
 
 use serde::Serialize;
 
@@ -20,15 +22,15 @@ use crate::wide::{clamp, product, times};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grid {
-    /// The process's monotonic clock, so at another time of day in each process.
+    /// The monotonic clock of the process. Periods begin at another time of day in each process.
     #[default]
     Process,
-    /// The wall clock, since the Unix epoch: a day begins at midnight UTC.
+    /// The wall clock, counted from the Unix epoch. A day begins at midnight UTC.
     Clock,
 }
 
 impl Grid {
-    /// The names in rule files.
+    /// Names in rule files.
     pub const NAMES: [&'static str; 2] = ["process", "clock"];
 
     /// Returns true if it is the default.
@@ -38,7 +40,7 @@ impl Grid {
     }
 }
 
-/// Windows that are cut into equal parts; each part is a period.
+/// Windows that are cut into `parts` equal parts. Each part is a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Periods {
     pub(super) grid: Grid,
@@ -46,21 +48,22 @@ pub(super) struct Periods {
     pub(super) parts: u32,
 }
 
-/// Where an instant lies among the periods of a bucket.
+/// Position of an instant among the periods of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// The number of the current period. It begins later than now where the wall clock was put back.
+    /// Number of the current period. If the wall clock was set back, this period begins later than
+    /// now.
     pub(super) number: u128,
-    /// The periods that have begun since the state was written.
+    /// Number of periods that have begun since the state was written.
     pub(super) gone: u128,
     /// The instant on the clock of the periods.
     at: Nanos,
-    /// By how much that clock is ahead of the process's, modulo 2^64.
+    /// How far that clock is ahead of the clock of the process, modulo 2^64.
     ahead: u64,
 }
 
 impl Periods {
-    /// Periods that are not parts of anything.
+    /// Returns whole windows as periods.
     pub(super) const fn of(grid: Grid, window: Nanos) -> Self {
         Self {
             grid,
@@ -69,7 +72,7 @@ impl Periods {
         }
     }
 
-    /// The words of state that they need, behind all others.
+    /// Returns the number of state words that the periods need. They follow all other words.
     pub(super) const fn words(self) -> usize {
         match self.grid {
             Grid::Process => 0,
@@ -77,19 +80,19 @@ impl Periods {
         }
     }
 
-    /// The number of the period that an instant is in.
+    /// Returns the number of the period that contains an instant.
     pub(super) fn number(self, instant: Nanos) -> u128 {
         let scaled = times(instant.get(), self.parts.into());
         div_rem(scaled, self.window.get()).0
     }
 
-    /// The first instant of a period.
+    /// Returns the first instant of a period.
     pub(super) fn begin(self, number: u128) -> Nanos {
         let scaled = product(number, self.window.get().into());
         Nanos::new(clamp(div_ceil(scaled, self.parts.into())))
     }
 
-    /// Where `now` lies by a state that was written in the period `written`.
+    /// Returns the position of `now` for a state that was written in the period `written`.
     pub(super) fn place(self, written: u128, words: &[u64], now: Nanos) -> Place {
         let ahead = match self.grid {
             Grid::Process => 0,
@@ -98,8 +101,9 @@ impl Periods {
         let at = Nanos::new(now.get().saturating_add_signed(ahead.cast_signed()));
         let number = self.number(at);
         Place {
-            // No state is written further ahead; with other numbers, which only damage leaves, a bucket
-            // would not be full again for centuries.
+            // No state is written more than one period ahead. Only a damaged state has a larger
+            // number. It is limited here, because such a bucket would otherwise stay used for
+            // centuries.
             number: number.max(written.min(number.saturating_add(1))),
             gone: number.saturating_sub(written),
             at,
@@ -107,7 +111,7 @@ impl Periods {
         }
     }
 
-    /// Where an instant lies in a bucket in which nothing counts.
+    /// Returns the position of an instant in a bucket in which no request counts.
     pub(super) fn fresh(self, clock: Clock) -> Place {
         let at = match self.grid {
             Grid::Process => clock.now,
@@ -121,7 +125,7 @@ impl Periods {
         }
     }
 
-    /// The place that a request leaves which takes at once.
+    /// Returns the position that is stored when a request takes units now.
     pub(super) fn follow(self, place: Place, is_idle: bool, clock: Clock) -> Place {
         if self.grid == Grid::Process || (place.gone == 0 && !is_idle) {
             return place;
@@ -140,28 +144,30 @@ impl Periods {
         fresh
     }
 
-    /// Half the length of a period, rounded down.
+    /// Returns half the length of a period, rounded down.
     fn half(self) -> Nanos {
         let parts = u64::from(self.parts).saturating_mul(2);
         Nanos::new(clamp(div_rem(self.window.get().into(), parts).0))
     }
 
-    /// The periods from the one in which a request took until `place`; `None` when it is not known,
-    /// because the wall clock jumped since. By less than half a period, periods keep their numbers: the
-    /// two clocks drift, and are never read at one instant.
+    /// Returns the number of periods from the period in which a request took units to `place`;
+    /// `None` if the wall clock has jumped since, so that the number is unknown. A difference of
+    /// less than half a period is not a jump, because the two clocks drift and are never read at
+    /// the same instant.
     pub(super) fn since(self, place: &Place, taken: &Place) -> Option<u128> {
         let moved = place.ahead.wrapping_sub(taken.ahead).cast_signed();
         let is_same = moved.unsigned_abs() <= self.half().get();
         is_same.then(|| place.number.saturating_sub(taken.number))
     }
 
-    /// The time until the period begins that is `ahead` periods after the current one.
+    /// Returns the time until the beginning of the period that is `ahead` periods after the current
+    /// one.
     pub(super) fn until(self, place: &Place, ahead: u64) -> Nanos {
         let begin = self.begin(place.number.saturating_add(ahead.into()));
         begin.since(place.at)
     }
 
-    /// Notes the clock of a place in a state.
+    /// Stores the clock difference of a position in a state.
     pub(super) fn note(self, words: &mut [u64], place: &Place) {
         if let (Grid::Clock, Some(last)) = (self.grid, words.last_mut()) {
             *last = place.ahead;

@@ -1,20 +1,21 @@
 //! `leaky_queue`: the leaky bucket as a queue, with constant outflow.
 //!
-//! Every admitted request gets the next free slot of length 1/rate and is held until then; at most
-//! `capacity` requests wait, more are refused. The first `immediate` of a backlog do not wait; they
-//! take their slots all the same. It smooths a burst instead of letting it through or cutting it off.
+//! Every admitted request gets the next free slot of length 1/rate and is held until then. At most
+//! `capacity` requests wait, and further requests are refused. The first `immediate` requests of a
+//! backlog do not wait, although they take their slots. The queue smooths a burst, whereas a funnel
+//! admits it or cuts it off.
 //!
-//! The level falls at the rate. A request of cost c that finds level V is refused if V + c is above
-//! `capacity` + 1, or if it would wait longer than `max_wait`; else it waits until V has fallen to
-//! `immediate`, and the level rises by c. With cost 1 that is nginx's `limit_req`: its excess is V, its
-//! `burst` the capacity, its `delay` the immediate, and `nodelay` an immediate of at least the
-//! capacity. (`burst=0` is a `funnel` of capacity 1.) In any window of length w the requests that
-//! pass have a cost of at most `immediate + rate·w` and the last one's, to the nanosecond to which a
-//! wait is rounded up.
+//! The level falls at the rate. A request of cost c that finds the level V is refused if V + c
+//! exceeds `capacity` + 1, or if it would wait longer than `max_wait`. Otherwise it waits until V
+//! has fallen to `immediate`, and the level rises by c. With cost 1, this is nginx's `limit_req`:
+//! its excess is V, its `burst` the capacity, its `delay` is `immediate`, and `nodelay` is an
+//! `immediate` of at least the capacity. (`burst=0` is a `funnel` of capacity 1.) In any window of
+//! length w, the requests that pass cost at most `immediate + rate·w` plus the cost of the last
+//! one, except that each wait is rounded up to a nanosecond.
 //!
-//! An edit in proportion scales only the part of the level that no request waits for.
+//! A proportional edit scales only the part of the level for which no request waits.
 //!
-//! Source: nginx, `ngx_http_limit_req_module`; the exact arithmetic is in `leak`.
+//! Source: nginx, `ngx_http_limit_req_module`. The exact arithmetic is in `leak`.
 
 use serde::Serialize;
 
@@ -46,8 +47,8 @@ const fn is_longest(max_wait: &Nanos) -> bool {
 }
 
 impl LeakyQueue {
-    /// A queue with `capacity` slots for waiting requests, which pass one at a time, at `rate`.
-    /// None of a backlog passes without waiting, and none waits longer than [`MAX_WAIT`].
+    /// Creates a queue with `capacity` slots for waiting requests, which pass one at a time at
+    /// `rate`. By default, every request of a backlog waits, for at most [`MAX_WAIT`].
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -75,7 +76,7 @@ impl LeakyQueue {
         Ok(queue)
     }
 
-    /// The same of whose backlog the first `immediate` do not wait.
+    /// Returns this queue, but the first `immediate` requests of a backlog do not wait.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -91,7 +92,7 @@ impl LeakyQueue {
         Self { immediate, ..self }
     }
 
-    /// The same that refuses what would wait longer than `max_wait`.
+    /// Returns this queue, but requests that would wait longer than `max_wait` are refused.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -108,7 +109,7 @@ impl LeakyQueue {
         Ok(Self { max_wait, ..self })
     }
 
-    /// The highest level: all slots, and the request whose turn it is.
+    /// Returns the highest level: all slots, and the request whose turn it is.
     const fn places(&self) -> u64 {
         self.capacity.saturating_add(1)
     }
@@ -120,7 +121,7 @@ impl LeakyQueue {
         }
     }
 
-    /// The answer that leaves `drops`.
+    /// Returns the answer after a decision that leaves a level of `drops`.
     fn at(&self, drops: u128) -> Decision {
         let (leak, level) = (self.leak(), self.leak().level());
         let places = level.units(leak.full().saturating_sub(drops));
@@ -194,7 +195,7 @@ impl Meter for LeakyQueue {
 
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let level = self.leak().level();
-        // Where all slots are immediate, no request ever waits.
+        // If all slots are immediate, no request ever waits.
         let free = match u64::from(self.immediate) {
             immediate if immediate < self.capacity => immediate,
             _ => self.places(),

@@ -1,19 +1,21 @@
-//! `sliding_counter`: about a number of units in any window, from two counters.
+//! `sliding_counter`: approximately a number of units in any window, from two counters.
 //!
-//! Windows lie at multiples of `window` on the process's clock, or on the wall clock (`align: clock`).
-//! All requests of the current window count, and of the window before it the share that still overlaps
-//! with a window
-//! that ends now: `previous·(window - elapsed) + current·window ≤ capacity·window`, in whole numbers.
-//! It is as cheap as a fixed window and has no lump at its end.
+//! Windows begin at multiples of `window` on the clock of the process, or on the wall clock
+//! (`align: clock`). All units of the current window count. The units of the previous window count
+//! in proportion to its overlap with a window that ends now: `previous·(window - elapsed) +
+//! current·window ≤ capacity·window`, in whole numbers. This is as cheap as a fixed window, without
+//! the jump at the end of a window.
 //!
-//! It can be wrong because it takes the previous window's requests to have come evenly. Against an
-//! exact count of the last window it is at most `previous·elapsed/window` too low (they came late)
-//! and `previous·(window - elapsed)/window` too high (they came early), so never by more than
-//! the capacity. In any time of length w it admits at most `capacity + capacity·w/window`, as a funnel of
-//! the same capacity and rate does: a capacity at the very end of one window is followed by almost
-//! another one spread over the next.
+//! The estimate is wrong if the requests of the previous window were not spread evenly. Compared
+//! with an exact count of the last window, it is at most `previous·elapsed/window` too low (if they
+//! came late) and `previous·(window - elapsed)/window` too high (if they came early), so it is
+//! never wrong by more than the capacity. In any time of length w it admits at most `capacity +
+//! capacity·w/window`, like a funnel of the same capacity and rate. The extreme case is a whole
+//! capacity at the very end of one window, followed by almost another capacity during the next
+//! window.
 //!
-//! Source: Cloudflare's "How we built rate limiting capable of scaling to millions of domains" (2017).
+//! Source: Cloudflare's "How we built rate limiting capable of scaling to millions of domains"
+//! (2017).
 
 use serde::Serialize;
 
@@ -38,10 +40,10 @@ pub struct SlidingCounter {
     align: Grid,
 }
 
-/// The largest count in half a word.
+/// Mask of the lower half of a word, which is also the largest count.
 const LOW: u64 = 0xffff_ffff;
 
-/// The two counters, as they are at some instant.
+/// The two counters at an instant.
 #[derive(Clone, Copy, Debug)]
 struct CounterState {
     previous: u64,
@@ -50,7 +52,7 @@ struct CounterState {
 }
 
 impl SlidingCounter {
-    /// About `capacity` in any `window`.
+    /// Creates a limit of approximately `capacity` in any `window`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingCounter};
@@ -72,7 +74,7 @@ impl SlidingCounter {
         })
     }
 
-    /// The same whose windows begin at multiples of their length on that clock.
+    /// Returns this limit with windows that begin at multiples of their length on `align`.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, SlidingCounter};
@@ -95,7 +97,8 @@ impl SlidingCounter {
         Periods::of(self.align, self.window)
     }
 
-    /// The state is the number of the window that was current, and its count with the one before.
+    /// Reads the state: the number of the window that was current when it was written, and one word
+    /// with the counts of that window and of the previous one.
     fn read(&self, words: &[u64], now: Nanos) -> CounterState {
         let (index, packed) = match words {
             [index, packed, ..] => (*index, *packed),
@@ -128,12 +131,12 @@ impl SlidingCounter {
         self.periods().note(words, &state.place);
     }
 
-    /// The time until the current window ends.
+    /// Returns the time until the current window ends.
     fn left(&self, state: &CounterState) -> Nanos {
         self.periods().until(&state.place, 1)
     }
 
-    /// `units` in the 1/window units that levels are counted in.
+    /// Returns `units` in units of 1/window, in which levels are counted.
     fn scaled(&self, units: u64) -> u128 {
         times(units, self.window.get())
     }
@@ -144,31 +147,32 @@ impl SlidingCounter {
         overlap.saturating_add(self.scaled(state.current))
     }
 
-    /// The rest of a window at the earliest instant at which `count` in the one before it takes up no
-    /// more than `room`.
+    /// Returns how much of a window is left at the first instant at which the `count` of the window
+    /// before it weighs no more than `room`.
     fn left_when(&self, room: u64, count: u64) -> Nanos {
         let left = self.scaled(room).checked_div(count.into());
         Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)
     }
 
-    /// The time until a cost fits that does not now.
+    /// Returns the time until a cost fits that does not fit now.
     fn retry_after(&self, state: &CounterState, cost: u64) -> Option<Nanos> {
         let (room, left) = (self.capacity.checked_sub(cost)?, self.left(state));
         if let Some(room) = room.checked_sub(state.current) {
-            // In this window, as the previous one weighs less and less; or just at its end.
+            // The cost fits within this window, as the previous window weighs less and less, or
+            // exactly at its end.
             return Some(left.since(self.left_when(room, state.previous)));
         }
         let next = self.window.since(self.left_when(room, state.current));
         Some(left.saturating_add(next))
     }
 
-    /// Where a request takes.
+    /// Returns the position that is stored when a request takes units now.
     fn taking(&self, state: &CounterState, ask: &Ask) -> Place {
         let is_idle = state.previous == 0 && state.current == 0;
         self.periods().follow(state.place, is_idle, ask.clock())
     }
 
-    /// The answer that leaves `state`.
+    /// Returns the answer after a decision that leaves `state`.
     fn at(&self, state: &CounterState) -> Decision {
         let free = self.scaled(self.capacity).saturating_sub(self.level(state));
         let remaining = free.checked_div(self.window.get().into()).unwrap_or(0);
@@ -218,7 +222,7 @@ impl Meter for SlidingCounter {
         self.at(&state)
     }
 
-    /// In the window in which it was taken.
+    /// Gives units back to the window from which they were taken.
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let taken = self.taking(&self.read(back.before, back.ask.now), &back.ask);
         let mut state = self.read(words, back.last);
@@ -239,7 +243,7 @@ impl Meter for SlidingCounter {
             .div_ceil(u128::from(self.window.get()).max(1))
     }
 
-    /// Of both windows, whatever the earlier one weighs.
+    /// The units of both windows, without the weight of the earlier one.
     fn counted(&self, words: &[u64], now: Nanos) -> Option<u64> {
         let state = self.read(words, now);
         Some(state.current.saturating_add(state.previous))
@@ -258,7 +262,7 @@ impl Meter for SlidingCounter {
         self.write(words, &state);
     }
 
-    /// In the current window.
+    /// Writes the level into the current window.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let state = CounterState {
             previous: 0,
@@ -268,7 +272,7 @@ impl Meter for SlidingCounter {
         self.write(words, &state);
     }
 
-    /// With the same window on the same clock both counters continue.
+    /// If the window and the clock are equal, both counters continue.
     fn adopt(
         &self,
         words: &mut [u64],

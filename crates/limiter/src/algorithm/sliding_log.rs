@@ -1,17 +1,19 @@
-//! `sliding_log`: a number of units in any window whatsoever, to the nanosecond.
+//! `sliding_log`: a number of units in every window, exact to the nanosecond.
 //!
-//! For small limits that must be exact ("five passwords in ten minutes"): one entry is kept for each
-//! admitted cost unit. An entry made at t counts while `now < t + window`, so at most `capacity` is
-//! admitted in any half-open time of a window's length, and in one of length w at most
-//! `capacity·(⌊w/window⌋ + 1)`. The price is memory, 8 bytes for each entry that counts; a page of
-//! buckets is read for every request, so the capacity is at most [`MAX_ENTRIES`].
+//! This is for small limits that must be exact ("five passwords in ten minutes"). The bucket stores
+//! one entry for each admitted cost unit. An entry made at t counts while `now < t + window`, so at
+//! most `capacity` is admitted in any half-open time of one window length, and at most
+//! `capacity·(⌊w/window⌋ + 1)` in a time of length w. The price is memory: 8 bytes for each entry
+//! that counts. Because every request reads a whole page of buckets, the capacity is at most
+//! [`MAX_ENTRIES`].
 //!
-//! With `count_refused` a refused request makes entries as well, for its cost or the capacity if that
-//! is less, and the oldest make room for them: a client that keeps sending stays out until it has paused
-//! for a window. It makes them also when another limit of the rule refused.
+//! With `count_refused`, a refused request makes entries too, for its cost or for the capacity if
+//! that is smaller, and the oldest entries are removed for them. A client that keeps sending is
+//! refused until it has paused for a window. The entries are also made if another limit of the rule
+//! refused the request.
 //!
-//! Source: the sorted set of timestamps in Redis that Figma and others describe, with the end of each
-//! entry instead of its beginning, and without its unbounded growth under refusals.
+//! Source: the sorted set of timestamps in Redis that Figma and others describe, but with the end
+//! of each entry instead of its beginning, and without unbounded growth under refusals.
 
 use serde::Serialize;
 
@@ -25,7 +27,7 @@ use crate::meter::{Meter, same};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
-/// The largest capacity.
+/// Maximum capacity.
 pub const MAX_ENTRIES: u32 = 256;
 
 /// Numbers of a sliding log.
@@ -37,7 +39,7 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// `capacity` in any `window`.
+    /// Creates a limit of `capacity` in any `window`.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingLog};
@@ -66,14 +68,14 @@ impl SlidingLog {
         Nanos::new(end).since(now).min(self.window)
     }
 
-    /// The ends of the entries that count, newest first. The state is these, and then zeros or what
-    /// has ended.
+    /// Returns the ends of the entries that count, newest first. The state has these entries first,
+    /// and then zeros or expired entries.
     fn live(words: &[u64], now: Nanos) -> &[u64] {
         let live = words.iter().take_while(|end| **end > now.get()).count();
         words.get(..live).unwrap_or(&[])
     }
 
-    /// Puts `count` entries before the newest `kept`, and forgets the others.
+    /// Inserts `count` entries before the newest `kept` entries, and removes all others.
     fn push(&self, words: &mut [u64], count: usize, kept: usize, now: Nanos) {
         let end = now.saturating_add(self.window).get();
         words.rotate_right(count.min(words.len()));
@@ -82,7 +84,7 @@ impl SlidingLog {
         words.skip(kept).for_each(|word| *word = 0);
     }
 
-    /// The answer that leaves `live`.
+    /// Returns the answer after a decision that leaves the entries `live`.
     fn at(&self, live: &[u64], now: Nanos) -> Decision {
         let remaining = self.capacity.saturating_sub(count(live));
         let newest = live.first().copied().unwrap_or(0);
@@ -94,7 +96,7 @@ fn count(entries: &[u64]) -> u64 {
     u64::try_from(entries.len()).unwrap_or(u64::MAX)
 }
 
-/// `count` as a number of entries; it is at most a capacity.
+/// Returns `count`, which is at most a capacity, as a number of entries.
 fn entries(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -123,7 +125,7 @@ impl Meter for SlidingLog {
             .saturating_add(cost)
             .saturating_sub(self.capacity);
         if cost > 0 && over > 0 {
-            // The one that makes room is the `over`th from the end.
+            // Room is made by the entry that is number `over`, counted from the oldest.
             let place = live.len().checked_sub(entries(over));
             let maker = place.and_then(|place| live.get(place));
             let retry_after = maker.map(|end| self.left(*end, now));
@@ -146,8 +148,8 @@ impl Meter for SlidingLog {
         true
     }
 
-    /// Its own entries. Where refusals make entries a full log may have forgotten some for them that
-    /// would still count, so nothing then.
+    /// Removes the request's own entries. With `count_refused`, refusals may have removed entries
+    /// from a full log that would still count. Then nothing is given back.
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let Ask { cost, now: at, .. } = back.ask;
         let live = Self::live(words, back.last);
@@ -175,7 +177,7 @@ impl Meter for SlidingLog {
         Some(count(Self::live(words, now)))
     }
 
-    /// Evenly chosen entries are dropped or repeated.
+    /// Removes or repeats evenly chosen entries.
     fn recount(&self, words: &mut [u64], count: u64, now: Nanos) {
         let old = Self::live(words, now).to_vec();
         let target = entries(count);
@@ -197,7 +199,7 @@ impl Meter for SlidingLog {
         entries(u64::from(MAX_ENTRIES).saturating_sub(self.capacity))
     }
 
-    /// The entries continue, each no longer than one of this window lasts.
+    /// The entries continue, each for at most the length of this window.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,19 +1,20 @@
-//! `sliding_window`: a number of units per window, which moves on slot by slot.
+//! `sliding_window`: a number of units per window, which moves slot by slot.
 //!
-//! The window is cut into slots that lie at multiples of `window/slots` on the process's clock, or on
-//! the wall clock (`align: clock`). The current slot and the `slots - 1` before it admit at most
-//! `capacity` together, and one slot at most `slot_capacity`: the second number keeps a whole window from
-//! being spent at once, so a client sees a steady trickle come back instead of one lump. A cost above
-//! `slot_capacity` never fits. The remaining units of an answer are those that could be taken at once: in
-//! a new bucket, a slot's capacity.
+//! The window is cut into slots, which begin at multiples of `window/slots` on the clock of the
+//! process, or on the wall clock (`align: clock`). The current slot and the `slots - 1` slots
+//! before it admit at most `capacity` in total, and one slot admits at most `slot_capacity`. The
+//! second number prevents a client from spending a whole window at once, so that capacity returns
+//! slot by slot instead of all at the same time. A cost above `slot_capacity` never fits. The
+//! remaining units of an answer are the units that could be taken now, which for a new bucket is
+//! the capacity of a slot.
 //!
-//! A request counts for between `window - window/slots` and `window`, and up to a slot more or less if
-//! the wall clock has jumped. So a time of length w that
-//! touches k slots admits at most `capacity·⌊k/slots⌋ + min(capacity, slot_capacity·(k mod slots))`;
-//! one of a window's length touches `slots + 1` of them and admits at most `capacity + slot_capacity`.
+//! A request counts for a time between `window - window/slots` and `window`, or up to one slot more
+//! or less if the wall clock has jumped. A time of length w that touches k slots therefore admits
+//! at most `capacity·⌊k/slots⌋ + min(capacity, slot_capacity·(k mod slots))`. A time of one window
+//! length touches `slots + 1` slots and admits at most `capacity + slot_capacity`.
 //!
-//! Source: the leap array of Alibaba Sentinel, with slots that need not be whole numbers of a
-//! millisecond: a slot begins at the first nanosecond at or after its multiple.
+//! Source: the leap array of Alibaba Sentinel. Here, slots need not be whole milliseconds: a slot
+//! begins at the first nanosecond at or after its multiple.
 
 use core::array;
 
@@ -31,11 +32,11 @@ use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, times};
 
-/// The fewest slots.
+/// Minimum number of slots.
 pub const MIN_SLOTS: u32 = 2;
 /// Maximum number of slots.
 pub const MAX_SLOTS: u32 = 64;
-/// The slots of a window without a number of its own.
+/// Number of slots of a window that does not set one.
 pub const DEFAULT_SLOTS: u32 = 10;
 
 /// Numbers of a sliding window.
@@ -49,15 +50,16 @@ pub struct SlidingWindow {
     align: Grid,
 }
 
-/// The largest count in half a word.
+/// Mask of the lower half of a word, which is also the largest count.
 const LOW: u64 = 0xffff_ffff;
 
-/// The units admitted in each slot, the current one first; zero beyond the number of slots.
+/// Units admitted in each slot, the current slot first. Entries beyond the number of slots are
+/// zero.
 type Counts = [u64; 64];
 
 impl SlidingWindow {
-    /// `capacity` per `window` of that number of slots, and at most `slot_capacity` in one of them;
-    /// `None` for twice its share.
+    /// Creates a limit of `capacity` per `window` with that number of slots, and of `slot_capacity`
+    /// in each slot. `None` means twice the even share of a slot.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingWindow};
@@ -98,7 +100,7 @@ impl SlidingWindow {
         })
     }
 
-    /// The same whose slots begin at multiples of their length on that clock.
+    /// Returns this limit with slots that begin at multiples of their length on `align`.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, SlidingWindow};
@@ -130,13 +132,13 @@ impl SlidingWindow {
         usize::try_from(self.slots).unwrap_or(0)
     }
 
-    /// The words that hold counts, two in each.
+    /// Returns the number of words with counts. Each word has two counts.
     fn pairs(&self) -> usize {
         self.slots().div_ceil(2)
     }
 
-    /// The state is the first instant of the newest slot, and the counts from that slot on backwards,
-    /// two to a word.
+    /// Returns the position of `now`. The state has the first instant of the newest slot, and then
+    /// the counts from that slot backwards, two in each word.
     fn place(&self, words: &[u64], now: Nanos) -> Place {
         let newest = Nanos::new(words.first().copied().unwrap_or(0));
         let written = self.periods().number(newest);
@@ -172,20 +174,21 @@ impl SlidingWindow {
         }
     }
 
-    /// Where a request takes that finds these counts.
+    /// Returns the position that is stored when a request that finds `counts` takes units now.
     fn taking(&self, place: Place, counts: &Counts, ask: &Ask) -> Place {
         self.periods()
             .follow(place, total(counts) == 0, ask.clock())
     }
 
-    /// The time until the slot leaves that is `age` slots older than the current one.
+    /// Returns the time until a slot leaves the window that is `age` slots older than the current
+    /// one.
     fn leaves(&self, age: usize, place: &Place) -> Nanos {
         let age = u64::try_from(age).unwrap_or(u64::MAX);
         let ahead = u64::from(self.slots).saturating_sub(age);
         self.periods().until(place, ahead)
     }
 
-    /// The answer that leaves `counts`.
+    /// Returns the answer after a decision that leaves `counts`.
     fn at(&self, counts: &Counts, place: &Place) -> Decision {
         let in_window = self.capacity.saturating_sub(total(counts));
         let in_slot = self.slot_capacity.saturating_sub(first(counts));
@@ -194,7 +197,8 @@ impl SlidingWindow {
         Decision::admit(self.capacity, in_window.min(in_slot), reset_after)
     }
 
-    /// The time until a cost fits that does not now: until enough slots have left.
+    /// Returns the time until a cost fits that does not fit now, which is when enough slots have
+    /// left the window.
     fn retry_after(&self, counts: &Counts, cost: u64, place: &Place) -> Option<Nanos> {
         if cost > self.slot_capacity {
             return None;
@@ -204,13 +208,13 @@ impl SlidingWindow {
             staying = staying.saturating_add(**count);
             staying.saturating_add(cost) <= self.capacity
         });
-        // However little is taken, the current slot has to be over.
+        // Even if little is taken, the current slot has to end.
         let stay = stay.count().min(self.slots().saturating_sub(1));
         Some(self.leaves(stay, place))
     }
 
-    /// The oldest slot, counted backwards from the current one, that leaves no earlier than `left` from
-    /// now; the current one if none does.
+    /// Returns the oldest slot, counted backwards from the current one, that leaves the window no
+    /// earlier than `left` from now. If no slot leaves so late, returns the current one.
     fn leaving_after(&self, left: Nanos, place: &Place) -> usize {
         let mut late = (0..self.slots())
             .rev()
@@ -236,7 +240,8 @@ impl Meter for SlidingWindow {
         rate(self.capacity, self.window)
     }
 
-    /// A slot leaves a window after its first instant, and nothing was taken before that.
+    /// A slot leaves the window one window length after its first instant, before which nothing was
+    /// taken from it.
     fn drain_time(&self) -> Nanos {
         self.window
     }
@@ -275,7 +280,7 @@ impl Meter for SlidingWindow {
         self.at(&counts, &place)
     }
 
-    /// In the slot in which it was taken.
+    /// Gives units back to the slot from which they were taken.
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let found = self.place(back.before, back.ask.now);
         let taken = self.taking(found, &self.read(back.before, &found), &back.ask);
@@ -304,7 +309,8 @@ impl Meter for SlidingWindow {
         let (mut seen, mut taken) = (0_u64, 0);
         for slot in &mut counts {
             seen = seen.saturating_add(*slot);
-            // The share of all that continues, rounded up: no slot loses what a newer one has gained.
+            // The share of all units that continues, rounded up, so that no slot loses units that a
+            // newer slot has gained.
             let target = clamp(times(seen, count).div_ceil(u128::from(all.max(1))));
             *slot = target.saturating_sub(taken);
             taken = target;
@@ -312,8 +318,10 @@ impl Meter for SlidingWindow {
         self.write(words, &counts, &place);
     }
 
-    /// As late as it may leave, and no more in a slot than it takes: behind the current slot, whose
-    /// capacity is not used up by what was taken before. What is too much for all of them is in that one.
+    /// Writes the level so that it counts as long as possible, with at most `slot_capacity` in each
+    /// slot. It starts with the slot before the current one, so that the capacity of the current
+    /// slot is not used up by earlier requests. Units that do not fit into all these slots go to
+    /// the current slot.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let mut counts = [0; 64];
         let mut left = units(used);
@@ -327,8 +335,8 @@ impl Meter for SlidingWindow {
         self.write(words, &counts, &self.periods().fresh(clock));
     }
 
-    /// Every slot continues in the oldest one that does not leave before its requests do, in a window of
-    /// this length.
+    /// Every slot continues in the oldest slot that does not leave before its requests would leave
+    /// in a window of this length.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -350,7 +358,8 @@ impl Meter for SlidingWindow {
         };
         let mut counts = [0_u64; 64];
         for (age, count) in old.iter().enumerate().take(before.slots()) {
-            // Slots below a nanosecond leave together: the end alone would not name one.
+            // Slots shorter than a nanosecond leave together, so the end alone would not identify a
+            // slot.
             let slot = if in_same_slots {
                 age
             } else {

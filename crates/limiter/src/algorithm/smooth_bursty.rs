@@ -1,18 +1,19 @@
-//! `smooth_bursty`: pay later. A request of any cost passes as soon as the ones before it are paid
-//! for; its own cost is what the next one waits for.
+//! `smooth_bursty`: pay later. A request of any cost passes as soon as the previous requests are
+//! paid for, and the next request waits for its cost.
 //!
-//! While no request comes, permits are stored, at most as many as `burst_seconds` gives; stored permits
-//! are free. A new bucket has none. For few large jobs of very different size, which a capacity would
-//! refuse.
+//! While no request arrives, permits are stored, at most as many as the rate gives in
+//! `burst_seconds`. Stored permits cost no time. A new bucket has none. This suits a few large jobs
+//! of very different size, which a capacity would refuse.
 //!
-//! A request that would wait longer than `max_wait` is refused. In any window of length w the requests
-//! that pass have a cost of at most `rate·(burst + w)` and the last one's, to the nanosecond to which a
-//! wait is rounded up. A debt is no longer than 3 660 days.
+//! A request that would wait longer than `max_wait` is refused. In any window of length w, the
+//! requests that pass cost at most `rate·(burst + w)` plus the cost of the last one, except that
+//! each wait is rounded up to a nanosecond. A debt lasts at most 3 660 days.
 //!
-//! Source: Guava's `RateLimiter.create(permitsPerSecond)`, class `SmoothBursty` of 31.1. Its state is one
-//! value, the instant at which the next request is free less the time in which the stored permits
-//! came: here a level (`leak`) that falls to zero when the bucket is full of permits and is the burst
-//! when it has none. Guava cuts waits to microseconds; here nothing is rounded but the wait itself.
+//! Source: Guava's `RateLimiter.create(permitsPerSecond)`, class `SmoothBursty` of 31.1. Guava's
+//! state is one value: the time at which the next request is free, minus the time in which the
+//! stored permits accumulated. Here this value is a level (`leak`). It is zero when the bucket is
+//! full of permits, and equals the burst when the bucket has none. Guava truncates waits to
+//! microseconds. Here, only the wait itself is rounded.
 
 use serde::Serialize;
 
@@ -28,7 +29,7 @@ use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::{mul_div, mul_div_ceil, mul_div_near};
 
-/// Maximum burst, in seconds: a day.
+/// Maximum burst: a day, in seconds.
 pub const MAX_BURST: Decimal = Decimal::from_thousandths(86_400_000);
 
 /// Numbers of a bursty pay-later limiter.
@@ -41,7 +42,7 @@ pub struct SmoothBursty {
 }
 
 impl SmoothBursty {
-    /// A limiter that stores the permits of up to `burst_seconds` and holds no request.
+    /// Creates a limiter that stores the permits of up to `burst_seconds` and holds no request.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
@@ -68,7 +69,7 @@ impl SmoothBursty {
         Ok(bursty)
     }
 
-    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    /// Returns this limiter, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
@@ -90,7 +91,7 @@ impl SmoothBursty {
         Nanos::from_millis(self.burst_seconds.thousandths().into())
     }
 
-    /// Where nothing is stored and nothing owed.
+    /// Returns the level at which no permit is stored and nothing is owed.
     fn even(&self) -> u128 {
         self.level().leaks_in(self.burst())
     }
@@ -104,7 +105,7 @@ impl SmoothBursty {
         Level { most, ..level }
     }
 
-    /// The answer that leaves `drops`.
+    /// Returns the answer after a decision that leaves a level of `drops`.
     fn at(&self, drops: u128) -> Decision {
         let stored = self.even().checked_sub(drops);
         let remaining = stored.map_or(0, |stored| self.level().units(stored).saturating_add(1));
@@ -114,8 +115,8 @@ impl SmoothBursty {
 }
 
 impl Meter for SmoothBursty {
-    /// Maximum number of requests of cost 1 that pass at once: one for each stored permit, and one to pay for
-    /// later.
+    /// Maximum number of requests of cost 1 that pass at once: one for each stored permit, and one
+    /// that is paid for later.
     fn capacity(&self) -> u64 {
         self.level().units(self.even()).saturating_add(1)
     }
@@ -174,7 +175,7 @@ impl Meter for SmoothBursty {
         self.burst() == Nanos::ZERO
     }
 
-    /// All that is stored, and the one that passes without it and is paid for later.
+    /// All stored permits, and the one request that passes without a permit.
     fn full(&self) -> Used {
         let one = self.level().drops(1);
         self.level().to_used(self.even().saturating_add(one))
@@ -184,8 +185,9 @@ impl Meter for SmoothBursty {
         self.level().resume(words, used, clock.now);
     }
 
-    /// From another burst or rate: the same permits are owed, and the same number or share is stored. A
-    /// longer burst is not filled by an edit: a new bucket has nothing stored, either.
+    /// If the burst or the rate changes, the same number of permits is owed, and the same number or
+    /// share of permits is stored. An edit does not fill a longer burst, as a new bucket has no
+    /// stored permits either.
     fn adopt(
         &self,
         words: &mut [u64],

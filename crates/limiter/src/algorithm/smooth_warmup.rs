@@ -1,25 +1,30 @@
-//! `smooth_warmup`: pay later, and slowly while cold. As `smooth_bursty`, a request of any cost passes
-//! as soon as the ones before it are paid for; but stored permits are no reserve, they measure how cold
-//! the backend is, and cost more time the colder it is. For backends that have to fill caches or open
-//! connections before they are fast.
+//! `smooth_warmup`: pay later, and slower while cold.
 //!
-//! A new bucket is cold: the most is stored. In steady use the interval between permits falls from
-//! `cold_factor`/rate to 1/rate within `warmup`, and it takes `warmup` without requests to be as cold
-//! again. A request that would wait longer than `max_wait` is refused. In any window of length w the
-//! requests that pass have a cost of at most `rate·w` and the last one's, to the nanosecond to which a
-//! wait is rounded up. A debt is no longer than 3 660 days.
+//! As in `smooth_bursty`, a request of any cost passes as soon as the previous requests are paid
+//! for. But stored permits are not a reserve. They measure how cold the backend is, and each costs
+//! more time the colder it is. This suits backends that must fill caches or open connections before
+//! they are fast.
+//!
+//! A new bucket is cold, which means that the maximum number of permits is stored. In steady use,
+//! the interval between permits falls from `cold_factor`/rate to 1/rate within `warmup`. After
+//! `warmup` without requests, the bucket is cold again. A request that would wait longer than
+//! `max_wait` is refused. In any window of length w, the requests that pass cost at most `rate·w`
+//! plus the cost of the last one, except that each wait is rounded up to a nanosecond. A debt lasts
+//! at most 3 660 days.
 //!
 //! Source: Guava's `RateLimiter.create(permitsPerSecond, warmupPeriod)`, class `SmoothWarmingUp` of
-//! 31.1. With stored permits counted as the time u they take at the stable rate, and f for the cold
-//! factor: at most warmup/2 + 2·warmup/(1+f) is stored; above the threshold warmup/2, with x = u −
-//! threshold, the first u of them cost u + x²·(f²−1)/(4·warmup); fresh permits cost 1/rate each.
+//! 31.1. Let u be the stored permits, counted as the time that they take at the stable rate, and f
+//! the cold factor. At most warmup/2 + 2·warmup/(1+f) is stored. With x = u − threshold above the
+//! threshold warmup/2, taking all stored permits costs u + x²·(f²−1)/(4·warmup). Fresh permits cost
+//! 1/rate each.
 //!
-//! The arithmetic is in drops of which a permit, a nanosecond, the threshold and the maximum are whole
-//! numbers: 1/(2·(1+f)·1000·amount) ns, at most 1/4000 ns. Only the square is rounded. The cost of
-//! stored permits is the difference of two sums: the first one of a run of requests without a pause
-//! is rounded up to a drop, all others down. So any split of a cost costs the same, no request of a
-//! run passes earlier than the formulas allow from the state in which the run began, and all of them
-//! together are less than two drops late. What a pause stores is rounded up to a drop.
+//! The arithmetic uses drops, of which a permit, a nanosecond, the threshold and the maximum are
+//! whole numbers: a drop is 1/(2·(1+f)·1000·amount) ns, at most 1/4000 ns. Only the square is
+//! rounded. The cost of stored permits is the difference of two sums. In a run of requests without
+//! a pause, the first sum is rounded up to a drop and all others are rounded down. So every split
+//! of a cost costs the same, no request of a run passes earlier than the formulas allow from the
+//! state in which the run began, and all requests together are less than two drops late. Permits
+//! that a pause stores are rounded up to a drop.
 
 use serde::Serialize;
 
@@ -37,7 +42,7 @@ use crate::wide::{mul_div, mul_div_ceil, product};
 
 /// Maximum warm-up.
 pub const MAX_WARMUP: Nanos = MAX_PERIOD;
-/// The smallest and the largest cold factor.
+/// Minimum and maximum cold factor.
 pub const COLD_FACTORS: [Decimal; 2] = [
     Decimal::from_thousandths(1_000),
     Decimal::from_thousandths(1_000_000),
@@ -55,19 +60,19 @@ pub struct SmoothWarmup {
     max_wait: Nanos,
 }
 
-/// A bucket at an instant, in drops.
+/// State of a bucket at an instant, in drops.
 #[derive(Clone, Copy, Debug)]
 struct WarmupState {
-    /// The time until everything is paid for.
+    /// Time until everything is paid for.
     debt: u128,
-    /// The distance to the most that can be stored; it shrinks once the debt is paid.
+    /// Difference to the maximum that can be stored. It shrinks once the debt is paid.
     missing: u128,
 }
 
-/// All numbers, in drops. With amounts up to 10^9, periods and warm-ups up to 2^55 ns and factors up
-/// to 1000, all are below 2^110.
+/// All numbers are in drops. With amounts up to 10^9, periods and warm-ups up to 2^55 ns and
+/// factors up to 1000, they are below 2^110.
 impl SmoothWarmup {
-    /// A limiter that is warm after `warmup` and holds no request.
+    /// Creates a limiter that is warm after `warmup` and holds no request.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
@@ -99,7 +104,7 @@ impl SmoothWarmup {
         })
     }
 
-    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    /// Returns this limiter, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
@@ -125,38 +130,38 @@ impl SmoothWarmup {
         self.rate.amount().into()
     }
 
-    /// The warm-up as a number of 1/amount ns.
+    /// Returns the warm-up in units of 1/amount ns.
     fn warmup(&self) -> u128 {
         product(self.warmup.get().into(), self.amount())
     }
 
-    /// The factor that makes all products whole: 2·(1 + f), in thousandths.
+    /// Returns the factor that makes all products whole: 2·(1 + f), in thousandths.
     fn scale(&self) -> u128 {
         self.factor().saturating_add(ONE).saturating_mul(2)
     }
 
-    /// A nanosecond.
+    /// Returns a nanosecond.
     fn nano(&self) -> u128 {
         product(self.amount(), self.scale())
     }
 
-    /// A permit at the stable rate.
+    /// Returns a permit at the stable rate.
     fn permit(&self) -> u128 {
         product(self.rate.period().get().into(), self.scale())
     }
 
-    /// Below it stored permits cost no more than fresh ones: warmup/2.
+    /// Returns warmup/2. Stored permits below this threshold cost no more than fresh ones.
     fn threshold(&self) -> u128 {
         product(self.warmup(), self.factor().saturating_add(ONE))
     }
 
-    /// The amount stored in one [`SmoothWarmup::scale`]-th of a nanosecond, times the amount:
-    /// 1/2 + 2/(1+f) of it.
+    /// Returns how much is stored in one [`SmoothWarmup::scale`]-th of a nanosecond, multiplied by
+    /// the amount: 1/2 + 2/(1+f) of it.
     fn restores(&self) -> u128 {
         self.factor().saturating_add(ONE.saturating_mul(5))
     }
 
-    /// Maximum amount that is stored: warmup/2 + 2·warmup/(1+f).
+    /// Returns the maximum that is stored: warmup/2 + 2·warmup/(1+f).
     fn most_stored(&self) -> u128 {
         product(self.warmup(), self.restores())
     }
@@ -174,13 +179,13 @@ impl SmoothWarmup {
         Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The amount that comes back in that many drops of time, rounded up.
+    /// Returns how much is stored again in `time` drops, rounded up.
     fn restored_in(&self, time: u128) -> u128 {
-        // Saturated, it is more than can be missing.
+        // A saturated product exceeds everything that can be missing.
         product(time, self.restores()).div_ceil(self.scale().max(1))
     }
 
-    /// The drops of time in which so much comes back.
+    /// Returns the time in drops after which `missing` is stored again.
     fn restore_time(&self, missing: u128) -> u128 {
         let Some(but_one) = missing.checked_sub(1) else {
             return 0;
@@ -189,7 +194,7 @@ impl SmoothWarmup {
         not_yet.saturating_add(1)
     }
 
-    /// The cost of the first `stored`, taken last, rounded by `divide`.
+    /// Returns the cost of the first `stored` drops, which are taken last. `divide` rounds.
     fn price_of(&self, stored: u128, divide: fn(u128, u128, u128) -> u128) -> u128 {
         let above = stored.saturating_sub(self.threshold());
         let steep = self.factor().saturating_sub(ONE);
@@ -212,7 +217,7 @@ impl SmoothWarmup {
             .span(free.since(now))
             .saturating_add((*rest).into())
             .min(self.most_debt());
-        // Of the part of a nanosecond that is owed beyond `free`, too.
+        // This includes the part of a nanosecond that is owed beyond `free`.
         let idle = self.span(now.since(free));
         let back = self.restored_in(idle.saturating_sub(debt));
         WarmupState {
@@ -258,14 +263,14 @@ impl SmoothWarmup {
         self.nanos_ceil(state.debt.min(self.most_debt()).saturating_add(restored))
     }
 
-    /// The answer that leaves `state`.
+    /// Returns the answer after a decision that leaves `state`.
     fn at(&self, state: WarmupState) -> Decision {
         Decision::admit(1, u64::from(state.debt == 0), self.reset_after(state))
     }
 }
 
 impl Meter for SmoothWarmup {
-    /// One request; whatever its cost, it is paid for later.
+    /// One request, because every cost is paid for later.
     fn capacity(&self) -> u64 {
         1
     }
@@ -286,7 +291,8 @@ impl Meter for SmoothWarmup {
         self.max_wait
     }
 
-    /// The instant at which everything is paid for, in nanoseconds and drops, and what is missing.
+    /// The words are the time at which everything is paid for, in nanoseconds and drops, and the
+    /// missing amount in two words.
     fn words(&self) -> usize {
         4
     }
@@ -311,18 +317,18 @@ impl Meter for SmoothWarmup {
         self.at(new).after(wait)
     }
 
-    /// The debt; warmth is not used up.
+    /// The level is the debt. Warmth is not used up.
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         mul_div_ceil(self.read(words, now).debt, USED_ONE, self.permit())
     }
 
-    /// Cold, as a new bucket is.
+    /// The bucket is cold, like a new bucket.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let debt = mul_div_ceil(used, self.permit(), USED_ONE);
         self.write(words, WarmupState { debt, missing: 0 }, clock.now);
     }
 
-    /// From another warm-up: the same permits are owed, and it is as warm as before.
+    /// If the warm-up changes, the same permits are owed, and the bucket is as warm as before.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -355,7 +361,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// In whole multiples of what the square is divided by, so that nothing is rounded here.
+        /// The state is in whole multiples of the divisor of the square, so that nothing is rounded
+        /// in this test.
         #[test]
         #[expect(clippy::arithmetic_side_effects, reason = "the numbers are small")]
         fn a_run_is_never_early_and_hardly_late(

@@ -1,19 +1,21 @@
-//! `token_bucket`: tokens refill continuously (`greedy`) or in whole lumps (`interval`).
+//! `token_bucket`: tokens refill continuously (`greedy`) or in lumps (`interval`).
 //!
-//! Greedy is the funnel seen from the other end: tokens left are capacity less water, and the same exact
-//! arithmetic (`leak`) runs it. Interval adds `amount` tokens at once at every multiple of the period, as
-//! Bucket4j's intervally-aligned refill does; because the multiples are the same for every bucket, a full
-//! bucket carries no phase and can be forgotten without loss. They lie on the process's clock, which
-//! begins at another time of day in each process, or on the wall clock (`align: clock`). In any window of
-//! length w at most `capacity + amount·(⌊w/period⌋ + 1)` is admitted by interval refill, and an `amount`
-//! more for each jump of the wall clock in it; `capacity + rate·w` by greedy.
+//! A greedy bucket is a funnel seen from the other end: the remaining tokens are the capacity minus
+//! the water, and the same exact arithmetic (`leak`) computes them. An interval bucket adds
+//! `amount` tokens at once at every multiple of the period, like Bucket4j's intervally-aligned
+//! refill. Because these multiples are the same for every bucket, a full bucket has no phase and
+//! can be evicted without loss. The multiples are on the clock of the process, which begins at
+//! another time of day in each process, or on the wall clock (`align: clock`). In any window of
+//! length w, an interval bucket admits at most `capacity + amount·(⌊w/period⌋ + 1)`, and another
+//! `amount` for each jump of the wall clock. A greedy bucket admits at most `capacity + rate·w`.
 //!
-//! With `max_wait` a request for which there are not enough tokens is held until they have come, if
-//! that is soon enough; it takes them at once, so later ones wait behind it. The instants at which
-//! requests pass keep the same bounds, to the nanosecond to which a wait is rounded up.
+//! With `max_wait`, a request for which there are not enough tokens is held until they have
+//! arrived, if that takes at most `max_wait`. It takes the tokens at once, so later requests wait
+//! behind it. The times at which held requests pass keep the same bounds, except that each wait is
+//! rounded up to a nanosecond.
 //!
-//! `initial` is what a bucket starts with. Below the capacity, a full bucket is better than a new
-//! one, so forgetting it is a loss.
+//! A bucket starts with `initial` tokens. If that is below the capacity, a full bucket is worth
+//! more than a new one, so evicting it is a loss.
 
 use serde::Serialize;
 
@@ -30,19 +32,19 @@ use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 use crate::wide::clamp;
 
-/// The way in which tokens come back.
+/// How tokens refill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refill {
     /// Continuously.
     #[default]
     Greedy,
-    /// The rate's whole amount at every multiple of its period.
+    /// The whole amount of the rate at every multiple of its period.
     Interval,
 }
 
 impl Refill {
-    /// The names in rule files.
+    /// Names in rule files.
     pub const NAMES: [&'static str; 2] = ["greedy", "interval"];
 }
 
@@ -60,7 +62,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A bucket of `capacity` tokens that refills at `rate` and starts with `initial`.
+    /// Creates a bucket of `capacity` tokens that refills at `rate` and starts with `initial`
+    /// tokens.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Refill, TokenBucket};
@@ -96,8 +99,8 @@ impl TokenBucket {
         })
     }
 
-    /// The same whose refills come at multiples of the period on that clock. Tokens that come back
-    /// continuously have no such instants.
+    /// Returns this bucket with refills at multiples of the period on `align`. A greedy bucket has
+    /// no such instants, so it accepts only the clock of the process.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
@@ -120,7 +123,7 @@ impl TokenBucket {
         Ok(Self { align, ..self })
     }
 
-    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    /// Returns this bucket, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Refill, TokenBucket};
@@ -155,7 +158,7 @@ impl TokenBucket {
         })
     }
 
-    /// One of `envoys` equal parts; a lump has at least one token.
+    /// Returns one of `envoys` equal parts. A lump has at least one token.
     pub(super) fn divided(&self, envoys: u32) -> Self {
         let capacity = part(self.capacity, envoys);
         let rate = match self.refill {
@@ -181,13 +184,14 @@ impl TokenBucket {
         Periods::of(self.align, self.rate.period())
     }
 
-    /// The state is the number of the period in which it was written, and the tokens used as of then.
+    /// Returns the position of `now`. The state has the number of the period in which it was
+    /// written, and the tokens that were used then.
     fn place(&self, words: &[u64], now: Nanos) -> Place {
         let written = words.first().copied().unwrap_or(0);
         self.periods().place(written.into(), words, now)
     }
 
-    /// The time until refills have brought that many tokens.
+    /// Returns the time until refills have added `tokens`.
     fn until_tokens(&self, tokens: u64, place: &Place) -> Nanos {
         match tokens.div_ceil(u64::from(self.rate.amount()).max(1)) {
             0 => Nanos::ZERO,
@@ -195,7 +199,8 @@ impl TokenBucket {
         }
     }
 
-    /// Maximum number of tokens that can be used: the capacity, and what comes back while it is remembered.
+    /// Returns the maximum number of used tokens: the capacity, and the tokens that refill within
+    /// the longest time for which a debt is stored.
     fn most_used(&self) -> u64 {
         let lumps = MAX_REMEMBERED.get().checked_div(self.rate.period().get());
         let debt = lumps
@@ -205,7 +210,7 @@ impl TokenBucket {
         self.capacity.saturating_add(debt)
     }
 
-    /// The tokens used.
+    /// Returns the number of used tokens.
     fn used_tokens(&self, words: &[u64], place: &Place) -> u64 {
         let used = words.get(1).copied().unwrap_or(0);
         let refilled = clamp(place.gone).saturating_mul(self.rate.amount().into());
@@ -220,8 +225,8 @@ impl TokenBucket {
         self.periods().note(words, place);
     }
 
-    /// Where a request takes that finds `used` tokens used. One that is held is promised an instant, so
-    /// the periods stay as they are.
+    /// Returns the position that is stored when a request that finds `used` tokens used takes units
+    /// now. The periods stay as they are if the request is held, because it was promised a time.
     fn taking(&self, place: Place, used: u64, ask: &Ask) -> Place {
         if used.saturating_add(ask.cost) > self.capacity {
             return place;
@@ -251,7 +256,7 @@ impl TokenBucket {
         self.at(new, &place).after(wait)
     }
 
-    /// As [`Level::give_back`](crate::leak::Level::give_back) does it, in lumps.
+    /// Like [`Level::give_back`](crate::leak::Level::give_back), but in lumps.
     fn give_back_interval(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let place = self.place(words, back.last);
         let used = self.used_tokens(words, &place);
@@ -271,7 +276,7 @@ impl TokenBucket {
         left.min(used) > 0
     }
 
-    /// The answer that leaves `used` tokens taken.
+    /// Returns the answer after a decision that leaves `used` tokens used.
     fn at(&self, used: u64, place: &Place) -> Decision {
         let remaining = self.capacity.saturating_sub(used);
         let reset_after = self.until_tokens(used, place);
@@ -367,7 +372,7 @@ impl Meter for TokenBucket {
         self.is_greedy().then(|| self.leak())
     }
 
-    /// Periods of the same length on the same clock continue.
+    /// Periods of equal length on the same clock continue.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,22 +1,23 @@
-//! Arithmetic that the algorithms with a window share.
+//! Arithmetic that the window algorithms share.
 
 use crate::meter::{USED_ONE, Used};
 use crate::time::Nanos;
 use crate::time::Rate;
 use crate::wide::clamp;
 
-/// The capacity per window.
+/// Returns the rate of the capacity per window.
 pub(super) fn rate(capacity: u64, window: Nanos) -> Option<Rate> {
     Rate::new(u32::try_from(capacity).ok()?, window)
 }
 
-/// The whole cost units of a level, rounded up.
+/// Returns the cost units of a level, rounded up.
 pub(super) fn units(used: Used) -> u64 {
     clamp(used.div_ceil(USED_ONE))
 }
 
-/// The time for which a count continues in a window of `new` that had `left` in one of `old`. In a longer
-/// window units count for longer, and in a shorter one for no longer than it lasts.
+/// Returns how long a count continues in a window of length `new`, if it had `left` in a window of
+/// length `old`. In a longer window the count lasts longer by the difference. In a shorter window
+/// it lasts at most the length of that window.
 pub(super) fn left_after(left: Nanos, old: Nanos, new: Nanos) -> Nanos {
     left.saturating_add(new.since(old)).min(new)
 }
@@ -32,7 +33,7 @@ mod tests {
     use crate::decision::Ask;
     use crate::time::Clock;
 
-    /// Two per two seconds, in every way.
+    /// Returns each window algorithm with a capacity of two per two seconds.
     fn all() -> [Algorithm; 6] {
         let window = Nanos::from_secs(2);
         let log = |count_refused| SlidingLog::new(2, window, count_refused).expect("valid");
@@ -63,7 +64,7 @@ mod tests {
             assert!(decide(&mut words, 2, later).is_refused());
             assert!(decide(&mut words, 3, later).is_refused());
             assert!(!decide(&mut words, 0, later).is_refused());
-            // Also when nothing of it counts any more.
+            // The same holds when no request counts any more.
             assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
             assert_eq!(words, before);
             let noted = meter.note_refusal(&mut words, &Ask::new(1, later));
@@ -74,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Nothing is given away by a conversion, and what is used beyond the capacity is remembered.
+    /// A conversion never gives capacity away, and it keeps use beyond the capacity.
     #[test]
     fn levels_are_written_rounded_up() {
         let now = Nanos::from_secs(1);
