@@ -1,17 +1,18 @@
-//! Bans: a key that is refused until a time, by an operator or as a penalty for being refused too often.
+//! Bans: a key is refused until a time, by an operator or as a penalty for frequent refusals.
 //!
-//! A penalty counts the refusals of a key in windows that begin with a refusal, as fail2ban's `maxretry`
-//! and `findtime` do. A key with `after` of them in one window is banned. Each further ban is `factor`
-//! times as long, up to `max`. The number of earlier bans is forgotten `max` after the end of a ban.
-//! Refusals are forgotten after `within`. So no key with fewer than `after` refusals in any `within` is ever banned, and one with twice as many
-//! always is. Refusals during a ban do not count: a ban is not prolonged by further requests.
+//! A penalty counts the refusals of a key in windows that begin with a refusal, like `maxretry` and
+//! `findtime` of fail2ban. A key with `after` refusals in one window is banned. Each further ban is
+//! `factor` times as long, up to `max`. The number of earlier bans is reset `max` after the end of
+//! a ban, and refusals are reset after `within`. A key with fewer than `after` refusals in every
+//! time of length `within` is therefore never banned, and a key with twice as many always is.
+//! Refusals during a ban do not count, so further requests do not prolong a ban.
 
 use serde::Serialize;
 
 use crate::decimal::Decimal;
 use crate::time::Nanos;
 
-/// The end of a ban that has none: as much as five bytes of milliseconds hold, 34 years.
+/// End of a ban without an end: the maximum that five bytes of milliseconds hold, 34 years.
 pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 
 /// Number of refusals within a window that trigger a ban, and the length of the bans.
@@ -40,20 +41,20 @@ pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Penalty {
-    /// The number of refusals that trigger a ban.
+    /// Number of refusals that trigger a ban.
     pub after: u16,
-    /// The length of the window in which they are counted.
+    /// Length of the window in which refusals are counted.
     pub within: Nanos,
-    /// The length of the first ban.
+    /// Length of the first ban.
     pub ban: Nanos,
-    /// The factor by which each further ban is longer; at least 1.
+    /// Factor by which each further ban is longer, at least 1.
     pub factor: Decimal,
     /// Maximum duration of a ban, and the time after a ban after which earlier bans no longer count.
     pub max: Nanos,
 }
 
 impl Penalty {
-    /// The length of a ban after that number of earlier ones.
+    /// Returns the length of a ban after this number of earlier bans.
     pub fn span(&self, bans: u8) -> Nanos {
         let mut span = self.ban;
         for _ in 0..bans {
@@ -83,7 +84,7 @@ impl Penalty {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// Its end; `None` when it has none.
+    /// End of the ban; `None` for no end.
     pub until: Option<Nanos>,
 }
 
@@ -91,31 +92,32 @@ impl Ban {
     /// A ban that lasts until it is lifted.
     pub const ENDLESS: Self = Self { until: None };
 
-    /// The rest of it at `now`; `None` when it has no end.
+    /// Returns the remaining time at `now`; `None` if the ban has no end.
     pub fn lasts(&self, now: Nanos) -> Option<Nanos> {
         self.until.map(|until| until.since(now))
     }
 }
 
-/// A bucket's memory of bans and of the refusals that lead to them. Times are in milliseconds on the
-/// bucket's clock, as a page has them.
+/// Ban history of a bucket: its bans, and the refusals that lead to bans. Times are in milliseconds
+/// on the bucket's clock, as in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
-    /// The end of the last ban, rounded up, or [`ENDLESS_MS`].
+    /// End of the last ban, rounded up, or [`ENDLESS_MS`].
     pub banned_until_ms: u64,
-    /// When the window of the refusals that count began. While none counts: the nanoseconds by which
-    /// `banned_until_ms` was rounded up, so that a ban lasts exactly as long as configured.
+    /// Beginning of the window of the counted refusals. If none is counted, this is the number of
+    /// nanoseconds by which `banned_until_ms` was rounded up, so that a ban lasts exactly as long
+    /// as configured.
     pub since_ms: u64,
-    /// When none of this counts any more.
+    /// Time from which no bans and refusals count.
     pub clean_at_ms: u64,
-    /// The refusals that count.
+    /// Number of counted refusals.
     pub strikes: u16,
-    /// The penalties that are not forgotten.
+    /// Number of counted penalties.
     pub bans: u8,
 }
 
 impl Conduct {
-    /// The ban at `now`, if there is one.
+    /// Returns the ban at `now`, if any.
     pub fn ban(&self, now: Nanos) -> Option<Ban> {
         if !self.is_banned(now.as_millis()) {
             return None;
@@ -127,7 +129,7 @@ impl Conduct {
         (now < until).then_some(Ban { until: Some(until) })
     }
 
-    /// The time by which the end of the ban was rounded up.
+    /// Returns the time by which the end of the ban was rounded up.
     const fn rounded_by(&self) -> Nanos {
         match (self.strikes, self.since_ms) {
             (0, ns @ 0..1_000_000) => Nanos::new(ns),
@@ -135,7 +137,7 @@ impl Conduct {
         }
     }
 
-    /// Bans for `span` from `now` on, and forgets the refusals.
+    /// Bans for `span` from `now`, and resets the refusals.
     fn begin(&mut self, now: Nanos, span: Nanos) {
         let until = now.saturating_add(span);
         self.banned_until_ms = until.millis_ceil().min(ENDLESS_MS.saturating_sub(1));
@@ -143,19 +145,19 @@ impl Conduct {
         self.strikes = 0;
     }
 
-    /// Returns true if a ban is in force, or was until less than a millisecond ago.
+    /// Returns true if a ban is in effect, or was until less than a millisecond ago.
     pub const fn is_banned(&self, now_ms: u64) -> bool {
         now_ms < self.banned_until_ms
     }
 
-    /// Forgets everything once none of it counts any more.
+    /// Resets the history once nothing in it counts.
     pub fn settle(&mut self, now: Nanos) {
         if now.as_millis() >= self.clean_at_ms {
             *self = Self::default();
         }
     }
 
-    /// Forgets refusals and bans that no longer count under a penalty.
+    /// Resets refusals and bans that no longer count under a penalty.
     pub fn lapse(&mut self, penalty: &Penalty, now: Nanos) {
         let now_ms = now.as_millis();
         let forgets_at = self
@@ -170,12 +172,13 @@ impl Conduct {
         }
     }
 
-    /// Counts a refusal at `now`, and bans the key if it is the `after`-th one.
+    /// Counts a refusal at `now`, and bans the key if the refusal is number `after`.
     pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
         self.lapse(penalty, now);
         if self.strikes == 0 {
             self.since_ms = now.as_millis();
-            // A ban that ended in this millisecond ends at its beginning, as the rest is overwritten.
+            // A ban that ended within this millisecond now ends at its beginning, because the rest
+            // of the end is overwritten.
             self.banned_until_ms = self.banned_until_ms.min(self.since_ms);
         }
         self.strikes = self.strikes.saturating_add(1);
@@ -199,7 +202,7 @@ impl Conduct {
         strikes.max(bans).min(ENDLESS_MS)
     }
 
-    /// Bans from `now` on for `span`, or without an end, whatever the key did before.
+    /// Bans from `now` for `span`, or without an end, and discards the history.
     pub fn impose(&mut self, now: Nanos, span: Option<Nanos>) {
         *self = Self::default();
         match span {

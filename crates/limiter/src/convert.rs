@@ -1,15 +1,16 @@
-//! Changing the numbers under live buckets: one conversion of a bucket, and the part of its level that is carried over
-//! ([`Carry`]).
+//! Changes the numbers under live buckets: the conversion of a bucket, and the part of its level
+//! that it keeps ([`Carry`]).
 //!
-//! The used amount is carried limit by limit, found by name. It is counted in cost units, so it leaves at
-//! the new numbers' pace: a slower rate frees nothing sooner, and may make a bucket full later than
-//! before. An amount beyond a smaller capacity is remembered. So conversions there and back hand out
-//! nothing. `loudou_rules::versions` knows the conversions that a bucket undergoes.
+//! The used amount is converted limit by limit, matched by name. It is counted in cost units, which
+//! leave at the new rate, so a slower rate may make a bucket full later than before, but never
+//! earlier. Use beyond a smaller capacity is kept. Conversions there and back therefore give
+//! nothing away. `loudou_rules::versions` decides which conversions a bucket undergoes.
 //!
-//! A conversion never puts a level above a higher one. So requests that wait keep their order if the bucket
-//! that each of them found is converted as the bucket itself is ([`Limits::plan`]), and later requests come
-//! behind them. That is also why `reset` leaves in the bucket what waits: it forgets the use, and those that
-//! wait have not used anything yet.
+//! A conversion never puts a lower level above a higher one. Waiting requests therefore keep their
+//! order if the bucket that each of them found is converted like the bucket itself
+//! ([`Limits::plan`]), and later requests come after them. For the same reason, `reset` keeps the
+//! level of the waiting requests: it discards the use, and waiting requests have not used anything
+//! yet.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -27,7 +28,7 @@ use crate::meter::{USED_ONE, Used};
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, mul_div_ceil, mul_div_near};
 
-/// `bucket`, written under `old`, as it is under `new` from the instant `clock` on.
+/// Converts `bucket`, which was written under `old`, to `new`, as of `clock`.
 ///
 /// ```
 /// use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, convert};
@@ -47,11 +48,12 @@ use crate::wide::{clamp, mul_div_ceil, mul_div_near};
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let touched = clock.moved_to(clock.now.max(bucket.last));
     let waits = bucket.line > touched.now;
-    // Another worker may have decided by the old numbers after the change. The plans of requests
-    // that waited before are as of the change, so later requests must not be in front of them.
-    // A reset rounds to whole places, and two places are only a slot apart if both are as of the
-    // same instant. The same holds for places of a queue that was never empty since the change.
-    // For another queue, the time before it began is no part of its level.
+    // Another worker may have decided by the old numbers after the change. The plans of the
+    // requests that waited before are computed as of the change, so later requests must not get
+    // ahead of them. A reset rounds to whole slots, and two slots have the right distance only if
+    // both are computed as of the same instant. The same is true for slots of a queue that has not
+    // been empty since the change. For another queue, the time before the queue began is no part of
+    // its level.
     let is_line = |limits: &Limits| {
         let mut all = limits.iter().map(|limit| limit.algorithm().meter());
         all.all(|meter| meter.as_leak().is_some())
@@ -83,14 +85,14 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     converted
 }
 
-/// The same for the levels alone. `waits` if a request waits.
+/// Like [`convert`], but for the levels only. `waits` is true if a request waits.
 fn convert_levels(
     (old, new): (&Limits, &Limits),
     (carry, waits): (Carry, bool),
     bucket: &Bucket,
     clock: Clock,
 ) -> Bucket {
-    // It was last touched by the edit: an earlier `now` must not move its clock back.
+    // The edit was the last touch. An earlier `now` must not move the clock of the bucket back.
     let mut converted = new.start_at(clock);
     let notes = old.notes(bucket, clock.now);
     let levels = levels(old, (bucket, &notes), clock);
@@ -98,7 +100,7 @@ fn convert_levels(
         .map(|(index, limit)| {
             let level = counterpart(&levels, limit, index, new)?;
             let gives_permits = limit.algorithm().holds_until_end();
-            // Requests in flight are facts: no edit ends them. Those that wait are in a queue, and have no permits.
+            // No edit ends requests in flight. Waiting requests are in a queue and have no permits.
             let stays = carry != Carry::Reset
                 || level.flight().is_some() && gives_permits
                 || waits && level.algorithm().may_hold() && !gives_permits;
@@ -152,8 +154,8 @@ fn convert_levels(
     converted
 }
 
-/// A bucket of whose limits these units are used at `clock`, in their order: for previews, where a live bucket is known
-/// by its numbers alone.
+/// Returns a bucket of which `used` units are used at `clock`, in the order of the limits. Previews
+/// use it, because they know a live bucket only by its numbers.
 ///
 /// ```
 /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, partly_used};
@@ -174,18 +176,18 @@ pub fn partly_used(limits: &Limits, used: &[u64], clock: Clock) -> Bucket {
     bucket
 }
 
-/// A limit whose used-up bucket is full again later after an edit than before.
+/// A limit that an edit makes slower: a fully used bucket becomes full again later than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Later {
     /// Its name.
     pub limit: String,
-    /// The time until it was full again.
+    /// Time until the bucket was full again before the edit.
     pub before: Nanos,
-    /// The time until it is full again if the edit comes when all is used.
+    /// Time until the bucket is full again if the edit happens when the bucket is fully used.
     pub after: Nanos,
 }
 
-/// The limits whose used-up bucket an edit makes full again later.
+/// Returns the limits whose fully used bucket becomes full again later because of an edit.
 pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
     let clock = Clock::at(Nanos::ZERO);
     let reset_after = |limits: &Limits, bucket: &Bucket| -> Vec<Nanos> {
@@ -220,7 +222,7 @@ struct Level<'a> {
     words: Vec<u64>,
     used: Used,
     full: Used,
-    /// The exact count, if it counts whole units; see [`notes`].
+    /// Exact count, if the limit counts whole units; see [`notes`].
     exact: Option<u128>,
     share: Share,
 }
@@ -230,7 +232,7 @@ impl Level<'_> {
         self.limit.algorithm()
     }
 
-    /// It as requests in flight.
+    /// Returns the limit as a limit on requests in flight.
     const fn flight(&self) -> Option<&Concurrency> {
         match self.algorithm() {
             Algorithm::Concurrency(limit) => Some(limit),
@@ -238,12 +240,12 @@ impl Level<'_> {
         }
     }
 
-    /// The requests in flight that no limit continues.
+    /// Returns the requests in flight, for the case that no limit continues them.
     fn permits(&self, clock: Clock) -> Option<Permits> {
         Permits::of(self.limit.name(), self.flight()?, &self.words, clock.now)
     }
 
-    /// Continues in `words` of `meter`; returns the share to note.
+    /// Continues the level in `words` of `meter`. Returns the share to note.
     fn carried(
         &self,
         (carry, clock): (Carry, Clock),
@@ -292,14 +294,16 @@ impl Level<'_> {
         let used = meter.used(words, clock.now).saturating_sub(excess);
         let share = Share::of(most, used, taken, fraction);
         let look = meter.decide(&mut words.to_vec(), &Ask::new(0, clock.now));
-        // What was taken from a window leaves with what is used of it; a level is left by each at the rate.
+        // Units taken from a window leave together with the used units. Units taken from a level
+        // leave at the rate.
         let rate = meter.rate().filter(|_| !is_counted);
         let leaves = rate.map_or(Nanos::ZERO, |rate| drain_time(units(taken), rate));
         let until = clock.now.saturating_add(look.reset_after.max(leaves));
         Share { until, ..share }
     }
 
-    /// The count of a limit that is full with `full`, with this share of it, and by which fraction it is too high.
+    /// Returns the count that is the same share of a limit whose full level is `full`, and the
+    /// fraction by which the count is too high.
     fn in_share(&self, carry: Carry, full: Used, is_adopted: bool) -> (u64, u64) {
         if carry == Carry::Stepped {
             return (units(carry.apply(self.used, self.full, full)), 0);
@@ -307,7 +311,7 @@ impl Level<'_> {
         let [old, new] = [self.full, full].map(notes::of_used);
         let used = notes::of_used(self.used).saturating_sub(self.share.fraction.into());
         let exact = match self.exact.filter(|_| is_adopted) {
-            // Both counters of a `sliding_counter` change by the factor of the whole level.
+            // Both counters of a `sliding_counter` are multiplied by the factor of the whole level.
             Some(exact) if used > old => {
                 mul_div_near(exact, carry.apply(used, old, new), used.max(1))
             }
@@ -318,10 +322,10 @@ impl Level<'_> {
     }
 }
 
-/// Less than this is not missing, but was rounded.
+/// A smaller difference is a rounding error.
 const ROUNDED: Used = USED_ONE >> 12;
 
-/// The whole units of a level, rounded up.
+/// Returns the cost units of a level, rounded up.
 fn units(used: Used) -> u64 {
     clamp(used.div_ceil(USED_ONE))
 }
@@ -351,8 +355,9 @@ fn levels<'a>(
     levels
 }
 
-/// The old level that a new limit continues from: of the same name, else in the same place if that
-/// one's name is gone (a renamed limit must not be a fresh one).
+/// Returns the old level from which a new limit continues: the level of the limit with the same
+/// name, or else of the limit at the same place if its name no longer exists. Otherwise, a renamed
+/// limit would start with a full bucket.
 fn counterpart<'a, 'b>(
     levels: &'b [Level<'a>],
     limit: &Limit,
@@ -369,29 +374,32 @@ fn counterpart<'a, 'b>(
         })
 }
 
-/// The level of a live bucket when its numbers change.
+/// How the level of a live bucket changes when its numbers change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
-    /// The absolute level is kept: 5 used stays 5 used. The default, because an edit then neither refuses a key that
-    /// used little nor hands out anything twice, whatever edits came before.
+    /// The absolute level is kept: 5 used units stay 5 used units. This is the default, because
+    /// such an edit neither refuses a key that used little nor gives any unit away twice, whatever
+    /// edits came before.
     #[default]
     Keep,
-    /// The fraction is kept: half full stays half full. Use beyond the capacity stays beyond the new one, in units.
+    /// The fraction is kept: half full stays half full. Use beyond the capacity stays beyond the
+    /// new capacity, in units.
     Proportional,
-    /// As earlier versions did it in proportion, for changes that they recorded: each count is rounded up at each
-    /// edit, and use beyond the capacity stays as far as the new capacity does not cover it.
+    /// The proportional carry of earlier versions, for changes that they recorded: each count is
+    /// rounded up at each edit, and use beyond the capacity is kept if the new capacity does not
+    /// cover it.
     #[serde(rename = "proportional")]
     Stepped,
-    /// Full, as a new bucket.
+    /// Nothing is used, like in a new bucket.
     Reset,
 }
 
 impl Carry {
-    /// The names in requests.
+    /// Names in requests.
     pub const NAMES: [&'static str; 3] = ["keep", "proportional", "reset"];
 
-    /// The carry of that name.
+    /// Returns the carry with this name.
     ///
     /// ```
     /// use loudou_limiter::Carry;
@@ -408,7 +416,7 @@ impl Carry {
         }
     }
 
-    /// The name in requests.
+    /// Returns the name in requests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -417,8 +425,8 @@ impl Carry {
         }
     }
 
-    /// The new value of `used` of `old` when that becomes `new`, in parts so small that rounding to the nearest one
-    /// does not matter.
+    /// Returns the new value of `used` when `old` becomes `new`. The values have such small units
+    /// that rounding to the nearest one does not matter.
     pub(crate) fn apply(self, used: u128, old: u128, new: u128) -> u128 {
         match self {
             Self::Keep => used,

@@ -1,16 +1,16 @@
-//! A number with up to three decimals, kept exact.
+//! An exact number with up to three decimals.
 
 use alloc::format;
 use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Thousandths: `2.5` is 2500 of them.
+/// A number of thousandths. `2.5` is 2500 thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Decimal(u32);
 
 impl Decimal {
-    /// A number of thousandths.
+    /// Creates a number from thousandths.
     ///
     /// ```
     /// use loudou_limiter::Decimal;
@@ -21,7 +21,7 @@ impl Decimal {
         Self(thousandths)
     }
 
-    /// The number of thousandths.
+    /// Returns the number of thousandths.
     pub const fn thousandths(self) -> u32 {
         self.0
     }
@@ -31,8 +31,8 @@ impl Decimal {
         self.0 == 0
     }
 
-    /// Reads `2`, `2.5` or `0.125`; `None` when the text has another form, more decimals or is too
-    /// large.
+    /// Parses `2`, `2.5` or `0.125`. Returns `None` if the text has another form or more decimals,
+    /// or is too large.
     ///
     /// ```
     /// use loudou_limiter::Decimal;
@@ -53,7 +53,7 @@ impl Decimal {
 }
 
 impl fmt::Display for Decimal {
-    /// The shortest form: `2.5`, and `2` for a whole number.
+    /// Writes the shortest form: `2.5`, and `2` for a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.0 / 1_000, self.0 % 1_000);
         if rest == 0 {
@@ -65,7 +65,8 @@ impl fmt::Display for Decimal {
 }
 
 impl Serialize for Decimal {
-    /// As a number: the double that is nearest, as a quotient is, so it is written as it was read.
+    /// Serialises it as a number. A quotient is the nearest double, so the number is written as it
+    /// was read.
     #[expect(clippy::float_arithmetic, reason = "nothing is decided by it")]
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_multiple_of(1_000) {

@@ -1,23 +1,24 @@
-//! A request as a bucket sees it ([`Ask`]), and the decision of a limit: the verdict with its numbers.
+//! A request from the view of a bucket ([`Ask`]), and the decision of a limit: the verdict with its
+//! numbers.
 
 use crate::bounds::MAX_WAIT;
 use crate::limit::BucketDecision;
 use crate::time::{Clock, Nanos};
 use crate::wide::times;
 
-/// The outcome of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It passes now.
+    /// The request passes now.
     Admit,
-    /// It passes after [`Decision::wait`].
+    /// The request passes after [`Decision::wait`].
     Hold,
-    /// It does not pass.
+    /// The request is refused.
     Refuse,
 }
 
-/// The five values of a decision (`CL.THROTTLE`'s limited, limit, remaining, retry-after and
-/// reset-after) and the wait of one that holds, as of the instant it was taken.
+/// The five values of a decision (limited, limit, remaining, retry-after and reset-after of
+/// `CL.THROTTLE`), and the wait of a held request. Times are relative to the decision.
 ///
 /// ```
 /// use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -36,24 +37,24 @@ pub enum Verdict {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Admitted, held or refused.
+    /// Outcome of the request.
     pub verdict: Verdict,
-    /// When held: the time until the request may pass. Zero otherwise.
+    /// For a held request, the time until it may pass. Zero otherwise.
     pub wait: Nanos,
-    /// Maximum amount that the bucket holds, in cost units.
+    /// Maximum number of cost units in the bucket.
     pub capacity: u64,
-    /// Units that remain after this decision, rounded down.
+    /// Remaining units after this decision, rounded down.
     pub remaining: u64,
-    /// When refused: the time until the same cost is admitted, or held if waiting is allowed, if
-    /// nothing else takes from the bucket. `None` when admitted, when that cost never fits, and when it depends on the end of
-    /// other requests (`concurrency`).
+    /// For a refusal, the time until the same cost would be admitted, or held if waiting is
+    /// allowed, if no other request takes units from the bucket. `None` for other verdicts, for a
+    /// cost that never fits, and if the time depends on the end of other requests (`concurrency`).
     pub retry_after: Option<Nanos>,
-    /// The time until the bucket is full again.
+    /// Time until the bucket is full again.
     pub reset_after: Nanos,
 }
 
 impl Decision {
-    /// An admission.
+    /// Creates an admission.
     pub(crate) const fn admit(capacity: u64, remaining: u64, reset_after: Nanos) -> Self {
         Self {
             verdict: Verdict::Admit,
@@ -65,7 +66,7 @@ impl Decision {
         }
     }
 
-    /// Returns the decision with an admission after `wait`, or at once if that is zero.
+    /// Returns this decision as an admission after `wait`, or at once if `wait` is zero.
     #[must_use]
     pub(crate) const fn after(self, wait: Nanos) -> Self {
         let verdict = if wait.get() == 0 {
@@ -80,7 +81,7 @@ impl Decision {
         }
     }
 
-    /// Returns the decision with a refusal.
+    /// Returns this decision as a refusal.
     #[must_use]
     pub(crate) const fn refused(self, retry_after: Option<Nanos>) -> Self {
         Self {
@@ -96,7 +97,7 @@ impl Decision {
         matches!(self.verdict, Verdict::Refuse)
     }
 
-    /// Returns true if `self` has a smaller share of its capacity left than `other`.
+    /// Returns true if `self` has a smaller remaining share of its capacity than `other`.
     pub fn is_tighter_than(&self, other: &Self) -> bool {
         times(self.remaining, other.capacity) < times(other.remaining, self.capacity)
     }
@@ -105,38 +106,41 @@ impl Decision {
 /// A cost at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The cost that it takes, in cost units; 0 looks without taking.
+    /// Cost units that the request takes. With 0, the bucket is only read.
     pub cost: u64,
-    /// The instant on the process's monotonic clock.
+    /// Time on the monotonic clock of the process.
     pub now: Nanos,
-    /// This instant on the wall clock, since the Unix epoch; only read where periods are aligned to
-    /// it.
+    /// The same instant on the wall clock, since the Unix epoch. It is read only if periods are
+    /// aligned to that clock.
     pub wall: Nanos,
-    /// A bound on the wait of this request, in place of the bound of the limits; at most [`MAX_WAIT`].
+    /// Maximum wait of this request, which replaces the maximum of the limits. At most
+    /// [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
-    /// A second bound on its wait; the shorter bound counts.
+    /// Another maximum wait. The shorter one applies.
     pub patience: Nanos,
-    /// Which answers contain the time when more will be available: [`BucketDecision::more_after`](crate::BucketDecision::more_after).
+    /// Which answers contain the time after which more units are available:
+    /// [`BucketDecision::more_after`](crate::BucketDecision::more_after).
     pub tells_more: TellsMore,
-    /// True if the request waits already, and is only replanned: its place in a queue is its own, and no
-    /// wait is too long.
+    /// True if the request already waits and is only replanned. It has a place in a queue, and no
+    /// wait is too long for it.
     pub has_place: bool,
 }
 
-/// The answers that contain the time when more will be available.
+/// The answers that contain the time after which more units are available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TellsMore {
-    /// None.
+    /// No answers.
     #[default]
     Never,
     /// Refusals.
     IfRefused,
-    /// All.
+    /// All answers.
     Always,
 }
 
 impl Ask {
-    /// `cost` at `now`, with a wall clock that started together with the monotonic one.
+    /// Creates a request of `cost` at `now`, for a wall clock that started together with the
+    /// monotonic clock.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -159,7 +163,7 @@ impl Ask {
         }
     }
 
-    /// Its instant on both clocks.
+    /// Returns its time on both clocks.
     pub const fn clock(&self) -> Clock {
         Clock {
             now: self.now,
@@ -167,7 +171,7 @@ impl Ask {
         }
     }
 
-    /// The same when the wall clock shows `wall`.
+    /// Returns this request at the wall clock time `wall`.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
@@ -185,7 +189,7 @@ impl Ask {
         Self { wall, ..self }
     }
 
-    /// The same with its own bound on waiting.
+    /// Returns this request with its own maximum wait.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -203,7 +207,8 @@ impl Ask {
         Self { max_wait, ..self }
     }
 
-    /// Returns limits whose answers report when more is available again.
+    /// Returns this request with the answers in `tells_more` containing the time after which more
+    /// units are available.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, TellsMore, algorithm::Funnel};
@@ -221,12 +226,13 @@ impl Ask {
         Self { tells_more, ..self }
     }
 
-    /// Returns true if it waits less than the limits allow: for its own deadline, or because nobody may wait.
+    /// Returns true if the request may wait less than the limits allow, because of its deadline or
+    /// because no request may be held now.
     pub fn is_hurried(&self) -> bool {
         self.patience < Nanos::MAX
     }
 
-    /// The same that waits at most for `patience`, whatever the limits allow.
+    /// Returns this request with a wait of at most `patience`, whatever the limits allow.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::LeakyQueue};
@@ -243,7 +249,7 @@ impl Ask {
         Self { patience, ..self }
     }
 
-    /// The same for a request that waits already.
+    /// Returns this request as a request that already waits.
     #[must_use]
     pub(crate) const fn in_place(self) -> Self {
         Self {
@@ -252,7 +258,7 @@ impl Ask {
         }
     }
 
-    /// The same at `earliest`, on both clocks, if it is earlier than that.
+    /// Returns this request, moved to `earliest` on both clocks if it is earlier.
     #[must_use]
     pub fn not_before(self, earliest: Nanos) -> Self {
         let behind = earliest.since(self.now);
@@ -263,7 +269,7 @@ impl Ask {
         }
     }
 
-    /// Returns true if this answer tells when more is there again.
+    /// Returns true if this answer contains the time after which more units are available.
     #[inline]
     pub(crate) const fn tells(&self, answer: &BucketDecision) -> bool {
         match self.tells_more {
@@ -273,7 +279,7 @@ impl Ask {
         }
     }
 
-    /// Maximum wait it accepts from a limit whose own bound is `limit`.
+    /// Returns the maximum wait that the request accepts from a limit whose own maximum is `limit`.
     pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
         if self.has_place {
             return Nanos::MAX;

@@ -1,13 +1,13 @@
-//! Hashing: `SipHash` with a random seed for attacker-chosen keys, stable tags for our own names, and
-//! SHA-256 where a hash is stable *and* chosen by attackers.
+//! Hash functions: `SipHash` with a random seed for keys that attackers choose, stable tags for
+//! names of our own, and SHA-256 for stable hashes of values that attackers choose.
 
 use core::hash::Hasher;
 
 use sha2::{Digest as _, Sha256};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// A number that looks unrelated to `number`; each of its bits depends on each bit of that. It is the
-/// finaliser of `SplitMix64`, without a secret.
+/// Returns a number that looks unrelated to `number`. Each of its bits depends on each bit of
+/// `number`. This is the finaliser of `SplitMix64`, which has no secret.
 ///
 /// ```
 /// use loudou_limiter::mix;
@@ -22,12 +22,12 @@ pub const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The secret of one Envoy process, so that keys that share a page cannot be chosen from outside.
+/// Secret of one Envoy process. It prevents clients from choosing keys that share a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashSeed([u8; 16]);
 
 impl HashSeed {
-    /// A seed from random bytes.
+    /// Creates a seed from random bytes.
     ///
     /// ```
     /// use loudou_limiter::HashSeed;
@@ -39,12 +39,12 @@ impl HashSeed {
         Self(random)
     }
 
-    /// The random bytes.
+    /// Returns the random bytes.
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// A hasher for a sequence of byte strings.
+    /// Returns a hasher for a sequence of byte strings.
     pub fn hasher(&self) -> SeqHasher {
         SeqHasher(SipHasher13::new_with_key(&self.0))
     }
@@ -56,7 +56,8 @@ impl core::fmt::Debug for HashSeed {
     }
 }
 
-/// Hashes byte strings one after the other; their lengths count, so `ab,c` is not `a,bc`.
+/// Hashes a sequence of byte strings. The lengths are part of the hash, so `ab,c` and `a,bc` have
+/// different hashes.
 #[derive(Clone, Debug)]
 pub struct SeqHasher(SipHasher13);
 
@@ -68,16 +69,16 @@ impl SeqHasher {
             .write_u64(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 
-    /// The hash of all that was written.
+    /// Returns the hash of all written strings.
     pub fn finish(&self) -> (u64, u64) {
         let hash = self.0.finish128();
         (hash.h1, hash.h2)
     }
 }
 
-/// Hashes byte strings one after the other as [`SeqHasher`] does, to the same in every process: the
-/// first 128 bits of SHA-256. It has no secret: a second sequence with the hash of a given one could be
-/// passed off as that, but takes 2^128 attempts to find; 2^64 find two sequences with one hash.
+/// Like [`SeqHasher`], but with equal results in every process: the first 128 bits of SHA-256. It
+/// has no secret. To find a second sequence with the hash of a given one takes 2^128 attempts. To
+/// find any two sequences with equal hashes takes 2^64.
 #[derive(Clone, Debug, Default)]
 pub struct StableHasher(Sha256);
 
@@ -89,7 +90,7 @@ impl StableHasher {
         self.0.update(length.to_le_bytes());
     }
 
-    /// The hash of all that was written.
+    /// Returns the hash of all written strings.
     pub fn finish(self) -> u128 {
         let digest: [u8; 32] = self.0.finalize().into();
         let first = digest.first_chunk().copied();
@@ -97,8 +98,8 @@ impl StableHasher {
     }
 }
 
-/// A number that is the same in every process, to distinguish texts in logs. It hides nothing: a known
-/// text can be recognised by it.
+/// Returns a number that is equal in every process and distinguishes texts in logs. It does not
+/// hide the text, because a known text can be recognised by its number.
 ///
 /// ```
 /// use loudou_limiter::fingerprint;
@@ -112,7 +113,8 @@ pub fn fingerprint(text: &str) -> u64 {
     hasher.finish128().h1
 }
 
-/// A 32-bit tag that is the same in every process, to distinguish versions of rules and limits. Never 0.
+/// Returns a 32-bit tag that is equal in every process and distinguishes versions of rules and
+/// limits. Never 0.
 pub fn tag(bytes: &[u8]) -> u32 {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);

@@ -1,16 +1,16 @@
-//! Exact arithmetic of a level that leaks at a rational rate: shared by the funnel and the greedy
-//! token bucket, which are the same meter seen from either end.
+//! Exact arithmetic of a level that leaks at a rational rate. The funnel and the greedy token
+//! bucket share it, because they are the same meter seen from either end.
 //!
-//! With a rate of `a` per `p` nanoseconds, the used capacity is counted in *drops* of 1/p cost unit.
-//! One nanosecond leaks `a` drops and one cost unit is `p` drops, so both are whole numbers and
-//! nothing is ever rounded. The state is the theoretical arrival time of GCRA (ITU-T I.371): the
+//! With a rate of `a` per `p` nanoseconds, the used capacity is counted in *drops* of 1/p cost
+//! unit. One nanosecond leaks `a` drops and one cost unit is `p` drops, so both are whole numbers
+//! and nothing is rounded. The state is the theoretical arrival time of GCRA (ITU-T I.371): the
 //! instant at which the level reaches zero, as whole nanoseconds and the remaining drops below one
 //! nanosecond.
 //!
-//! A request that waits takes its cost when it arrives, so the level rises above the capacity by the cost
-//! of waiting requests: *debt*. It never exceeds what leaks in the longest wait there is. Where a
-//! capacity shrinks below what was used, the level stays above it until that has leaked, for up to 250
-//! years.
+//! A request that waits takes its cost when it arrives, so the level rises above the capacity by
+//! the cost of the waiting requests. This part is *debt*. It never exceeds what leaks in the
+//! longest possible wait. If the capacity shrinks below the used amount, the level stays above the
+//! capacity until the difference has leaked, for up to 250 years.
 
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_PERIOD, MAX_REMEMBERED};
 use crate::convert::Carry;
@@ -21,10 +21,11 @@ use crate::time::Nanos;
 use crate::time::Rate;
 use crate::wide::{clamp, mul_div_ceil, product, times};
 
-/// Words of state: the nanoseconds and the drops of the arrival time.
+/// Number of state words: the nanoseconds and the drops of the arrival time.
 pub(crate) const WORDS: usize = 2;
 
-/// Divides by a positive number; the hardware's 64-bit division where the dividend allows it.
+/// Divides by a positive number, with the 64-bit division of the hardware if the dividend is small
+/// enough.
 pub(crate) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
@@ -42,7 +43,7 @@ pub(crate) fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     quotient.saturating_add(u128::from(rest > 0))
 }
 
-/// The time in which `capacity` leaks away, rounded up.
+/// Returns the time in which `capacity` leaks away, rounded up.
 pub(crate) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
     Nanos::new(clamp(div_ceil(
         times(capacity, rate.period().get()),
@@ -50,7 +51,7 @@ pub(crate) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
     )))
 }
 
-/// Checks what all algorithms with a capacity and a rate have in common.
+/// Checks the numbers that all algorithms with a capacity and a rate share.
 pub(crate) fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
         return Err(BadNumbers::Capacity);
@@ -64,7 +65,7 @@ pub(crate) fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     Ok(())
 }
 
-/// When the level of a state reaches zero, rounded up to a nanosecond.
+/// Returns the time at which the level of a state reaches zero, rounded up to a nanosecond.
 pub(crate) fn tail(words: &[u64]) -> Nanos {
     let [tat_ns, drops, ..] = words else {
         return Nanos::new(words.first().copied().unwrap_or(0));
@@ -72,7 +73,7 @@ pub(crate) fn tail(words: &[u64]) -> Nanos {
     Nanos::new(tat_ns.saturating_add(u64::from(*drops > 0)))
 }
 
-/// Lowers a level that reaches zero later than at `end`.
+/// Lowers a level that would reach zero after `end`.
 pub(crate) fn cut(words: &mut [u64], end: Nanos) {
     if tail(words) > end
         && let [tat_ns, drops] = words
@@ -98,27 +99,28 @@ impl Level {
         self.rate.period().get()
     }
 
-    /// `cost` units in drops.
+    /// Returns `cost` units in drops.
     pub(crate) fn drops(self, cost: u64) -> u128 {
         times(cost, self.period())
     }
 
-    /// Drops in cost units, rounded down.
+    /// Returns drops in cost units, rounded down.
     pub(crate) fn units(self, drops: u128) -> u64 {
         clamp(div_rem(drops, self.period()).0)
     }
 
-    /// The drops that leak in `span`.
+    /// Returns the number of drops that leak in `span`.
     pub(crate) fn leaks_in(self, span: Nanos) -> u128 {
         times(span.get(), self.amount())
     }
 
-    /// The time in which `drops` leak away, rounded up.
+    /// Returns the time in which `drops` leak away, rounded up.
     pub(crate) fn leak_time(self, drops: u128) -> Nanos {
         Nanos::new(clamp(div_ceil(drops, self.amount())))
     }
 
-    /// The level at `now`; whatever the words, never above what requests leave.
+    /// Returns the level at `now`. For damaged words, the level is limited to the maximum that
+    /// requests can cause.
     pub(crate) fn read(self, words: &[u64], now: Nanos) -> u128 {
         let [tat_ns, drops] = words else { return 0 };
         if *tat_ns < now.get() {
@@ -138,9 +140,9 @@ impl Level {
         }
     }
 
-    /// Gives back the part of a cost that has not leaked away; the level that it found leaks first. Above
-    /// `free` other requests may be waiting for it, and the instants promised to them leave no gaps that
-    /// could be filled: nothing then.
+    /// Gives back the part of a cost that has not leaked away. The level that the request found
+    /// leaks first. Above `free`, other requests may be waiting for the leak, and the times
+    /// promised to them leave no gap that could be filled. Then nothing is given back.
     pub(crate) fn give_back(self, words: &mut [u64], back: &Back<'_>, free: u128) -> bool {
         let level = self.read(words, back.last);
         if level > free {
@@ -184,8 +186,8 @@ impl Leak {
         times(self.capacity, self.rate.period().get())
     }
 
-    /// Returns its level, whose bound is a full bucket plus 250 years of leak, so that use beyond a
-    /// capacity that shrank is remembered.
+    /// Returns its level. The upper bound is a full bucket plus 250 years of leak, so that use
+    /// beyond a shrunken capacity is kept.
     pub(crate) fn level(self) -> Level {
         let debt = times(MAX_REMEMBERED.get(), self.rate.amount().into());
         Level {
@@ -194,14 +196,15 @@ impl Leak {
         }
     }
 
-    /// Decides. A request that does not fit yet is held if it fits within `max_wait`, or within its
-    /// own bound: its turn is reserved.
+    /// Decides. A request that does not fit yet is held if it will fit within `max_wait`, or within
+    /// its own maximum wait. Its units are reserved.
     pub(crate) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let narrow = self.decide_narrow(words, ask, max_wait);
         narrow.unwrap_or_else(|| self.decide_wide(words, ask, max_wait))
     }
 
-    /// The same for any numbers. Rarely needed, and large.
+    /// Like [`Leak::decide`], but for all numbers. It is rarely needed and large, so it is not
+    /// inlined.
     #[inline(never)]
     fn decide_wide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let Ask { cost, now, .. } = *ask;
@@ -230,7 +233,7 @@ impl Leak {
         at(new).after(wait)
     }
 
-    /// The level of another leak continues to the drop: a [`Used`] would be rounded.
+    /// Continues the level of another leak, exact to the drop. A [`Used`] would be rounded.
     pub(crate) fn adopt(
         self,
         words: &mut [u64],
@@ -254,12 +257,12 @@ impl Leak {
     }
 }
 
-// The decision of a leak in 64 bits, where these hold all numbers on the way, as they do for all but extreme rates.
-// It is a fifth of the code of the decision in 128 bits, which wasm has no instructions for.
+// The decision of a leak in 64 bits, which hold all intermediate numbers for all but extreme rates.
+// It has a fifth of the code of the decision in 128 bits, for which wasm has no instructions.
 
 impl Leak {
-    /// Admits or refuses; `None`, without a change, for a request that may have to wait, for one that costs
-    /// nothing or can never pass, and where a number may need more than 64 bits.
+    /// Admits or refuses. Returns `None`, without a change, for a request that may have to wait,
+    /// costs nothing or can never pass, and if a number may need more than 64 bits.
     fn decide_narrow(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Option<Decision> {
         let (amount, period) = (u64::from(self.rate.amount()), self.rate.period().get());
         let [tat_ns, drops] = words else { return None };
@@ -277,7 +280,7 @@ impl Leak {
         let level = if is_refused { old } else { new };
         // A rate is never zero.
         let (ahead, rest) = (level.checked_div(amount)?, level.checked_rem(amount)?);
-        // Above a capacity that shrank, or with requests that wait, the level is higher than full.
+        // If the capacity shrank or requests wait, the level is higher than full.
         let remaining = full.checked_sub(level)?.checked_div(period)?;
         let reset_after = Nanos::new(ahead.saturating_add(u64::from(rest > 0)));
         let decision = Decision::admit(self.capacity, remaining, reset_after);
@@ -292,7 +295,7 @@ impl Leak {
     }
 }
 
-/// The product, if it certainly fits.
+/// Returns the product, if it certainly fits.
 const fn narrow_product(a: u64, b: u64) -> Option<u64> {
     if a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS {
         Some(a.wrapping_mul(b))
@@ -333,7 +336,7 @@ mod narrow_tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_096))]
 
-        /// From states that decisions leave, and from any others.
+        /// From states that decisions leave, and from arbitrary states.
         #[test]
         fn it_decides_as_in_128_bits(
             leak in leak(),

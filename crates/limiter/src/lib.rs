@@ -1,14 +1,14 @@
-//! The numbers of Loudou: algorithms, limits, buckets and decisions, as functions of their arguments.
+//! The numbers of Loudou: algorithms, limits, buckets and decisions, as pure functions.
 //!
-//! Time is passed in as [`Nanos`] and never read, and state is a few words that the caller keeps. So the
-//! same code decides in Envoy, in a replay and in the preview of an edit. Nothing panics: lints deny it,
-//! and arithmetic is checked or saturating. No decision uses a float: rates are ratios, and nothing is
-//! rounded but in favour of the limit.
+//! Time is an argument ([`Nanos`]), and state is a few words that the caller stores. The same code
+//! therefore decides in Envoy, in a replay and in the preview of an edit. Nothing panics, because
+//! lints deny it and arithmetic is checked or saturating. No decision uses a float. Rates are ratios,
+//! and everything that is rounded is rounded in favour of the limit.
 //!
 //! # One decision
 //!
-//! An algorithm with its numbers is a [`Limit`]. It decides on a cost at an instant, and the
-//! [`Decision`] has the verdict and the numbers that a client wants to know.
+//! An algorithm with its numbers is a [`Limit`]. It decides on a cost at a time, and the [`Decision`]
+//! contains the verdict and the numbers that clients need.
 //!
 //! ```
 //! use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
@@ -28,14 +28,14 @@
 //! assert_eq!(decision.retry_after, Some(Nanos::from_secs(1)));
 //! ```
 //!
-//! [`algorithm`] has all of them. [`Ask`] is a request with more than a cost and an instant: a wall
-//! clock, for limits with `align: clock`, and a longest wait.
+//! [`algorithm`] contains all algorithms. [`Ask`] is a request that can also have a wall clock time,
+//! for limits with `align: clock`, and a maximum wait.
 //!
 //! # One bucket
 //!
-//! A [`Bucket`] is the state of all limits that hold for one key. Each request passes all of them or
-//! takes from none; the answer reports the limit that matters most. Numbers can change under a live
-//! bucket: [`convert`](fn@convert) carries it over, so that no edit gives anything away.
+//! A [`Bucket`] is the state of all limits of one key. Each request takes its cost from all of them or
+//! from none, and the answer reports the most relevant limit. If the numbers change under a live
+//! bucket, [`convert`](fn@convert) converts the bucket, so that no edit gives anything away.
 //!
 //! ```
 //! use loudou_limiter::algorithm::{Align, FixedWindow, Funnel};
@@ -61,13 +61,13 @@
 //! assert_eq!(new.used(&bucket, Nanos::ZERO), [5, 5]);
 //! ```
 //!
-//! A request that is abandoned gives back its cost ([`Taken`]), and a key that is refused too often can
-//! be banned ([`ban`]).
+//! An abandoned request gives back its cost ([`Taken`]), and a key that is refused too often can be
+//! banned ([`ban`]).
 //!
 //! # One limit across many processes
 //!
-//! A fleet holds one limit together through a central engine: [`lease`] has the state of a key in each
-//! process, its decisions, and what the engine computes.
+//! The processes of a fleet share one limit through a central engine. [`lease`] contains the state of a
+//! key in each process, its decisions, and the computation of the engine.
 //!
 //! ```
 //! use loudou_limiter::lease::{Central, Held, Lease, LeaseSettings, LeaseVerdict, Phase, Terms};
@@ -94,9 +94,9 @@
 //!
 //! # One rule
 //!
-//! A rule chooses the requests that it limits, makes a key of each, and holds the limits, overrides and
-//! penalty for these keys. Rules, their file and their evaluation are the crate `loudou-rules`; buckets
-//! in bounded memory, shared by all workers, are `loudou-store`.
+//! A rule selects the requests that it limits, computes a key for each, and contains the limits,
+//! overrides and penalty of these keys. The crate `loudou-rules` reads and evaluates rules, and
+//! `loudou-store` keeps buckets in bounded memory that all workers share.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

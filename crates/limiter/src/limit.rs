@@ -1,4 +1,5 @@
-//! Limits: named algorithms, and the all-or-nothing set that one bucket holds.
+//! Limits: named algorithms, and the set of limits in one bucket, which takes a cost from all
+//! limits or from none.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,14 +23,14 @@ mod surplus;
 
 /// Maximum number of limits in one rule.
 pub const MAX_LIMITS: usize = 8;
-/// Maximum number of state words in one bucket: a page of buckets stays small enough to be copied for each
-/// request.
+/// Maximum number of state words in one bucket. Each request copies a page of buckets, so pages
+/// must stay small.
 pub const MAX_BUCKET_WORDS: usize = 1024;
 
-/// State words. The words of most buckets fit in without an allocation.
+/// State words. The words of most buckets fit without an allocation.
 pub type Words = SmallVec<[u64; 8]>;
 
-/// One algorithm with its numbers and a name.
+/// An algorithm with its numbers and a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
     name: String,
@@ -38,7 +39,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// A limit called `name`.
+    /// Creates a limit.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Rate, algorithm::Funnel};
@@ -55,39 +56,39 @@ impl Limit {
         }
     }
 
-    /// Its name; unique in its rule.
+    /// Returns its name, which is unique in its rule.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its algorithm with the numbers.
+    /// Returns its algorithm with the numbers.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
 }
 
-/// The state of one bucket: when it was last touched, and the words of all its limits in order.
+/// State of a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The latest instant at which it was touched. Decisions never see an earlier `now`.
+    /// Time of the last touch. Decisions never see an earlier `now`.
     pub last: Nanos,
-    /// The units given back by requests after which others took. It wraps around at
+    /// Units given back by requests after which other requests took units. Wraps around at
     /// [`GIVEN`].
     pub given: u64,
-    /// The instant until which requests wait: the last one of them passes then. After an edit, it may pass
-    /// earlier. The limits ensure by themselves that no later request passes before it.
+    /// Time until which requests wait, at which the last of them passes. After an edit, it may pass
+    /// earlier. The limits ensure independently of this that no later request passes before it.
     pub line: Nanos,
-    /// Zeros at the end may be missing. After the words of all limits come those that do not fit into the
-    /// place of a limit whose capacity shrank: for each that can have such a surplus, their number and
-    /// these.
+    /// Words of all limits in order. Zeros at the end may be missing. The words of the limits are
+    /// followed by words that do not fit into the place of a limit whose capacity shrank: for each
+    /// limit that can have such a surplus, their number and the words.
     pub words: Words,
 }
 
-/// The largest number in [`Bucket::given`]: five bytes.
+/// Maximum of [`Bucket::given`], which has five bytes.
 pub const GIVEN: u64 = (1 << 40) - 1;
 
 impl Clone for Bucket {
-    /// Copies the words in one piece; the list's own `clone` takes them one by one.
+    /// Copies the words in one piece. The list's own `clone` copies them one by one.
     fn clone(&self) -> Self {
         Self {
             words: Words::from_slice(&self.words),
@@ -97,7 +98,7 @@ impl Clone for Bucket {
 }
 
 impl Bucket {
-    /// The words, in the order of the limits, without zeros at the end.
+    /// Returns the words of the limits in order, without zeros at the end.
     pub fn words(&self) -> &[u64] {
         let zeros = self.words.iter().rev().take_while(|word| **word == 0);
         let used = self.words.len().saturating_sub(zeros.count());
@@ -105,11 +106,11 @@ impl Bucket {
     }
 }
 
-/// An operation on each limit: on its index, its meter and its words.
+/// An operation on the index, the meter and the words of a limit.
 type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 
-/// One to [`MAX_LIMITS`] limits that share a bucket: each request passes all of them or takes from
-/// none.
+/// One to [`MAX_LIMITS`] limits that share a bucket. Each request takes its cost from all of them
+/// or from none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Limits {
@@ -119,8 +120,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A set; `None` when it is empty, too large, has a name twice, or needs more than
-    /// [`MAX_BUCKET_WORDS`] of state.
+    /// Creates a set of limits. Returns `None` if it is empty or too large, contains a name twice,
+    /// or needs more than [`MAX_BUCKET_WORDS`] of state.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::{Align, FixedWindow, Funnel}};
@@ -152,33 +153,35 @@ impl Limits {
         (unique && fits && facts.words <= MAX_BUCKET_WORDS).then_some(limits)
     }
 
-    /// The limits, in file order.
+    /// Returns the limits, in file order.
     pub fn iter(&self) -> core::slice::Iter<'_, Limit> {
         self.list.iter()
     }
 
-    /// Number of the limits' own words. Surplus, notes and promises come on top, up to [`MAX_BUCKET_WORDS`].
+    /// Returns the number of words of the limits. Surplus, notes and promises need further words,
+    /// up to [`MAX_BUCKET_WORDS`] in total.
     pub const fn words(&self) -> usize {
         self.facts.words
     }
 
-    /// Size of the limits' own words, in bytes. Surplus, notes and promises come on top.
+    /// Returns the size of the limits' words, in bytes. Surplus, notes and promises need further
+    /// bytes.
     pub const fn state_bytes(&self) -> usize {
         self.words().saturating_mul(size_of::<u64>())
     }
 
-    /// Returns true if a request without a `max_wait` of its own may be held.
+    /// Returns true if a request that sets no `max_wait` may be held.
     pub fn may_hold(&self) -> bool {
         self.list.iter().any(|limit| limit.algorithm.may_hold())
     }
 
-    /// Returns true if any limit needs [`Limits::release`] when a request that passed has ended.
+    /// Returns true if any limit needs [`Limits::release`] when an admitted request ends.
     pub const fn holds_until_end(&self) -> bool {
         self.facts.holds_until_end
     }
 
-    /// The time for which units that are taken until the end of requests stay taken if none of them ends,
-    /// by an answer of these limits; `None` when there are none.
+    /// Returns how long units that are taken until requests end stay taken if no request ends,
+    /// according to an answer of these limits; `None` if there are no such units.
     pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
         if !self.holds_until_end() {
             return None;
@@ -189,17 +192,18 @@ impl Limits {
         held.filter(|held| *held > Nanos::ZERO)
     }
 
-    /// Returns true if any limit needs to know the wall clock.
+    /// Returns true if any limit reads the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.list.iter().any(|limit| limit.algorithm.reads_wall())
     }
 
-    /// Returns true if forgetting a full bucket loses nothing.
+    /// Returns true if evicting a full bucket loses nothing.
     pub const fn forgets_losslessly(&self) -> bool {
         self.facts.forgets_losslessly
     }
 
-    /// A bucket first touched at `now`, where the wall clock started together with the monotonic one.
+    /// Returns a bucket that is first touched at `now`, for a wall clock that started together with
+    /// the monotonic clock.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -213,20 +217,7 @@ impl Limits {
         self.start_at(Clock::at(now))
     }
 
-    /// A bucket first touched at `clock`.
-    ///
-    /// ```
-    /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
-    /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate};
-    ///
-    /// // It starts with nothing, and is full at the end of the minute on the wall clock.
-    /// let tokens = TokenBucket::new(5, Rate::parse("5/m").unwrap(), Refill::Interval, 0).unwrap();
-    /// let tokens = tokens.aligned(Grid::Clock).unwrap();
-    /// let limits = Limits::new(vec![Limit::new("minute", tokens)]).unwrap();
-    /// let clock = Clock { now: Nanos::ZERO, wall: Nanos::from_secs(50) };
-    /// let bucket = limits.start_at(clock);
-    /// assert_eq!(limits.peek(&bucket, 0, clock.now).reset_after(), Nanos::from_secs(10));
-    /// ```
+    /// Returns a bucket that is first touched at `clock`.
     pub fn start_at(&self, clock: Clock) -> Bucket {
         let mut bucket = Bucket {
             last: clock.now,
@@ -240,13 +231,14 @@ impl Limits {
         bucket
     }
 
-    /// Decides on `cost` at `now`; see [`Limits::answer`].
+    /// Decides on `cost` at `now`. See [`Limits::answer`].
     pub fn decide(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
         self.answer(bucket, &Ask::new(cost, now))
     }
 
-    /// Decides for all limits from the same state, and takes the cost from all of them or none. A refusal
-    /// changes only [`Bucket::last`] and the refusals that an algorithm notes, a cost of 0 nothing.
+    /// Decides for all limits from the same state, and takes the cost from all of them or from
+    /// none. A refusal changes only [`Bucket::last`] and the refusals that an algorithm counts. A
+    /// cost of 0 changes nothing.
     pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let ask = ask.not_before(bucket.last);
         let mut answer = self.take(bucket, &ask);
@@ -293,12 +285,13 @@ impl Limits {
         self.release_noted(bucket, cost, taken_at, now);
     }
 
-    /// Like [`Limits::decide`] without touching the bucket.
+    /// Like [`Limits::decide`], but without a change of the bucket.
     pub fn peek(&self, bucket: &Bucket, cost: u64, now: Nanos) -> BucketDecision {
         self.decide(&mut bucket.clone(), cost, now)
     }
 
-    /// The units taken from each limit at `now`, rounded up; above the capacity where requests wait.
+    /// Returns the units taken from each limit at `now`, rounded up. They exceed the capacity while
+    /// requests wait.
     pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
         let now = now.max(bucket.last);
         let mut used = Vec::with_capacity(self.list.len());
@@ -317,10 +310,11 @@ impl Limits {
         BucketDecision::new(ask.now, decisions)
     }
 
-    /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
-    /// Those that would have admitted took nothing.
+    /// Returns the answer to a refused request: the decisions of the limits after they have noted
+    /// the refusal. Limits that would have admitted the request took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: BucketDecision, ask: &Ask) -> BucketDecision {
-        // A request that only could not be held took nothing, and is no attempt above the limit.
+        // A request that was refused only because it could not be held took nothing, and is no
+        // attempt above the limit.
         let is_noted = !ask.is_hurried() && self.note_refusal(bucket, ask);
         let by_all = |refused: &BucketDecision| refused.decisions().all(Decision::is_refused);
         if !is_noted && by_all(&refused) {
@@ -359,8 +353,8 @@ impl Limits {
         is_noted
     }
 
-    /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all
-    /// operations on limits.
+    /// Calls `f` with the index, the meter and the words of each limit. All operations on limits
+    /// share this loop, which keeps the module small.
     pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         let own = self.words();
         if bucket.words.len() > own {
@@ -389,11 +383,12 @@ impl<'a> IntoIterator for &'a Limits {
 }
 
 impl Limits {
-    /// Like [`Limits::answer`] for the words of a bucket in which nobody waits, with room
-    /// for the words of all limits
-    /// , and a request that costs something and is not before the bucket's last touch. `None` if some limit
-    /// would hold the request, or notes its refusal, or if some would admit and others refuse it: what is in
-    /// `words` is then of no use.
+    /// Like [`Limits::answer`], but for the words of a bucket in which no request waits, with room
+    /// for the words of all limits, and for a request that costs something and is not earlier than
+    /// the last touch of the bucket.
+    ///
+    /// Returns `None` if a limit would hold the request or note its refusal, or if some limits
+    /// would admit and others refuse it. The content of `words` is then useless.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -435,13 +430,14 @@ impl Limits {
         Some(answer)
     }
 
-    /// Sets when the reported limit has more than is left: when one unit more would be admitted.
+    /// Sets the time after which the reported limit has more units than now, which is when one more
+    /// unit would be admitted.
     #[inline(never)]
     fn tell_more(&self, answer: &mut BucketDecision, words: &[u64], ask: &Ask) {
         let Some(decision) = answer.reported() else {
             return;
         };
-        // Where requests may wait, it is the time until this one might.
+        // If requests may wait, `retry_after` is the time until this request might wait.
         if let Some(after) = decision.retry_after
             && decision.remaining.saturating_add(1) == ask.cost
             && !self.may_hold()
@@ -470,12 +466,12 @@ impl Limits {
     }
 }
 
-/// Consequences of a set of limits.
+/// Properties that follow from a set of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts {
     /// [`Limits::words`](Limits::words).
     words: usize,
-    /// The number of queues, see [`is_queue`].
+    /// Number of queues, see [`is_queue`].
     queues: usize,
     /// [`Limits::holds_until_end`](Limits::holds_until_end).
     holds_until_end: bool,
@@ -496,11 +492,12 @@ impl Facts {
 }
 
 impl Limits {
-    /// Limits for one of `envoys` Envoys that each decide alone: capacities and rates divided by their
-    /// number, capacities rounded down but at least 1. `None` if some limit cannot be shared by a fleet.
+    /// Returns limits for one of `envoys` Envoys that decide independently. Capacities and rates
+    /// are divided by that number, and capacities are rounded down, to at least 1. Returns `None`
+    /// if a fleet cannot share some limit.
     ///
-    /// A bucket of these limits may have been written for another number of Envoys: the state of a level
-    /// is the time until it is empty, which the division leaves alone.
+    /// A bucket of these limits may have been written for another number of Envoys. The state of a
+    /// level is the time until it is empty, which the division does not change.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
@@ -522,24 +519,25 @@ impl Limits {
     }
 }
 
-/// The decisions of limits, in their order. Most rules have one: an answer is copied often, so it is small.
+/// Decisions of limits, in their order. Most rules have one limit, and answers are copied often, so
+/// the list is small.
 pub(crate) type Decisions = SmallVec<[Decision; 1]>;
 
-/// A bucket's answer: the verdict, and the decision of every limit.
+/// Answer of a bucket: the verdict, and the decision of every limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketDecision {
     at: Nanos,
     decisions: Decisions,
     reported: usize,
-    /// The verdict of the decisions: it is asked for some ten times for each request.
+    /// Verdict of the decisions. It is stored because each request reads it about ten times.
     is_refused: bool,
     wait: Nanos,
-    /// [`Nanos::MAX`] if it is not known: an answer is copied often.
+    /// [`Nanos::MAX`] for unknown. An `Option` would make the answer larger, which is copied often.
     more_after: Nanos,
 }
 
 impl BucketDecision {
-    /// The answer with these decisions.
+    /// Creates the answer with these decisions.
     pub(crate) fn new(at: Nanos, decisions: Decisions) -> Self {
         let mut answer = Self {
             at,
@@ -553,7 +551,7 @@ impl BucketDecision {
         answer
     }
 
-    /// Derives the verdict, the wait and the reported limit from the decisions.
+    /// Computes the verdict, the wait and the reported limit from the decisions.
     fn sum_up(&mut self) {
         let (mut is_refused, mut wait) = (false, Nanos::ZERO);
         for decision in &self.decisions {
@@ -568,7 +566,7 @@ impl BucketDecision {
         };
     }
 
-    /// Returns the decision with a refusal by every limit for an unknown time.
+    /// Returns this decision as a refusal by every limit, for an unknown time.
     #[must_use]
     pub fn refused(mut self) -> Self {
         for decision in &mut self.decisions {
@@ -578,24 +576,24 @@ impl BucketDecision {
         self
     }
 
-    /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
-    /// have admitted show their numbers as they stay: nothing was taken.
+    /// Returns the decisions, in the order of the limits. If the verdict is a refusal, limits that
+    /// would have admitted the request show unchanged numbers, because nothing was taken.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter()
     }
 
-    /// The instant it was taken at, on the bucket's clock.
+    /// Returns the time of the decision, on the bucket's clock.
     pub const fn at(&self) -> Nanos {
         self.at
     }
 
-    /// The index of the limit to report: the refusing one with the longest wait, else the one with
-    /// the smallest share left.
+    /// Returns the index of the limit to report: the refusing limit with the longest wait, or else
+    /// the limit with the smallest remaining share.
     pub const fn reported_index(&self) -> usize {
         self.reported
     }
 
-    /// The reported limit's decision; `None` only for an empty set.
+    /// Returns the decision of the reported limit; `None` only for an empty set.
     pub fn reported(&self) -> Option<&Decision> {
         self.decisions.get(self.reported)
     }
@@ -605,7 +603,8 @@ impl BucketDecision {
         self.is_refused
     }
 
-    /// The outcome of the request: refused if any limit refuses, else held if any holds.
+    /// Returns the outcome of the request: refused if any limit refuses, else held if any limit
+    /// holds.
     pub const fn verdict(&self) -> Verdict {
         if self.is_refused {
             Verdict::Refuse
@@ -616,18 +615,20 @@ impl BucketDecision {
         }
     }
 
-    /// The time for which the request is held: the longest wait of the limits; zero when it is refused.
+    /// Returns how long the request is held, which is the longest wait of the limits. Zero if it is
+    /// refused.
     pub const fn wait(&self) -> Nanos {
         self.wait
     }
 
-    /// The time until the reported limit has more units than it has left now, if nobody takes any. `None` if it is full,
-    /// if that depends on the end of other requests (`concurrency`), and if the request did not ask for it.
+    /// Returns the time after which the reported limit has more units than now, if no request takes
+    /// any. `None` if the limit is full, if the time depends on the end of other requests
+    /// (`concurrency`), and if the request did not require it.
     pub fn more_after(&self) -> Option<Nanos> {
         Some(self.more_after).filter(|after| *after < Nanos::MAX)
     }
 
-    /// The time until every limit is full again.
+    /// Returns the time until every limit is full again.
     pub fn reset_after(&self) -> Nanos {
         self.decisions()
             .map(|d| d.reset_after)
@@ -636,7 +637,7 @@ impl BucketDecision {
     }
 }
 
-/// The index of the limit to report.
+/// Returns the index of the limit to report.
 fn reported(decisions: &[Decision]) -> usize {
     let mut best: Option<(usize, &Decision)> = None;
     for (index, decision) in decisions.iter().enumerate() {
@@ -649,7 +650,7 @@ fn reported(decisions: &[Decision]) -> usize {
 
 fn is_reported_before(a: &Decision, b: &Decision) -> bool {
     match (a.is_refused(), b.is_refused()) {
-        // "Never" (no retry_after) is the longest wait.
+        // "Never" (no `retry_after`) is the longest wait.
         (true, true) => {
             let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
             wait(a) > wait(b)

@@ -1,5 +1,5 @@
-//! The interface of an algorithm: numbers that decide over a few 64-bit words of state, and the used capacity in a form
-//! that all algorithms share.
+//! The interface of an algorithm: decisions over a few 64-bit words of state, and the used capacity
+//! in a form that all algorithms share.
 
 use core::any::Any;
 
@@ -9,21 +9,24 @@ use crate::leak::{Leak, Level};
 use crate::time::Rate;
 use crate::time::{Clock, Nanos};
 
-/// The operations of an algorithm on its state. `words` always has [`Meter::words`] elements, and
-/// `now` is never earlier than the instant of the previous call on the same state. Words that are all
-/// zero at the end of a state are not stored, so what is rare belongs there.
+/// Operations of an algorithm on its state.
+///
+/// `words` always has [`Meter::words`] elements, and `now` is never earlier than in the previous
+/// call on the same state. Zero words at the end of a state are not stored, so rarely used words
+/// belong there.
 pub(crate) trait Meter: Any {
-    /// Maximum amount that it admits at once, in cost units: `capacity` of every decision.
+    /// Maximum number of cost units that it admits at once, which is the `capacity` of every
+    /// decision.
     fn capacity(&self) -> u64;
-    /// The rate in the long run; `None` where time alone gives nothing back.
+    /// The long-term rate; `None` if time alone frees no capacity.
     fn rate(&self) -> Option<Rate>;
-    /// The time in which a used-up bucket is full again, rounded up.
+    /// Time in which a fully used bucket becomes full again, rounded up.
     fn drain_time(&self) -> Nanos;
-    /// The largest cost that is ever admitted.
+    /// Largest cost that is ever admitted.
     fn max_cost(&self) -> u64 {
         self.capacity()
     }
-    /// Returns true if a request without a `max_wait` of its own may be held.
+    /// Returns true if a request that sets no `max_wait` may be held.
     fn may_hold(&self) -> bool {
         self.longest_wait() > Nanos::ZERO
     }
@@ -31,8 +34,8 @@ pub(crate) trait Meter: Any {
     fn longest_wait(&self) -> Nanos {
         Nanos::ZERO
     }
-    /// Returns true if the level falls steadily with time, so that it follows from the time until the bucket is
-    /// full.
+    /// Returns true if the level falls steadily with time, so that it can be computed from the time
+    /// until the bucket is full.
     fn drains(&self) -> bool {
         self.as_level().is_some()
     }
@@ -41,58 +44,60 @@ pub(crate) trait Meter: Any {
         false
     }
 
-    /// The number of words of state that it keeps.
+    /// Number of state words.
     fn words(&self) -> usize;
-    /// Writes the state of a bucket first touched at `clock`: nothing is used or counted.
+    /// Writes the state of a bucket that is first touched at `clock`, with nothing used or counted.
     fn start(&self, words: &mut [u64], clock: Clock) {
         match self.as_level() {
             Some(level) => level.write(words, 0, clock.now),
             None => words.fill(0),
         }
     }
-    /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
+    /// Decides, and takes the cost if the request is admitted or held. A refusal and a cost of 0
+    /// change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
-    /// changed the state, which a cost of 0 never does.
+    /// Notes that this limit or another limit of the bucket refused a request. Returns true if that
+    /// changed the state. A cost of 0 never does.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
-    /// Returns true if what is taken is given back when the request ends.
+    /// Returns true if the cost is given back when the request ends.
     fn gives_back(&self) -> bool {
         false
     }
-    /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
+    /// Takes back `cost`, which was taken at `taken_at`, if it is still taken.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
-    /// Gives back the cost of a request that was abandoned, as far as no other request is better off for
-    /// it than if that one had never been made; whether that changed the state. It is not the last one
-    /// that took: for that one, the whole bucket is restored.
+    /// Gives back the cost of an abandoned request. No other request may gain more than if the
+    /// abandoned one had never been made. Returns true if that changed the state. If the abandoned
+    /// request was the last one that took units, the caller restores the whole bucket instead.
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }
-    /// Returns true if forgetting a full bucket loses nothing.
+    /// Returns true if evicting a full bucket loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
     }
 
-    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt. An algorithm
-    /// that has neither a level nor a count overrides this.
+    /// Returns the used capacity at `now`, rounded up. With debt, it exceeds [`Meter::full`]. An
+    /// algorithm that has neither a level nor a count overrides this function.
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         match self.as_level() {
             Some(level) => level.used(words, now),
             None => Used::from(self.counted(words, now).unwrap_or(0)).saturating_mul(USED_ONE),
         }
     }
-    /// The used capacity of a wholly used bucket: where the next one would be the first to wait.
+    /// Returns the used capacity of a fully used bucket. The next request would be the first that
+    /// waits.
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
-    /// Writes a state that has `used` taken at `clock`, rounded up. It is above [`Meter::full`] where the
-    /// capacity shrank below what was used; that is remembered for at least
-    /// [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
+    /// Writes a state in which `used` is taken at `clock`, rounded up. `used` exceeds
+    /// [`Meter::full`] if the capacity shrank below the used amount. The state keeps the excess for
+    /// at least [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
-    /// Continues at `clock` from `old`, a state of `from`, where more is known than the used capacity: the times at which
-    /// it was taken, or the exact level of another steady leak. False when [`Meter::resume`] does as well. `carry` is not
-    /// `reset`.
+    /// Continues at `clock` from `old`, a state of `from`, if that state says more than the used
+    /// capacity: when units were taken, or the exact level of another steady leak. Returns false if
+    /// [`Meter::resume`] is as good. `carry` is not `reset`.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -105,34 +110,36 @@ pub(crate) trait Meter: Any {
             continue_leak((leak, self.full()), words, (from, old), (carry, clock))
         })
     }
-    /// The units that its state counts in whole numbers at `now`; `None` where the state is finer than that.
+    /// Returns the units that the state counts at `now`; `None` if the state is finer than whole
+    /// units.
     fn counted(&self, _words: &[u64], _now: Nanos) -> Option<u64> {
         None
     }
-    /// Replaces what [`Meter::counted`] counts by `count`, spread over the times at which it was taken as before.
+    /// Replaces the count of [`Meter::counted`] by `count`, and keeps the distribution over time.
     fn recount(&self, _words: &mut [u64], _count: u64, _now: Nanos) {}
-    /// Its state as a level that [`leak`](crate::leak) writes, if it is one.
+    /// Returns its state as a level of [`leak`](crate::leak), if it is one.
     fn as_level(&self) -> Option<Level> {
         None
     }
-    /// Itself as a steady leak whose state is one, for another one to continue from.
+    /// Returns the meter as a steady leak, if its state is the level of one, so that another leak
+    /// can continue from it.
     fn as_leak(&self) -> Option<Leak> {
         None
     }
-    /// Maximum number of words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
-    /// used, where one word cannot hold all of it.
+    /// Maximum number of words beyond [`Meter::words`] that a state needs after the capacity shrank
+    /// below the used amount, if one word cannot hold the excess.
     fn most_surplus(&self) -> usize {
         0
     }
 }
 
-/// `meter` as one of the algorithm `M`, if it is.
+/// Returns `meter` as the algorithm `M`, if it is one.
 pub(crate) fn same<M: Meter>(meter: &dyn Meter) -> Option<&M> {
     let meter: &dyn Any = meter;
     meter.downcast_ref()
 }
 
-/// Continues in `words` as `leak` from `old`, a state of `from`, if that is a steady leak, too.
+/// Continues in `words` as `leak` from `old`, a state of `from`, if `from` is a steady leak.
 pub(crate) fn continue_leak(
     (leak, full): (Leak, Used),
     words: &mut [u64],
@@ -146,21 +153,21 @@ pub(crate) fn continue_leak(
     true
 }
 
-/// A quantity of used capacity with 32 fractional bits: how one algorithm hands its level to
-/// another when the numbers of a live bucket change.
+/// Used capacity with 32 fractional bits. In this form, one algorithm passes its level to another
+/// when the numbers of a live bucket change.
 pub(crate) type Used = u128;
-/// One cost unit as [`Used`].
+/// One cost unit.
 pub(crate) const USED_ONE: Used = 1 << 32;
 
 /// The cost that a request took from one limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Back<'a> {
-    /// The request that took it.
+    /// The request that took the cost.
     pub(crate) ask: Ask,
-    /// The state that it found.
+    /// The state that the request found.
     pub(crate) before: &'a [u64],
-    /// The units given back since by other requests, whose costs it may have found.
+    /// Units that other requests have given back since. The request may have found their costs.
     pub(crate) given: u64,
-    /// When the bucket was last touched. Since then only time has passed.
+    /// Time of the last change of the bucket.
     pub(crate) last: Nanos,
 }

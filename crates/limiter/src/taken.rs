@@ -1,12 +1,13 @@
-//! The cost that a request took, and giving it back when the request is abandoned: a later rule refused
-//! it, or the client left while it waited.
+//! The cost that a request took, and its return when the request is abandoned because a later rule
+//! refused it or because the client left while the request waited.
 //!
-//! No other request may be better off for it than if that one had never been made. If none took after
-//! it, the bucket is restored to the state that it found. Else each limit gives back the units that
-//! certainly would still be there: those that have drained since are gone (earlier ones drain first).
-//! A queue in which requests may be waiting gives nothing back, because these were promised their
-//! instants and later requests cannot fill a gap before them; but it counts them, and goes back when the
-//! last one has passed or left (`limit::promises`).
+//! No other request may gain more than if the abandoned request had never been made. If no request
+//! took units after it, the bucket is restored to the state that the request found. Otherwise, each
+//! limit gives back the units that would certainly still be used. Units that have drained since are
+//! gone, and earlier units drain first. A queue in which requests may be waiting gives nothing
+//! back, because these requests were promised their times, and later requests cannot fill a gap
+//! before them. But the queue counts the waiting requests, and goes back when the last of them has
+//! passed or left (`limit::promises`).
 
 use alloc::boxed::Box;
 
@@ -17,17 +18,17 @@ use crate::limit::{Bucket, GIVEN, Limits, is_queue};
 use crate::meter::Back;
 use crate::time::{Clock, Nanos};
 
-/// The cost that a request took from a bucket, so that it can be given back.
+/// Cost that a request took from a bucket, with everything needed to give it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     before: Bucket,
     ask: Ask,
-    /// After an edit: the bucket as the request left it, as it is now.
+    /// After an edit, the converted bucket as the request left it.
     after: Option<Box<Bucket>>,
 }
 
 impl Taken {
-    /// The cost that `ask` is about to take from `bucket`, if it is admitted.
+    /// Creates the record of the cost that `ask` is about to take from `bucket`, if it is admitted.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
@@ -47,7 +48,7 @@ impl Taken {
         Self::from(bucket.clone(), *ask)
     }
 
-    /// The same with a copy of the bucket.
+    /// Like [`Taken::new`], but takes ownership of a copy of the bucket.
     pub fn from(before: Bucket, ask: Ask) -> Self {
         let ask = ask.not_before(before.last);
         Self {
@@ -57,19 +58,19 @@ impl Taken {
         }
     }
 
-    /// When it was taken, on the bucket's clock.
+    /// Returns when the cost was taken, on the bucket's clock.
     pub const fn at(&self) -> Nanos {
         self.ask.now
     }
 
-    /// The cost, in cost units.
+    /// Returns the cost, in cost units.
     pub const fn cost(&self) -> u64 {
         self.ask.cost
     }
 
-    /// The same for a request that waits, after an edit at `clock` made `new` of the limits `old`, as [`convert`]
-    /// converts the bucket. Its place in a level or in a count is the part
-    /// below its own cost, so that a request that waits behind it stays behind it.
+    /// Converts the record of a waiting request after an edit at `clock`, which replaced the limits
+    /// `old` by `new`, like [`convert`] converts the bucket. The place of the request in a level or
+    /// count is the part below its own cost, so that requests that wait behind it stay behind it.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Carry, Clock, Limit, Limits, Nanos, Plan, Rate, Taken};
@@ -109,7 +110,8 @@ impl Taken {
             let Some((own, next)) = own else { return };
             rest = next;
             if own == words {
-                // It took nothing here: the limit is new to it, or forgot what it took.
+                // The request took nothing from this limit, because the limit is new or discarded
+                // its use.
             } else if let Some(level) = meter.as_level() {
                 let found = level.read(words, now).saturating_sub(level.drops(ask.cost));
                 level.write(own, found, now);
@@ -127,7 +129,8 @@ impl Taken {
         }
     }
 
-    /// The same for a request that waits in a bucket that was reset: there it has nothing but its place in a queue.
+    /// Returns the record of a waiting request after a reset of its bucket. There, the request has
+    /// only its place in a queue.
     #[must_use]
     pub fn in_place(&self) -> Self {
         Self {
@@ -140,7 +143,7 @@ impl Taken {
         &self.before
     }
 
-    /// The words of the bucket as the request left it, once an edit has converted it.
+    /// Returns the words of the bucket as the request left it, after an edit has converted them.
     pub(crate) fn after_words(&self) -> &[u64] {
         self.after.as_ref().map_or(&[], |after| &after.words)
     }
@@ -151,17 +154,17 @@ impl Taken {
 }
 
 impl Limits {
-    /// Gives back the cost of an abandoned request; whether anything came back. Not all of it may, since
-    /// no other request may be better off than if that one had never been made. Since then there were
-    /// only decisions and returns on `bucket`.
+    /// Gives back the cost of an abandoned request. Returns true if anything was given back. Some
+    /// units may stay used, because no other request may gain more than if the abandoned request
+    /// had never been made. The bucket must have seen only decisions and returns since the request.
     ///
-    /// If no other request took after it, the bucket is as it was.
+    /// If no other request took units after it, the bucket is restored.
     pub fn give_back(&self, bucket: &mut Bucket, taken: &Taken) -> bool {
         let Taken { before, ask, .. } = taken;
         let Some((after, waits)) = self.taken_from(taken) else {
             return false;
         };
-        // After an edit, the count of promises no longer belongs to the request.
+        // After an edit, the promise count no longer refers to this request.
         let is_whole = !ask.has_place && bucket.given == before.given;
         if is_whole && bucket.words() == after.words() {
             bucket.words.clone_from(&before.words);
@@ -172,12 +175,12 @@ impl Limits {
         let is_over = waits && self.resolve(bucket, &after, false);
         let goes_back = is_last || is_over;
         if ask.has_place {
-            // Of what it took from other limits before the edit, more or less may be left by now.
+            // It is unknown how many units from before the edit the other limits still count.
             return goes_back;
         }
         let given = bucket.given.wrapping_sub(before.given) & GIVEN;
         let last = bucket.last;
-        // What had expired when the request came was gone then.
+        // Promises that had expired when the request arrived were already removed then.
         let mut found = before.clone();
         self.settle(&mut found, ask.now);
         found.words.resize(self.words(), 0);
@@ -208,8 +211,9 @@ impl Limits {
         comes_back || goes_back
     }
 
-    /// Resolves the promise to a request that waited and now passes; whether that changed `bucket`. Since
-    /// it was taken there were only decisions, returns and passes on `bucket`.
+    /// Resolves the promise to a request that waited and now passes. Returns true if that changed
+    /// `bucket`. The bucket must have seen only decisions, returns and passes since the cost was
+    /// taken.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Taken, algorithm::LeakyQueue};
@@ -237,7 +241,8 @@ impl Limits {
         }
     }
 
-    /// The bucket as a request left it that waits already, whatever other limits say of its cost.
+    /// Returns the bucket as a request that already waits left it, even if other limits would now
+    /// refuse its cost.
     fn after(&self, taken: &Taken) -> Bucket {
         if let Some(after) = &taken.after {
             return Bucket::clone(after);
@@ -251,7 +256,7 @@ impl Limits {
         after
     }
 
-    /// The bucket as a request left it, and whether it waits.
+    /// Returns the bucket as a request left it, and true if the request waits.
     fn taken_from(&self, taken: &Taken) -> Option<(Bucket, bool)> {
         let Taken { before, ask, .. } = taken;
         if ask.has_place {

@@ -1,4 +1,4 @@
-//! Time as the core sees it: whole nanoseconds, passed in, never read.
+//! Time in the core: whole nanoseconds, which are passed in and never read from a clock.
 
 use alloc::format;
 use core::fmt;
@@ -7,9 +7,9 @@ use serde::{Serialize, Serializer};
 
 use crate::bounds::MAX_PERIOD;
 
-/// An instant on the process's monotonic clock, or a span of it, in nanoseconds.
+/// A time on the monotonic clock of the process, or a duration, in nanoseconds.
 ///
-/// There are no operators: the name of every operation shows whether it saturates.
+/// There are no operators, so that the name of every operation shows if it saturates.
 ///
 /// ```
 /// use loudou_limiter::Nanos;
@@ -22,17 +22,17 @@ use crate::bounds::MAX_PERIOD;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
-/// One instant on both clocks.
+/// A time on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// On the process's monotonic clock.
+    /// Time on the monotonic clock of the process.
     pub now: Nanos,
-    /// On the wall clock, since the Unix epoch.
+    /// Time on the wall clock, since the Unix epoch.
     pub wall: Nanos,
 }
 
 impl Clock {
-    /// An instant on the monotonic clock, where the wall clock started together with it.
+    /// Creates a time, for a wall clock that started together with the monotonic clock.
     ///
     /// ```
     /// use loudou_limiter::{Clock, Nanos};
@@ -44,7 +44,7 @@ impl Clock {
         Self { now, wall: now }
     }
 
-    /// The same clocks at the monotonic instant `now`, later or earlier.
+    /// Moves both clocks so that the monotonic clock shows `now`.
     ///
     /// ```
     /// use loudou_limiter::{Clock, Nanos};
@@ -62,7 +62,7 @@ impl Clock {
     }
 }
 
-/// The units a duration can be written in, largest first; a shorter form is never ambiguous.
+/// Units of durations, largest first. The display uses the first unit that divides a duration.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -73,16 +73,16 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// The form of a duration, for error messages.
+/// Form of a duration, for error messages.
 pub const DURATION_FORM: &str = "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d";
 
 impl Nanos {
-    /// The empty span; also the origin of a clock.
+    /// An empty duration. Also the origin of a clock.
     pub const ZERO: Self = Self(0);
-    /// The end of time: about 584 years.
+    /// The maximum, about 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A span or instant of `ns` nanoseconds.
+    /// Creates a time or duration of `ns` nanoseconds.
     ///
     /// ```
     /// use loudou_limiter::Nanos;
@@ -93,7 +93,7 @@ impl Nanos {
         Self(ns)
     }
 
-    /// `s` seconds, at most [`Nanos::MAX`].
+    /// Creates a time or duration of `s` seconds, at most [`Nanos::MAX`].
     ///
     /// ```
     /// use loudou_limiter::Nanos;
@@ -104,7 +104,7 @@ impl Nanos {
         Self(s.saturating_mul(1_000_000_000))
     }
 
-    /// `ms` milliseconds, at most [`Nanos::MAX`].
+    /// Creates a time or duration of `ms` milliseconds, at most [`Nanos::MAX`].
     ///
     /// ```
     /// use loudou_limiter::Nanos;
@@ -115,7 +115,7 @@ impl Nanos {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// The number of nanoseconds.
+    /// Returns the number of nanoseconds.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -125,34 +125,35 @@ impl Nanos {
         self.0 == 0
     }
 
-    /// The later instant of `self + span`, or the end of time.
+    /// Returns `self + span`, at most [`Nanos::MAX`].
     #[must_use]
     pub const fn saturating_add(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// The span from `earlier` to `self`; zero when `earlier` is later.
+    /// Returns the duration from `earlier` to `self`, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// Whole seconds, rounded up, so that a `Retry-After` is never early.
+    /// Returns whole seconds, rounded up, so that a `Retry-After` is never too early.
     pub const fn secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
 
-    /// Whole milliseconds, rounded down.
+    /// Returns whole milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Whole milliseconds, rounded up.
+    /// Returns whole milliseconds, rounded up.
     pub const fn millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// Reads `60s`, `250ms` and so on; `None` when the text has another form or is too long a time.
+    /// Parses a duration like `60s` or `250ms`. Returns `None` if the text has another form or the
+    /// duration is too long.
     ///
     /// ```
     /// use loudou_limiter::Nanos;
@@ -169,7 +170,8 @@ impl Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// The shortest exact form: `90s` and not `1m30s`, so that it can be read back.
+    /// Writes the shortest exact form, such as `90s` instead of `1m30s`, so that it can be parsed
+    /// again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {
             return f.write_str("0s");
@@ -188,20 +190,21 @@ impl Serialize for Nanos {
     }
 }
 
-// A rate: an amount per period, kept as the exact ratio it was written as.
+// A rate is an amount per period. It is stored as the exact ratio that was written.
 
-/// `amount` per `period`, both positive. Never reduced to a float or to a rounded interval.
+/// A rate of `amount` per `period`, which are both positive. It is never converted to a float or a
+/// rounded interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     amount: u32,
     period: Nanos,
 }
 
-/// The form of a rate, for error messages.
+/// Form of a rate, for error messages.
 pub const RATE_FORM: &str = "an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms";
 
 impl Rate {
-    /// A rate, unless the amount or the period is zero.
+    /// Creates a rate, unless the amount or the period is zero.
     ///
     /// ```
     /// use loudou_limiter::{Nanos, Rate};
@@ -217,18 +220,18 @@ impl Rate {
         Some(Self { amount, period })
     }
 
-    /// The amount per period; at least 1.
+    /// Returns the amount per period, at least 1.
     pub const fn amount(self) -> u32 {
         self.amount
     }
 
-    /// The period; at least 1 ns.
+    /// Returns the period, at least 1 ns.
     pub const fn period(self) -> Nanos {
         self.period
     }
 
-    /// One of `parts` equal parts: the same amount in a longer period. Where that is longer than
-    /// [`MAX_PERIOD`], in lumps.
+    /// Returns one of `parts` equal parts, which has the same amount in a longer period. If that
+    /// period exceeds [`MAX_PERIOD`], the part is divided in lumps.
     #[must_use]
     pub(crate) fn divided(self, parts: u32) -> Self {
         let period = Nanos::new(self.period.get().saturating_mul(parts.max(1).into()));
@@ -238,8 +241,8 @@ impl Rate {
         Self { period, ..self }
     }
 
-    /// One of `parts` parts that come at multiples of the period, rounded down; the amount is at least 1.
-    /// Never slower than 1 per [`MAX_PERIOD`].
+    /// Returns one of `parts` parts in lumps at multiples of the period. The amount is rounded
+    /// down, but at least 1, and the rate is at least 1 per [`MAX_PERIOD`].
     #[must_use]
     pub(crate) fn divided_in_lumps(self, parts: u32) -> Self {
         let amount = self.amount.checked_div(parts).unwrap_or(self.amount);
@@ -254,7 +257,7 @@ impl Rate {
         }
     }
 
-    /// Reads `30/60s`, or `10/s` for a period of one unit.
+    /// Parses `30/60s`, or `10/s` for a period of one unit.
     ///
     /// ```
     /// use loudou_limiter::{Nanos, Rate};

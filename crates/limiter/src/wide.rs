@@ -1,6 +1,7 @@
-//! Products that do not fit into 64 bits, and 128-bit products divided by a third number.
+//! Products that do not fit in 64 bits, and 128-bit products that are divided by a third number.
 
-/// `a·b/c` and whether something is left over; the largest number when it does not fit.
+/// Returns `a·b/c`, and true if there is a remainder. If the quotient does not fit, returns the
+/// maximum.
 fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
     if let Some(product) = a.checked_mul(b) {
         let quotient = product.checked_div(c).unwrap_or(u128::MAX);
@@ -13,7 +14,7 @@ fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
     if high >= c {
         return (u128::MAX, false);
     }
-    // Long division, bit by bit: `rest` stays below `c`.
+    // Long division, bit by bit. `rest` stays below `c`.
     let (mut rest, mut quotient) = (high, 0_u128);
     for bit in (0..u128::BITS).rev() {
         let overflows = rest >> 127 == 1;
@@ -27,48 +28,50 @@ fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
     (quotient, rest > 0)
 }
 
-/// The whole product of two numbers.
+/// Returns the whole product of two numbers.
 ///
-/// Once in the filter: wasm has no product of 128 bits, so that each one is some 80 bytes of code.
+/// Not inlined, because wasm has no 128-bit product, so each copy would take about 80 bytes of
+/// code.
 #[inline(never)]
 pub fn times(a: u64, b: u64) -> u128 {
-    // Where 64 bits hold the product, as mostly, that is one instruction.
+    // A product that fits in 64 bits, which is the usual case, takes one instruction.
     if a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS {
         return u128::from(a.wrapping_mul(b));
     }
     u128::from(a).saturating_mul(u128::from(b))
 }
 
-/// The product of two numbers that are wide themselves, or the largest; once in the filter, too.
+/// Returns the product of two wide numbers, or the maximum. Not inlined for the same reason as
+/// [`times`].
 #[inline(never)]
 pub(crate) fn product(a: u128, b: u128) -> u128 {
     a.saturating_mul(b)
 }
 
-/// A number, or the largest of 64 bits when it is above that.
+/// Returns a number, or the maximum of 64 bits if the number is larger.
 pub(crate) fn clamp(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
-/// `a·b/c`, rounded down.
+/// Returns `a·b/c`, rounded down.
 pub(crate) fn mul_div(a: u128, b: u128, c: u128) -> u128 {
     divide_product(a, b, c).0
 }
 
-/// `a·b/c`, rounded up.
+/// Returns `a·b/c`, rounded up.
 pub(crate) fn mul_div_ceil(a: u128, b: u128, c: u128) -> u128 {
     let (quotient, rest) = divide_product(a, b, c);
     quotient.saturating_add(rest.into())
 }
 
-/// `a·b/c`, rounded to the nearest whole number. So a factor and its inverse, one after the other, give back what is
-/// not finer than the smaller of both.
+/// Returns `a·b/c`, rounded to the nearest whole number. Therefore a factor followed by its inverse
+/// restores a value, unless the value is finer than the smaller of the two scales.
 pub(crate) fn mul_div_near(a: u128, b: u128, c: u128) -> u128 {
     let (quotient, has_rest) = divide_product(a, b, c);
     if !has_rest {
         return quotient;
     }
-    // The rest modulo 2^128 is the rest, because it is below `c`.
+    // The remainder modulo 2^128 is the remainder, because it is below `c`.
     let rest = a.wrapping_mul(b).wrapping_sub(quotient.wrapping_mul(c));
     quotient.saturating_add((rest >= c.saturating_sub(rest)).into())
 }
@@ -90,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Remainders by the other road: `a·b = q·c + r` modulo 2^128, with `r` below `c`.
+    /// Checks quotients by the inverse: `a·b = q·c + r` modulo 2^128, with `r` below `c`.
     #[test]
     fn quotients_give_the_product_back() {
         let numbers = [

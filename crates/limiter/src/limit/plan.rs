@@ -5,24 +5,25 @@ use crate::decision::Ask;
 use crate::taken::Taken;
 use crate::time::Nanos;
 
-/// The plan for a request that waited when the numbers changed.
+/// New plan for a request that waited when the numbers changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// It passes at this instant.
+    /// The request passes at this time.
     At(Nanos),
-    /// It gives back what it took, and is decided again as a new one: the edit makes it wait longer, and longer than
-    /// the new limits let a request wait; or they hold no request, and have no room for this one; or none of them
-    /// continues its queue, and one gives out permits until requests end, of which it has none.
+    /// The request gives back its units and is decided again like a new one. There are three cases.
+    /// The edit makes it wait longer, and longer than the new limits allow. The new limits hold no
+    /// request and have no room for this one. None of the new limits continues its queue, and one
+    /// of them gives out permits until requests end, of which the request has none.
     Again,
 }
 
 impl Limits {
-    /// Replans a waiting request that was to pass at `due` under the limits `old`. `taken` has been
-    /// [`Taken::converted`] to these limits.
+    /// Replans a waiting request that was to pass at `due` under the limits `old`.
+    /// [`Taken::converted`] has already converted `taken` to these limits.
     ///
-    /// What was taken before it has the same place in front of it as before, and leaves at the new pace. A
-    /// smaller capacity refuses no request that waits already, and nor does an edit that lets it pass no later
-    /// than before.
+    /// The units taken before it stay ahead of it, and leave at the new rate. A smaller capacity
+    /// refuses no request that already waits. An edit that lets the request pass no later than
+    /// before does not refuse it either.
     pub fn plan(&self, old: &Self, taken: &Taken, due: Nanos) -> Plan {
         let mut places = 0..self.list.len();
         if !places.clone().any(|index| self.is_queue_of(old, index))
@@ -36,7 +37,7 @@ impl Limits {
         self.each(&mut taken.before().clone(), &mut |index, meter, words| {
             let (after, next) = rest.split_at_checked(meter.words()).unwrap_or_default();
             rest = next;
-            // Any other limit admitted the request before it began to wait, or is new to it.
+            // All other limits admitted the request before it began to wait, or are new to it.
             if !self.held_by(old, index) || words == after {
                 return;
             }
@@ -52,26 +53,27 @@ impl Limits {
         Plan::At(if latest.is_zero() { due.min(at) } else { at })
     }
 
-    /// Returns true if the limit at this place continues one of `old` that may hold requests.
+    /// Returns true if the limit at `index` continues a limit of `old` that may hold requests.
     fn held_by(&self, old: &Self, index: usize) -> bool {
         let before = self.before(old, index);
         before.is_some_and(|before| before.algorithm.may_hold())
     }
 
-    /// Like [`Self::held_by`], for a limit that may hold requests itself.
+    /// Like [`Self::held_by`], but the limit must also hold requests itself.
     fn is_queue_of(&self, old: &Self, index: usize) -> bool {
         let own = self.list.get(index);
         own.is_some_and(|limit| limit.algorithm.may_hold()) && self.held_by(old, index)
     }
 
-    /// Returns true if the limit at this place gives out permits until requests end, and those admitted by `old` have none.
+    /// Returns true if the limit at `index` gives out permits until requests end, and requests that
+    /// `old` admitted have none.
     fn wants_permits(&self, old: &Self, index: usize) -> bool {
         let holds_until_end = |limit: &Limit| limit.algorithm.holds_until_end();
         let gives = self.list.get(index).is_some_and(holds_until_end);
         gives && !self.before(old, index).is_some_and(holds_until_end)
     }
 
-    /// The limit of `old` that the one at this place continues.
+    /// Returns the limit of `old` that the limit at `index` continues.
     fn before<'a>(&self, old: &'a Self, index: usize) -> Option<&'a Limit> {
         let name = self.list.get(index).map(Limit::name);
         let same = old.list.iter().find(|old| Some(old.name()) == name);
@@ -83,8 +85,8 @@ impl Limits {
         same.or_else(renamed)
     }
 
-    /// The instant until which requests wait in a bucket that an edit has just converted: until the next
-    /// one would pass.
+    /// Returns the time until which requests wait in a bucket that an edit has just converted,
+    /// which is the time at which the next request would pass.
     pub(crate) fn line_of(&self, bucket: &Bucket) -> Nanos {
         let ask = Ask::new(1, bucket.last).in_place();
         let wait = self

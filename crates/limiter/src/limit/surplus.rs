@@ -1,19 +1,21 @@
-//! Limits whose capacity shrank below what was used may have words beyond their place in a bucket.
+//! Words of limits that do not fit into their place in a bucket, because the capacity shrank below
+//! the used amount.
 
 use alloc::vec::Vec;
 
 use super::{Bucket, Each, Limits, MAX_BUCKET_WORDS};
 
-/// [`MAX_BUCKET_WORDS`] as words count.
+/// [`MAX_BUCKET_WORDS`] as a word.
 const MOST: u64 = 1024;
 
 impl Limits {
-    /// As [`Limits::each`], and each limit may write the most words that it can ever need.
+    /// Like [`Limits::each`], but each limit may write the maximum number of words that it can ever
+    /// need.
     pub(crate) fn each_with_surplus(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         self.each_of_long(bucket, true, f);
     }
 
-    /// The same where limits may have words beyond their place.
+    /// Like [`Limits::each`], but limits may have words beyond their place.
     #[inline(never)]
     pub(super) fn each_of_long(&self, bucket: &mut Bucket, with_room: bool, f: &mut Each<'_>) {
         let own = self.words();
