@@ -1,37 +1,36 @@
-//! One limit across many Envoys: the state of a key in one of them, and what the engine does.
+//! One limit across many Envoys: the state of a key in one Envoy, and the computation of the engine.
 //!
-//! A central engine holds the limit. Each Envoy takes tokens from it beforehand, as a *lease*, and decides
-//! by them without asking. [`Lease`] is the state of one key in one Envoy, shared by its workers;
-//! [`Terms`] are the numbers; [`Central`] is the engine's side; [`breaker`] tells a dead engine from a
-//! slow one. Nothing here makes a call or reads a clock.
+//! A central engine keeps the limit. Each Envoy takes tokens from it in advance, as a *lease*, and decides with these
+//! tokens without a call. [`Lease`] is the state of one key in one Envoy, shared by its workers. [`Terms`] are the
+//! numbers, [`Central`] is the engine's side, and [`breaker`] tells a dead engine from a slow one. Nothing here makes a
+//! call or reads a clock.
 //!
 //! # The bound
 //!
-//! `A` is what all `N` Envoys admit in any window of `w` seconds, for a capacity `B`, a rate `r`, a lease
+//! Let `A` be the units that all `N` Envoys admit in a window of `w` seconds, for a capacity `B`, a rate `r`, a lease
 //! `L` and a credit `c`:
 //!
-//! - without credit `A ≤ B + r·(w + L)`: each pass uses a token that was granted at most `L` earlier. A
-//!   lease lasts from the *sending* of the ask, so that no clocks need to agree;
-//! - with credit `A ≤ B + r·(w + L) + 2·N·c`;
-//! - of a fixed window `A ≤ B + 2·N·c` in each window of the engine's clock: tokens do not outlive it.
+//! - Without credit, `A ≤ B + r·(w + L)`, because each admitted request uses a token that was granted at most `L`
+//!   earlier. A lease starts when the Envoy *sends* its request, so the clocks need not agree.
+//! - With credit, `A ≤ B + r·(w + L) + 2·N·c`.
+//! - For a fixed window, `A ≤ B + 2·N·c` in each window of the engine's clock, because tokens expire with the window.
 //!
-//! An engine that loses `d` seconds of its writes adds `B + N·c + r·d` once, one whose clock jumps ahead
-//! by `j` adds `r·j`, and an edit `N·c`. Without an engine, each Envoy decides alone by
-//! [`Limits::divided`].
+//! An engine that loses the last `d` seconds of its writes adds `B + N·c + r·d` once. An engine whose clock jumps ahead
+//! by `j` adds `r·j`, and an edit adds `N·c`. Without an engine, each Envoy decides alone by [`Limits::divided`].
 //!
 //! # The decisions
 //!
 //! | first row that applies | verdict |
 //! | --- | --- |
-//! | the cost is above the capacity | refuse for good |
+//! | the cost is above the capacity | refuse, without a retry time |
 //! | enough tokens | admit |
 //! | the engine is down | the local bucket decides |
-//! | denied | refuse until then |
+//! | the engine denied this cost for a time | refuse for this time |
 //! | cost 0 | admit |
 //! | the engine did not answer for this key | the local bucket decides |
-//! | the request waited in vain | the local bucket decides |
-//! | the credit covers it, at first | admit |
-//! | else | wait for an answer |
+//! | the request has waited for the maximum time | the local bucket decides |
+//! | the request has just arrived, and the credit covers it | admit |
+//! | otherwise | wait for an answer |
 //!
 //! ```
 //! use loudou_limiter::lease::{Central, Held, Lease, LeaseSettings, LeaseVerdict, Phase, Shared, Terms};
@@ -84,71 +83,72 @@ mod shared;
 mod terms;
 mod words;
 
-/// How far a request is.
+/// Phase of a request's wait for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It has just arrived.
+    /// The request has just arrived.
     First,
-    /// It was held, and there was an answer or a loss since.
+    /// The request was held, and since then the engine has answered or a call was lost.
     Held,
-    /// It was held for as long as it may be.
+    /// The request was held for the maximum time.
     Expired,
 }
 
-/// The outcome of a request by a lease.
+/// Decision of a lease on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseVerdict {
-    /// It passes; its cost is taken.
+    /// The request passes, and its cost was taken.
     Admit,
-    /// It does not pass.
+    /// The request is refused.
     Refuse {
-        /// The time until its cost may be admitted; `None` if it never is.
+        /// Time until the cost may be admitted; `None` if it never is.
         retry_after: Option<Nanos>,
     },
-    /// It is held, and the engine is to be asked for it. Nothing is taken.
+    /// The request is held, and the caller must request a lease for it. Nothing was taken.
     Wait {
-        /// When it has been held for long enough; a request that was held before keeps its first one.
+        /// End of the hold. A request that was held before keeps its earlier end.
         until: Nanos,
     },
-    /// The engine does not answer: `on_outage` decides.
+    /// The engine is not available. `on_outage` decides.
     Local,
 }
 
-/// The state of the engine in an answer.
+/// State of the engine in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The units left there.
+    /// Remaining units in the engine.
     pub left: Left,
-    /// When the ask was sent that it answers.
+    /// Time at which the answered lease request was sent.
     pub at: Nanos,
 }
 
-/// The state of one key in one Envoy. The default is the state of an unknown key.
+/// State of one key in one Envoy. The default is the state of an unknown key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     tokens: Portions,
-    /// The units that passed on credit or were admitted alone, and were not charged yet.
+    /// Units that were admitted on credit or alone, and that the engine has not charged yet.
     debt: u32,
-    /// The time until which costs of at least `denied_cost` are refused; zero for none. With a `denied_cost` of
-    /// 0 it is the time until which this Envoy decides the key alone. A reader that does not know this state
-    /// refuses for that long, which is a second at most.
+    /// Time until which costs of at least `denied_cost` are refused; zero for none. With a
+    /// `denied_cost` of 0, it is the time until which this Envoy decides the key alone. A reader
+    /// that does not know this state refuses until then, which is at most a second.
     denied_until: Nanos,
     denied_cost: u32,
-    /// When the refill that is under way was sent; zero for none.
+    /// Send time of the refill in flight; zero for none.
     refill_sent: Nanos,
     recent: Recent,
-    /// When the ask of the latest answer was sent; zero for none.
+    /// Send time of the lease request with the latest answer; zero for none.
     heard: Nanos,
-    /// The units left in the engine then.
+    /// Remaining units in the engine at that time.
     left: Left,
-    /// Answers in a row that granted nothing.
+    /// Number of consecutive answers that granted nothing.
     misses: u8,
-    /// The number of edits, modulo 2^32: answers to earlier asks bring no tokens.
+    /// Number of edits, modulo 2^32. Answers to lease requests from before an edit grant no tokens.
     edition: u32,
 }
 
 impl Lease {
-    /// Decides on a request, and takes its cost if it is admitted. `is_down` is an open breaker.
+    /// Decides on a request, and takes its cost if it is admitted. `is_down` means that the breaker
+    /// is open.
     pub fn take(
         &mut self,
         terms: &Terms,
@@ -191,7 +191,7 @@ impl Lease {
         }
     }
 
-    /// For how long `cost` is denied.
+    /// Returns how long `cost` is denied.
     fn denied(&self, terms: &Terms, cost: u64, now: Nanos) -> Option<Nanos> {
         let until = self.denied_until(now)?;
         let denied = u64::from(self.denied_cost);
@@ -202,7 +202,7 @@ impl Lease {
         Some(until.since(now).saturating_add(more))
     }
 
-    /// Lets `cost` pass on credit.
+    /// Admits `cost` on credit, if the credit covers it.
     fn lend(&mut self, cost: u64, credit: u64) -> bool {
         let debt = u64::from(self.debt).saturating_add(cost);
         let Some(debt) = u32::try_from(debt).ok().filter(|_| debt <= credit) else {
@@ -212,8 +212,8 @@ impl Lease {
         true
     }
 
-    /// Drops everything that the numbers of the key decided, because they have changed. The debt stays: it
-    /// was passed, and is charged.
+    /// Discards everything that depends on the numbers of the key, because they have changed. The
+    /// debt remains, because these units were admitted and must be charged.
     pub fn after_edit(&mut self) {
         *self = Self {
             debt: self.debt,
@@ -223,8 +223,8 @@ impl Lease {
         };
     }
 
-    /// Takes back the cost of a request that was admitted and then did not pass. Of tokens that have ended
-    /// nothing comes back.
+    /// Takes back the cost of an admitted request that did not pass. Expired tokens are not
+    /// restored.
     pub fn give_back(&mut self, cost: u64, now: Nanos) {
         let owed = u64::from(self.debt).min(cost);
         let debt = u64::from(self.debt).saturating_sub(owed);
@@ -232,22 +232,23 @@ impl Lease {
         self.tokens.give_back(cost.saturating_sub(owed), now);
     }
 
-    /// Returns true if nothing is known of the key.
+    /// Returns true if the key is unknown.
     pub fn is_fresh(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The tokens on hand at `now`.
+    /// Returns the tokens that are available at `now`.
     pub fn tokens(&self, now: Nanos) -> u64 {
         self.tokens.tokens(now)
     }
 
-    /// The units that passed on credit or were admitted alone, and were not charged yet.
+    /// Returns the units that were admitted on credit or alone, and that the engine has not charged
+    /// yet.
     pub fn debt(&self) -> u64 {
         self.debt.into()
     }
 
-    /// The state of the engine in the latest answer; `None` before the first one.
+    /// Returns the state of the engine in the latest answer; `None` before the first answer.
     pub fn seen(&self) -> Option<Seen> {
         let heard = Seen {
             left: self.left,
@@ -256,38 +257,42 @@ impl Lease {
         (!self.heard.is_zero()).then_some(heard)
     }
 
-    /// Until when requests are refused without asking, if they are at `now`.
+    /// Returns the time until which requests are refused without a call, if they are refused at
+    /// `now`.
     pub fn denied_until(&self, now: Nanos) -> Option<Nanos> {
         let is_denied = now < self.denied_until && self.denied_cost > 0;
         is_denied.then_some(self.denied_until)
     }
 
-    /// Returns true while this Envoy decides the key alone, because the engine did not answer for it.
+    /// Returns true while this Envoy decides the key alone, because the engine did not answer for
+    /// the key.
     pub fn is_alone(&self, now: Nanos) -> bool {
         now < self.denied_until && self.denied_cost == 0
     }
 
-    /// The time from which nothing here decides on requests any more, whatever the debt.
+    /// Returns the time from which nothing in this state decides on requests, except for the debt.
     pub fn idle_at(&self) -> Nanos {
         self.tokens.end().max(self.denied_until)
     }
 }
 
-// Decisions without the engine, by the part of one Envoy in the limits, and their price.
+// Decisions without the engine, by one Envoy's part of the limits, and their charge.
 //
-// An Envoy that decides alone must not have two incomes, its part and the leases. So it begins with its part
-// of the units that the engine last reported as left, and its debt grows by the cost of each request that it
-// admits alone. The next ask that is answered charges the debt.
+// An Envoy that decides alone must not have two sources of units, its part and its leases. It
+// therefore starts with its part of the units that the engine last reported as remaining, and its
+// debt grows by the cost of each request that it admits alone. The next answered lease request
+// charges the debt.
 
-/// The time whose income an Envoy can owe, besides a full bucket of its part. A breaker probes at least this
-/// often, so only an Envoy that is cut off for longer admits units that nobody is charged for. Without this
-/// bound the fleet would have to pay after an outage for units that came back meanwhile: it would refuse
-/// everything for as long again.
+/// Maximum debt, as the time in which the part of an Envoy refills, in addition to a full bucket of
+/// that part. A breaker probes at least this often, so only an Envoy that is cut off for longer
+/// admits units that are never charged. Without this bound, the fleet would have to pay after an
+/// outage for units that refilled during the outage, and would refuse all requests for the same
+/// time again.
 pub const OWED_FOR: Nanos = Nanos::from_secs(1);
 
 impl Lease {
-    /// Decides on a request without the engine, by the part of one of `envoys` in `limits`; `bucket` is the
-    /// state of that part. The cost of an admitted request is owed to the engine.
+    /// Decides on a request without the engine, by the part of one of `envoys` Envoys in `limits`.
+    /// `bucket` is the state of that part. The cost of an admitted request is added to the debt.
     ///
     /// ```
     /// use loudou_limiter::lease::{Held, Lease, LeaseSettings, Terms};
@@ -320,8 +325,9 @@ impl Lease {
         answer
     }
 
-    /// Lowers the balance in `bucket`, the state of `part`, to the part of the units that the engine reported
-    /// last. Otherwise a key that is used up, by this Envoy or by others, would have a full bucket here.
+    /// Lowers the balance in `bucket`, the state of `part`, to the part of the units that the
+    /// engine last reported. Otherwise, a key that this Envoy or others have used up would have a
+    /// full bucket here.
     pub fn drain_part(&self, limits: &Limits, part: &Limits, bucket: &mut Bucket, clock: Clock) {
         let Some(seen) = self.seen() else { return };
         let then = clock.moved_to(seen.at);
@@ -350,8 +356,8 @@ impl Lease {
         self.debt = self.debt.max(u32::try_from(debt).unwrap_or(u32::MAX));
     }
 
-    /// Forgets the debt beyond the credit once a window of the limits has ended since `last`, the time of the
-    /// previous touch: units of a past window must not be charged to the one that runs.
+    /// Reduces the debt to the credit if a window of the limits has ended since `last`, the time of
+    /// the previous touch. Units of a past window must not be charged to the running window.
     pub fn turn(&mut self, terms: &Terms, last: Nanos, clock: Clock) {
         let Some(owed) = u64::from(self.debt).checked_sub(terms.settings().credit) else {
             return;
@@ -376,15 +382,16 @@ impl Lease {
     }
 }
 
-// The bound: the most that all Envoys of a fleet admit, whatever their number.
+// The bound: the maximum that all Envoys of a fleet admit, whatever their number.
 
-/// Maximum amount that one Envoy adds to what tokens cover, in units of the credit: what passed on credit before
-/// and after the ends of a time, as long as it was not charged.
+/// Maximum excess of one Envoy over what tokens cover, in units of the credit: one credit that was
+/// admitted before the beginning of a window but not charged yet, and one at its end.
 const CREDITS: u64 = 2;
 
 impl Shared {
-    /// Maximum amount that a fleet without credit admits in any time of length `span` by this limit, in cost
-    /// units. Each of them uses a token that the engine granted at most `lease` earlier.
+    /// Returns the maximum number of cost units that a fleet without credit admits in a time of
+    /// length `span` by this limit. Each unit uses a token that the engine granted at most `lease`
+    /// earlier.
     ///
     /// ```
     /// use loudou_limiter::lease::Shared;
@@ -414,28 +421,30 @@ impl Shared {
     }
 }
 
-/// Maximum number of multiples of `period` in a time of length `span`, its ends included.
+/// Returns the maximum number of multiples of `period` in a time of length `span`, including both
+/// ends.
 fn lumps(span: Nanos, period: Nanos) -> u64 {
     let whole = span.get().checked_div(period.get()).unwrap_or(0);
     whole.saturating_add(1)
 }
 
 impl LeaseSettings {
-    /// The units that each Envoy may add to the bound of every limit, because requests pass on credit.
+    /// Returns the number of units that each Envoy may add to the bound of every limit, because
+    /// requests are admitted on credit.
     pub const fn most_on_credit(&self) -> u64 {
         CREDITS.saturating_mul(self.credit)
     }
 }
 
 impl Terms {
-    /// Returns true if a key whose requests have this cost gets tokens beforehand if it is much asked for. Where too
-    /// little comes back during a lease, each of its requests asks for itself.
+    /// Returns true if a busy key whose requests have this cost leases tokens in advance. If too
+    /// little refills during a lease, each request of the key needs a call.
     pub fn leases_beforehand(&self, cost: u64) -> bool {
         (1..=self.most_beforehand()).contains(&cost)
     }
 
-    /// Maximum number of tokens that are asked for beforehand: half of what comes back during a lease, and a quarter
-    /// of the capacity.
+    /// Returns the maximum number of tokens that are leased in advance: half of the refill during a
+    /// lease, and at most a quarter of the capacity.
     fn most_beforehand(&self) -> u64 {
         let most = self.units_in_lease().min(self.capacity().div_euclid(2));
         most.div_euclid(2)
@@ -462,7 +471,7 @@ mod bound_tests {
         Shared::Leak { capacity, rate }
     }
 
-    /// The tokens that a key asks for beforehand after 100 requests in each of many leases.
+    /// Returns the tokens that a key leases in advance after 100 requests in each of many leases.
     fn asked_beforehand(terms: &Terms) -> u64 {
         let mut lease = Lease::default();
         let mut now = Nanos::ZERO;

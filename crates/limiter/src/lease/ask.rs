@@ -1,7 +1,8 @@
-//! Asks of an Envoy, and what their answers do to a lease.
+//! Lease requests of an Envoy, and the effect of their answers on a lease.
 //!
-//! A worker asks for the requests that it holds itself, at any time. Tokens beforehand and the debt travel
-//! with at most one ask at a time, the *refill*, so that neither is asked for twice.
+//! A worker can send a request for its own held requests at any time. Tokens in advance and the
+//! debt are part of at most one request at a time, the *refill*, so that none of them is requested
+//! twice.
 
 use super::Lease;
 use super::breaker::{Policy, doubled};
@@ -11,37 +12,38 @@ use super::portions::Portion;
 use super::terms::Terms;
 use crate::time::Nanos;
 
-/// The requests that a worker holds and has not asked for yet.
+/// Requests that a worker holds, and for which it has not sent a lease request yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// The sum of their costs.
+    /// Sum of their costs.
     pub units: u64,
-    /// The smallest of their costs.
+    /// Smallest of their costs.
     pub least: u64,
 }
 
-/// An ask that is under way.
+/// A lease request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseAsk {
     /// The demand.
     pub demand: Demand,
-    /// When it was sent.
+    /// Send time.
     pub sent_at: Nanos,
     /// True if it is the refill.
     pub is_refill: bool,
-    /// The number of edits that it knew.
+    /// Number of edits at that time.
     edition: u32,
 }
 
 impl Lease {
-    /// Returns true if an ask without held requests is worth sending: there is debt, or the tokens run low.
+    /// Returns true if a lease request is needed even without held requests, because there is debt
+    /// or the tokens run low.
     pub fn is_due(&self, terms: &Terms, now: Nanos) -> bool {
         let may_ask = !self.is_refilling(terms, now) && !self.is_alone(now);
         may_ask && (self.debt > 0 || self.beforehand(terms, now) > 0)
     }
 
-    /// An ask for held requests, and for the debt and tokens beforehand unless these are under way. `None`
-    /// if there is nothing to ask for. The caller sends it at `now`.
+    /// Returns a lease request for the held requests, and for the debt and tokens in advance,
+    /// unless a refill is in flight. `None` if nothing is needed. The caller sends it at `now`.
     pub fn ask(&mut self, terms: &Terms, held: Held, now: Nanos) -> Option<LeaseAsk> {
         let is_free = !self.is_refilling(terms, now);
         let beforehand = if is_free {
@@ -69,8 +71,8 @@ impl Lease {
         })
     }
 
-    /// Applies the answer to `ask`; `random` are any 64 bits. False if the numbers of the key have changed
-    /// since: the tokens are void then.
+    /// Applies the answer to `ask`. `random` are any 64 bits. Returns false if the numbers of the
+    /// key have changed since the request, so that the tokens are void.
     pub fn apply(
         &mut self,
         terms: &Terms,
@@ -96,7 +98,7 @@ impl Lease {
             end: ask.sent_at.saturating_add(lasts),
         };
         self.tokens.add(portion, now);
-        // Answers may overtake each other; what the engine reported last counts.
+        // Answers may arrive in another order. The state of the latest request counts.
         if stamp(ask.sent_at) >= self.heard {
             self.heard = stamp(ask.sent_at);
             self.left = grant.left.cut(terms.limits().len());
@@ -105,7 +107,7 @@ impl Lease {
         true
     }
 
-    /// Refuses without asking for as long as the engine has nothing.
+    /// Refuses without calls for as long as the engine has no units.
     fn deny(&mut self, terms: &Terms, ask: Demand, grant: &Grant, now: Nanos, random: u64) {
         if grant.granted >= ask.want && grant.wait.is_zero() {
             (self.denied_until, self.denied_cost, self.misses) = (Nanos::ZERO, 0, 0);
@@ -123,24 +125,25 @@ impl Lease {
         } else {
             lease
         };
-        // Never shorter than the engine says: many Envoys that ask again too soon cost calls, and with
-        // credit each gives it away once more.
+        // The span is never shorter than the wait that the engine reported, because early retries
+        // of many Envoys cost calls, and with credit each of them gives away the credit again.
         let denied = grant.wait.max(between(span, (1, 3), random));
         self.denied_until = now.saturating_add(denied);
         self.denied_cost = u32::try_from(ask.need.max(1)).unwrap_or(u32::MAX);
     }
 
-    /// Notes that `ask` has no answer. It may have been charged: the debt is asked for again, which is to
-    /// the limit's advantage.
+    /// Notes that `ask` was not answered. The engine may have charged the debt. It is sent again,
+    /// which is in favour of the limit.
     pub fn lost(&mut self, ask: &LeaseAsk) {
         self.land(ask);
     }
 
-    /// Notes that the engine did not answer for this key, although it may answer for others: until a short time
-    /// has passed, this Envoy decides the key alone. `random` are any 64 bits.
+    /// Notes that the engine did not answer for this key, although it may answer for others. For a
+    /// short time, this Envoy decides the key alone. `random` are any 64 bits.
     ///
-    /// A denial stays in force, because the key was empty when the engine last answered. The refill counts as
-    /// under way for as long as a lost one, so that a debt is not sent again at once.
+    /// A denial stays in effect, because the key was empty when the engine last answered. The
+    /// refill counts as in flight for as long as a lost one, so that the debt is not sent again at
+    /// once.
     pub fn failed(&mut self, now: Nanos, random: u64) {
         if self.denied_until(now).is_some() {
             return;
@@ -152,21 +155,21 @@ impl Lease {
         self.denied_cost = 0;
     }
 
-    /// The refill is no longer under way, if it was this one.
+    /// Ends the refill in flight, if it was this request.
     fn land(&mut self, ask: &LeaseAsk) {
         if ask.is_refill && self.refill_sent == stamp(ask.sent_at) {
             self.refill_sent = Nanos::ZERO;
         }
     }
 
-    /// Returns true if a refill is under way.
+    /// Returns true if a refill is in flight.
     fn is_refilling(&self, terms: &Terms, now: Nanos) -> bool {
         let lands = self.refill_sent.saturating_add(terms.flight());
         !self.refill_sent.is_zero() && now < lands
     }
 
-    /// The tokens to ask for beforehand: half of what a lease will use, and none while there is as much on
-    /// hand.
+    /// Returns the number of tokens to lease in advance: half of the expected use during a lease,
+    /// or none if that many are available.
     fn beforehand(&self, terms: &Terms, now: Nanos) -> u64 {
         if now < self.denied_until {
             return 0;
@@ -176,7 +179,7 @@ impl Lease {
             return 0;
         }
         let half = sure.units.div_euclid(2).min(terms.most_beforehand());
-        // Part of a cost is of no use.
+        // A remainder that is smaller than a cost would be useless.
         let part = half.checked_rem(sure.cost).unwrap_or(0);
         let half = half.saturating_sub(part);
         if self.tokens.tokens(now) < half {
@@ -187,7 +190,7 @@ impl Lease {
     }
 }
 
-/// An instant as it is kept where zero is none.
+/// Returns a time in the form in which zero means none.
 fn stamp(instant: Nanos) -> Nanos {
     instant.max(Nanos::new(1))
 }

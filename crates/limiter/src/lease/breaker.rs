@@ -1,22 +1,24 @@
-//! The breaker between an Envoy and the engine: after some failures in a row no calls are made, and
-//! verdicts are local, until a single call gets an answer again.
+//! The circuit breaker between an Envoy and the engine. After some consecutive failures, no calls
+//! are made and decisions are local, until a single call is answered.
 //!
-//! It is open for a time that doubles with each failed probe, with a random part, so that many Envoys do
-//! not come back at once. [`Policy::most`] bounds that time, so that a fleet recovers soon.
+//! The breaker stays open for a time that doubles with each failed probe and has a random part, so
+//! that many Envoys do not return at once. [`Policy::most`] limits that time, so that a fleet
+//! recovers soon.
 
 use crate::time::Nanos;
 
 use super::jitter::between;
 
-/// The numbers of a breaker.
+/// Numbers of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The failures in a row that open it; at least 1.
+    /// Number of consecutive failures that open it, at least 1.
     pub failures: u32,
-    /// The time for which it is open at first.
+    /// Time for which it first stays open.
     pub first: Nanos,
-    /// Maximum time for which it is open before the next probe, and for which a probe is awaited. Where only
-    /// some calls fail, an Envoy decides alone for that long while the others have the whole rate.
+    /// Maximum time for which it stays open before the next probe, and for which it waits for the
+    /// answer to a probe. If only some calls fail, an Envoy decides alone for this time while the
+    /// others have the whole rate.
     pub most: Nanos,
 }
 
@@ -30,30 +32,30 @@ impl Default for Policy {
     }
 }
 
-/// A span, doubled this many times.
+/// Returns a duration, doubled this many times.
 pub(super) fn doubled(span: Nanos, times: u32) -> Nanos {
     let factor = 1_u64.checked_shl(times).unwrap_or(u64::MAX);
     Nanos::new(span.get().saturating_mul(factor))
 }
 
-/// The calls that a breaker lets through.
+/// The calls that a breaker permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Every call.
+    /// All calls.
     Closed,
-    /// None before that instant, and one after it.
+    /// No call before `until`, and then one call.
     Open {
-        /// When the next call may be made.
+        /// Time of the next permitted call.
         until: Nanos,
     },
-    /// None: the answer to one call is awaited.
+    /// No call, because the answer to a probe is outstanding.
     Probing {
-        /// When that call counts as lost.
+        /// Time at which the probe counts as lost.
         until: Nanos,
     },
 }
 
-/// A breaker. One that is fresh is closed.
+/// A circuit breaker, which is initially closed.
 ///
 /// ```
 /// use loudou_limiter::Nanos;
@@ -73,12 +75,12 @@ pub enum State {
 pub struct Breaker {
     policy: Policy,
     state: State,
-    /// The failures in a row.
+    /// Number of consecutive failures.
     failures: u32,
 }
 
 impl Breaker {
-    /// A closed breaker.
+    /// Creates a closed breaker.
     pub const fn new(policy: Policy) -> Self {
         Self {
             policy,
@@ -87,8 +89,8 @@ impl Breaker {
         }
     }
 
-    /// Returns true if a call may be made now. Of an open breaker, the first one that may is the probe: only ask
-    /// if the call is made then.
+    /// Returns true if a call may be made now. If the breaker is open, this call is the probe, so
+    /// the caller must make it.
     pub fn may_call(&mut self, now: Nanos) -> bool {
         match self.state {
             State::Closed => true,
@@ -103,24 +105,24 @@ impl Breaker {
         }
     }
 
-    /// Returns true if verdicts are local. They stay so while a probe is under way.
+    /// Returns true if decisions are local. They stay local while a probe is in flight.
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed)
     }
 
-    /// The calls that it lets through.
+    /// Returns the calls that it permits.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Notes a call without a good answer; whether that opened the breaker. `random` are any 64 bits.
+    /// Notes a failed call. Returns true if that opened the breaker. `random` are any 64 bits.
     pub fn failed(&mut self, now: Nanos, random: u64) -> bool {
         self.failures = self.failures.saturating_add(1);
         let Some(beyond) = self.failures.checked_sub(self.policy.failures.max(1)) else {
             return false;
         };
         let was_closed = self.state == State::Closed;
-        // Calls that were made before it opened fail, too: they are no further probes.
+        // Calls that were sent before the breaker opened may fail later. They are not probes.
         if matches!(self.state, State::Open { .. }) {
             self.failures = self.failures.saturating_sub(1);
             return false;
@@ -131,7 +133,7 @@ impl Breaker {
         was_closed
     }
 
-    /// Notes a good answer; whether that closed the breaker.
+    /// Notes a successful call. Returns true if that closed the breaker.
     pub fn succeeded(&mut self) -> bool {
         let was_open = self.state != State::Closed;
         self.failures = 0;

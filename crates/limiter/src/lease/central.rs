@@ -1,11 +1,12 @@
-//! The engine's side of a lease: what its script computes, as a function of its arguments.
+//! The engine's side of a lease: the computation of its script, as a pure function.
 //!
-//! All limits of a key grant or none does, and the engine's clock alone decides what has come back. Used
-//! units stay used where the numbers of a limit change: they leave at the new pace.
+//! Either all limits of a key grant, or none does. Only the engine's clock determines how much has
+//! refilled. If the numbers of a limit change, used units stay used, and leave at the new rate.
 //!
-//! The clock of an engine can jump, because after a failover another machine answers. Ahead by `j`, units
-//! come back that much early. Back by `j`, a level takes that much longer; windows and periods that lie
-//! further ahead than the next one count as the next one, so that they end soon.
+//! The engine's clock can jump, because another machine answers after a failover. If it jumps ahead
+//! by `j`, units refill that much earlier. If it jumps back by `j`, a level takes that much longer.
+//! Windows and periods that are further ahead than the next one are treated as the next one, so
+//! that they end soon.
 
 use smallvec::SmallVec;
 
@@ -18,14 +19,14 @@ use crate::meter::{USED_ONE, Used};
 use crate::time::Nanos;
 use crate::wide::clamp;
 
-/// The state of one key in the engine.
+/// State of one key in the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Central {
     levels: SmallVec<[Level; 2]>,
 }
 
 impl Central {
-    /// Answers an ask at an instant of the engine's clock.
+    /// Answers a lease request at a time of the engine's clock.
     ///
     /// ```
     /// use loudou_limiter::lease::{Central, Demand, LeaseSettings, Shared, Terms};
@@ -69,8 +70,8 @@ impl Central {
         }
     }
 
-    /// The levels as the numbers of an ask have them. A limit continues from the one with the same
-    /// numbers, else from the one in its place; a new one is full.
+    /// Returns the levels under the numbers of a lease request. A limit continues from the level
+    /// with equal numbers, or else from the level at its place. A new limit is full.
     fn under(&self, terms: &Terms, now: Nanos) -> SmallVec<[Level; 2]> {
         let numbers = terms.limits().iter().enumerate();
         let levels = numbers.map(|(place, limit)| {
@@ -85,11 +86,11 @@ impl Central {
     }
 }
 
-/// The state of one limit.
+/// State of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Level {
     limit: Shared,
-    /// Of a leak, its state. Else the number of a period, and the units used as of then.
+    /// For a leak, its state. Otherwise, the number of a period and the units used in it.
     words: [u64; 2],
 }
 
@@ -101,10 +102,11 @@ impl Level {
         }
     }
 
-    /// The same under these numbers.
+    /// Returns the level under other numbers.
     fn under(mut self, limit: Shared, now: Nanos) -> Self {
         if limit == self.limit {
-            // A clock that went back far: what counts here has to be written, or it never ends.
+            // If the clock went back far, the counted units must be rewritten, because they would
+            // otherwise never expire.
             if let Kind::Lumps(lumps) = Kind::of(limit) {
                 self.words = [lumps.number(self.words, now), lumps.used(self.words, now)];
             }
@@ -125,7 +127,7 @@ impl Level {
         level
     }
 
-    /// Takes units, whether they are there or not.
+    /// Takes units, even if fewer are available.
     fn charge(&mut self, units: u64, now: Nanos) {
         if units == 0 {
             return;
@@ -144,7 +146,7 @@ impl Level {
         }
     }
 
-    /// The units that are there, rounded down.
+    /// Returns the available units, rounded down.
     fn free(&self, now: Nanos) -> u64 {
         match Kind::of(self.limit) {
             Kind::Leak(leak) => {
@@ -155,7 +157,7 @@ impl Level {
         }
     }
 
-    /// Returns true if more is taken than the capacity.
+    /// Returns true if more units are taken than the capacity.
     fn is_over(&self, now: Nanos) -> bool {
         match Kind::of(self.limit) {
             Kind::Leak(leak) => leak.level().read(&self.words, now) > leak.full(),
@@ -163,7 +165,7 @@ impl Level {
         }
     }
 
-    /// The time until `units` are there.
+    /// Returns the time until `units` are available.
     fn until(&self, units: u64, now: Nanos) -> Nanos {
         match Kind::of(self.limit) {
             Kind::Leak(leak) => {
@@ -180,7 +182,7 @@ impl Level {
         }
     }
 
-    /// The time until the window ends.
+    /// Returns the time until the window ends.
     fn ends_in(&self, now: Nanos) -> Option<Nanos> {
         match (self.limit, Kind::of(self.limit)) {
             (Shared::Window { .. }, Kind::Lumps(lumps)) => Some(lumps.until(1, self.words, now)),
@@ -189,9 +191,9 @@ impl Level {
     }
 }
 
-/// The two ways in which units come back.
+/// The two ways in which units refill.
 enum Kind {
-    /// Steadily.
+    /// Continuously.
     Leak(Leak),
     /// In lumps.
     Lumps(Lumps),
@@ -215,16 +217,16 @@ impl Kind {
     }
 }
 
-/// Units that come back at the multiples of a period.
+/// Units that refill at the multiples of a period.
 struct Lumps {
     capacity: u64,
     period: Nanos,
-    /// The units that come back at once; at least 1.
+    /// Number of units that refill at once, at least 1.
     lump: u64,
 }
 
 impl Lumps {
-    /// The number of the period that runs at `now`.
+    /// Returns the number of the period that runs at `now`.
     fn number(&self, [written, used]: [u64; 2], now: Nanos) -> u64 {
         let number = now.get().checked_div(self.period.get()).unwrap_or(0);
         if used == 0 {
@@ -233,14 +235,14 @@ impl Lumps {
         number.max(written.min(number.saturating_add(1)))
     }
 
-    /// The units used at `now`.
+    /// Returns the units used at `now`.
     fn used(&self, words: [u64; 2], now: Nanos) -> u64 {
         let [written, used] = words;
         let gone = self.number(words, now).saturating_sub(written);
         used.saturating_sub(gone.saturating_mul(self.lump))
     }
 
-    /// The time until the `lumps`-th of the next periods begins; zero for none.
+    /// Returns the time until the beginning of the next period number `lumps`; zero for 0.
     fn until(&self, lumps: u64, words: [u64; 2], now: Nanos) -> Nanos {
         if lumps == 0 {
             return Nanos::ZERO;

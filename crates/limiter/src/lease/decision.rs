@@ -1,4 +1,4 @@
-//! The numbers of a lease's verdict, in the form in which a bucket's are reported.
+//! Numbers of a lease's verdict, in the form in which the numbers of a bucket are reported.
 
 use super::{Lease, LeaseVerdict, Shared, Terms};
 use crate::decision::Ask;
@@ -6,21 +6,23 @@ use crate::decision::Decision;
 use crate::limit::{BucketDecision, Decisions};
 use crate::time::Nanos;
 
-/// The part of a limit in a refusal. The engine reports how long it lasts, but not which limit refused.
+/// How a limit contributes to a refusal. The engine reports how long the refusal lasts, but not
+/// which limit refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Blame {
     /// It has enough units.
     None,
-    /// It has too few units, but they come back sooner.
+    /// It has too few units, but they refill earlier than the refusal ends.
     Short,
-    /// It has too few units for as long as the refusal lasts.
+    /// It has too few units until the refusal ends.
     Explains,
 }
 
 impl Lease {
-    /// The decision to report for a verdict on `ask`. Of the units of each limit it knows those here, and
-    /// those left in the engine when that was last heard of; the time until a limit is full again is an upper
-    /// estimate. A verdict that the lease does not decide has the numbers of a request that passes.
+    /// Returns the decision to report for a verdict on `ask`. For each limit, it adds the tokens
+    /// here and the balance that the engine last reported. The time until a limit is full is an
+    /// upper bound. A verdict that the lease does not decide has the numbers of an admitted
+    /// request.
     pub fn decision(&self, terms: &Terms, verdict: LeaseVerdict, ask: &Ask) -> BucketDecision {
         let limits = terms.limits();
         let decide = |(place, limit): (usize, &Shared)| {
@@ -44,7 +46,7 @@ impl Lease {
 }
 
 struct Refusal {
-    /// For how long; `None` for good.
+    /// Duration of the refusal; `None` if it is permanent.
     retry_after: Option<Nanos>,
     cost: u64,
     lease: Nanos,
@@ -69,7 +71,8 @@ impl Refusal {
         }
         for (limit, decision) in limits.iter().zip(decisions.iter_mut()) {
             let missing = self.cost.saturating_sub(decision.remaining);
-            // A debt can take longer than any limit, and a denial can be older than the tokens here.
+            // A debt can last longer than any limit, and a denial can be older than the tokens
+            // here.
             let retry_after = match self.blame(limit, decision.remaining) {
                 blame if blame == most => self.retry_after,
                 Blame::None => continue,

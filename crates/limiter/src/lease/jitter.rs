@@ -1,10 +1,10 @@
-//! Spans of random length, so that many Envoys do not do the same at the same time.
+//! Random durations, which prevent many Envoys from acting at the same time.
 
 use crate::leak::div_ceil;
 use crate::time::Nanos;
 use crate::wide::{clamp, product};
 
-/// A span between `from` and `to` quarters of `span`; `random` are any 64 bits.
+/// Returns a duration between `from` and `to` quarters of `span`. `random` are any 64 bits.
 pub(super) fn between(span: Nanos, (from, to): (u64, u64), random: u64) -> Nanos {
     let quarters = |n: u64| clamp(div_ceil(product(span.get().into(), n.into()), 4));
     let width = quarters(to).saturating_sub(quarters(from));

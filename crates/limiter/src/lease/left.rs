@@ -1,8 +1,8 @@
-//! The units left in the engine, limit by limit.
+//! Remaining units in the engine for each limit.
 
 use crate::limit::MAX_LIMITS;
 
-/// The units left at each limit of a key, in the order of its limits; 0 at those that are not known.
+/// Remaining units of each limit of a key, in the order of its limits; 0 for unknown ones.
 ///
 /// ```
 /// use loudou_limiter::lease::Left;
@@ -15,7 +15,8 @@ use crate::limit::MAX_LIMITS;
 pub struct Left([u32; MAX_LIMITS]);
 
 impl Left {
-    /// These units, each cut at 2^32 - 1; `None` for more than [`MAX_LIMITS`].
+    /// Creates it from these units, each limited to 2^32 - 1. Returns `None` for more than
+    /// [`MAX_LIMITS`].
     pub fn of(units: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut left = Self::default();
         for (place, units) in units.into_iter().enumerate() {
@@ -24,12 +25,12 @@ impl Left {
         Some(left)
     }
 
-    /// The units left at the limit in this place.
+    /// Returns the remaining units of the limit at this place.
     pub fn at(self, place: usize) -> u64 {
         self.0.get(place).copied().unwrap_or(0).into()
     }
 
-    /// Balances at this many first limits.
+    /// Returns the units of the first `limits` limits, with 0 for the others.
     #[must_use]
     pub(super) fn cut(mut self, limits: usize) -> Self {
         if let Some(others) = self.0.get_mut(limits..) {
@@ -38,7 +39,7 @@ impl Left {
         self
     }
 
-    /// Those at the first limit, and at the others without the zeros at the end.
+    /// Returns the units of the first limit, and the units of the others without zeros at the end.
     pub(super) fn split(&self) -> (u32, &[u32]) {
         let [first, later @ ..] = &self.0;
         let zeros = later.iter().rev().take_while(|units| **units == 0).count();

@@ -1,16 +1,16 @@
-//! Tokens on hand, in two portions that each keep their own end.
+//! Available tokens, in two portions with separate expiry times.
 //!
-//! A later answer never prolongs the life of earlier tokens: the bound counts on each token being used
-//! within a lease of its grant. A third portion is added to the one whose end is nearest, and both then
-//! have the earlier end.
+//! A later answer never prolongs the life of earlier tokens, because the bound requires that each
+//! token is used within a lease of its grant. A third portion is added to the portion with the
+//! nearest expiry, and both then have the earlier one.
 
 use crate::time::Nanos;
 
-/// Tokens with one end.
+/// Tokens with one expiry time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Portion {
     pub(super) tokens: u32,
-    /// From here on they are void.
+    /// Time from which the tokens are void.
     pub(super) end: Nanos,
 }
 
@@ -20,7 +20,7 @@ impl Portion {
         end: Nanos::ZERO,
     };
 
-    /// The same at `now`.
+    /// Returns the portion at `now`.
     fn at(self, now: Nanos) -> Self {
         if now < self.end && self.tokens > 0 {
             return self;
@@ -28,7 +28,7 @@ impl Portion {
         Self::NONE
     }
 
-    /// Both, with the earlier end.
+    /// Returns both portions as one, with the earlier expiry.
     fn joined(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -37,10 +37,10 @@ impl Portion {
     }
 }
 
-/// The tokens of a lease.
+/// Tokens of a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Portions {
-    /// They end first, and are used first.
+    /// The portion that expires first and is used first.
     pub(super) early: Portion,
     pub(super) late: Portion,
 }
@@ -62,13 +62,13 @@ impl Portions {
         }
     }
 
-    /// The tokens at `now`.
+    /// Returns the number of tokens at `now`.
     pub(super) fn tokens(self, now: Nanos) -> u64 {
         let Self { early, late } = self.at(now);
         u64::from(early.tokens).saturating_add(late.tokens.into())
     }
 
-    /// From when on there are none.
+    /// Returns the time from which there are no tokens.
     pub(super) fn end(self) -> Nanos {
         let end = |portion: Portion| match portion.tokens {
             0 => Nanos::ZERO,
@@ -92,9 +92,9 @@ impl Portions {
         true
     }
 
-    /// Takes tokens back. It is not known of which portion they were: they get the earlier end.
+    /// Takes tokens back. Their portion is unknown, so they get the earlier expiry.
     pub(super) fn give_back(&mut self, tokens: u64, now: Nanos) {
-        // A portion that is used up still has its end.
+        // A used-up portion still has its expiry.
         let ends = [self.early.end, self.late.end].into_iter();
         if let Some(end) = ends.filter(|end| now < *end).min() {
             let tokens = u32::try_from(tokens).unwrap_or(0);
@@ -102,7 +102,7 @@ impl Portions {
         }
     }
 
-    /// Adds tokens, unless they have ended.
+    /// Adds tokens, unless they have expired.
     pub(super) fn add(&mut self, new: Portion, now: Nanos) {
         let (Self { early, late }, new) = (self.at(now), new.at(now));
         let two = match (early.tokens, late.tokens, new.tokens) {

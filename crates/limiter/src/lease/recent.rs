@@ -1,23 +1,24 @@
 //! The recent demand for a key in one Envoy, counted per lease.
 //!
-//! Tokens that nobody uses are lost to the whole fleet until they come back at the limit's rate. So a key
-//! gets tokens beforehand only by what will surely come: of the last two leases the one with fewer
-//! requests, less two standard deviations of requests at random distances (twice the square root). For
-//! less than six requests in a lease that is too little to be halved, and a slow key leases nothing.
+//! Unused tokens are lost to the whole fleet until they refill at the rate of the limit. A key
+//! therefore leases tokens in advance only for demand that can be expected: of the last two leases,
+//! the one with fewer requests, minus two standard deviations of randomly distributed requests
+//! (twice the square root). With fewer than six requests in a lease, the result is too small to be
+//! halved, so a slow key leases nothing.
 
 use crate::time::Nanos;
 
-/// The spans that are counted: the one that runs, and two that are over.
+/// Number of counted spans: the running one and two past ones.
 pub(super) const SPANS: usize = 3;
 
-/// The demand during one lease.
+/// Demand during one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) units: u32,
     pub(super) requests: u8,
 }
 
-/// Demand that will surely come.
+/// Demand that can be expected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sure {
     pub(super) units: u64,
@@ -25,16 +26,16 @@ pub(super) struct Sure {
     pub(super) cost: u64,
 }
 
-/// Counts of the demand, the span that runs first.
+/// Demand in each span, the running one first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// The beginning of the span that runs.
+    /// Beginning of the running span.
     pub(super) start: Nanos,
     pub(super) counts: [Count; SPANS],
 }
 
 impl Recent {
-    /// The counts at `now`, where each span lasts for `lease`.
+    /// Returns the counts at `now`, if each span lasts for `lease`.
     fn at(self, lease: Nanos, now: Nanos) -> Self {
         let gone = now.since(self.start).get();
         let spans = gone.checked_div(lease.get()).unwrap_or(u64::MAX);
@@ -57,7 +58,7 @@ impl Recent {
         Self { start, counts }
     }
 
-    /// Notes a request.
+    /// Counts a request.
     pub(super) fn note(&mut self, cost: u64, lease: Nanos, now: Nanos) {
         *self = self.at(lease, now);
         let [running, ..] = &mut self.counts;
@@ -66,7 +67,7 @@ impl Recent {
         running.requests = running.requests.saturating_add(1);
     }
 
-    /// The units that a lease will surely use.
+    /// Returns the units that a lease can be expected to use.
     pub(super) fn surely(self, lease: Nanos, now: Nanos) -> Sure {
         let [_, last, before] = self.at(lease, now).counts;
         let requests = u64::from(last.requests.min(before.requests));

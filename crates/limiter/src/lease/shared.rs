@@ -1,4 +1,4 @@
-//! The numbers of a limit that a fleet can share: what leases need to know, and the engine is told.
+//! Numbers of a limit that a fleet can share, which leases and the engine need.
 
 use crate::bounds::{BadNumbers, check_window};
 use crate::leak::{check, div_ceil, div_rem};
@@ -6,26 +6,26 @@ use crate::time::Nanos;
 use crate::time::Rate;
 use crate::wide::{clamp, times};
 
-/// The engine's clock has whole microseconds.
+/// Resolution of the engine's clock: a microsecond.
 pub const ENGINE_CLOCK: Nanos = Nanos::new(1_000);
-/// Maximum period that need not be a multiple of [`ENGINE_CLOCK`]: an hour. Scripts of the engine compute
-/// with 53 bits.
+/// Maximum period that may be other than a multiple of [`ENGINE_CLOCK`]: an hour. Scripts in the
+/// engine compute with 53 bits.
 pub const MAX_ODD_PERIOD: Nanos = Nanos::from_secs(3_600);
 
-/// The numbers of one limit of a fleet.
+/// Numbers of one limit of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// A level that falls steadily: `funnel`, and `token_bucket` with `refill: greedy`.
     Leak {
-        /// Maximum amount that is taken at once, in cost units.
+        /// Maximum number of cost units that are taken at once.
         capacity: u64,
-        /// The pace at which units come back.
+        /// Rate at which units refill.
         rate: Rate,
     },
-    /// Units that come back in lumps, at the multiples of a period on the engine's clock: `token_bucket`
-    /// with `refill: interval`.
+    /// Units that refill in lumps, at the multiples of a period on the engine's clock:
+    /// `token_bucket` with `refill: interval`.
     Interval {
-        /// Maximum amount that is taken at once, in cost units.
+        /// Maximum number of cost units that are taken at once.
         capacity: u64,
         /// The lump and its period.
         rate: Rate,
@@ -33,9 +33,9 @@ pub enum Shared {
     /// A count per window, which begins at the multiples of its length on the engine's clock:
     /// `fixed_window` with `align: clock`.
     Window {
-        /// Maximum amount that is taken in a window, in cost units.
+        /// Maximum number of cost units that are taken in a window.
         capacity: u64,
-        /// The length of the window.
+        /// Length of the window.
         window: Nanos,
     },
 }
@@ -43,16 +43,17 @@ pub enum Shared {
 /// The reason why a limit cannot be shared by a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The algorithm is not one of those that the engine knows.
+    /// The engine does not know the algorithm.
     Algorithm,
-    /// A new bucket is not full: `initial` is below `capacity`.
+    /// A new bucket is not full, because `initial` is below `capacity`.
     Initial,
-    /// Requests wait for their turn: `max_wait` is above 0.
+    /// The limit holds requests, because `max_wait` is above 0.
     MaxWait,
-    /// Windows begin with a request: `align` is `first`.
+    /// Windows begin with a request, because `align` is `first`.
     Align,
-    /// A period or window that the engine cannot compute with: a lump or window below [`ENGINE_CLOCK`], or
-    /// one above [`MAX_ODD_PERIOD`] that is no multiple of it.
+    /// The engine cannot compute with the period or window: a lump or window is shorter than
+    /// [`ENGINE_CLOCK`], or it is longer than [`MAX_ODD_PERIOD`] and not a multiple of
+    /// [`ENGINE_CLOCK`].
     Clock,
 }
 
@@ -79,7 +80,7 @@ impl Shared {
         !(is_odd || is_lump && period.get() < clock)
     }
 
-    /// Maximum amount that is taken at once, in cost units.
+    /// Returns the maximum number of cost units that are taken at once.
     pub const fn capacity(self) -> u64 {
         match self {
             Self::Leak { capacity, .. }
@@ -88,13 +89,13 @@ impl Shared {
         }
     }
 
-    /// The units that come back in `span` in the mean, rounded down.
+    /// Returns the units that refill in `span` on average, rounded down.
     pub fn units_in(self, span: Nanos) -> u64 {
         let (amount, period) = self.pace();
         clamp(div_rem(times(span.get(), amount), period.get().max(1)).0)
     }
 
-    /// Maximum time in which `units` come back, rounded up.
+    /// Returns the maximum time in which `units` refill, rounded up.
     pub fn time_for(self, units: u64) -> Nanos {
         let (amount, period) = self.pace();
         let time = match self {
@@ -106,7 +107,7 @@ impl Shared {
         Nanos::new(clamp(time))
     }
 
-    /// Maximum time in which `used` units come back, where the wall clock shows `wall`.
+    /// Returns the maximum time in which `used` units refill, if the wall clock shows `wall`.
     pub(super) fn full_in(self, used: u64, wall: Nanos) -> Nanos {
         match self {
             Self::Window { window, .. } if used > 0 => {
@@ -117,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// The units that come back, and in which time.
+    /// Returns the number of units that refill, and the time in which they do.
     fn pace(self) -> (u64, Nanos) {
         match self {
             Self::Leak { rate, .. } | Self::Interval { rate, .. } => {

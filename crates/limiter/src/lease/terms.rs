@@ -1,4 +1,4 @@
-//! The terms of a lease: the numbers that all Envoys share, and for how long one of them keeps tokens.
+//! Terms of a lease: the numbers that all Envoys share, and how long an Envoy keeps tokens.
 
 use alloc::string::String;
 use core::fmt;
@@ -9,19 +9,21 @@ use super::shared::{Shared, Unfit};
 use crate::limit::{Limits, MAX_LIMITS};
 use crate::time::Nanos;
 
-/// The settings of a fleet that every lease of it has.
+/// Settings of a fleet, which apply to all its leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// For how long unused tokens stay with one Envoy, from the time at which it asked for them.
+    /// How long unused tokens stay with an Envoy, counted from the time at which it requested them.
     pub lease: Nanos,
-    /// The time-out of one call, and the longest that a request waits for its key's first tokens.
+    /// Timeout of a call, and the maximum time for which a request waits for the first tokens of
+    /// its key.
     pub timeout: Nanos,
-    /// The units that may pass in each Envoy before the engine knows of them; 0 is strict.
+    /// Number of units that each Envoy may admit before the engine knows of them. With 0, the limit
+    /// is strict.
     pub credit: u64,
 }
 
-/// The limits of one key as a fleet shares them, with the settings. Without an allocation for one or two
-/// limits, so that they can be made for each request.
+/// The limits of one key in the form that a fleet shares, with the settings. One or two limits need
+/// no allocation, so terms can be created for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     limits: SmallVec<[Shared; 2]>,
@@ -31,9 +33,9 @@ pub struct Terms {
 /// A limit that a fleet cannot share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotShared {
-    /// The name of the limit.
+    /// Name of the limit.
     pub limit: String,
-    /// The name of its algorithm.
+    /// Name of its algorithm.
     pub algorithm: &'static str,
     /// The reason.
     pub why: Unfit,
@@ -71,7 +73,7 @@ impl fmt::Display for NotShared {
 }
 
 impl Terms {
-    /// The terms for `limits`.
+    /// Creates the terms of `limits`.
     ///
     /// ```
     /// use loudou_limiter::algorithm::{Funnel, SlidingLog};
@@ -109,7 +111,8 @@ impl Terms {
         })
     }
 
-    /// Terms with these numbers; `None` when there are none, more than [`MAX_LIMITS`], or impossible ones.
+    /// Creates terms with these numbers. Returns `None` if there are none or more than
+    /// [`MAX_LIMITS`], or if they are invalid.
     pub fn new(limits: &[Shared], settings: &LeaseSettings) -> Option<Self> {
         let fits = (1..=MAX_LIMITS).contains(&limits.len());
         let valid = limits.iter().all(|limit| limit.check().is_ok());
@@ -119,36 +122,37 @@ impl Terms {
         })
     }
 
-    /// The numbers, in the order of the limits.
+    /// Returns the numbers, in the order of the limits.
     pub fn limits(&self) -> &[Shared] {
         &self.limits
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub const fn settings(&self) -> LeaseSettings {
         self.settings
     }
 
-    /// The largest cost that is ever admitted.
+    /// Returns the largest cost that is ever admitted.
     pub fn capacity(&self) -> u64 {
         let capacities = self.limits.iter().map(|limit| limit.capacity());
         capacities.min().unwrap_or(0)
     }
 
-    /// The units that come back during a lease in the mean, by the slowest of the limits.
+    /// Returns the units that refill during a lease on average, by the slowest limit.
     pub(super) fn units_in_lease(&self) -> u64 {
         let units = self.limits.iter();
         let units = units.map(|limit| limit.units_in(self.settings.lease));
         units.min().unwrap_or(0)
     }
 
-    /// Maximum time in which `units` come back.
+    /// Returns the maximum time in which `units` refill.
     pub(super) fn time_for(&self, units: u64) -> Nanos {
         let times = self.limits.iter().map(|limit| limit.time_for(units));
         times.max().unwrap_or(Nanos::ZERO)
     }
 
-    /// For how long an ask without an answer counts as under way: an answer or the time-out comes earlier.
+    /// Returns how long an unanswered lease request counts as in flight. An answer or the timeout
+    /// arrives earlier.
     pub(super) const fn flight(&self) -> Nanos {
         self.settings.timeout.saturating_add(self.settings.timeout)
     }

@@ -1,4 +1,4 @@
-//! A lease as the words of a slot, and the units left at its later limits.
+//! A lease as the words of a slot, and the remaining units of its later limits.
 
 use super::portions::{Portion, Portions};
 use super::recent::{Count, Recent};
@@ -6,12 +6,12 @@ use super::{Lease, Left};
 use crate::limit::MAX_LIMITS;
 use crate::time::Nanos;
 
-/// The words of a lease. All of them are zero for a key of which nothing is known.
+/// Number of words of a lease. All of them are zero for an unknown key.
 pub const LEASE_WORDS: usize = 11;
-/// Maximum number of limits whose units left are beside the words.
+/// Maximum number of limits whose remaining units are stored outside the words.
 pub const MAX_LATER_LIMITS: usize = MAX_LIMITS - 1;
 
-/// Two halves of a word.
+/// Joins two halves of a word.
 fn join(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
@@ -22,7 +22,7 @@ fn split(word: u64) -> (u32, u32) {
 }
 
 impl Lease {
-    /// Its words. Of the units left they have those at the first limit.
+    /// Returns the words of the lease. They contain the remaining units of the first limit only.
     pub fn to_words(&self) -> [u64; LEASE_WORDS] {
         let Portions { early, late } = self.tokens;
         let Recent { start, counts } = self.recent;
@@ -48,12 +48,13 @@ impl Lease {
         ]
     }
 
-    /// The units left at the limits after the first, without the zeros at the end.
+    /// Returns the remaining units of the limits after the first, without zeros at the end.
     pub fn later_left(&self) -> &[u32] {
         self.left.split().1
     }
 
-    /// The lease of these words and [`Self::later_left`]. Missing ones at the end are zero.
+    /// Creates the lease from its words and [`Self::later_left`]. Missing values at the end are
+    /// zero.
     pub fn from_words(words: &[u64], later_left: &[u32]) -> Self {
         let word = |place| words.get(place).copied().unwrap_or(0);
         let at = |place| Nanos::new(word(place));

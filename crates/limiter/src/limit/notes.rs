@@ -1,22 +1,24 @@
-//! Notes: facts about a bucket that the words of its limits cannot hold, and that a later edit needs.
+//! Notes: facts about a bucket that do not fit in the words of its limits, and that a later edit needs.
 //!
-//! - *Permits*: requests that are still in flight although the bucket has no `concurrency` limit since an edit. They
-//!   are given back here when they end, and such a limit that comes back begins with those that are left.
-//! - *Shares* of each limit, since an edit in shares: the fraction of a unit by which its count was rounded up, so that
-//!   the next edit in shares starts from the exact share; the units that were really taken, as their difference to the
-//!   used ones; and the largest capacity since then. An edit never leaves more than the largest capacity less what was
-//!   taken. In shares alone and in units alone that follows anyway. But lowering in shares forgives units, which
-//!   raising in units would hand out again.
+//! - *Permits*: requests that are still in flight after an edit removed the `concurrency` limit of the bucket. They are
+//!   given back here when they end. If such a limit returns, it starts with the remaining ones.
+//! - *Shares* of each limit, since a proportional edit. A share has the fraction of a unit by which the count was
+//!   rounded up, so that the next proportional edit starts from the exact share. It also has the amount of units that
+//!   were really taken, as the difference to the used units, and the largest capacity since that edit. No edit leaves
+//!   more than the largest capacity minus the taken units. If all edits are proportional, or all are in units, this
+//!   follows without a note. But a proportional reduction forgives units, which a raise in units would give away again.
 //!
-//! The notes follow the words of the limits, before the count of promises, and only while there are any:
+//! The notes follow the words of the limits and precede the promise count. They exist only while there is something to
+//! note:
 //!
 //! ```text
 //! 0xff u8, 0 u32, permits u8, shares u16 | 0 | u64::MAX | permits: name, lease ns, ends ns, young, old
 //! | shares of each limit: until ns, largest capacity, used, taken less used, fraction | 1
 //! ```
-//! Capacities and amounts are in 2^-32 units. As what is used leaves with time, what was taken leaves in the same
-//! ratio. A share is forgotten at its `until`, when nothing is left of what was used and taken. Code that does not know the notes takes
-//! them for a count of promises that never ends: it changes no level because of them.
+//!
+//! Capacities and amounts are in 2^-32 units. Taken units leave with time in the same ratio as used units. A share is
+//! dropped at its `until`, when none of its units count any more. Code that does not know the notes reads them as a
+//! promise count that never ends, which changes no level.
 
 use alloc::vec::Vec;
 
@@ -27,24 +29,26 @@ use crate::meter::{USED_ONE, Used};
 use crate::time::{Clock, Nanos};
 use crate::wide::{clamp, mul_div};
 
-/// The words before the permits.
+/// Number of words before the permits.
 const HEAD: usize = 3;
-/// The words of permits.
+/// Number of words of the permits.
 const PERMITS: usize = 5;
-/// The highest byte of the first word. No count of promises has it: that would be 2^31 waiting requests.
+/// Highest byte of the first word. No promise count has this byte, because it would mean 2^31
+/// waiting requests.
 const TAG: u64 = 0xff;
 
 /// Requests in flight of a `concurrency` limit that an edit removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Permits {
-    /// A hash of the limit's name.
+    /// Hash of the limit's name.
     pub(crate) name: u64,
     lease: Nanos,
     words: [u64; 3],
 }
 
 impl Permits {
-    /// The requests in flight at `now` by the words of `concurrency`; `None` if there are none.
+    /// Reads the requests in flight at `now` from the words of `concurrency`. Returns `None` if
+    /// there are none.
     pub(crate) fn of(
         name: &str,
         concurrency: &Concurrency,
@@ -62,12 +66,12 @@ impl Permits {
         (concurrency.used(words, now) > 0).then_some(permits)
     }
 
-    /// The limit that gave them out; its capacity does not matter.
+    /// Returns the limit that gave out the permits. Its capacity is irrelevant.
     pub(crate) fn limit(&self) -> Option<Concurrency> {
         Concurrency::new(1, self.lease).ok()
     }
 
-    /// The words of that limit.
+    /// Returns the words of that limit.
     pub(crate) const fn words(&self) -> &[u64; 3] {
         &self.words
     }
@@ -76,7 +80,7 @@ impl Permits {
         self.limit().map_or(0, |limit| limit.used(&self.words, now))
     }
 
-    /// The time from which nothing is left of them.
+    /// Returns the time from which none of the permits count.
     fn until(&self, now: Nanos) -> Option<Nanos> {
         let limit = self.limit().filter(|_| self.used(now) > 0)?;
         let look = limit.decide(&mut self.words.clone(), &crate::decision::Ask::new(0, now));
@@ -84,33 +88,33 @@ impl Permits {
     }
 }
 
-/// FNV-1a: the names of one rule are few.
+/// FNV-1a, which is sufficient for the few names of a rule.
 pub(crate) fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The notes of a limit since an edit in shares.
+/// Notes of a limit since a proportional edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// When nothing is left of the use since that edit.
+    /// Time from which none of the units used before that edit count.
     pub(crate) until: Nanos,
-    /// The largest capacity; 0 if there was no such edit.
+    /// Largest capacity since then; 0 if there was no such edit.
     pub(crate) most: u64,
-    /// What was used when this was noted.
+    /// Used amount when this note was written.
     pub(crate) used: u64,
-    /// What was taken less what was used.
+    /// Taken amount minus used amount.
     pub(crate) more: i64,
-    /// By this the count is too high, in 2^-64 units.
+    /// Amount by which the count is too high, in 2^-64 units.
     pub(crate) fraction: u64,
 }
 
-/// The words of a share.
+/// Number of words of a share.
 const SHARE: usize = 5;
 
 impl Share {
-    /// The note for a level of `used` from which `taken` was taken, both exact.
+    /// Creates the note for a level with these exact amounts of used and taken units.
     pub(crate) fn of(most: Used, used: Used, taken: Used, fraction: u64) -> Self {
         let more = i128::try_from(taken).unwrap_or(i128::MAX);
         let more = more.saturating_sub(i128::try_from(used).unwrap_or(i128::MAX));
@@ -123,12 +127,12 @@ impl Share {
         }
     }
 
-    /// By how much a level is above what is really used of it.
+    /// Returns the amount by which a level exceeds its real use.
     pub(crate) fn excess(&self) -> Used {
         Used::from(self.fraction >> 32)
     }
 
-    /// What was taken, of which `used` is still used.
+    /// Returns the taken amount, of which `used` is still used.
     pub(crate) fn taken(&self, used: Used) -> Used {
         let was = Used::from(self.used).max(1);
         let more = Used::from(self.more.unsigned_abs());
@@ -145,7 +149,7 @@ impl Share {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     pub(crate) permits: Option<Permits>,
-    /// For each limit; empty without any.
+    /// Shares of the limits in order; empty if there are none.
     pub(crate) shares: Vec<Share>,
 }
 
@@ -154,7 +158,7 @@ impl Notes {
         self.permits.is_none() && self.shares.is_empty()
     }
 
-    /// The number of words that begin here; 0 if these are no notes.
+    /// Returns the number of words of the notes that begin here; 0 if these words are not notes.
     pub(super) fn length(words: &[u64]) -> usize {
         let Some(head) = words.first().copied().filter(|head| head >> 56 == TAG) else {
             return 0;
@@ -220,7 +224,7 @@ impl Notes {
                 share.fraction,
             ]);
         }
-        // Zeros at the end of a bucket are not stored.
+        // This word is not zero, because zeros at the end of a bucket are not stored.
         words.push(1);
     }
 }
@@ -230,7 +234,7 @@ fn counts(head: u64) -> [usize; 2] {
 }
 
 impl Limits {
-    /// The notes of a bucket, as far as they matter at `now`.
+    /// Returns the notes of a bucket that still count at `now`.
     pub(crate) fn notes(&self, bucket: &Bucket, now: Nanos) -> Notes {
         if bucket.words.len() <= self.words() {
             return Notes::default();
@@ -243,7 +247,7 @@ impl Limits {
         }
     }
 
-    /// Replaces the notes of a bucket. A bucket that would become too large has none.
+    /// Replaces the notes of a bucket. They are left out if the bucket would become too large.
     pub(crate) fn set_notes(&self, bucket: &mut Bucket, notes: &Notes) {
         if notes.is_empty() && bucket.words.len() <= self.words() {
             return;
@@ -264,7 +268,8 @@ impl Limits {
         bucket.words.extend(promises);
     }
 
-    /// Until when the bucket holds permits that no limit of it gave out, if it does.
+    /// Returns the time until which the bucket contains permits of a removed limit, if it contains
+    /// any.
     pub fn noted_until(&self, bucket: &Bucket, now: Nanos) -> Option<Nanos> {
         if bucket.words.len() <= self.words() {
             return None;
@@ -272,12 +277,12 @@ impl Limits {
         self.notes(bucket, now).permits?.until(now)
     }
 
-    /// Returns true if a request that ends may give something back to this bucket.
+    /// Returns true if the end of a request may give something back to this bucket.
     pub fn may_release(&self, bucket: &Bucket) -> bool {
         self.holds_until_end() || self.noted_until(bucket, bucket.last).is_some()
     }
 
-    /// Takes `cost` off the noted permits that were given out at `taken_at`.
+    /// Subtracts `cost` from the noted permits that were given out at `taken_at`.
     pub(super) fn release_noted(
         &self,
         bucket: &mut Bucket,
@@ -300,8 +305,8 @@ impl Limits {
     }
 }
 
-/// The permits of a bucket of `old` that no limit of `new` continues, and the limit of `new` that takes over those
-/// that were noted before.
+/// Returns the noted permits and the limit of `new` that adopts them, if there is one. `is_taken`
+/// is true for limits that already continue other permits.
 pub(crate) fn moved(
     permits: Option<Permits>,
     new: &Limits,
@@ -332,16 +337,18 @@ pub(crate) fn adopt(limit: &Concurrency, words: &mut [u64], permits: &Permits, c
 
 /// One unit in the arithmetic of fractions.
 pub(crate) const WHOLE: u128 = 1 << 64;
-/// Fractions this close to a whole unit are that unit, so that the rounding of a fraction never becomes one of a unit.
+/// A fraction that is closer to a whole unit than this is rounded to it, so that the rounding error
+/// of a fraction never becomes a whole unit.
 const NEAR: u128 = 1 << 32;
 
-/// The exact amount of a count.
+/// Returns the exact amount of a count.
 pub(crate) fn exact(count: u64, fraction: u64) -> u128 {
     let whole = u128::from(count).saturating_mul(WHOLE);
     whole.saturating_sub(u128::from(fraction).min(whole))
 }
 
-/// A count of whole units for an exact amount, and by which fraction it is too high.
+/// Returns the count of whole units for an exact amount, and the fraction by which the count is too
+/// high.
 pub(crate) fn counted(exact: u128) -> (u64, u64) {
     let below = exact.checked_rem(WHOLE).unwrap_or(0);
     let floor = exact.saturating_sub(below).checked_div(WHOLE).unwrap_or(0);
@@ -357,7 +364,7 @@ pub(crate) fn counted(exact: u128) -> (u64, u64) {
     )
 }
 
-/// [`Used`] as an exact amount.
+/// Converts a [`Used`] into an exact amount.
 pub(crate) const fn of_used(used: Used) -> u128 {
     used.saturating_mul(USED_ONE)
 }

@@ -1,30 +1,29 @@
-//! Promises: how many requests still wait for their instants, so that the places of those that left come
-//! back when nobody waits any more.
+//! Promises: the number of requests that still wait for their times. With it, the places of requests that left are
+//! reused when no request waits any more.
 //!
-//! A request that waits took its cost when it arrived, and an instant was promised to it; later requests
-//! have later ones. One that leaves from the middle cannot give back its place, because the instants of
-//! those behind it stay. But when all promises are resolved, because the requests passed or left, the
-//! queue consists of empty places only: then it goes back to where the last one that passed left it.
+//! A request that waits took its cost when it arrived, and was promised a time. Later requests have later times. A
+//! request that leaves from the middle of a queue cannot give back its place, because the times of the requests behind
+//! it stay. But when all promises are resolved, because the requests passed or left, the queue consists of empty places
+//! only. The queue then goes back to the state in which the last request that passed left it.
 //!
-//! A promise is known by its *mark*: the instant from which nothing remains of what the bucket took until
-//! then. Marks rise with each promise, unless a cost came back in between. Those that are not resolved are
-//! counted in two groups, up to a mark and above it. A group expires when its last mark has passed: then
-//! nothing it took is left, whether its requests passed or a worker died with them. So a lost promise delays
-//! the return, and never prevents it.
+//! A promise is identified by its *mark*: the time from which none of the units that the bucket took until then count.
+//! Marks rise with each promise, unless a cost came back in between. Unresolved promises are counted in two groups, up
+//! to a mark and above it. A group expires when its last mark has passed, because then none of its units count, whether
+//! its requests passed or a worker died with them. A lost promise therefore delays the return, but never prevents it.
 //!
-//! The count follows the words of the limits, and only while a request may wait:
+//! The count follows the words of the limits. It exists only while a request may wait:
 //!
 //! ```text
 //! early u32, late u32 | start ns | middle ns | line ns | tail ns of each queue… | root
 //! ```
-//! The early promises have marks above `start` and up to `middle`, the late ones above that; those up to
-//! `start` are no longer counted. `line` is [`Bucket::line`] when the count began. A tail is when the level
-//! of a limit reaches zero, as the last request left it that passed, or that took before the count began.
-//! Code that does not know the count drops it, and nothing comes back.
 //!
-//! An edit converts the instants of a count as it converts the levels, and puts all promises into one group.
-//! The *root* is the caller's: since the edit, it tells which promises are in the count. Without an edit, it is
-//! zero and not stored.
+//! Early promises have marks above `start` and up to `middle`, and late promises have marks above `middle`. Promises
+//! with marks up to `start` are no longer counted. `line` is [`Bucket::line`] when the count began. A tail is the time
+//! at which the level of a limit reaches zero, as left by the last request that passed or that took units before the
+//! count began. Code that does not know the count drops it, and then nothing is given back.
+//!
+//! An edit converts the times of a count like the levels, and puts all promises into one group. The *root* belongs to
+//! the caller. Since an edit, it identifies the promises in the count. Without an edit, it is zero and not stored.
 
 use super::notes::Notes;
 use super::{Bucket, Limits, MAX_BUCKET_WORDS, Words};
@@ -33,12 +32,12 @@ use crate::meter::Meter;
 use crate::taken::Taken;
 use crate::time::{Clock, Nanos};
 
-/// The words before the tails.
+/// Number of words before the tails.
 const HEAD: usize = 4;
-/// The word behind them.
+/// Number of words after the tails.
 const ROOT: usize = 1;
 
-/// The count of promises that are not resolved.
+/// The promises that are not resolved.
 #[derive(Debug)]
 struct Promises {
     early: u32,
@@ -51,7 +50,7 @@ struct Promises {
 }
 
 impl Promises {
-    /// Reads a count; zeros at its end may be missing.
+    /// Reads a promise count. Zeros at its end may be missing.
     fn read(words: &[u64], queues: usize) -> Self {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         let half = |count: u64| u32::try_from(count & u64::from(u32::MAX)).unwrap_or(0);
@@ -89,7 +88,7 @@ impl Promises {
         self.early == 0 && self.late == 0
     }
 
-    /// Notes that a request passed that left the queues with these tails.
+    /// Notes that a request has passed that left the queues with these tails.
     fn keep(&mut self, tails: &[u64]) {
         for (kept, tail) in self.tails.iter_mut().zip(tails) {
             *kept = (*kept).max(*tail);
@@ -97,7 +96,7 @@ impl Promises {
     }
 }
 
-/// Returns true if the requests that wait for a limit are a queue whose end can go back.
+/// Returns true if the waiting requests of a limit form a queue whose end can move back.
 pub(crate) fn is_queue(meter: &dyn Meter) -> bool {
     meter.as_level().is_some() && meter.may_hold()
 }
@@ -107,7 +106,7 @@ impl Limits {
         self.facts.queues
     }
 
-    /// Maximum number of words of a count of promises.
+    /// Maximum number of words of a promise count.
     pub const fn promise_words(&self) -> usize {
         match self.queues() {
             0 => 0,
@@ -115,14 +114,14 @@ impl Limits {
         }
     }
 
-    /// Where the count begins in `words`, which may be beyond the end of these.
+    /// Returns where the promise count begins in `words`, which may be beyond their end.
     fn own_end(&self, words: &[u64]) -> usize {
         let end = self.surplus_end(words);
         let behind = words.get(end..).unwrap_or(&[]);
         end.saturating_add(Notes::length(behind))
     }
 
-    /// The end of the limits' own words in `words`, which may be beyond the end of these.
+    /// Returns the end of the limits' own words in `words`, which may be beyond their end.
     pub(super) fn surplus_end(&self, words: &[u64]) -> usize {
         let mut end = self.words();
         for limit in &self.list {
@@ -145,7 +144,7 @@ impl Limits {
         (!words.is_empty() && queues > 0).then(|| Promises::read(words, queues))
     }
 
-    /// Replaces the count; without promises, the queues go back.
+    /// Replaces the promise count. Without promises, the queues go back.
     fn set_promises(&self, bucket: &mut Bucket, promises: &Promises) {
         if promises.is_over() {
             self.go_back(bucket, promises);
@@ -196,7 +195,7 @@ impl Limits {
         bucket.line = bucket.line.min(promises.line);
     }
 
-    /// When the level of each queue reaches zero.
+    /// Returns when the level of each queue reaches zero.
     fn tails(&self, bucket: &Bucket) -> Words {
         let mut tails = Words::new();
         let mut at: usize = 0;
@@ -211,14 +210,14 @@ impl Limits {
         tails
     }
 
-    /// The mark of a promise that left `bucket`.
+    /// Returns the mark of a promise that left `bucket`.
     pub(crate) fn mark(&self, bucket: &Bucket) -> Nanos {
         let tails = self.tails(bucket);
         let last = tails.iter().copied().max().unwrap_or(0);
         bucket.line.max(Nanos::new(last))
     }
 
-    /// Forgets the promises that have expired at `now`; whether that changed `bucket`.
+    /// Removes the promises that have expired at `now`. Returns true if that changed `bucket`.
     pub(crate) fn settle(&self, bucket: &mut Bucket, now: Nanos) -> bool {
         let Some(promises) = self.promises(bucket) else {
             return false;
@@ -242,7 +241,8 @@ impl Limits {
         true
     }
 
-    /// Counts a request that was admitted, and that waits if `waits`: it found `before` and left `after`.
+    /// Counts an admitted request that found `before` and left `after`. `waits` is true if it
+    /// waits.
     pub(super) fn promise(&self, before: &Bucket, after: &mut Bucket, waits: bool) {
         let counted = self.promises(after);
         if !waits && counted.is_none() || self.queues() == 0 {
@@ -269,8 +269,9 @@ impl Limits {
         self.set_promises(after, &promises);
     }
 
-    /// Notes that something came back to a bucket with this mark. Later promises may have lower marks than those
-    /// before: all of these become early ones, up to the old mark.
+    /// Notes that units came back to a bucket that had this mark. Later promises may then have
+    /// lower marks than earlier ones, so all current promises become early ones, up to the old
+    /// mark.
     pub(crate) fn gather(&self, bucket: &mut Bucket, mark: Nanos) {
         if let Some(promises) = self.promises(bucket)
             && promises.late > 0
@@ -285,8 +286,8 @@ impl Limits {
         }
     }
 
-    /// Resolves the promise of a request that left `after`: it passed, or it gave up. Returns whether no
-    /// promise is left, so that the queues went back.
+    /// Resolves the promise of a request that left `after`, because it passed or gave up. Returns
+    /// true if no promise is left, so that the queues went back.
     pub(crate) fn resolve(&self, bucket: &mut Bucket, after: &Bucket, passed: bool) -> bool {
         let Some(mut promises) = self.promises(bucket) else {
             return false;
@@ -304,8 +305,8 @@ impl Limits {
         promises.is_over()
     }
 
-    /// Continues in `converted`, a bucket of these limits, the count of the promises in `bucket`, which has
-    /// the limits `old`. `convert` converts buckets as it made `converted`.
+    /// Continues the promise count of `bucket`, which has the limits `old`, in `converted`, a
+    /// bucket of these limits. `convert` is the conversion that produced `converted`.
     pub(crate) fn continue_promises(
         &self,
         converted: &mut Bucket,
@@ -320,7 +321,7 @@ impl Limits {
         if self.queues() == 0 {
             return;
         }
-        // The queues as they were at an instant of the count.
+        // Returns the queues as they were at a time of the count.
         let at = |tails: &mut dyn Iterator<Item = u64>, line: Nanos| {
             let mut was = before.clone();
             old.forget_promises(&mut was);
@@ -345,20 +346,21 @@ impl Limits {
         self.set_promises(converted, &continued);
     }
 
-    /// Returns true if the only limit is a queue in which requests have waited without a break since `then` or before. The count
-    /// of a bucket in which a request waits began before its start, and no decision since found the queue empty. Of
-    /// several limits, it does not tell which.
+    /// Returns true if the only limit is a queue in which requests have waited without a break
+    /// since `then` or longer. The count of a bucket with waiting requests began before its start,
+    /// and no decision since found the queue empty. With several limits, the count does not show
+    /// which of them had the queue.
     pub(crate) fn waited_since(&self, bucket: &Bucket, then: Nanos) -> bool {
         let promises = self.promises(bucket).filter(|_| self.list.len() == 1);
         promises.is_some_and(|promises| promises.start <= then)
     }
 
-    /// The mark of the caller that the count in `bucket` has since an edit; 0 without one.
+    /// Returns the caller's mark that the promise count has since an edit; 0 without one.
     pub fn root(&self, bucket: &Bucket) -> u64 {
         self.promises(bucket).map_or(0, |promises| promises.root)
     }
 
-    /// Marks the count in `bucket`, if there is one without a mark.
+    /// Sets the caller's mark, if there is a promise count without one.
     pub fn set_root(&self, bucket: &mut Bucket, root: u64) {
         if let Some(mut promises) = self.promises(bucket)
             && promises.root == 0
@@ -368,8 +370,8 @@ impl Limits {
         }
     }
 
-    /// The bucket after a reset at `clock`, if a request waits in it: new, but for the queues, so that those that come
-    /// later are behind those that wait.
+    /// Returns the bucket after a reset at `clock` if a request waits in it: a new bucket that
+    /// keeps its queues, so that later requests stay behind the waiting ones.
     ///
     /// ```
     /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
@@ -411,7 +413,7 @@ impl Limits {
         });
     }
 
-    /// The words of all queues.
+    /// Returns the words of all queues.
     fn queue_words(&self, bucket: &Bucket) -> Words {
         let mut words = Words::new();
         self.each_queue(&mut bucket.clone(), &mut |queue| {
@@ -420,12 +422,12 @@ impl Limits {
         words
     }
 
-    /// Gives back the place of a request that waits and leaves, and that left `after`, if it is the last one in
-    /// the queues; whether it is.
+    /// Gives back the place of a waiting request that leaves and that left `after`, if it is the
+    /// last request in the queues. Returns true if it is.
     pub(crate) fn leave_last(&self, bucket: &mut Bucket, taken: &Taken, after: &Bucket) -> bool {
         let before = taken.before();
         let has_line = after.line > bucket.last && after.line == bucket.line;
-        // After an edit, the line is only as long as the levels say.
+        // After an edit, the queue is only as long as the levels show.
         let waits = has_line || taken.ask().has_place;
         let is_alone = waits && bucket.given == before.given && self.queues() > 0;
         if !is_alone || self.queue_words(bucket) != self.queue_words(after) {
