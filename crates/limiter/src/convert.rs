@@ -51,7 +51,7 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     // Another worker may have decided by the old numbers after the change. The plans of the
     // requests that waited before are computed as of the change, so later requests must not get
     // ahead of them. A reset rounds to whole slots, and two slots have the right distance only if
-    // both are computed as of the same instant. The same is true for slots of a queue that has not
+    // both are computed as of the same instant. This is also true for slots of a queue that has not
     // been empty since the change. For another queue, the time before the queue began is no part of
     // its level.
     let is_line = |limits: &Limits| {

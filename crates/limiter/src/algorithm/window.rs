@@ -64,7 +64,7 @@ mod tests {
             assert!(decide(&mut words, 2, later).is_refused());
             assert!(decide(&mut words, 3, later).is_refused());
             assert!(!decide(&mut words, 0, later).is_refused());
-            // The same holds when no request counts any more.
+            // This is also true when no request counts any more.
             assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
             assert_eq!(words, before);
             let noted = meter.note_refusal(&mut words, &Ask::new(1, later));
