@@ -1,4 +1,5 @@
-//! Decisions without the engine: what an Envoy may admit, and what it owes for that.
+//! Decisions without the engine: the units that an Envoy may admit alone, and the debt that they
+//! cause.
 
 use loudou_limiter::lease::{
     Demand, Grant, Held, Lease, LeaseSettings, LeaseVerdict, Left, Phase, Terms,
@@ -22,7 +23,7 @@ fn terms(limits: &Limits, credit: u64) -> Terms {
     Terms::of(limits, &settings).expect("of a fleet")
 }
 
-/// The requests of many that one of four Envoys admits alone at an instant.
+/// Returns how many of many requests one of four Envoys admits alone at `now`.
 fn admitted(lease: &mut Lease, limits: &Limits, bucket: &mut Bucket, now: Nanos) -> u64 {
     let ask = Ask::new(1, now);
     let requests = (0..100).filter(|_| !lease.decide_alone(limits, 4, bucket, &ask).is_refused());
@@ -57,7 +58,7 @@ fn what_is_admitted_alone_is_charged_once() {
             ..Demand::default()
         }
     );
-    // A lost ask is repeated, and an answered one is not.
+    // The debt of a lost lease request is sent again, and the debt of an answered one is not.
     lease.lost(&ask);
     let ask = lease.ask(&terms, NOTHING, at(1_040)).expect("debt");
     let grant = Grant {
@@ -69,7 +70,7 @@ fn what_is_admitted_alone_is_charged_once() {
     assert!(!lease.is_due(&terms, at(1_041)));
 }
 
-/// A full bucket of its part, and the income of its part in a second.
+/// The maximum debt is a full bucket of the Envoy's part, and the refill of that part in a second.
 #[test]
 fn the_debt_is_bounded() {
     let limits = one(funnel(20, "8/s"));
@@ -78,12 +79,12 @@ fn the_debt_is_bounded() {
         admitted(&mut lease, &limits, &mut bucket, at(second * 1_000));
     }
     assert_eq!(lease.debt(), 5 + 2);
-    // A request that did not pass after all owes nothing.
+    // An admitted request that did not pass owes nothing.
     lease.forgive(3);
     assert_eq!(lease.debt(), 4);
 }
 
-/// Used units stay used when the engine is gone, at every Envoy.
+/// Used units stay used at every Envoy when the engine is gone.
 #[test]
 fn a_part_begins_with_its_part_of_what_was_left() {
     for (left, expected) in [(20, 5), (12, 3), (9, 3), (1, 1), (0, 0)] {
@@ -95,7 +96,7 @@ fn a_part_begins_with_its_part_of_what_was_left() {
         assert_eq!(alone(at(1_000)), 0, "once");
         assert_eq!(alone(at(2_000)), 1, "its part of the rate");
     }
-    // Each limit has its own part, and a window gives back everything when it has ended.
+    // Each limit has its own part. A window frees all its units when it ends.
     let limits = limits([funnel(40, "40/s"), window(20, Nanos::from_secs(10))]);
     let (mut lease, mut bucket) = (Lease::default(), limits.start(at(1_000)));
     heard(&mut lease, &limits, [40, 8], at(1_000));
@@ -118,7 +119,7 @@ fn a_debt_of_a_past_window_is_forgotten() {
     }
 }
 
-/// A key without an answer is decided alone for a short time; then the engine is asked again.
+/// A key without an answer is decided alone for a short time. Then the engine is called again.
 #[test]
 fn a_key_that_fails_is_alone_for_a_short_time() {
     let limits = one(funnel(20, "4/s"));
@@ -148,7 +149,8 @@ fn a_key_that_fails_is_alone_for_a_short_time() {
     );
 }
 
-/// The engine does not answer for a key that it has denied: the denial stays, and after it the part is empty.
+/// The engine does not answer for a key that it has denied. The denial stays in effect, and after
+/// it the part is empty.
 #[test]
 fn a_denial_outlives_an_error_of_its_key() {
     let limits = one(funnel(20, "4/s"));

@@ -1,4 +1,4 @@
-//! Asks and their answers.
+//! Lease requests and their answers.
 
 use loudou_limiter::lease::{Demand, Grant, Held, Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::lease::{LeaseSettings, Shared};
@@ -6,7 +6,8 @@ use loudou_limiter::lease::{LeaseSettings, Shared};
 use crate::setup::rate;
 use crate::table::{answered, ask, at, granted, held, left, terms, wait};
 
-/// A thousand at once and a thousand a second: a lease of 200 ms is at most 200 units.
+/// Returns terms of a thousand at once and a thousand a second. A lease of 200 ms has at most 200
+/// units.
 fn fast() -> Terms {
     let settings = LeaseSettings {
         lease: at(200),
@@ -20,7 +21,8 @@ fn fast() -> Terms {
     Terms::new(&[limit], &settings).expect("valid")
 }
 
-/// A lease of which `requests` of a cost were taken in each of the last two leases before 1 s.
+/// Returns a lease from which `requests` of a cost were taken in each of the last two leases before
+/// 1 s.
 fn steady(terms: &Terms, requests: u64, cost: u64) -> Lease {
     let mut lease = Lease::default();
     for request in 0..2 * requests {
@@ -40,7 +42,7 @@ fn there_is_nothing_to_ask_for() {
     let mut lease = Lease::default();
     assert!(!lease.is_due(&terms(0), at(0)));
     assert_eq!(lease.ask(&terms(0), Held::default(), at(0)), None);
-    // Nobody refills a key that is denied.
+    // There is no refill for a denied key.
     let mut lease = steady(&fast(), 100, 1);
     assert!(lease.is_due(&fast(), at(1_000)));
     let ask = lease.ask(&fast(), held(1, 1), at(1_000)).expect("an ask");
@@ -49,7 +51,8 @@ fn there_is_nothing_to_ask_for() {
     assert!(lease.is_due(&fast(), at(1_061)));
 }
 
-/// Half of what was surely used: the number of requests less two standard deviations, each at its cost.
+/// A lease has half of the expected use: the number of requests minus two standard deviations,
+/// multiplied by their cost.
 #[test]
 fn a_lease_is_half_of_what_is_surely_used() {
     for (requests, cost, want) in [(3, 1, 0), (4, 1, 0), (6, 1, 1), (16, 1, 4), (100, 1, 40)] {
@@ -61,10 +64,10 @@ fn a_lease_is_half_of_what_is_surely_used() {
         );
     }
     assert_eq!(beforehand(&mut steady(&fast(), 16, 10), &fast()), 40);
-    // Part of a cost is of no use.
+    // A remainder that is smaller than a cost would be useless.
     assert_eq!(beforehand(&mut steady(&fast(), 5, 10), &fast()), 0);
     assert_eq!(beforehand(&mut steady(&fast(), 50, 30), &fast()), 90);
-    // Half of what comes back during a lease, and a quarter of the capacity, are the most.
+    // The maximum is half of the refill during a lease, and a quarter of the capacity.
     assert_eq!(beforehand(&mut steady(&fast(), 100, 5), &fast()), 100);
     let small = Shared::Leak {
         capacity: 100,
@@ -72,11 +75,11 @@ fn a_lease_is_half_of_what_is_surely_used() {
     };
     let small = Terms::new(&[small], &fast().settings()).expect("valid");
     assert_eq!(beforehand(&mut steady(&small, 100, 5), &small), 25);
-    // Less than one unit comes back during a lease.
+    // Less than one unit refills during a lease.
     assert_eq!(beforehand(&mut steady(&terms(0), 100, 1), &terms(0)), 0);
 }
 
-/// One lease of many requests is not enough, and two are not when they are over.
+/// One lease of many requests is not enough, and neither are two leases that are over.
 #[test]
 fn only_steady_keys_are_leased_beforehand() {
     let mut once = Lease::default();
@@ -84,7 +87,7 @@ fn only_steady_keys_are_leased_beforehand() {
         once.take(&fast(), 1, at(800 + request), Phase::First, false);
     }
     assert_eq!(beforehand(&mut once, &fast()), 0);
-    // The smaller of the two counts.
+    // The smaller of the two counts is used.
     let mut growing = Lease::default();
     for millis in (600..800).step_by(20).chain(800..900) {
         growing.take(&fast(), 1, at(millis), Phase::First, false);
@@ -100,7 +103,8 @@ fn only_steady_keys_are_leased_beforehand() {
     assert_eq!(beforehand(&mut held, &fast()), 0);
 }
 
-/// A worker asks for its requests at any time; the debt and the refill travel once.
+/// A worker requests tokens for its held requests at any time. The debt and the refill are sent
+/// once.
 #[test]
 fn one_refill_is_under_way() {
     let terms = terms(2);
@@ -117,12 +121,13 @@ fn one_refill_is_under_way() {
     };
     assert_eq!((second.demand, second.is_refill), (demand, false));
     assert_eq!(lease.ask(&terms, Held::default(), at(1_001)), None);
-    // The end of another ask changes nothing. The refill's end frees it.
+    // The end of another lease request changes nothing. The end of the refill allows the next one.
     lease.lost(&second);
     assert!(!lease.is_due(&terms, at(1_002)));
     lease.lost(&first);
     assert!(lease.is_due(&terms, at(1_002)));
-    // One without any end counts as lost after two time-outs, and frees nothing that came later.
+    // A refill without an answer counts as lost after two timeouts. Its late end does not affect
+    // later refills.
     let stuck = lease.ask(&terms, Held::default(), at(1_010)).expect("debt");
     assert!(!lease.is_due(&terms, at(1_069)) && lease.is_due(&terms, at(1_070)));
     let next = lease.ask(&terms, Held::default(), at(1_070)).expect("debt");
@@ -132,7 +137,8 @@ fn one_refill_is_under_way() {
     assert_eq!(lease.debt(), 2);
 }
 
-/// Tokens of a later answer do not prolong the life of earlier ones; the earlier ones go first.
+/// Tokens of a later answer do not prolong the life of earlier tokens, and earlier tokens are used
+/// first.
 #[test]
 fn portions_keep_their_ends() {
     let mut lease = Lease::default();
@@ -148,10 +154,11 @@ fn portions_keep_their_ends() {
     assert_eq!(lease.idle_at(), at(1_300));
 }
 
-/// A third portion joins the one whose end is nearest, and both have the earlier end.
+/// A third portion joins the portion with the nearest expiry, and both then have the earlier
+/// expiry.
 #[test]
 fn a_third_portion_joins_another() {
-    // When each was sent, and the balance shortly before and at each of the ends.
+    // Send time of each lease request, and the balance shortly before and at each expiry.
     for (sent, left) in [
         ([1_000, 1_010, 1_100], [(1_200, 4), (1_300, 0)]),
         ([1_000, 1_090, 1_100], [(1_200, 6), (1_290, 0)]),
@@ -179,20 +186,20 @@ fn tokens_end_with_their_window() {
     };
     answered(&mut lease, 2, 1_000, &short);
     assert_eq!((lease.tokens(at(1_049)), lease.tokens(at(1_050))), (2, 0));
-    // A window that lasts for longer than a lease does not prolong it.
+    // A window that is longer than a lease does not prolong it.
     let long = Grant {
         ends_in: at(5_000),
         ..granted(2)
     };
     answered(&mut lease, 2, 2_000, &long);
     assert_eq!((lease.tokens(at(2_199)), lease.tokens(at(2_200))), (2, 0));
-    // Too late for any use.
+    // This answer arrives too late to be useful.
     let late = ask(&mut lease, 2, 3_000);
     assert!(lease.apply(&terms(0), &late, &granted(2), at(3_200), 0));
     assert_eq!(lease.tokens(at(3_200)), 0);
 }
 
-/// Of answers that overtake each other, the one whose ask was sent last counts.
+/// If answers arrive in another order, the answer to the latest lease request counts.
 #[test]
 fn the_latest_news_counts() {
     let mut lease = Lease::default();
@@ -209,14 +216,14 @@ fn the_latest_news_counts() {
         lease.seen().map(|seen| (seen.left, seen.at)),
         Some((left([7]), at(1_005)))
     );
-    // And in order: it denies, and later ends it.
+    // In the right order, the first one denies, and the later one ends the denial.
     answered(&mut lease, 1, 1_010, &wait(5_000));
     assert!(lease.denied_until(at(1_011)).is_some());
     answered(&mut lease, 1, 1_020, &granted(1));
     assert_eq!(lease.denied_until(at(1_021)), None);
 }
 
-/// An engine that grants nothing and gives no reason is asked ever more rarely.
+/// An engine that grants nothing and gives no reason is called less and less often.
 #[test]
 fn unexplained_refusals_back_off() {
     let mut lease = Lease::default();

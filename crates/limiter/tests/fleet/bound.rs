@@ -1,4 +1,4 @@
-//! The bounds, checked over every window of the instants at which requests passed.
+//! Bounds, checked over every window of the times at which requests passed.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::Shared;
@@ -8,14 +8,13 @@ use loudou_limiter::lease::Shared;
 pub(crate) struct Pass {
     pub(crate) at: u64,
     pub(crate) cost: u64,
-    /// The instant on the engine's clock.
+    /// Time on the engine's clock.
     pub(crate) engine: u64,
 }
 
-/// The largest excess over a bound: what passed in some window, less what comes back in it and in the
-/// `lead` before it. It is above the capacity where the bound is exceeded.
-///
-/// In units; what comes back in part of a nanosecond counts as if it came back in all of it.
+/// Returns the largest excess over a bound: the units that passed in some window, minus the units
+/// that refill in the window and in the lead before it. Units that refill in part of a nanosecond
+/// count as if they refilled in all of it.
 pub(crate) fn most_in_a_window(passes: &[Pass], limit: Shared, lead: Nanos) -> i128 {
     match limit {
         Shared::Leak { rate, .. } => {
@@ -38,7 +37,8 @@ pub(crate) fn most_in_a_window(passes: &[Pass], limit: Shared, lead: Nanos) -> i
     }
 }
 
-/// Maximum of `sum(i..=j)·scale - (back(t_j) - back(t_i - lead))` over all windows, in one walk.
+/// Returns the maximum of `sum(i..=j)·scale - (back(t_j) - back(t_i - lead))` over all windows, in
+/// one pass.
 fn most(
     passes: &[Pass],
     lead: Nanos,
@@ -48,7 +48,7 @@ fn most(
 ) -> i128 {
     let (mut sum, mut least, mut most) = (0, i128::MAX, 0);
     for pass in passes {
-        // An origin long before the first pass, so that no lead is cut off.
+        // The origin is long before the first request, so that no lead is cut off.
         least = least.min(sum - back(at(pass).saturating_sub(lead.get())));
         sum += i128::from(pass.cost) * scale;
         most = most.max(sum - back(at(pass)) - least);
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// By hand, and against all windows one by one.
+    /// Compares with results computed by hand, and with all windows one by one.
     #[test]
     fn the_walk_finds_the_worst_window() {
         let limit = Shared::Leak {
@@ -84,9 +84,9 @@ mod tests {
             pass(9_500, 2),
             pass(10_000, 1),
         ];
-        // From 9 s to 10 s: seven less one.
+        // From 9 s to 10 s: seven minus one.
         assert_eq!(most_in_a_window(&passes, limit, Nanos::ZERO), 6);
-        // What comes back in two more seconds belongs to each window.
+        // The refill of two more seconds belongs to each window.
         assert_eq!(most_in_a_window(&passes, limit, Nanos::from_secs(2)), 4);
         let mut naive = 0;
         for i in 0..passes.len() {

@@ -13,7 +13,7 @@ fn policy() -> Policy {
     }
 }
 
-/// One that has just opened, with the shortest pause.
+/// Returns a breaker that has just opened, with the shortest pause.
 fn open(millis: u64) -> Breaker {
     let mut breaker = Breaker::new(policy());
     assert!(!breaker.failed(at(millis), 0) && !breaker.failed(at(millis), 0));
@@ -35,7 +35,7 @@ fn failures_in_a_row_open_it() {
     assert!(breaker.is_open());
     assert_eq!(breaker.state(), State::Open { until: at(1_050) });
     assert!(!breaker.may_call(at(1_049)));
-    // Calls that were under way when it opened change nothing.
+    // Calls that were in flight when it opened change nothing.
     assert!(!breaker.failed(at(1_010), u64::MAX));
     assert_eq!(breaker.state(), State::Open { until: at(1_050) });
 }
@@ -55,7 +55,7 @@ fn one_probe_closes_it() {
     assert!(!breaker.may_call(at(2_051)));
 }
 
-/// It doubles with each failed probe, with a random part, up to a second.
+/// The pause doubles with each failed probe, with a random part, up to its maximum.
 #[test]
 fn pauses_grow_up_to_their_bound() {
     for (random, shares) in [(0, 2), (u64::MAX, 4)] {

@@ -16,7 +16,8 @@ fn fleet(envoys: u32, offered: u64) -> Setup {
     Setup::new(envoys, one(funnel(20, "100/s")), offered)
 }
 
-/// More is offered than the limit: 97 % of what one central bucket passes is passed.
+/// Checks a fleet with more requests than the limit admits: it admits 97 % of what one central
+/// bucket admits.
 fn overloaded(setup: &Setup) -> Run {
     let run = checked(setup);
     let share = yield_of(&run);
@@ -24,7 +25,7 @@ fn overloaded(setup: &Setup) -> Run {
     run
 }
 
-/// Less is offered than the limit: everything is passed.
+/// Checks a fleet with fewer requests than the limit admits: it admits all of them.
 fn below(setup: &Setup) -> Run {
     let run = checked(setup);
     assert_eq!((run.refused, run.local.len()), (0, 0), "{setup:?}");
@@ -58,7 +59,7 @@ fn below_the_limit_nobody_is_refused() {
         below(&fleet(envoys, 74));
         below(&fleet(envoys, 74).credit(1));
     }
-    // Large enough for leases.
+    // The cost is large enough for leases.
     let run = below(&Setup::new(4, one(funnel(200, "1000/s")), 800));
     assert!(run.calls * 5 < run.offered, "{} calls", run.calls);
     assert!(run.held * 20 < run.offered, "{} held", run.held);
@@ -81,7 +82,7 @@ fn slow_limits() {
     below(&Setup::new(10, one(funnel(20, "10/s")), 7).seconds(60));
 }
 
-/// A quota that is used up: exactly that much passes, whichever Envoys are asked.
+/// A used-up quota admits exactly its capacity, whichever Envoys receive the requests.
 #[test]
 fn a_quota_is_exact() {
     for seed in 0..20 {
@@ -95,7 +96,7 @@ fn a_quota_is_exact() {
     }
 }
 
-/// Nothing of a refused request is taken, so that costly ones have their turn, too.
+/// A refused request takes nothing, so expensive requests are admitted, too.
 #[test]
 fn costs_of_several_units() {
     let setup = Setup::new(10, one(funnel(20, "1/s")), 20);
@@ -133,7 +134,7 @@ fn several_limits() {
     overloaded(&Setup::new(4, limits(three), 40).seconds(60));
 }
 
-/// Tokens that are not used in a pause are void after it, when the engine has as many again.
+/// Tokens that are not used in a pause are void after it, when the engine has refilled.
 #[test]
 fn tokens_do_not_outlive_a_lease() {
     for envoys in [1, 2, 4, 10] {
@@ -145,7 +146,7 @@ fn tokens_do_not_outlive_a_lease() {
     }
 }
 
-/// Nor are the units of one window used in the next one.
+/// Units of one window are not used in the next one either.
 #[test]
 fn tokens_do_not_outlive_a_window() {
     for envoys in [2, 4] {
@@ -154,8 +155,8 @@ fn tokens_do_not_outlive_a_window() {
     }
 }
 
-/// A denial that ended before the engine has a unit again would let each of many Envoys pass on its credit
-/// once more, at each end.
+/// If a denial ended before the engine has a unit again, each of many Envoys would admit requests
+/// on its credit once more.
 #[test]
 fn a_denial_is_not_capped() {
     let setup = Setup::new(200, one(funnel(20, "10/s")), 700).credit(1);
@@ -163,8 +164,8 @@ fn a_denial_is_not_capped() {
     assert!(run.passed() <= run.ideal + 400);
 }
 
-/// Requests far apart find no tokens of the one before. If tokens were leased for them, most of what was
-/// charged would be lost, and requests below the limit refused.
+/// Requests that are far apart find no tokens of the previous request. If tokens were leased for
+/// them, most tokens would expire unused.
 #[test]
 fn a_slow_key_leases_nothing() {
     for envoys in [50, 200] {

@@ -1,4 +1,4 @@
-//! The engine's side, by hand.
+//! The engine's side, with results computed by hand.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Central, Demand, Grant, Shared, Terms};
@@ -31,7 +31,7 @@ fn window(capacity: u64, millis: u64) -> Shared {
     }
 }
 
-/// An ask for `want` units of single requests.
+/// Returns a lease request for `want` units of single requests.
 fn single(want: u64) -> Demand {
     Demand {
         want,
@@ -40,7 +40,8 @@ fn single(want: u64) -> Demand {
     }
 }
 
-/// Granted, the wait and the rest of the window in milliseconds, and the balance at the first limit.
+/// Returns the granted units, the wait and the rest of the window in milliseconds, and the balance
+/// of the first limit.
 type Answer = (u64, u64, u64, u64);
 
 fn short(grant: &Grant) -> Answer {
@@ -52,7 +53,7 @@ fn short(grant: &Grant) -> Answer {
     )
 }
 
-/// Asks one engine at instants in milliseconds.
+/// Sends lease requests to one engine at times in milliseconds.
 fn run(limits: &[Shared], rows: &[(u64, Demand, Answer)]) {
     let mut central = Central::default();
     for (millis, ask, expected) in rows {
@@ -76,7 +77,7 @@ fn a_leak_gives_what_is_there() {
     );
 }
 
-/// Nothing is granted rather than too little, and the wait is for what is needed.
+/// The engine grants nothing rather than too little, and the wait is for the needed units.
 #[test]
 fn part_of_a_need_is_not_granted() {
     let costly = Demand {
@@ -94,8 +95,8 @@ fn part_of_a_need_is_not_granted() {
     );
 }
 
-/// A debt is charged whether there are units or not; above the capacity it denies even those who ask for
-/// nothing.
+/// A debt is charged even if there are not enough units. Above the capacity, it denies even lease
+/// requests that need nothing.
 #[test]
 fn debt_is_always_charged() {
     let debt = |debt| Demand {
@@ -151,7 +152,7 @@ fn windows_lie_on_the_clock() {
     );
 }
 
-/// All limits grant or none does; the longest wait and the earliest end count.
+/// All limits grant or none does. The longest wait and the earliest expiry are reported.
 #[test]
 fn several_limits_grant_together() {
     run(
@@ -180,7 +181,7 @@ fn each_limit_has_its_own_units_left() {
     }
 }
 
-/// Under changed numbers used units stay used, and leave at the new pace.
+/// If the numbers change, used units stay used, and leave at the new rate.
 #[test]
 fn used_units_survive_edits() {
     let after = |before: Shared, then: Shared, millis: u64| {
@@ -192,10 +193,10 @@ fn used_units_survive_edits() {
     assert_eq!(after(slow, leak(20, "1/s"), 100_000), 12);
     assert_eq!(after(slow, leak(5, "1/s"), 100_000), 0);
     assert_eq!(after(slow, leak(10, "2/s"), 100_000), 2);
-    // The time before the first ask with the new numbers counts at the old pace.
+    // The time before the first lease request with the new numbers counts at the old rate.
     assert_eq!(after(slow, leak(10, "2/s"), 102_000), 4);
     assert_eq!(after(slow, leak(10, "3/4s"), 101_999), 3);
-    // Of another kind, too.
+    // This includes a change to another kind of limit.
     assert_eq!(after(slow, window(10, 60_000), 100_500), 2);
     assert_eq!(after(slow, interval(10, "4/2s"), 101_000), 3);
     assert_eq!(after(window(10, 60_000), slow, 101_000), 2);
@@ -228,7 +229,7 @@ fn limits_keep_their_levels_where_others_change() {
     );
 }
 
-/// A clock that goes back does not give a window twice, and ends one that lies far ahead soon.
+/// A clock that goes back does not grant a window twice, and ends a window that is far ahead soon.
 #[test]
 fn a_clock_that_goes_back() {
     let numbers = [window(10, 2_000), interval(10, "10/2s")];
@@ -244,7 +245,7 @@ fn a_clock_that_goes_back() {
             let now = 100_500 - back;
             let grant = central.grant(&of(&[limit]), single(1), at(now));
             assert_eq!(grant.granted, 0, "{limit:?} {back} ms back");
-            // Until the next period is over at the latest.
+            // At the latest, until the next period is over.
             let next = (now / 2_000 + 2) * 2_000;
             assert_eq!(grant.wait, at(next - now));
             assert_eq!(

@@ -1,4 +1,4 @@
-//! What holds for every run, whatever happens to the fleet.
+//! Properties of every run, whatever happens to the fleet.
 
 use loudou_limiter::lease::Shared;
 use loudou_limiter::{Limits, Nanos, Rate};
@@ -7,7 +7,8 @@ use crate::bound::{Pass, most_in_a_window};
 use crate::setup::{Fault, Setup};
 use crate::sim::{MS, Run, START, run};
 
-/// Runs a fleet, and checks the bound of each limit over every window, and the bound of the local buckets.
+/// Runs a fleet, and checks the bound of each limit over every window, and the bound of the local
+/// buckets.
 pub(crate) fn checked(setup: &Setup) -> Run {
     let run = run(setup);
     for (most, allowed) in excess(setup, &run) {
@@ -16,7 +17,7 @@ pub(crate) fn checked(setup: &Setup) -> Run {
     run
 }
 
-/// For each limit the most that passed in a window beyond what came back, and what is allowed.
+/// Returns for each limit the maximum excess over the refill in a window, and the allowed excess.
 pub(crate) fn excess(setup: &Setup, run: &Run) -> Vec<(i128, i128)> {
     let envoys = i128::from(setup.envoys);
     let mut editions = vec![&setup.limits];
@@ -32,7 +33,7 @@ pub(crate) fn excess(setup: &Setup, run: &Run) -> Vec<(i128, i128)> {
         let faults = setup.faults.iter();
         let more: i128 = faults.map(|(_, fault)| gift(setup, limit, fault)).sum();
         let allowed = i128::from(limit.capacity()) + 2 * on_credit + more;
-        // A token is used within a lease; the engine's time is in whole microseconds.
+        // A token is used within a lease. The engine's time has whole microseconds.
         let lead = setup.settings.lease.saturating_add(Nanos::new(1_000));
         bounds.push((most_in_a_window(&run.passes, limit, lead), allowed));
     }
@@ -49,7 +50,8 @@ pub(crate) fn excess(setup: &Setup, run: &Run) -> Vec<(i128, i128)> {
         let more: i128 = faults
             .map(|(_, fault)| local_gift(setup, limit, fault))
             .sum();
-        // A local bucket begins with what the engine last reported, whose portions come at other instants.
+        // A local bucket starts with the balance that the engine last reported. The parts of the
+        // Envoys were reported at different times.
         let portion = match limit {
             Shared::Interval { .. } => back_in(limit, 0),
             _ => 0,
@@ -74,7 +76,7 @@ pub(crate) fn joint_excess(setup: &Setup, run: &Run, alone: Nanos) -> Vec<(i128,
     limits.collect()
 }
 
-/// The units beyond the bound that a fault may cause.
+/// Returns how many units beyond the bound a fault may cause.
 fn gift(setup: &Setup, limit: Shared, fault: &Fault) -> i128 {
     let on_credit = i128::from(setup.envoys) * i128::from(setup.settings.credit);
     let capacity = i128::from(limit.capacity());
@@ -88,16 +90,16 @@ fn gift(setup: &Setup, limit: Shared, fault: &Fault) -> i128 {
             _ => back_in(limit, by.unsigned_abs()),
         },
         Fault::Restart => setup.settings.credit.into(),
-        // Denials are dropped, and with them the knowledge that credit is used up.
+        // Denials are dropped, and with them the fact that the credit is used up.
         Fault::Edit(_) => on_credit,
         Fault::Down { .. } | Fault::KeyLost | Fault::Full | Fault::Up => 0,
     }
 }
 
-/// The units beyond the bound of all local buckets together that a fault may cause.
+/// Returns how many units beyond the bound of all local buckets together a fault may cause.
 fn local_gift(setup: &Setup, limit: Shared, fault: &Fault) -> i128 {
     match (fault, limit) {
-        // An Envoy that restarts has a full bucket.
+        // A restarted Envoy has a full bucket.
         (Fault::Restart, _) => i128::from(limit.capacity()) / i128::from(setup.envoys),
         // The multiples of another period begin earlier.
         (Fault::Edit(_), Shared::Interval { .. }) => back_in(limit, 0),
@@ -105,7 +107,7 @@ fn local_gift(setup: &Setup, limit: Shared, fault: &Fault) -> i128 {
     }
 }
 
-/// Maximum number of units that come back in a span.
+/// Returns the maximum number of units that refill in a span.
 fn back_in(limit: Shared, span: u64) -> i128 {
     match limit {
         Shared::Leak { rate, .. } => {
@@ -124,7 +126,8 @@ fn shared(limits: &Limits) -> Vec<Shared> {
     numbers.collect::<Result<_, _>>().expect("of a fleet")
 }
 
-/// Each limit with the largest capacity and the fastest rate of all editions, which have the same kinds.
+/// Returns each limit with the largest capacity and the fastest rate of all editions, which have
+/// the same kinds.
 fn widest(editions: Vec<Vec<Shared>>) -> Vec<Shared> {
     let wider = |one: Vec<Shared>, other: Vec<Shared>| {
         let both = one.into_iter().zip(other);
@@ -158,7 +161,7 @@ fn wider(one: Shared, other: Shared) -> Shared {
     }
 }
 
-/// The units that this many limits allow together.
+/// Returns the units that this many limits admit together.
 fn times(limit: Shared, envoys: u32) -> Shared {
     let capacity = limit.capacity() * u64::from(envoys);
     let all = |rate: Rate| Rate::new(rate.amount() * envoys, rate.period()).expect("few");
@@ -175,12 +178,12 @@ fn times(limit: Shared, envoys: u32) -> Shared {
     }
 }
 
-/// The share of what a central bucket passes, in per mille.
+/// Returns the admitted share of what a central bucket admits, in per mille.
 pub(crate) fn yield_of(run: &Run) -> u64 {
     run.passed() * 1_000 / run.ideal
 }
 
-/// The units that passed in a range of milliseconds since the start.
+/// Returns the units that passed in a range of milliseconds since the start.
 pub(crate) fn units_between(passes: &[Pass], from: u64, until: u64) -> u64 {
     let range = START + from * MS..START + until * MS;
     let inside = passes.iter().filter(|pass| range.contains(&pass.at));

@@ -1,24 +1,24 @@
-//! The engine: one central bucket behind a network, with the faults that it can have.
+//! The engine: one central bucket behind a network, with all its possible faults.
 
 use std::collections::VecDeque;
 
 use loudou_limiter::Nanos;
 use loudou_limiter::lease::{Central, Demand, Grant, Terms};
 
-/// For how long states are kept, for a replica that lacks the last writes.
+/// How long states are kept, for a replica that lacks the last writes.
 const KEPT: u64 = 3_000_000_000;
 
-/// How it answers, if at all.
+/// How the engine answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Up,
     /// Calls fail at once.
     Refuses,
-    /// Calls hang until their time-out.
+    /// Calls hang until they time out.
     Hangs,
-    /// The relay answers that the node of the key does not.
+    /// The relay answers that the node of the key does not respond.
     KeyLost,
-    /// It is full: it reads, and refuses to write.
+    /// The engine is full: it reads, and refuses to write.
     Full,
 }
 
@@ -29,7 +29,7 @@ pub(crate) const AHEAD: u64 = 1_700_000_000_300_000_000;
 pub(crate) struct Engine {
     central: Central,
     pub(crate) health: Health,
-    /// By how much its clock is ahead of the simulation's.
+    /// How far its clock is ahead of the simulation's.
     ahead: u64,
     past: VecDeque<(u64, Central)>,
 }
@@ -48,7 +48,7 @@ impl Engine {
         Nanos::new(now + self.ahead)
     }
 
-    /// Its answer; `None` for an error of the key.
+    /// Returns its answer; `None` for an error of the key.
     pub(crate) fn grant(&mut self, terms: &Terms, demand: Demand, now: u64) -> Option<Grant> {
         if self.health == Health::KeyLost {
             return None;
@@ -57,7 +57,7 @@ impl Engine {
             self.past.pop_front();
         }
         self.past.push_back((now, self.central.clone()));
-        // The script knows microseconds, and answers in them.
+        // The script computes and answers in microseconds.
         let clock = Nanos::new(self.clock(now).get() / 1_000 * 1_000);
         let before = self.central.clone();
         let grant = self.central.grant(terms, demand, clock);

@@ -1,4 +1,5 @@
-//! Fleets on which something goes wrong: the bounds hold with what the fault may add, and the fleet recovers.
+//! Fleets with faults: the bounds hold with the addition that the fault allows, and the fleet
+//! recovers.
 
 use loudou_limiter::Nanos;
 
@@ -8,12 +9,12 @@ use crate::sim::Run;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Twenty at once, then a hundred a second, and far more than that.
+/// Twenty at once, then a hundred a second, with a far higher demand.
 fn fleet(envoys: u32) -> Setup {
     Setup::new(envoys, one(funnel(20, "100/s")), 700)
 }
 
-/// The units that passed by tokens from one second to another one.
+/// Returns the units that passed by tokens from one second to another.
 fn passed(run: &Run, from: u64, until: u64) -> u64 {
     units_between(&run.passes, from * 1_000, until * 1_000)
 }
