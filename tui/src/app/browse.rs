@@ -232,7 +232,8 @@ fn start(state: &mut State, start: Start) {
     };
 }
 
-/// Asks whether to ban the current rate-limit key in all rules.
+/// Asks whether to ban the current rate-limit key in all rules, or to unban it if it is banned in
+/// all of them.
 fn ban_all(state: &mut State) {
     let Some(BucketName { rule, key }) = screens::target(state) else {
         return;
@@ -245,7 +246,23 @@ fn ban_all(state: &mut State) {
         if_match: None,
         reason: String::new(),
     };
-    match BanAll::new(&ban, state.rules_read()) {
+    let all = BanAll::new(&ban, state.rules_read()).and_then(|all| {
+        let is_banned = |ban: &Ban| {
+            let id = BucketName::new(&ban.rule, &ban.key);
+            let rows = state.data.iter().flat_map(|data| &data.rows);
+            rows.filter(|row| row.id == id)
+                .any(|row| row.view.imposed().is_some())
+        };
+        if !all.bans.iter().all(is_banned) {
+            return Ok(all);
+        }
+        let unban = Ban {
+            to: BanTo::Free(None),
+            ..ban
+        };
+        BanAll::new(&unban, state.rules_read())
+    });
+    match all {
         Ok(all) => state.mode = Mode::Confirm(Box::new(Pending::change(Change::BanAll(all)))),
         Err(why) => state.hint(why),
     }

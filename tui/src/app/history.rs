@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use loudou_api::{BucketView, RuleTotals, Status};
 use loudou_limiter::Nanos;
+use loudou_rules::rule::Mode;
 use loudou_words::num::{float, fraction};
 
 use super::rows::BucketName;
@@ -105,9 +106,13 @@ impl History {
         };
         let mut old = std::mem::take(&mut self.rules);
         let mut total = None;
+        let admitting = admitting(&status.rules);
         for rule in &status.rules {
             let mut track = old.remove(&rule.name).unwrap_or_default();
-            if let Some(sample) = track.note(Counts::of_rule(rule), at_ns, &keep) {
+            if let Some(mut sample) = track.note(Counts::of_rule(rule), at_ns, &keep) {
+                if !admitting(rule) {
+                    sample.counts.admitted = 0;
+                }
                 total = Some(total.map_or(sample, |total| sample.plus(total)));
             }
             self.rules.insert(rule.name.clone(), track);
@@ -243,6 +248,15 @@ impl Evicted {
         let within_ns = end.saturating_sub(*begin);
         (count > 0).then_some(Evictions { count, within_ns })
     }
+}
+
+/// Returns which rules count for the total of admitted requests. A request that a shadow rule or a
+/// trial would admit is also counted by the rule that enforces, so it would be counted twice. If no
+/// rule enforces, all rules count.
+pub(crate) fn admitting(rules: &[RuleTotals]) -> impl Fn(&RuleTotals) -> bool {
+    let enforces = |rule: &RuleTotals| rule.mode == Mode::Enforce.name();
+    let any = rules.iter().any(enforces);
+    move |rule| !any || enforces(rule)
 }
 
 // Request counts, and their rates per second.

@@ -220,7 +220,7 @@ const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 9, "freeze", "freeze or resume the screen")),
     bind((C::Start(Start::Reset), &[c('R')], A_BUCKET, 10, "reset", "restore the initial state of the bucket")),
     bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 2, "ban", "ban or unban the key")),
-    bind((C::BanAll, &[c('B')], A_BUCKET, 0, "ban-all", "ban the key in all rules")),
+    bind((C::BanAll, &[c('B')], A_BUCKET, 0, "ban-all", "ban or unban the key in all rules")),
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 2, "override", "override the limits of the key")),
     bind((C::Mode, &[c('M')], A_RULE, 5, "mode", "enforce the rule, or run it in shadow mode")),
     bind((C::Drop, &[c('D')], A_RULE, 13, "drop", "unset: drop the edit of the rule")),

@@ -12,7 +12,7 @@ use super::broadcast::Delivery;
 use super::effects::Undoable;
 use super::explain::Explain;
 use super::form::Form;
-use super::history::{History, Rates, Scale, Track};
+use super::history::{History, Rates, Scale, admitting};
 use super::link::Link;
 use super::merged::{Keys, Summed};
 use super::msg::Snapshot;
@@ -392,7 +392,19 @@ impl State {
 
     /// Returns the rates over all rules, or `None` before two polls.
     pub(crate) fn total_rates(&self) -> Option<Rates> {
-        let rates = self.history.rules.values().filter_map(Track::rates);
+        let rules = &self.data.as_ref()?.status.rules;
+        let admitting = admitting(rules);
+        let rates = rules.iter().filter_map(|rule| {
+            let rates = self.history.rules.get(&rule.name)?.rates()?;
+            Some(if admitting(rule) {
+                rates
+            } else {
+                Rates {
+                    admitted: 0.0,
+                    ..rates
+                }
+            })
+        });
         rates.reduce(Rates::plus)
     }
 

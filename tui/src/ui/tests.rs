@@ -353,7 +353,7 @@ fn ascii_stays_ascii() {
     type_keys(&mut state, "<ret>");
     insta::assert_snapshot!(draw(&state, &theme, size).backend(), @r#"
     " loudou   1 Buckets   2 Bucket   3 Rules   5 Events   6 Envoy  * 127.0.0.1:9911 "
-    " admitted 149/s   refused 12/s   would refuse 1.0/s   ! 2 warnings on 6         "
+    " admitted 99/s   refused 12/s   would refuse 1.0/s   ! 2 warnings on 6          "
     " reply-per-user > mallory  x refusing  retry after 1.4s  seen now               "
     "   admitted 1.0/s   refused 16/s    > burst funnel retry after 1.4s             "
     "                    o                 ###################= 98%  empty in 30s    "

@@ -111,6 +111,38 @@ fn banned_here() -> State {
     state
 }
 
+/// The key that bans also unbans, once the key is banned in all rules that can have it.
+#[test]
+fn the_key_unbans_if_all_rules_ban() {
+    let ban_to = |banned: &[&str]| {
+        let mut state = state(SIZE, 3);
+        let mut snapshot = snapshot(4);
+        let mallory = |(_, bucket): &&(u64, BucketView)| bucket.key == "mallory";
+        let row = snapshot
+            .buckets
+            .iter()
+            .find(mallory)
+            .expect("mallory")
+            .clone();
+        snapshot.buckets.retain(|bucket| !mallory(&bucket));
+        for rule in ["reply-per-user", "search-per-key"] {
+            let mut row = row.clone();
+            row.1.rule = rule.to_owned();
+            row.1.ban = ban(BanBy::Operator, 1_602).filter(|_| banned.contains(&rule));
+            snapshot.buckets.push(row);
+        }
+        send(&mut state, Msg::Polled(Ok(Box::new(snapshot))));
+        let sending = sending_of(type_keys(&mut state, "/mallory<ret>B<ret>"));
+        all_of(&sending).of.to
+    };
+    assert_eq!(ban_to(&[]), TEN_MINUTES);
+    assert_eq!(ban_to(&["reply-per-user"]), TEN_MINUTES);
+    assert_eq!(
+        ban_to(&["reply-per-user", "search-per-key"]),
+        BanTo::Free(None)
+    );
+}
+
 #[test]
 fn one_question_bans_a_key_in_all_rules_and_one_undo_unbans_it() {
     let mut state = state(SIZE, 3);
