@@ -5,6 +5,7 @@ mod config_files;
 mod files;
 mod leases;
 mod logs;
+mod metadata;
 mod patterns;
 mod requests;
 mod shared;
@@ -79,6 +80,7 @@ pub const ALL: &[Target] = &[
     admin::ADMIN,
     leases::LEASE,
     requests::REQUEST,
+    metadata::METADATA,
     patterns::PATTERN,
     logs::LOG,
     config_files::CONFIG_FILE,

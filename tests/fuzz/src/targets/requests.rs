@@ -32,7 +32,7 @@ pub(super) const REQUEST: Target = Target {
         b"\n@source.address=10.0.0.1:80",
         b"\n@source.address=[2001:db8::1]:80",
         b"\n@xds.route_name=",
-        b"\n@metadata.filter_metadata.jwt.sub=",
+        b"\n@metadata.jwt.sub=",
         b"\ncontent-type=application/grpc",
         b"OPTIONS",
         b"\xe2\x80\xae",
@@ -65,7 +65,7 @@ fn run(input: &[u8]) {
 fn seeds() -> Vec<Vec<u8>> {
     const FULL: &[u8] = b"POST /reply/7?q=1&api_key=vip%207\n:authority=a.example.com:80\n\
         cookie=a=b; session=\"s1\"; plan=free\nx-user-id=alice\nx-cost=2\ncontent-length=2500\n\
-        @source.address=10.1.2.3:4567\n@xds.route_name=r\n@metadata.filter_metadata.jwt.sub=alice";
+        @source.address=10.1.2.3:4567\n@xds.route_name=r\n@metadata.jwt.sub=alice";
     const GRPC: &[u8] = b"POST /pkg.Service/Call\ncontent-type=application/grpc\nx-user-id=bob\n\
         @source.address=[2001:db8::7]:1";
     vec![

@@ -90,7 +90,7 @@ fn busy() -> World {
         let request = format!(
             "GET /reply/{user}?q=1&api_key=k{user}\n:authority=a.example.com\n@source.address=10.0.0.{user}:1\n\
              cookie=session={user}; plan=free\nx-user-id=u{user}\n@xds.route_name=r\n\
-             @metadata.filter_metadata.jwt.sub=s{user}"
+             @metadata.jwt.sub=s{user}"
         );
         world::set(&world, request.as_bytes());
         world.decide(stream);

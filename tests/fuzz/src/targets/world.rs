@@ -8,7 +8,7 @@ use loudou_filter::plugin::{self, Plugin};
 use loudou_rules::config::AdminSettings;
 use loudou_rules::rule::RuleFile;
 
-use super::split;
+use super::{metadata, split};
 
 const RULES: &[u8] = include_bytes!("../rules.json");
 /// The tokens are `edit` and `view`.
@@ -40,8 +40,9 @@ pub(super) fn over(left: &Left) -> World {
     World::new(file, admin, left)
 }
 
-/// One request: `METHOD PATH`, then a line for each header, and after an empty line the body. A name that
-/// begins with `@` is a property of Envoy's; dots separate its steps.
+/// Sets a request: `METHOD PATH`, then a line for each header, and after an empty line the body. A name
+/// that begins with `@` is an Envoy property, whose steps are separated by dots. `@metadata.NAMESPACE.KEY` is a
+/// text in the dynamic metadata.
 pub(super) fn set(world: &World, text: &[u8]) -> bool {
     let (first, rest) = split(text, b'\n');
     let (method, path) = split(first, b' ');
@@ -60,7 +61,16 @@ pub(super) fn set(world: &World, text: &[u8]) -> bool {
         let (name, value) = split(line, b'=');
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         match name.strip_prefix('@') {
-            Some(name) => drop(properties.insert(name.replace('.', "\0"), value.to_vec())),
+            Some(name) => match name
+                .strip_prefix("metadata.")
+                .and_then(|path| path.split_once('.'))
+            {
+                Some((namespace, key)) => {
+                    let all: &mut Vec<u8> = properties.entry("metadata".to_owned()).or_default();
+                    all.extend(metadata::of_text(namespace, key, value));
+                }
+                None => drop(properties.insert(name.replace('.', "\0"), value.to_vec())),
+            },
             None => headers.push((name, value.to_vec())),
         }
     }
