@@ -133,7 +133,7 @@ fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
         key += 1;
         send(key, 99)?;
         let screen = terminal.contents();
-        let is_compared = screen.contains("%, per-user 0%") && !screen.contains("would refuse 0%");
+        let is_compared = screen.contains("%, now 0%") && !screen.contains("would refuse 0%");
         Ok(is_compared.then_some(()))
     })?;
 

@@ -303,7 +303,9 @@ fn compared(rule: &RuleView, (state, data): (&State, &Data)) -> String {
             all => percent(fraction(refused, all)),
         }
     });
-    format!("would refuse {would}, {} {does}  ", other.name)
+    // A trial is drawn below its rule, whose name would be cut at 120 columns.
+    let of = if is_trial { "now" } else { &*other.name };
+    format!("would refuse {would}, {of} {does}  ")
 }
 
 /// Returns the totals of a rule. The totals in the status are newer, so they are used if present.
