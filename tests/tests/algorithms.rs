@@ -1,4 +1,4 @@
-//! Every refusing algorithm, in a real Envoy with its real clocks.
+//! //! Every algorithm that can refuse requests, in a real Envoy with real clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A rule with its own path for each limit: its name, and the number of a burst that it admits.
+/// Name of a rule, its limit, and the number of requests that the rule admits from a burst. Each
+/// rule matches only the path `/{name}`.
 fn bursts() -> Vec<(&'static str, Value, u64)> {
     let slow = |algorithm: &str, more: Value| {
         let mut limit = json!({ "algorithm": algorithm });
@@ -38,13 +39,15 @@ fn bursts() -> Vec<(&'static str, Value, u64)> {
         ("slots", slow("sliding_window", slots), 3),
         ("log", slow("sliding_log", window.clone()), 5),
         ("counter", slow("sliding_counter", window), 5),
-        // The whole backlog passes at once, and so does the first request that finds none.
+        // `immediate` lets the whole backlog of five pass at once. The request that finds an empty
+        // backlog passes too.
         (
             "queue",
             slow("leaky_queue", leak(json!({ "immediate": 5 }))),
             6,
         ),
-        // Nothing is saved up yet; the second request pays for the first.
+        // No permits are saved at the start, so one request passes. Its cost delays the second
+        // request.
         (
             "bursty",
             slow(
@@ -78,7 +81,8 @@ fn status(http: &mut Http, name: &str) -> Result<u16> {
     Ok(http.send(&request)?.status)
 }
 
-/// The number of ten requests that pass; none passes after a refused one.
+/// Sends ten requests and returns how many were admitted. Fails if a request is admitted after a
+/// refusal.
 fn burst(http: &mut Http, name: &str) -> Result<u64> {
     let mut admitted = 0;
     let mut refused = false;
@@ -122,7 +126,8 @@ fn each_algorithm_admits_exactly_its_capacity() -> Result<()> {
     envoy.stop()
 }
 
-/// A limit with the minimum time between the first request and the admission after a refusal.
+/// Name of a rule, its limit, and the minimum time in milliseconds between the first request and
+/// the first admission after a refusal.
 fn recoveries() -> Vec<(&'static str, Value, u64)> {
     let window = |algorithm: &str| json!({ "algorithm": algorithm, "capacity": 3, "window": "2s" });
     vec![
@@ -145,7 +150,7 @@ fn recoveries() -> Vec<(&'static str, Value, u64)> {
             json!({ "algorithm": "smooth_bursty", "rate": "1/2s" }),
             2_000,
         ),
-        // Cold permits cost three times as much time.
+        // While the limit is cold, a permit costs three times as much time.
         (
             "warmup",
             json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "10s" }),
@@ -160,7 +165,8 @@ fn each_algorithm_admits_again_and_not_too_early() -> Result<()> {
     let envoy = Envoy::start(&config(&limits))?;
     let mut http = envoy.data();
     for (name, _, least_ms) in &limits {
-        // Measured before the first decision, whatever time the answers take.
+        // Read before the first decision, so that slow answers can only make the measured time
+        // longer.
         let begun = now();
         ensure!(burst(&mut http, name)? >= 1, "{name}");
         eventually(SOON, "an admission", || {
@@ -183,7 +189,7 @@ fn wall() -> Result<Duration> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
 }
 
-/// Periods that follow the wall clock: all keys get their quota back at the same instant.
+/// With `align: clock`, the quota of all keys returns at the same instant of the wall clock.
 #[test]
 fn clock_windows_end_together() -> Result<()> {
     let limits = [
@@ -204,7 +210,7 @@ fn clock_windows_end_together() -> Result<()> {
         .zip(limits)
         .map(|(n, l)| (n, l, 1))
         .collect();
-    // Few buckets, so that one answer holds the whole search.
+    // With few buckets, one answer contains the complete search result.
     let envoy = Envoy::start(&config(&limits).buckets(64))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
     for name in names {
@@ -215,7 +221,8 @@ fn clock_windows_end_together() -> Result<()> {
             let left = page.pointer("/buckets/0/limits/0/reset_after_ns");
             let left = Duration::from_nanos(left.and_then(Value::as_u64).context("a reset time")?);
             let end = wall()? + left;
-            // The admin API request, and the worker between its readings of the two clocks, take time.
+            // Between the reading of the reset time and the reading of this clock, the admin call
+            // takes time. The worker also reads its two clocks at slightly different instants.
             let off = end.as_millis() % 3_000;
             ensure!(
                 !(700..=2_300).contains(&off),

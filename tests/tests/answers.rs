@@ -1,4 +1,4 @@
-//! The headers and bodies for clients: `RateLimit` and `RateLimit-Policy` where the rule enables them,
+//! Headers and bodies for clients: `RateLimit` and `RateLimit-Policy` if the rule enables them, and
 //! problem+json on refusals.
 
 use anyhow::{Context as _, Result, ensure};
@@ -156,7 +156,7 @@ fn a_refusal_is_a_problem_document() -> Result<()> {
             "an empty field of the admin API: {body}"
         );
     }
-    // HEAD: the same headers, no body, and the connection lives on.
+    // A HEAD request gets the same headers without a body, and the connection stays open.
     let head = http.send(&Request::new("HEAD", "/").header("x-user-id", "alice"))?;
     ensure!(
         head.status == 429 && head.header("retry-after").is_some(),
@@ -218,7 +218,7 @@ fn a_missing_key_is_skipped_refused_or_shared() -> Result<()> {
             "{refused:?}"
         );
     }
-    // An empty header is a missing one, and both share the bucket.
+    // An empty header counts as a missing header, and both requests share one bucket.
     let empty = Request::get("/share").header("x-user-id", "");
     ensure!(http.get("/share")?.status == 200);
     ensure!(http.send(&empty)?.status == 429);
@@ -230,7 +230,7 @@ fn a_missing_key_is_skipped_refused_or_shared() -> Result<()> {
     envoy.stop()
 }
 
-/// A rule can answer requests without a key with another status than those over its limit.
+/// A rule can refuse requests without a key with a different status than requests over the limit.
 #[test]
 fn a_missing_key_has_a_status_of_its_own() -> Result<()> {
     let more = json!({ "on_missing_key": "refuse", "refuse": { "status_without_key": 400 } });
@@ -251,7 +251,8 @@ fn a_missing_key_has_a_status_of_its_own() -> Result<()> {
     envoy.stop()
 }
 
-/// The state of the `RateLimit` header, as numbers: the remaining requests, and the time until there are more.
+/// Parses the `RateLimit` header into the remaining requests (`r`) and the seconds until more are
+/// available (`t`).
 fn state(answer: &Response) -> Result<(u64, Option<u64>)> {
     let text = header(answer, "ratelimit")?;
     let number = |name: &str| -> Option<u64> {
@@ -261,7 +262,8 @@ fn state(answer: &Response) -> Result<(u64, Option<u64>)> {
     Ok((number("r=").context("r")?, number("t=")))
 }
 
-/// A place is free when a request ends, which no clock knows: there is no reset, though places have a lease.
+/// A concurrency limit reports no reset, because a slot becomes free when a request ends. The lease
+/// of a slot is only an upper bound.
 #[test]
 fn places_have_no_reset() -> Result<()> {
     let limits = json!([{ "name": "a", "algorithm": "concurrency", "capacity": 2 }]);
@@ -278,7 +280,8 @@ fn places_have_no_reset() -> Result<()> {
     envoy.stop()
 }
 
-/// With `both`, parsers of draft 7 find their names in the item of the tightest limit; others take them for comments.
+/// With `both`, the item of the tightest limit also has the parameters of draft 7. Parsers of newer
+/// drafts ignore those parameters.
 #[test]
 fn both_serves_parsers_of_earlier_drafts() -> Result<()> {
     let both = json!({ "respond": { "ratelimit_headers": "both" } });

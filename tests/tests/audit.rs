@@ -1,4 +1,5 @@
-//! The audit: events record each change and its author, and the export is what is in force.
+//! //! The audit trail: events record each change and its author, and the export contains the rules
+//! in force.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_rules::config;
@@ -72,7 +73,8 @@ fn events_record_changes_and_authors() -> Result<()> {
         events.is_sorted_by_key(|event| event["at_ns"].as_u64()),
         "{page}"
     );
-    // A number that was never assigned is from another process: all events of this one follow.
+    // No event of this process has the number 99, so the caller saw another process. The answer
+    // restarts with the first event.
     let page = ops.get("/v1/events?after=99")?;
     ensure!(page["restarted"] == true, "{page}");
     ensure!(ops.events(99)?.len() == 4, "{page}");
@@ -84,7 +86,8 @@ fn events_record_changes_and_authors() -> Result<()> {
         );
     }
     let log = envoy.log()?;
-    // One line for each, whatever the key and the reason.
+    // The log has one line for each event, even if the key or the reason contains control
+    // characters.
     let line = "edit: rule r, key -: l: capacity 3 -> 9; mode enforce -> shadow, for 1h (by ops; reason: \
                 \"Black Friday \\u{2013} \\\"more\\\"\"; generation 2)";
     let lines = log.lines().filter(|found| found.contains("[warning]"));
@@ -95,7 +98,7 @@ fn events_record_changes_and_authors() -> Result<()> {
     envoy.stop()
 }
 
-/// Edits that end are not part of an export unless that is asked.
+/// An export leaves out temporary edits and overrides unless the caller requests them.
 #[test]
 fn an_export_has_nothing_that_ends() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
@@ -161,7 +164,7 @@ fn the_export_matches_what_is_in_force() -> Result<()> {
         export["rules"][1] == before["rules"][1],
         "untouched: {export}"
     );
-    // The export becomes the configuration: no edit is left, and nothing else has changed.
+    // With the export as its configuration, a new Envoy exports the same rules.
     let again = Envoy::start(&Config::new(json!([])).data_plugin(export.clone()))?;
     ensure!(Operator::viewer(&again).get("/v1/export")? == export);
     again.stop()?;

@@ -1,4 +1,4 @@
-//! Access to the admin API: the tokens, and what each may do.
+//! //! Access to the admin API: tokens and their permissions.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{Scene, config, play};
@@ -14,7 +14,8 @@ const LOOKS: [&str; 6] = [
     "/v1/export",
 ];
 
-/// Every call that changes something, as complete as possible.
+/// One request for each call that changes something, with all headers and bodies that the call
+/// needs.
 fn changes() -> [Request; 7] {
     let if_match = |method: &str, path: &str| Request::new(method, path).header("if-match", "*");
     [
@@ -38,7 +39,8 @@ fn unchanged(envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// On one Envoy: after each scene nothing has happened to it. Guesses are slowed down, so those come last.
+/// Runs all scenes on one Envoy and checks after each scene that nothing changed. The scene with
+/// wrong tokens comes last, because it makes the admin API slow down further callers.
 #[test]
 fn calls_without_access_change_nothing() -> Result<()> {
     let scenes: &[Scene] = &[
@@ -86,7 +88,7 @@ fn without_a_known_token_nothing_is_disclosed(envoy: &Envoy) -> Result<()> {
         let elsewhere = [Request::get("/"), Request::get("/v1/buckets/r/alice")];
         for request in looks.chain(elsewhere).chain(changes()) {
             let answer = http.send(&with(request.clone()))?;
-            // Number of wrong tokens after which callers are slowed down.
+            // After many wrong tokens, the admin API slows callers down with 429.
             if answer.status == 429 {
                 ensure!(authorization.is_some(), "{request:?}");
                 expect_problem(&answer, 429)?;
@@ -115,7 +117,7 @@ fn a_viewer_may_read_and_not_change(envoy: &Envoy) -> Result<()> {
         let detail = expect_problem(&viewer.send(request)?, 403)?;
         ensure!(detail.contains("wall"), "names the token: {detail}");
     }
-    // Neither in a dry run, nor on other paths, nor with a large body.
+    // A dry run, another path or another method needs the same permission.
     let dry = Request::new("PUT", "/v1/rules/r?dry_run=true").json(&json!({ "mode": "off" }));
     expect_problem(&viewer.send(dry)?, 403)?;
     expect_problem(&viewer.send(Request::new("DELETE", "/v1/export"))?, 403)?;
@@ -140,9 +142,9 @@ fn two_tokens_count_as_none(envoy: &Envoy) -> Result<()> {
     let answer = envoy
         .admin()
         .send(&put.token(VIEW_TOKEN).token(EDIT_TOKEN))?;
-    // Envoy joins the two headers into one value, which is not a token.
+    // Envoy joins the two headers into one value, which is not a valid token.
     expect_problem(&answer, 401)?;
-    // The scheme's name is case-insensitive, and space around a token is not part of it.
+    // The name of the scheme is case-insensitive, and spaces around a token are ignored.
     let dry = Request::new("PUT", "/v1/rules/r?dry_run").json(&json!({ "mode": "off" }));
     let odd = dry.header("if-match", "*");
     let odd = odd.header("authorization", format!("bEaReR  {EDIT_TOKEN}  "));
@@ -173,7 +175,8 @@ fn without_tokens_this_machine_may_edit_and_gets_a_notice() -> Result<()> {
         events["events"].to_string().contains("\"by\":\"loopback\""),
         "{events}"
     );
-    // A web page on this machine is still not an operator, and an address in a header is not trusted.
+    // The filter still refuses a web page on this machine, and does not trust an address in a
+    // header.
     expect_problem(
         &http.send(&get("/v1/status").header("origin", "null"))?,
         403,
@@ -184,7 +187,8 @@ fn without_tokens_this_machine_may_edit_and_gets_a_notice() -> Result<()> {
     envoy.stop()
 }
 
-/// A name that resolves to this machine is not enough: it may be one that a web page has rebound.
+/// Without tokens, the host must name this listener, because a web page can rebind its own name to
+/// this machine (DNS rebinding).
 #[test]
 fn without_tokens_the_host_must_be_this_listener() -> Result<()> {
     let settings = |hosts: Value| config(2).tokens(json!([])).hosts(hosts);
@@ -210,7 +214,7 @@ fn without_tokens_the_host_must_be_this_listener() -> Result<()> {
         expect(&with(host)?, 200).context(host)?;
     }
     envoy.stop()?;
-    // A token is no secret of the browser's: with tokens any host is accepted.
+    // With tokens, every host is accepted, because a browser does not send the token automatically.
     let envoy = Envoy::start(&config(2))?;
     let named = Request::get("/v1/status").header("host", "loudou-admin.ns.svc:9902");
     expect(&Operator::viewer(&envoy).send(named)?, 200)?;

@@ -1,4 +1,5 @@
-//! Bans by an operator over the admin API: on every worker, at once, for a time or until lifted.
+//! //! Bans by an operator over the admin API. A ban applies on every worker at once, for a time or
+//! until an unban.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(20);
 const CONNECTIONS: usize = 16;
 
-/// Sends `count` requests of one user over all workers; all must get this status.
+/// Sends 64 requests of one user over all workers. Fails if a response has another status.
 fn all(envoy: &Envoy, name: &str, status: u16) -> Result<()> {
     let counts = envoy.load(64, CONNECTIONS, |_| user(name))?;
     ensure!(counts.of(status) == 64, "{name}: {counts:?}");
@@ -31,7 +32,7 @@ fn a_banned_key_is_refused_on_every_worker_until_unbanned() -> Result<()> {
     ensure!(envoy.data().send(&user("alice"))?.status == 200);
     let answer = ops.ban("r", "alice", "for=1h&reason=spam")?;
     ensure!(answer["bucket"]["ban"]["by"] == "operator" && answer.get("before").is_none());
-    // Also a key without a bucket.
+    // A key without a bucket can be banned too.
     ops.ban("r", "eve", "")?;
     all(&envoy, "alice", 429)?;
     all(&envoy, "eve", 429)?;
@@ -49,14 +50,14 @@ fn a_banned_key_is_refused_on_every_worker_until_unbanned() -> Result<()> {
     ensure!(kind.ends_with("#abnormal-usage-detected"), "{problem}");
     let detail = problem["detail"].as_str().unwrap_or_default();
     ensure!(detail.starts_with("banned by rule r for "), "{problem}");
-    // Without a known end there is no Retry-After.
+    // A ban without an end sends no Retry-After.
     let endless = envoy.data().send(&user("eve"))?;
     ensure!(endless.header("retry-after").is_none(), "{endless:?}");
 
     let answer = ops.unban("r", "alice")?;
     ensure!(answer["before"]["until_ns"].is_u64() && answer["bucket"]["ban"].is_null());
     all(&envoy, "alice", 200)?;
-    // A ban takes nothing: of 99, one was taken before it, and 64 just now.
+    // A ban takes no units. Of 99, one was taken before the ban and 64 after it.
     ensure!(admitted(&mut envoy.data(), "alice")? == 34);
     all(&envoy, "eve", 429)?;
     ops.reset("r", "eve")?;
@@ -103,7 +104,8 @@ fn a_ban_ends_by_itself() -> Result<()> {
     envoy.stop()
 }
 
-/// The worker that banned reports the end in the log without being asked, and no other does it again.
+/// The worker that set the ban logs its end without an admin call, and no other worker logs the end
+/// again.
 #[test]
 fn the_end_of_a_ban_is_reported_once() -> Result<()> {
     let envoy = Envoy::start(&config(3).concurrency(4))?;
@@ -140,7 +142,7 @@ fn unknown_rules_and_strange_keys_are_reported() -> Result<()> {
         400,
     )?;
     expect_problem(&ops.send(Request::get("/v1/buckets/r/alice/ban"))?, 405)?;
-    // A key of several parts has its own escapes.
+    // A key with several parts escapes the separator and the percent sign.
     let escaped = "a%3Ab%25c/d";
     ops.ban("r", escaped, "")?;
     ensure!(envoy.data().send(&user("a:b%c/d"))?.status == 429);
@@ -148,7 +150,7 @@ fn unknown_rules_and_strange_keys_are_reported() -> Result<()> {
     envoy.stop()
 }
 
-/// Runs `loudou` with these words at an Envoy, which must succeed.
+/// Runs `loudou` with these arguments against an Envoy. Fails if the command fails.
 fn loudou(envoy: &Envoy, words: &[&str]) -> Result<String> {
     let output = loudou_command()?
         .args(["--url", &envoy.admin_url()])
@@ -159,8 +161,9 @@ fn loudou(envoy: &Envoy, words: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Two rules refuse the key after one command. Rules with one bucket for all, with keys of another form and in shadow mode
-/// are not asked, so nobody else is refused and nothing fails.
+/// With `--all-rules`, one command bans the key in both rules that have a key of this form. Rules
+/// with one bucket for all requests, with another kind of key or in shadow mode are left out, so
+/// other users are not refused and the command succeeds.
 #[test]
 fn a_key_is_banned_and_unbanned_in_all_rules() -> Result<()> {
     let rule = |name: &str, key: Value, more: Value| {
@@ -213,7 +216,8 @@ fn a_key_is_banned_and_unbanned_in_all_rules() -> Result<()> {
     let changed = results.as_array().into_iter().flatten();
     let changed = changed.map(|result| (result["rule"].as_str(), result["changed"].as_bool()));
     let changed: Vec<_> = changed.collect();
-    // In a rule that is off, a ban of before could be lifted.
+    // An unban also covers the shadow rule, because a ban from before the mode changed could still
+    // be in its bucket.
     let of = |rule, is| (Some(rule), Some(is));
     ensure!(
         changed == [of("pages", true), of("logins", true), of("tried", false)],

@@ -1,14 +1,15 @@
-//! Bodies of admin API calls: they arrive whole, and every problem of a bad one is reported.
+//! //! Bodies of admin API calls. A body arrives complete, and the answer reports every problem of
+//! an invalid body.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{Scene, config, edit, play, put, unharmed};
 use loudou_tests::{Envoy, Operator, Request, VIEW_TOKEN, expect_problem};
 use serde_json::json;
 
-/// The maximum body size of the admin API.
+/// Maximum body size of the admin API, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// On one Envoy: after each scene the rule is as configured.
+/// Runs all scenes on one Envoy and checks after each scene that the rule is as configured.
 #[test]
 fn bad_bodies_change_nothing() -> Result<()> {
     let scenes: &[Scene] = &[
@@ -138,7 +139,7 @@ fn bodies_of_the_wrong_type_are_refused(envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// A valid edit of exactly this many bytes.
+/// Returns a valid edit of exactly `bytes` bytes.
 fn sized(capacity: u32, bytes: usize) -> String {
     let text = edit(capacity).to_string();
     let padding = " ".repeat(bytes.saturating_sub(text.len()));
@@ -205,11 +206,11 @@ fn larger_bodies_are_refused(envoy: &Envoy) -> Result<()> {
     for size in [MAX_BODY + 1, 1024 * 1024, 3 * 1024 * 1024] {
         let answer = envoy.admin().send(&json(sized(9, size)))?;
         expect_problem(&answer, 413).with_context(|| format!("{size} bytes"))?;
-        // Past Envoy's own buffer limit (1 MiB), Envoy may answer first, with its own text.
+        // Above Envoy's own buffer limit (1 MiB), Envoy may answer first, with its own body.
         let answer = envoy.admin().send(&json(sized(9, size)).chunked(4096))?;
         ensure!(answer.status == 413, "{size} bytes in chunks: {answer:?}");
     }
-    // The permission to send any body is checked before the permission to send a large one.
+    // The filter checks the permission to edit before it checks the size of the body.
     let answer = envoy.admin().send(
         &Request::new("PUT", "/v1/rules/r")
             .token(VIEW_TOKEN)

@@ -1,4 +1,5 @@
-//! The store is bounded: a flood of new keys neither grows Envoy nor frees refused keys.
+//! //! The store is bounded. A flood of new keys neither makes Envoy grow nor admits keys that are
+//! over their limit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 const BUCKETS: u64 = 4_096;
 const FLOOD: u64 = 100_000;
 const CONNECTIONS: usize = 16;
-/// The allowance for Envoy's heap besides the store: connections, statistics, samples.
+/// Growth of Envoy's heap that is allowed outside the store, for connections, statistics and
+/// samples.
 const SLACK: u64 = 1 << 20;
 
 fn config(capacity: u32) -> Config {
@@ -23,7 +25,8 @@ fn user(name: &str) -> Request {
     Request::get("/").header("x-user-id", name)
 }
 
-/// Sends requests for one key without pause until stopped; returns how many were admitted.
+/// Sends requests for one key without pause until `done` is set. Returns the number of admitted
+/// requests.
 fn hammer(mut http: Http, key: &str, done: &AtomicBool, tries: &AtomicU64) -> Result<u64> {
     let mut admitted = 0;
     while !done.load(Ordering::Acquire) {
@@ -33,8 +36,9 @@ fn hammer(mut http: Http, key: &str, done: &AtomicBool, tries: &AtomicU64) -> Re
     Ok(admitted)
 }
 
-/// Sends a flood of new keys, each `times` times in a row, while `attacker` keeps trying; returns
-/// the flood's answers by status, and how many of the attacker's requests were admitted.
+/// Sends a flood of new keys, each `times` times in a row, while `attacker` keeps sending. Returns
+/// the responses to the flood by status, and the number of the attacker's requests that were
+/// admitted.
 fn flood(envoy: &Envoy, wave: u64, times: u64, attacker: &str) -> Result<(Counts, u64)> {
     let (done, tries) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -103,7 +107,7 @@ fn memory_stops_growing_once_the_store_is_full() -> Result<()> {
         number("buckets")? == BUCKETS && number("used")? <= BUCKETS,
         "{store}"
     );
-    // Every key was new, and each but those that remain evicted another one.
+    // Every key was new. Each of these keys either is still in the store or was evicted.
     ensure!(
         number("evicted_lossy")? + number("used")? == 2 * FLOOD + 1,
         "{store}"
@@ -133,7 +137,7 @@ fn memory_stops_growing_once_the_store_is_full() -> Result<()> {
 
 #[test]
 fn a_flood_of_full_buckets_frees_no_refused_key() -> Result<()> {
-    // Every key of the flood is as full as the attacker's from its first request on.
+    // With capacity 1, the first request of a flood key fills its bucket as much as the attacker's.
     let envoy = Envoy::start(&config(1))?;
     exhaust(&envoy, "attacker", 1)?;
     let (counts, admitted) = flood(&envoy, 1, 1, "attacker")?;
@@ -144,7 +148,7 @@ fn a_flood_of_full_buckets_frees_no_refused_key() -> Result<()> {
 
 #[test]
 fn a_flood_of_refused_buckets_frees_no_refused_key() -> Result<()> {
-    // Every key of the flood is refused, too.
+    // Each key of the flood sends three requests, so its bucket is refusing like the attacker's.
     let envoy = Envoy::start(&config(1))?;
     exhaust(&envoy, "attacker", 1)?;
     let (_, admitted) = flood(&envoy, 1, 3, "attacker")?;

@@ -1,4 +1,4 @@
-//! Buckets in the admin API: lists, filters and resets.
+//! //! Buckets in the admin API: lists, filters and resets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -65,7 +65,7 @@ fn a_bucket_shows_its_numbers() -> Result<()> {
         number(&bucket, "/last_seen_ns")?,
     );
     ensure!(since <= last && last - since < hour, "{bucket}");
-    // Reading takes nothing and counts nothing.
+    // Reading a bucket takes no units and counts no request.
     let again = ops.bucket("a", "alice")?.context("a bucket")?;
     ensure!(
         number(&again, "/refused")? == 2 && again["last_seen_ns"] == bucket["last_seen_ns"],
@@ -120,7 +120,7 @@ fn a_reset_refills_a_bucket() -> Result<()> {
         "{again}"
     );
     ensure!(used(&mut ops)? == 1, "what is not there is not freed");
-    // On every worker, and for this rule only.
+    // The reset applies on every worker, and only to this rule.
     let counts = envoy.load(64, 16, |_| ask("a", "alice"))?;
     ensure!(counts.of(200) == 2, "{counts:?}");
     ensure!(http.send(&ask("b", "alice"))?.status == 429);

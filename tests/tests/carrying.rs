@@ -1,4 +1,5 @@
-//! Used amounts while numbers change: edits, overrides that begin, change and end, and both together.
+//! //! Used units stay correct while limits change: by edits, by overrides that begin, change and
+//! end, and by both together.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ fn start(limit: &Value) -> Result<(Envoy, Operator)> {
     Ok((envoy, ops))
 }
 
-/// The remaining amount of each limit of a key's bucket.
+/// Returns the remaining units of each limit in the bucket of a key.
 fn left(ops: &mut Operator, key: &str) -> Result<Vec<u64>> {
     let bucket = ops.bucket("r", key)?.context("a bucket")?;
     let limits = bucket.get("limits").and_then(Value::as_array);
@@ -43,7 +44,8 @@ fn take(envoy: &Envoy, key: &str, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Sends one more request, which is admitted; returns the first limit's remaining amount.
+/// Sends one request, which must be admitted. The first limit must have `of` units remaining before
+/// the request and one fewer after it.
 fn takes_one_of(envoy: &Envoy, ops: &mut Operator, key: &str, of: u64) -> Result<()> {
     let before = left(ops, key)?;
     ensure!(before.first() == Some(&of), "{before:?} of {key}");
@@ -53,7 +55,7 @@ fn takes_one_of(envoy: &Envoy, ops: &mut Operator, key: &str, of: u64) -> Result
     Ok(())
 }
 
-/// Four of ten are left, and an override for a second does not change that.
+/// An override that ends after a second leaves four of ten units, as many as before the override.
 #[test]
 fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
     let (envoy, mut ops) = start(&window(10))?;
@@ -64,7 +66,7 @@ fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
         Ok((left(&mut ops, "dave")? == [4]).then_some(()))
     })?;
     ensure!(admitted(&mut envoy.data(), "dave")? == 4);
-    // It begins again and is raised: nothing that was used is forgotten, nor counted twice.
+    // The override begins again with other scales. Used units are neither lost nor counted twice.
     for (scale, of) in [(2, 10), (3, 19), (2, 8)] {
         ops.set_override("r", "dave", "", &json!({ "scale": scale }))?;
         takes_one_of(&envoy, &mut ops, "dave", of)?;
@@ -72,7 +74,7 @@ fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
     ops.drop_override("r", "dave")?;
     ensure!(admitted(&mut envoy.data(), "dave")? == 0);
     ensure!(left(&mut ops, "dave")? == [0]);
-    // Special numbers, a beginning of keys, unlimited for a while, banned for a while.
+    // Limits in the override, a key prefix, unlimited for a while, banned for a while.
     take(&envoy, "erin", 6)?;
     let own = json!({ "limits": [window(50)] });
     for (pattern, gives, of) in [
@@ -90,7 +92,8 @@ fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
     envoy.stop()
 }
 
-/// There and back, twenty times, with requests between: the larger of both capacities and no more.
+/// Edits that change the capacity back and forth twenty times admit at most the larger capacity in
+/// total.
 #[test]
 fn edits_there_and_back_hand_out_nothing() -> Result<()> {
     for limit in [funnel(60, "1/d"), window(60)] {

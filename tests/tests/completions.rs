@@ -1,4 +1,4 @@
-//! Tab in a real bash, which completes rules and keys of a real Envoy.
+//! //! Completion with Tab in a real bash, which offers rules and keys of a real Envoy.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +23,8 @@ _loudou loudou "${COMP_WORDS[COMP_CWORD]}" "" 2>&1
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
-/// An Envoy that refused mallory more often than bob, and admitted the keys of another rule.
+/// Starts an Envoy that has refused mallory more often than bob, and has admitted a key of another
+/// rule.
 fn envoy() -> Result<Envoy> {
     let rule = |name: &str, header: &str, capacity: u32| {
         json!({
@@ -48,7 +49,7 @@ fn envoy() -> Result<Envoy> {
             data.send(&Request::get("/").header(header, key))?;
         }
     }
-    // Workers add their counts now and then.
+    // Workers flush their counts periodically.
     let mut ops = Operator::viewer(&envoy);
     for (by, counts) in [("refused", [4, 2].as_slice()), ("admitted", &[2, 1, 1, 1])] {
         eventually(Duration::from_secs(20), "the counts", || {
@@ -64,7 +65,7 @@ fn envoy() -> Result<Envoy> {
     Ok(envoy)
 }
 
-/// `PATH` with `loudou` on it.
+/// Returns `PATH` with the directory of `loudou` in front.
 fn path() -> Result<OsString> {
     let loudou = loudou_bin()?;
     let own = loudou.parent().context("a directory")?.to_owned();
@@ -74,7 +75,7 @@ fn path() -> Result<OsString> {
     )?)
 }
 
-/// The words that bash offers for the last word of a line.
+/// Returns the words that bash offers for the last word of a line.
 fn offered(url: &str, line: &str) -> Result<Vec<String>> {
     let mut shell = Command::new("bash");
     let output = without_config_file(&mut shell)
@@ -103,7 +104,7 @@ fn rules_keys_and_words_are_offered() -> Result<()> {
         ("loudou rules ", &["per-user", "per-tenant"][..]),
         ("loudou set per-t", &["per-tenant"]),
         ("loudou buckets --rule per-u", &["per-user"]),
-        // Those that were refused most come first.
+        // Keys with the most refusals come first.
         ("loudou ban per-user ", &["mallory", "bob", "alice"]),
         ("loudou ban --for 10m per-user m", &["mallory"]),
         ("loudou ban --all-rules a", &["acme", "alice"]),
@@ -123,7 +124,7 @@ fn rules_keys_and_words_are_offered() -> Result<()> {
             .collect();
         ensure!(found == words, "{line}: {found:?} instead of {words:?}");
     }
-    // The line names another address than the environment.
+    // `--url` in the command line takes precedence over `LOUDOU_URL`.
     let nowhere = free_address()?;
     let line = format!("loudou --url {url} rules per-t");
     ensure!(offered(&nowhere, &line)? == ["per-tenant"], "{line}");
@@ -146,7 +147,7 @@ fn targets_of_the_config_file_are_offered() -> Result<()> {
     Ok(())
 }
 
-/// Names of files, of manual pages and of themes.
+/// File names, manual pages and themes are offered without an Envoy.
 #[test]
 fn values_that_no_envoy_knows_are_offered() -> Result<()> {
     let folder = TempDir::new("files")?;
@@ -171,7 +172,7 @@ fn values_that_no_envoy_knows_are_offered() -> Result<()> {
     Ok(())
 }
 
-/// An address at which nobody listens.
+/// Returns a URL of an address without a listener.
 fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     Ok(format!("http://{}", listener.local_addr()?))
@@ -210,7 +211,7 @@ fn tab_completes_in_a_terminal() -> Result<()> {
     terminal.press("clear\r")?;
     terminal.press("loudou --url @e\t")?;
     terminal.shows("loudou --url @edge")?;
-    // Bash cuts an address at its colons, and an option at its sign.
+    // Bash splits words at the colons of a URL and at the `=` of an option.
     let url = envoy.admin_url();
     terminal.press(&format!(
         "\u{15}clear; export LOUDOU_URL={}\r",

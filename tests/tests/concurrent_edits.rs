@@ -1,4 +1,5 @@
-//! Many concurrent editors: of those with the same `ETag` one wins, and requests are not disturbed.
+//! //! Many concurrent editors. If several edits have the same `ETag`, exactly one succeeds, and
+//! requests continue undisturbed.
 
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 const EDITORS: u64 = 12;
 const ROUNDS: u64 = 20;
-/// The minimum number of requests answered in each round.
+/// Minimum number of requests that must be answered in each round.
 const BESIDE: u64 = 10;
 const SOON: Duration = Duration::from_secs(10);
 
@@ -24,7 +25,7 @@ fn config() -> Config {
     Config::new(json!([rule("r"), rule("s")])).concurrency(4)
 }
 
-/// Sends requests of fifty users without pause until stopped.
+/// Sends requests of fifty users without pause until `done` is set.
 fn traffic(envoy: &Envoy, done: &AtomicBool, answered: &AtomicU64) -> Result<()> {
     let mut http = envoy.data();
     for n in (0_u64..).take_while(|_| !done.load(Ordering::Acquire)) {
@@ -41,7 +42,8 @@ fn traffic(envoy: &Envoy, done: &AtomicBool, answered: &AtomicU64) -> Result<()>
     Ok(())
 }
 
-/// Runs the rounds during traffic; each waits until some requests have been answered since it began.
+/// Runs the rounds during traffic. Each round ends when enough requests have been answered since it
+/// began.
 fn under_load(envoy: &Envoy, mut round: impl FnMut(u64) -> Result<()>) -> Result<()> {
     let (done, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -56,19 +58,21 @@ fn under_load(envoy: &Envoy, mut round: impl FnMut(u64) -> Result<()>) -> Result
         });
         done.store(true, Ordering::Release);
         let load = load.join();
-        // The reason for which the load ended explains why a round waited in vain.
+        // If the traffic failed, its error explains why a round timed out, so the error of the
+        // traffic comes first.
         load.map_err(|_panic| anyhow!("the load panicked"))??;
         outcome
     })
 }
 
-/// The capacity that an editor sends in a round: always another one, so that each edit is a change.
+/// Returns the capacity that an editor sends in a round. The values are unique, so each edit is a
+/// change.
 const fn capacity(round: u64, editor: u64) -> u64 {
     100 + round * EDITORS + editor
 }
 
-/// Every editor sends a different capacity, on its own connection, with the same `If-Match`; returns
-/// the statuses by editor.
+/// Each editor sends a different capacity on a separate connection with the same `If-Match`.
+/// Returns the statuses in the order of the editors.
 fn all_put(
     envoy: &Envoy,
     round: u64,
@@ -179,14 +183,14 @@ fn edits_at_any_generation_all_count() -> Result<()> {
     envoy.stop()
 }
 
-/// Runs the tool as an operator.
+/// Runs `loudou` as an operator with the edit token.
 fn loudou(envoy: &Envoy, args: &[&str]) -> Result<Output> {
     let mut command = loudou_command()?;
     command.args(args).env("LOUDOU_URL", envoy.admin_url());
     Ok(command.env("LOUDOU_TOKEN", EDIT_TOKEN).output()?)
 }
 
-/// Runs the work of all operators at once; the first error counts.
+/// Runs the work of all operators concurrently. Returns the first error.
 fn at_once(operators: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let work = &work;
@@ -198,7 +202,8 @@ fn at_once(operators: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()
     })
 }
 
-/// Operators of different rules do not meet, although every edit moves the generation of all.
+/// Concurrent edits of different rules do not conflict, although each edit increments the shared
+/// generation.
 #[test]
 fn operators_of_different_rules_do_not_conflict() -> Result<()> {
     const OPERATORS: u64 = 4;
@@ -229,7 +234,8 @@ fn operators_of_different_rules_do_not_conflict() -> Result<()> {
     envoy.stop()
 }
 
-/// Two operators set one rule at once: each edit is in force, or its operator is told of the other one's.
+/// If two operators set one rule concurrently, each edit either takes effect or fails with a
+/// message about the other operator.
 #[test]
 fn operators_of_one_rule_overwrite_nothing_unseen() -> Result<()> {
     let envoy = Envoy::start(&config())?;
@@ -256,7 +262,8 @@ fn operators_of_one_rule_overwrite_nothing_unseen() -> Result<()> {
         ops.generation()? == 1 + made && made >= 8,
         "{made} were made"
     );
-    // What each one replaced is what was in force then: no edit is lost between two events.
+    // Each event's old value is the new value of the event before. So no edit was overwritten
+    // silently.
     let events = ops.events(1)?;
     let details = events
         .iter()

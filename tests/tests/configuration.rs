@@ -1,5 +1,5 @@
-//! Configurations: wrong ones are refused with every problem reported, and updates keep what they do
-//! not change.
+//! Configurations. Envoy refuses an invalid configuration, and the log reports every problem. A
+//! valid update keeps all state that it does not change.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use loudou_rules::config;
 use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, eventually};
 use serde_json::{Value, json};
 
-/// Longer than any worker takes to learn of an update.
+/// Timeout within which every worker has applied an update.
 const SOON: Duration = Duration::from_secs(10);
 
 fn rule(name: &str, capacity: u32) -> Value {
@@ -25,7 +25,7 @@ fn status(http: &mut Http, rule: &str, user: &str) -> Result<u16> {
     Ok(http.send(&request)?.status)
 }
 
-/// Empties a new bucket, and gets one refusal.
+/// Uses up a new bucket, and then expects one refusal.
 fn exhaust(envoy: &Envoy, rule: &str, user: &str, capacity: u32) -> Result<()> {
     let mut http = envoy.data();
     for _ in 0..capacity {
@@ -35,7 +35,7 @@ fn exhaust(envoy: &Envoy, rule: &str, user: &str, capacity: u32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the admin API shows a rule's capacity (`None`: no such rule).
+/// Waits until the admin API shows this capacity for a rule. `None` waits until the rule is gone.
 fn in_force(ops: &mut Operator, rule: &str, capacity: Option<u64>) -> Result<()> {
     eventually(SOON, "the configuration to be in force", || {
         let rules = ops.get("/v1/rules")?;
@@ -50,7 +50,7 @@ fn in_force(ops: &mut Operator, rule: &str, capacity: Option<u64>) -> Result<()>
     })
 }
 
-/// The details of the events of one kind, about one rule.
+/// Returns the number of events of one kind about one rule.
 fn events(ops: &mut Operator, kind: &str, rule: &str) -> Result<usize> {
     let events = ops.events(0)?;
     let about = |event: &&Value| {
@@ -59,7 +59,7 @@ fn events(ops: &mut Operator, kind: &str, rule: &str) -> Result<usize> {
     Ok(events.iter().filter(about).count())
 }
 
-/// Configurations with one mistake each, and one with three.
+/// Returns invalid configurations with one problem or several.
 fn wrong_ones() -> Vec<Value> {
     let with = |field: &str, value: Value| {
         let mut wrong = rule("a", 5);
@@ -175,7 +175,7 @@ fn a_good_update_keeps_the_buckets_it_does_not_touch() -> Result<()> {
         .and_then(Value::as_str)
         .unwrap_or_default();
     ensure!(detail == "added c; removed b", "{configured}");
-    // Back: b's used amount is still there, because it is the same rule.
+    // The first rules return. The used units of `b` are still there, because the rule is the same.
     ensure!(envoy.push(&Config::new(json!([rule("b", 2), rule("a", 3)])))? == Update::Accepted);
     in_force(&mut ops, "b", Some(2))?;
     ensure!(status(&mut envoy.data(), "b", "alice")? == 429);
@@ -183,7 +183,8 @@ fn a_good_update_keeps_the_buckets_it_does_not_touch() -> Result<()> {
     envoy.stop()
 }
 
-/// Nobody chose how: a configuration keeps the units that a key has used.
+/// A new configuration keeps the units that a key has used, because a configuration cannot select
+/// another `carry`.
 #[test]
 fn a_changed_rule_keeps_what_was_used() -> Result<()> {
     let envoy = Envoy::start(&Config::new(json!([rule("a", 10)])))?;
@@ -196,8 +197,9 @@ fn a_changed_rule_keeps_what_was_used() -> Result<()> {
     ensure!(envoy.push(&Config::new(json!([rule("a", 20)])))? == Update::Accepted);
     in_force(&mut ops, "a", Some(20))?;
     exhaust(&envoy, "a", "full", 10)?;
-    // Smaller and larger in turn: that refuses nobody who fits, and frees nothing. None of them is in force twice:
-    // that would be a rollback, which new connections have to show.
+    // Smaller and larger capacities in turn must not admit the key that has used more than each of
+    // them. Each capacity occurs only once, because an earlier configuration would be a rollback,
+    // which takes effect only with new connections.
     for capacity in [5, 8, 6, 7, 4] {
         ensure!(envoy.push(&Config::new(json!([rule("a", capacity)])))? == Update::Accepted);
         in_force(&mut ops, "a", Some(capacity.into()))?;
@@ -257,7 +259,7 @@ fn a_rollback_is_in_force_like_any_configuration() -> Result<()> {
     ensure!(envoy.push(&b)? == Update::Accepted);
     in_force(&mut ops, "a", Some(5))?;
     exhaust(&envoy, "a", "bob", 5)?;
-    // While the first listener drains, Envoy would use its plugin again unchanged.
+    // While the first listener drains, Envoy would reuse its plugin unchanged.
     eventually(SOON, "the first configuration to be gone", || {
         let draining = envoy.stats(r"^listener_manager\.total_.*_draining$")?;
         Ok(draining.values().all(|count| *count == 0).then_some(()))
@@ -266,7 +268,7 @@ fn a_rollback_is_in_force_like_any_configuration() -> Result<()> {
     in_force(&mut ops, "a", Some(2))?;
     exhaust(&envoy, "a", "carol", 2)?;
     ensure!(status(&mut envoy.data(), "a", "bob")? == 429);
-    // It can be edited like any other.
+    // The rules can be edited as after any configuration.
     ops.edit("a", "carry=keep", &json!({ "mode": "shadow" }))?;
     eventually(SOON, "the edit to be in force", || {
         Ok((status(&mut envoy.data(), "a", "carol")? == 200).then_some(()))

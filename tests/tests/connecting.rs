@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 const TLS: &str =
     "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
 
-/// A certificate, a key or a CA. The relay's tests say how they were made.
+/// Returns the path of a certificate, a key or a CA. The relay's tests describe how these files
+/// were made.
 fn file(name: &str) -> String {
     let file = workspace_root()
         .join("crates/relay/tests/relay/certs")
@@ -24,7 +25,8 @@ fn file(name: &str) -> String {
     file.display().to_string()
 }
 
-/// The transport of a listener with this certificate, which asks for one of the client if told.
+/// Returns the TLS transport socket of a listener with this certificate. If `asks` is set, the
+/// listener requires a client certificate.
 fn tls(server: &str, asks: bool) -> Value {
     let mut common = json!({ "tls_certificates": [{
         "certificate_chain": { "filename": file(&format!("{server}.pem")) },
@@ -58,7 +60,7 @@ fn config() -> Config {
     }]))
 }
 
-/// `loudou --url URL … rules` without a proxy, unless `env` has one.
+/// Runs `loudou --url URL … rules`. Uses a proxy only if `env` names a proxy.
 fn rules(url: &str, options: &[&str], env: &[(&str, &str)]) -> Result<(Option<i32>, String)> {
     let mut command = loudou_command()?;
     for name in [
@@ -96,7 +98,8 @@ fn works(url: &str, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The call fails as one without a connection does, and names a remedy.
+/// The call must fail with the exit code for a missing connection, and its message must name a
+/// remedy.
 fn fails(url: &str, options: &[&str], remedy: &str) -> Result<()> {
     let (code, text) = rules(url, options, &[])?;
     ensure!(code == Some(3), "{url} {options:?}: {code:?} {text}");
@@ -124,7 +127,7 @@ fn tls_is_trusted_by_its_ca_and_its_name() -> Result<()> {
         &["--tls-ca", &ca, "--tls-name", "envoy.example.com"],
         "--tls-name",
     )?;
-    // Neither side speaks for the other.
+    // TLS to a plain listener fails, and plain HTTP to a TLS listener fails.
     fails(
         &format!("https://{}", envoy.admin_address()),
         &["--tls-ca", &ca],
@@ -177,11 +180,11 @@ fn a_unix_socket_needs_no_port() -> Result<()> {
     works(&format!("unix://{socket}"), &[])?;
     fails(&format!("unix:{socket}.none"), &[], "cannot reach")?;
     envoy.stop()?;
-    // The socket's file outlives the process, at best.
+    // Envoy may leave the socket file behind when it exits.
     fails(&format!("unix:{socket}"), &[], "cannot reach")
 }
 
-/// A proxy for one connection, which reports what it was asked.
+/// Starts a proxy for one connection. Returns its URL and a channel that receives the request line.
 fn proxy() -> Result<(String, Receiver<String>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -216,7 +219,7 @@ fn a_proxy_tunnels_tls_alone() -> Result<()> {
     let config = config().also_admin(at(port), Some(tls("elsewhere", false)));
     let envoy = Envoy::start(&config)?;
     let (address, asked) = proxy()?;
-    // A name that only the proxy knows.
+    // Only the proxy resolves this name.
     let url = format!("https://elsewhere.example:{port}");
     let ca = file("other-ca.pem");
     let env = [("https_proxy", address.as_str())];

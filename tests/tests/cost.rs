@@ -1,4 +1,5 @@
-//! What a call costs a worker does not depend on how much is configured beside what it is about.
+//! //! The CPU time of a call depends on the data that the call concerns, and not on the size of
+//! the rest of the configuration.
 
 use std::fs;
 
@@ -7,11 +8,11 @@ use loudou_tests::one_rule::{edit, user};
 use loudou_tests::{Config, Envoy, Http, Operator, Request, expect};
 use serde_json::{Map, Value, json};
 
-/// The calls of each kind, of which the cheapest counts: whatever else runs on the machine makes calls dearer, by their
-/// misses of caches, and those that read much most of all.
+/// Number of calls of each kind. The test uses the cheapest call, because other programs on the
+/// machine cause cache misses, which slow down most the calls that read much.
 const TIMES: u32 = 20;
-/// How much more a call may cost with the large configuration. With a record that is read as a whole it was
-/// a hundred times as much and more.
+/// Maximum ratio between the cost with the large configuration and with the small configuration. If
+/// every call read the whole record, the ratio would be a hundred and more.
 const FACTOR: u64 = 12;
 
 fn rules(count: u32, overrides: u32) -> Value {
@@ -29,7 +30,7 @@ fn rules(count: u32, overrides: u32) -> Value {
     (0..count).map(rule).collect()
 }
 
-/// An Envoy with one worker.
+/// An Envoy with one worker, with an operator and a client.
 struct Bench {
     envoy: Envoy,
     ops: Operator,
@@ -41,7 +42,7 @@ impl Bench {
         let envoy = Envoy::start(&Config::new(rules).buckets(1_024).concurrency(1))?;
         let (ops, data) = (Operator::editor(&envoy), envoy.data());
         let mut bench = Self { envoy, ops, data };
-        // One edit, so that everything has been read and made once.
+        // One edit and one call of each kind, so that all caches are filled.
         bench.ops.edit("r0", "", &edit(50))?;
         bench.request()?;
         bench.ops.get("/v1/rules")?;
@@ -53,7 +54,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The time that the worker has been running, in nanoseconds.
+    /// Returns the CPU time of the worker so far, in nanoseconds.
     fn worker(&self) -> Result<u64> {
         let tasks = format!("/proc/{}/task", self.envoy.pid());
         for task in fs::read_dir(tasks)? {
@@ -67,7 +68,7 @@ impl Bench {
         anyhow::bail!("no worker")
     }
 
-    /// The least time of the worker for `call`, without what `before` takes.
+    /// Returns the minimum CPU time of the worker for `call`, without the time of `before`.
     fn cost(
         &mut self,
         mut before: impl FnMut(&mut Self, u32) -> Result<()>,
@@ -89,7 +90,7 @@ impl Bench {
     }
 }
 
-/// The costs of each kind of call, in nanoseconds.
+/// Returns the cost of each kind of call, in nanoseconds.
 fn costs(rules: Value) -> Result<Vec<(String, u64)>> {
     let mut bench = Bench::new(rules)?;
     let mut costs = Vec::new();
@@ -142,7 +143,7 @@ fn calls_cost_what_they_are_about() -> Result<()> {
             us(many)
         );
         println!("{line}");
-        // The answers to these contain all rules.
+        // The answers to these two calls contain all rules.
         let is_list = name.ends_with("/v1/rules") || name.ends_with("/v1/export");
         if large > small * FACTOR && !is_list {
             dear.push(line);

@@ -1,4 +1,4 @@
-//! Costs of requests in a real Envoy: by a header, by metadata, and by the length of the body.
+//! Costs of requests in a real Envoy, taken from a header, from metadata, or from the length of the body.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Request};

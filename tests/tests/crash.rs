@@ -1,4 +1,4 @@
-//! A sandbox that dies: `FAIL_RELOAD` brings it back, with the same buckets, edits and counts.
+//! //! A sandbox crashes. `FAIL_RELOAD` loads it again, with the same buckets, edits and counts.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -13,12 +13,12 @@ use loudou_tests::{
 };
 use serde_json::{Value, json};
 
-/// Envoy waits for a second or more before it reloads a sandbox.
+/// Timeout of a reload. Envoy waits for a second or more before it reloads a sandbox.
 const RELOADED: Duration = Duration::from_secs(30);
 const WORKERS: u32 = 2;
-/// The number of new connections in a row that reaches every worker.
+/// Number of consecutive new connections that reaches every worker.
 const CONNECTIONS: usize = 24;
-/// The header that makes a filter built for this test die.
+/// Header that makes a filter built for this test panic.
 const TRAP: &str = "x-loudou-trap";
 const LAST_WORDS: &str = "a test requested it";
 
@@ -26,7 +26,7 @@ fn start() -> Result<Envoy> {
     Envoy::start(&config(3).concurrency(WORKERS).wasm(trap_wasm_path()?))
 }
 
-/// Kills the sandbox of every worker, as a defect of the filter would.
+/// Crashes the sandbox of every worker, as a defect of the filter would.
 fn kill(envoy: &Envoy) -> Result<()> {
     for _ in 0..CONNECTIONS {
         let answer = envoy.data().send(&user("mallory").header(TRAP, "1"))?;
@@ -37,7 +37,7 @@ fn kill(envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every worker answers again; meanwhile an exhausted key is never admitted.
+/// Waits until every worker answers again. Until then, an exhausted key must never be admitted.
 fn recovered(envoy: &Envoy, exhausted: &str) -> Result<()> {
     eventually(RELOADED, "every worker to serve again", || {
         for _ in 0..CONNECTIONS {
@@ -60,7 +60,7 @@ fn back(ops: &mut Operator) -> Result<()> {
     })
 }
 
-/// Returns true if a rule is in force unchanged. Its counts continue.
+/// Fails unless a rule is in force unchanged. Its counts may differ.
 fn unchanged(before: &Value, after: &Value) -> Result<()> {
     for field in ["generation", "rule", "base", "edit", "overrides"] {
         ensure!(
@@ -86,7 +86,7 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     let sandboxes = envoy.sandboxes()?;
     kill(&envoy)?;
     recovered(&envoy, "alice")?;
-    // Other tests rely on these numbers to notice a death.
+    // Other tests use these numbers to detect a crash.
     let reloaded = envoy.sandboxes()?;
     ensure!(reloaded != sandboxes, "{reloaded:?}");
     let reloads = envoy.counter("wasm.loudou.vm_reload_success")?;
@@ -114,7 +114,7 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     );
     let totals = envoy.verdicts("admitted")?;
     ensure!(totals == 5 + 5 + 5 + 10, "{totals} admitted: counts go on");
-    // And edits work as before.
+    // Edits work as before the crash.
     ops.drop_edit("r", "carry=keep")?;
     eventually(RELOADED, "the edit to be gone", || {
         let bucket = ops.bucket("r", "alice")?.context("a bucket")?;
@@ -141,7 +141,8 @@ fn a_dead_admin_call_takes_no_bucket_along() -> Result<()> {
     envoy.stop()
 }
 
-/// Held requests need an answer from the filter: Envoy leaves them paused until their clients leave.
+/// When the sandbox crashes, the filter's held requests are answered with 503. Without an answer,
+/// Envoy would leave them paused until their clients disconnect.
 #[test]
 fn held_requests_of_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> {
     let rule = |name: &str, header: &str, capacity: u32, rate: &str| {
@@ -174,7 +175,7 @@ fn held_requests_of_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> 
         Ok(())
     })?;
     ensure!(waiting()? == 0);
-    // The next sandbox continues the count.
+    // The reloaded sandbox continues the gauge of waiting requests.
     eventually(RELOADED, "the worker to serve again", || {
         Ok((envoy.data().send(&user("bob"))?.status == 200).then_some(()))
     })?;
@@ -186,8 +187,8 @@ fn held_requests_of_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> 
     envoy.stop()
 }
 
-/// A sandbox that is reloaded for a draining listener configures itself later than the listener's
-/// replacement, but is not newer.
+/// A sandbox that is reloaded for a draining listener must not bring its old configuration back.
+/// This sandbox starts later than the sandbox of the new listener, but its configuration is older.
 #[test]
 fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
     let config = |capacity: u32| -> Result<Config> {
@@ -196,7 +197,7 @@ fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
             "respond": { "ratelimit_headers": "draft11" },
         }]);
         let config = Config::new(rules).concurrency(1);
-        // Long enough that Envoy does not close a connection to the old listener.
+        // The drain time is long enough that Envoy keeps a connection to the old listener open.
         Ok(config.drain_s(600).wasm(trap_wasm_path()?))
     };
     let quota = |http: &mut Http| -> Result<Option<String>> {
@@ -223,7 +224,7 @@ fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
     let policy = eventually(RELOADED, "the old listener to serve again", || {
         quota(&mut old)
     })?;
-    // The newest configuration decides, with its edit, on the old connection too.
+    // The newest configuration and its edit apply to the old connection too.
     ensure!(
         is_of(&Some(policy), 9),
         "the old connection is limited by itself"
@@ -248,8 +249,8 @@ fn the_real_filter_ignores_the_trap() -> Result<()> {
     envoy.stop()
 }
 
-/// Configurations come while requests do, so the first request of a sandbox comes right after its start. None of them
-/// is taken for the one that a dead sandbox was loaded again for.
+/// A sandbox that starts under load must not count as a crashed sandbox. Requests arrive during
+/// each update, so the first request of a sandbox comes right after its start.
 #[test]
 fn a_start_under_load_is_no_death() -> Result<()> {
     let envoy = Envoy::start(&config(3).concurrency(WORKERS))?;
@@ -260,7 +261,8 @@ fn a_start_under_load_is_no_death() -> Result<()> {
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
                     while !stop.load(Ordering::Relaxed) {
-                        // Each on a new connection: one to a listener that drains says nothing.
+                        // Each request opens a new connection, because an old connection would
+                        // reach the draining listener.
                         envoy.data().send(&user("alice"))?;
                     }
                     Ok(())
