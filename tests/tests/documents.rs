@@ -1,4 +1,5 @@
-//! The rules, numbers and commands of the documents: a number in the text is what a replay counts, and commands run.
+//! //! Rules, numbers and commands in the documents. Each number in the text must equal the count
+//! of a replay, and each command must run.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,20 +16,21 @@ use serde_json::{Value, json};
 
 /// Midnight UTC.
 const MIDNIGHT_S: u64 = 1_700_006_400;
-/// Requests of one user from midnight on: how many, and the milliseconds after each.
+/// Requests of one user from midnight on, as pairs of a count and the milliseconds after each
+/// request.
 type Sends = [(u64, u64)];
-/// A request every two seconds, for a day.
+/// One request every two seconds for a day.
 const DAY: &Sends = &[(43_200, 2_000)];
-/// Two requests a second, for ten minutes.
+/// Two requests per second for ten minutes.
 const TEN_MINUTES: &Sends = &[(1_200, 500)];
-/// How the rule of the README begins.
+/// First lines of the rule in the README.
 const README_RULE: &str = "version: 1\nstore:\n  buckets: 65536";
 const FUNNEL: &str = "- { algorithm: funnel, capacity: 15, rate: 30/60s }";
 
-/// What a page says of its rules: words, and how many of some requests are admitted.
+/// A statement of a page about a rule: a text, and the number of requests that the rule admits.
 struct Statement {
     page: &'static str,
-    /// Text in the rule file, or in the line of the limit.
+    /// Text that identifies the rule file, or the line of the limit.
     rules: &'static str,
     sends: &'static Sends,
     words: &'static str,
@@ -87,7 +89,7 @@ fn page(path: &str) -> Result<String> {
     fs::read_to_string(workspace_root().join(path)).with_context(|| path.to_owned())
 }
 
-/// The README, and the pages of `docs`.
+/// Returns the paths of the README and of all pages in `docs`.
 fn pages() -> Result<Vec<String>> {
     let mut pages = vec!["README.md".to_owned()];
     let mut folders = vec!["docs".to_owned()];
@@ -109,14 +111,14 @@ fn pages() -> Result<Vec<String>> {
     Ok(pages)
 }
 
-/// The blocks of a page in this language.
+/// Returns the code blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open: Option<Vec<&str>> = None;
     for line in page.lines() {
         match &mut open {
             None if line.strip_prefix("```") == Some(language) => open = Some(Vec::new()),
-            // A block in another language, until its end.
+            // Skips a block in another language.
             None if line.starts_with("```") && !line.ends_with("```") => open = Some(vec![line]),
             None if line == "```" => open = Some(vec![line]),
             None => {}
@@ -132,26 +134,26 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// A rule file with one limit, for each user.
+/// Returns a rule file that has one limit per user.
 fn with_limit(limit: &str) -> String {
     format!(
         "version: 1\nrules:\n  - name: r\n    key: [ {{ header: x-user-id }} ]\n    limits:\n      {limit}\n"
     )
 }
 
-/// The fields of the rule that an example of some fields stands for.
+/// Required fields, which are added to an example that shows only some fields of a rule.
 const FIELDS_OF_RULE: [&str; 2] = [
     "key: [ { header: x-user-id } ]",
     "limits: [ { algorithm: funnel, capacity: 15, rate: 30/60s } ]",
 ];
 
-/// The files that a block of YAML stands for: a whole file, a manifest, a rule, fields of a rule, or limits, each on
-/// a line.
+/// Returns the rule files to check for a block of YAML. A block is a whole file, a manifest, a
+/// rule, some fields of a rule, or limits on separate lines. Returns `None` for any other block.
 fn files(block: &str) -> Option<Vec<String>> {
     let start = block.trim_start();
     let is_whole = ["version: 1\n", "http_filters:\n", "apiVersion:"];
     if is_whole.iter().any(|text| start.starts_with(text)) {
-        // What a reader has to fill in.
+        // Fill in the placeholders for the reader.
         let sha256 = "a".repeat(64);
         let whole = block.replace("sha256: …", &format!("sha256: {sha256}"));
         return Some(vec![whole.replace("rules: […]", "rules: []")]);
@@ -162,7 +164,7 @@ fn files(block: &str) -> Option<Vec<String>> {
     if start.starts_with("- { algorithm: ") {
         return Some(block.lines().map(with_limit).collect());
     }
-    // Each paragraph is an example.
+    // Each paragraph is a separate example.
     let is_field = |line: &str| line.starts_with(|first: char| first.is_ascii_lowercase());
     block.lines().next().is_some_and(is_field).then(|| {
         let fields = block.split("\n\n").map(with_fields);
@@ -170,7 +172,7 @@ fn files(block: &str) -> Option<Vec<String>> {
     })
 }
 
-/// A rule file whose rule has these fields, and the required ones.
+/// Returns a rule file whose rule has these fields and the missing required fields.
 fn with_fields(fields: &str) -> String {
     let mut rule = fields.replace('\n', "\n    ");
     for field in FIELDS_OF_RULE {
@@ -182,7 +184,8 @@ fn with_fields(fields: &str) -> String {
     format!("version: 1\nrules:\n  - name: example\n    {rule}\n")
 }
 
-/// Returns true if a block has neither rules nor limits: it is a part of another configuration of Envoy or Kubernetes.
+/// Returns true if a block is another part of an Envoy or Kubernetes configuration, without rules
+/// and limits.
 fn has_no_rules(block: &str) -> bool {
     const FOREIGN: [&str; 6] = [
         "access_log:",
@@ -196,7 +199,7 @@ fn has_no_rules(block: &str) -> bool {
     is_foreign && !block.contains("rules:") && !block.contains("algorithm:")
 }
 
-/// The first of the files of a page with this text.
+/// Returns the first rule file of a page that contains `text`.
 fn file_with(path: &str, text: &str) -> Result<String> {
     let blocks = blocks(&page(path)?, "yaml");
     let mut all = blocks.iter().filter_map(|block| files(block)).flatten();
@@ -204,7 +207,8 @@ fn file_with(path: &str, text: &str) -> Result<String> {
     found.with_context(|| format!("{path} has no rules with {text:?}"))
 }
 
-/// What `loudou check` prints of a file.
+/// Runs `loudou check` on a file and returns its output. Fails if the command reports an error or a
+/// warning.
 fn check(file: &str) -> Result<String> {
     let dir = TempDir::new("documents")?;
     let path = dir.write("rules.yaml", file)?;
@@ -215,7 +219,8 @@ fn check(file: &str) -> Result<String> {
     Ok(printed)
 }
 
-/// How many of these requests a rule file admits.
+/// Replays these requests with a rule file and returns how many requests pass, at once or after a
+/// hold.
 fn passed(file: &str, trace: &[Value]) -> Result<u64> {
     let dir = TempDir::new("documents")?;
     let rules = dir.write("rules.yaml", file)?;
@@ -234,7 +239,7 @@ fn passed(file: &str, trace: &[Value]) -> Result<u64> {
     Ok(admitted + number("held").context("no count")?)
 }
 
-/// The page says so, in these words, over the end of a line or not.
+/// Fails unless the page contains this text. Line breaks count as spaces.
 fn says(path: &str, words: &str) -> Result<()> {
     let text = page(path)?;
     let text: Vec<&str> = text.split_whitespace().collect();
@@ -278,7 +283,8 @@ fn numbers_of_examples_are_those_of_a_replay() -> Result<()> {
     Ok(())
 }
 
-/// The README and the page of fields show the bound of a fleet, which `loudou check` computes.
+/// The README and the reference of rules must show the bound of a fleet that `loudou check`
+/// computes.
 #[test]
 fn the_bound_of_a_fleet_is_that_of_check() -> Result<()> {
     let printed = check(&file_with("docs/reference/rules.md", "scope: fleet")?)?;
@@ -292,7 +298,7 @@ fn the_bound_of_a_fleet_is_that_of_check() -> Result<()> {
     )
 }
 
-/// A key that the defaults ban is banned in both rules of the example.
+/// A key that the defaults ban must be banned in both rules of the example.
 #[test]
 fn the_example_of_defaults_bans_in_each_rule() -> Result<()> {
     let file = file_with("docs/reference/rules.md", "defaults:")?;
@@ -305,7 +311,7 @@ fn the_example_of_defaults_bans_in_each_rule() -> Result<()> {
     Ok(())
 }
 
-/// The number after an option in the first command of a page that has it.
+/// Returns the value of an option in the first command of a page that has this option.
 fn option<'a>(page: &'a str, command: &str, option: &str) -> Option<&'a str> {
     let mut commands = page.split('`').filter(|code| code.starts_with(command));
     let (_, rest) = commands
@@ -320,7 +326,7 @@ fn the_recipe_for_a_limit_that_is_too_tight_ends_the_refusals() -> Result<()> {
     let text = page(path)?;
     let set = |name| option(&text, "loudou set RULE --limit burst", name);
     let capacity = set("--capacity ").context("no capacity")?;
-    // Without it, the rate stays.
+    // Without the option, the command keeps the rate.
     let rate = set("--rate ").unwrap_or("30/60s");
     let trace = trace(TEN_MINUTES);
     let refused = |capacity: &str, rate: &str| -> Result<String> {
@@ -346,7 +352,8 @@ fn the_recipe_for_a_limit_that_is_too_tight_ends_the_refusals() -> Result<()> {
     )
 }
 
-/// The table of what a bucket of 20 keeps that has used 10 when its capacity becomes 40.
+/// Each row of the table about `carry` must hold. In each case a bucket of capacity 20 has used 10
+/// units when the capacity becomes 40.
 #[test]
 fn what_live_buckets_keep_is_what_the_table_says() -> Result<()> {
     let limit =
@@ -381,7 +388,8 @@ fn what_live_buckets_keep_is_what_the_table_says() -> Result<()> {
     Ok(())
 }
 
-/// What the budgets of a request say; a request in twenty also reads the number of its connection.
+/// The page must show the numbers of the benchmark budget. The number of calls is rounded down,
+/// because one request in twenty also reads its connection number.
 #[test]
 fn the_cost_of_a_plain_request_is_that_of_its_budget() -> Result<()> {
     let budgets: Value = serde_json::from_str(&page("xtask/src/bench/instructions/budgets.json")?)?;
@@ -405,7 +413,8 @@ fn the_cost_of_a_plain_request_is_that_of_its_budget() -> Result<()> {
     )
 }
 
-/// The commands of the tables and `sh` blocks of a page for an operator, in order.
+/// Returns the `loudou` commands in the tables and `sh` blocks of a page, without the commands that
+/// [`is_elsewhere`] excludes.
 fn commands(page: &str) -> Vec<String> {
     let mut commands = Vec::new();
     for line in page.lines().filter(|line| line.starts_with("| ")) {
@@ -422,7 +431,7 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// A command that does not end, or needs something other than the one Envoy of the page.
+/// Returns true if a command does not end, or needs more than the one Envoy of the page.
 fn is_elsewhere(command: &str) -> bool {
     let other = [
         "--follow",
@@ -440,7 +449,7 @@ fn is_elsewhere(command: &str) -> bool {
     command == "loudou" || other.iter().any(|word| command.contains(word))
 }
 
-/// The commands of the `sh` blocks of a page that contain `word`, on one line each.
+/// Returns the commands in the `sh` blocks of a page that contain `word`, each joined to one line.
 fn recipes(page: &str, word: &str) -> Vec<String> {
     let mut recipes = Vec::new();
     for block in blocks(page, "sh") {
@@ -453,7 +462,8 @@ fn recipes(page: &str, word: &str) -> Vec<String> {
     recipes
 }
 
-/// Sixty requests of two clients within a minute, one line each, in the format that a recipe names.
+/// Returns an access log with sixty requests of two clients within a minute, in the format that the
+/// recipe names.
 fn access_log(recipe: &str) -> String {
     let line = |n: u32| {
         let client = 1 + n % 2;
@@ -473,7 +483,7 @@ fn access_log(recipe: &str) -> String {
     (0..60).map(line).collect()
 }
 
-/// Every recipe of a replay, on logs in a folder of its own: each reads all requests of the logs that it names.
+/// Every replay recipe must run in a separate folder and read all requests of its logs.
 #[test]
 fn recipes_of_replays_run() -> Result<()> {
     let dir = TempDir::new("replays")?;
@@ -506,7 +516,8 @@ fn recipes_of_replays_run() -> Result<()> {
                 access_log(&recipe)
             };
             dir.write("access.log", &text)?;
-            // The pods are one.
+            // Instead of reading the logs of all pods, the command prefixes the lines of
+            // `access.log` like one pod.
             let pod = "kubectl logs -l app=envoy --prefix";
             let command = recipe.replace(pod, "sed 's#^#[pod/envoy-1/envoy] #' access.log");
             let output = command.split_once(" > ").map(|(_, name)| name.to_owned());
@@ -527,7 +538,7 @@ fn recipes_of_replays_run() -> Result<()> {
             let is_whole = match output.as_deref() {
                 Some("timeline.csv") => printed.starts_with("config,start_ns,"),
                 _ if recipe.contains("--output jsonl") => printed.lines().count() == 60,
-                // JSON of a suggestion.
+                // A suggestion as JSON contains this field.
                 _ if recipe.contains("--output json") => printed.contains("\"requests\": 60"),
                 _ => printed.contains("60 requests"),
             };
@@ -543,7 +554,8 @@ fn recipes_of_replays_run() -> Result<()> {
     Ok(())
 }
 
-/// A download is checked as the page says, against a key that was made as it says.
+/// The documented commands must accept a release signed with a key from the documented command, and
+/// reject a changed one.
 #[test]
 fn recipes_of_a_release_run() -> Result<()> {
     let dir = TempDir::new("release")?;
@@ -562,7 +574,7 @@ fn recipes_of_a_release_run() -> Result<()> {
         let mut found = recipes(&text, word).into_iter();
         found.next().with_context(|| format!("no {word}"))
     };
-    // As `dist --key` leaves them; the signature is checked by its own test.
+    // Create the files that `dist --key` writes. Another test checks the signature of `dist`.
     dir.write("loudou-0.1.0.wasm", "module")?;
     run(&recipe("openssl genpkey")?)?;
     run("openssl pkey -in key.pem -pubout -out loudou.pub")?;
@@ -582,8 +594,8 @@ fn recipes_of_a_release_run() -> Result<()> {
     Ok(())
 }
 
-/// An operator types no command in the first milliseconds: until the first timer of a data listener the API answers
-/// that no rules are known yet.
+/// Waits until the admin API knows the rules. Before the first timer of a data listener, the API
+/// answers that no rules are known yet.
 fn await_rules(running: &Running) -> Result<()> {
     let mut api = running.envoy.admin();
     eventually(Duration::from_secs(30), "the rules to be known", || {
@@ -592,7 +604,8 @@ fn await_rules(running: &Running) -> Result<()> {
     })
 }
 
-/// The rule of the README in the quickstart's Envoy, and every command of both pages on it.
+/// Every operator command in the README and the on-call page must run against the quickstart's
+/// Envoy with the rule of the README.
 #[test]
 fn commands_for_operators_run() -> Result<()> {
     let mut example = Example::read("quickstart")?;

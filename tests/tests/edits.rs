@@ -1,4 +1,4 @@
-//! Live edits: conditional on `If-Match`, in force on every worker at once, and gone again when they
+//! Live edits are conditional on `If-Match`, take effect on every worker at once, and end when they
 //! expire or are dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,21 +10,22 @@ use loudou_tests::one_rule::{admitted, config, edit, limits, user};
 use loudou_tests::{Envoy, Http, Operator, Request, eventually, expect, expect_problem, now};
 use serde_json::{Value, json};
 
-/// The time from its answer within which an edit is in force on every worker.
+/// Maximum time between the answer to an edit and its effect on every worker.
 const IN_FORCE: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(10);
 const LOADERS: usize = 16;
-/// The number of requests that are checked after a change.
+/// Number of requests that are checked after a change.
 const ENOUGH: usize = 500;
 
-/// Far more than a test takes, and slow enough that nothing is refilled during it.
+/// An edit with a capacity far above what a test takes. Its rate is so low that nothing refills
+/// during a test.
 fn plenty() -> Value {
     json!({ "limits": [
         { "name": "l", "algorithm": "funnel", "capacity": 1_000_000, "rate": "1000/d" },
     ] })
 }
 
-/// An edit to capacity 9 by an editor that has seen the generation `seen`.
+/// Returns an edit to capacity 9 with `seen` as `If-Match`.
 fn put(seen: Option<&str>) -> Request {
     let request = Request::new("PUT", "/v1/rules/r").json(&edit(9));
     match seen {
@@ -119,10 +120,10 @@ fn an_edit_names_the_version_it_has_seen() -> Result<()> {
     envoy.stop()
 }
 
-/// When a request went out, and its status.
+/// Time at which a request was sent, and its status.
 type Sent = (Instant, u16);
 
-/// Sends requests for one key without pause until stopped.
+/// Sends requests for one key without pause until `done` is set.
 fn refusals_until(done: &AtomicBool, count: &AtomicUsize, mut http: Http) -> Result<Vec<Sent>> {
     let mut own = Vec::new();
     while !done.load(Ordering::Acquire) {
@@ -133,19 +134,20 @@ fn refusals_until(done: &AtomicBool, count: &AtomicUsize, mut http: Http) -> Res
     Ok(own)
 }
 
-/// Waits until [`IN_FORCE`] has passed since `answered`, and enough was sent after that.
+/// Waits until [`IN_FORCE`] has passed since `answered` and until enough requests were sent later.
 fn enough_after(answered: Instant, count: &AtomicUsize) -> Result<()> {
     eventually(SOON, "the change to be in force", || {
         Ok((now() >= answered + IN_FORCE).then_some(()))
     })?;
-    // The first ones may have been sent before.
+    // The first [`LOADERS`] requests may have been sent before this moment.
     let until = count.load(Ordering::Acquire) + LOADERS + ENOUGH;
     eventually(SOON, "requests after the change", || {
         Ok((count.load(Ordering::Acquire) >= until).then_some(()))
     })
 }
 
-/// Runs `change` under load on all workers; returns the requests sent from [`IN_FORCE`] after its answer.
+/// Runs `change` under load on all workers. Returns the statuses of the requests that were sent at
+/// least [`IN_FORCE`] after its answer.
 fn after_the_change(envoy: &Envoy, change: impl FnOnce() -> Result<()>) -> Result<Vec<u16>> {
     let (done, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (seen, answered) = thread::scope(|scope| {
@@ -200,13 +202,13 @@ fn an_edit_is_in_force_on_every_worker_at_once() -> Result<()> {
 
 #[test]
 fn a_level_is_carried_over_as_requested() -> Result<()> {
-    // Of 10 at 1/d, 5 are taken; then the numbers change.
+    // Each case takes 5 of 10 units at 1/d. Then the edit changes the limit.
     let cases = [
         ("carry=keep", 4, "1/d", 0),
         ("carry=keep", 20, "2/d", 15),
         ("carry=proportional", 4, "1/d", 2),
         ("carry=proportional", 20, "2/d", 10),
-        // Half of 20 takes five days longer than before the edit.
+        // After this edit, half of 20 drains in ten days instead of five.
         ("carry=proportional", 20, "1/d", 10),
         ("", 4, "1/d", 0),
         ("", 20, "2/d", 15),
@@ -217,7 +219,7 @@ fn a_level_is_carried_over_as_requested() -> Result<()> {
     let mut ops = Operator::editor(&envoy);
     let mut http = envoy.data();
     for (number, (query, capacity, rate, left)) in cases.into_iter().enumerate() {
-        // Each case has keys of its own, and begins with the rule as configured.
+        // Each case uses separate keys and begins with the rule as configured.
         let (alice, new) = (format!("alice{number}"), format!("new{number}"));
         for _ in 0..5 {
             ensure!(http.send(&user(&alice))?.status == 200);
@@ -272,7 +274,7 @@ fn dropping_an_edit_goes_back_to_the_base() -> Result<()> {
         event["kind"] == "edit_dropped" && event["reason"] == "enough" && event["by"] == "ops",
         "{event}"
     );
-    // An edit that equals the base is no edit.
+    // An edit that equals the base is not stored as an edit.
     let same = ops.edit("r", "", &edit(10))?;
     ensure!(
         same["change"] == "" && same["after"].get("edit").is_none(),

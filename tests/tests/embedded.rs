@@ -1,4 +1,4 @@
-//! The admin API that the data role answers itself, and edits where no body arrives.
+//! //! The admin API on the data listener, answered by the data role, and edits without a body.
 
 use std::env;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use loudou_tests::{
 };
 use serde_json::json;
 
-/// The path of the API in these tests.
+/// Path prefix of the API in these tests.
 const AT: &str = "/.loudou";
 
-/// Runs `loudou` against the API at this address.
+/// Runs `loudou` against the API at this URL.
 fn loudou(url: &str, args: &[&str]) -> Result<Output> {
     let mut command = loudou_command()?;
     let command = command.args(["--url", url]).args(args);
@@ -24,7 +24,7 @@ fn loudou(url: &str, args: &[&str]) -> Result<Output> {
         .context("cannot run loudou")
 }
 
-/// The output of `loudou`, if it succeeded.
+/// Returns standard output and standard error of `loudou`. Fails if the command failed.
 fn printed(output: &Output) -> Result<(String, String)> {
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -32,7 +32,7 @@ fn printed(output: &Output) -> Result<(String, String)> {
     Ok((out, err))
 }
 
-/// The edit of a capacity, as `loudou set` makes it.
+/// Edits the capacity with `loudou set`.
 fn set(url: &str, capacity: &str) -> Result<(String, String)> {
     let edit = [
         "set",
@@ -60,7 +60,7 @@ fn it_is_edited_through_the_data_listener() -> Result<()> {
         out.contains('5') && err.contains("in a header"),
         "{out}{err}"
     );
-    // In force on every worker: each connection may meet another one.
+    // The edit applies on every worker. Each connection may reach a different worker.
     for name in 0..32 {
         ensure!(admitted(&mut envoy.data(), &format!("user-{name}"))? == 5);
     }
@@ -69,10 +69,10 @@ fn it_is_edited_through_the_data_listener() -> Result<()> {
     ensure!(out.contains("refused"), "{out}");
     let (out, _) = printed(&loudou(&url, &["events"])?)?;
     ensure!(out.contains("漏斗"), "{out}");
-    // A file for Envoy's configuration, which needs more than the API knows.
+    // The exported file lacks the tokens, because the API does not return them.
     let (_, err) = printed(&loudou(&url, &["export"])?)?;
     ensure!(err.contains("`admin` left out"), "{err}");
-    // Both ways to the API show the same rules.
+    // The API shows the same rules on both listeners.
     let rule = envoy
         .admin()
         .send(&Request::get("/v1/rules/r").token(VIEW_TOKEN))?;
@@ -90,7 +90,7 @@ fn a_call_with_a_body_is_told_where_to_put_it() -> Result<()> {
     let path = format!("{AT}/v1/rules/r");
     let detail = expect_problem(&http.send(&put(&path).json(&edit(7)))?, 400)?;
     ensure!(detail.contains("loudou-body"), "{detail}");
-    // No rule sees these requests, and none of their headers reaches an access right.
+    // Rules do not apply to these requests, and only the token grants access.
     let detail = expect_problem(&envoy.data().send(&Request::get(&path))?, 401)?;
     ensure!(detail.contains("Bearer"), "{detail}");
     let viewer = Request::new("PUT", &path)
@@ -113,7 +113,8 @@ fn short_edits_need_no_body_on_the_admin_listener_either() -> Result<()> {
     envoy.stop()
 }
 
-/// The path moves with the configuration, and edits made through it stay.
+/// An update of the configuration moves the path of the API, and keeps the edits made through the
+/// old path.
 #[test]
 fn an_update_of_the_configuration_moves_it() -> Result<()> {
     let envoy = Envoy::start(&config(2).admin_at(AT))?;
@@ -125,7 +126,7 @@ fn an_update_of_the_configuration_moves_it() -> Result<()> {
         Ok(envoy.data().send(&request)?.status)
     };
     ensure!(status("/elsewhere")? == 200);
-    // Like any path, which the rule lets pass.
+    // The old path is an ordinary path again, so its requests reach the upstream.
     ensure!(envoy.data().send(&user("bob"))?.status == 200);
     ensure!(
         envoy
@@ -146,7 +147,7 @@ fn an_update_of_the_configuration_moves_it() -> Result<()> {
     envoy.stop()
 }
 
-/// Gives the loopback interface of a new network namespace a second address that is not loopback.
+/// Adds a second, non-loopback address to the loopback interface of a new network namespace.
 const ADDRESSES: &str = r#"
 import fcntl, socket, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -158,10 +159,11 @@ UP, SET_ADDRESS, SET_FLAGS = struct.pack("H", 0x41), 0x8916, 0x8914
 interface(SET_FLAGS, b"lo", UP)
 interface(SET_ADDRESS, b"lo:1", address("10.9.9.9"))
 "#;
-/// Set inside the namespace.
+/// Environment variable that is set inside the namespace.
 const INSIDE: &str = "LOUDOU_TESTS_IN_NAMESPACE";
 
-/// Runs itself again in a network namespace, which has an address besides loopback on every machine.
+/// The API on the data listener must answer only requests to a loopback address. The test runs
+/// itself again in a network namespace, which has another address on every machine.
 #[test]
 fn no_other_address_reaches_it() -> Result<()> {
     if env::var_os(INSIDE).is_some() {

@@ -1,4 +1,5 @@
-//! Not one request too many: exact counts across Envoy's workers, including the first request of a key.
+//! //! Exact counts across Envoy's workers: not one request too many is admitted, even at the first
+//! requests of a key.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Request};
@@ -11,7 +12,8 @@ fn rule(limits: &Value) -> Value {
     json!([{ "name": "per-user", "key": [{ "header": "x-user-id" }], "limits": limits }])
 }
 
-/// Sends a storm of requests for each of `keys` new keys in turn; each must admit `admitted`.
+/// Sends many concurrent requests for each of `keys` new keys in turn. Each key must get exactly
+/// `admitted` requests admitted.
 fn storms(limits: &Value, keys: u32, admitted: u64) -> Result<()> {
     let envoy = Envoy::start(&Config::new(rule(limits)).concurrency(4))?;
     for key in 0..keys {

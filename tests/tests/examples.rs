@@ -1,4 +1,4 @@
-//! The examples in `envoy/`: the commands of each README are run against its `envoy.yaml`.
+//! //! The examples in `envoy/`. The commands of each README run against its `envoy.yaml`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,8 @@ use loudou_tests::example::{self, Example, RunningFleet};
 use loudou_tests::paths::workspace_root;
 use loudou_tests::{Request, TempDir};
 
-/// Runs the README of an example; it has at least this many commands.
+/// Runs the commands of an example's README. Fails if the README has fewer commands than
+/// `commands`.
 fn follow(name: &str, commands: usize) -> Result<()> {
     let example = Example::read(name)?;
     let steps = example.steps();
@@ -52,7 +53,7 @@ fn jwt_plans() -> Result<()> {
     follow("jwt-plans", 9)
 }
 
-/// The script makes a key and tokens that match each other and no others.
+/// The script must create tokens that match the key it prints, and that no other key accepts.
 #[test]
 fn tokens_sh_makes_tokens_for_the_key_that_it_prints() -> Result<()> {
     let folder = workspace_root().join("envoy/jwt-plans");
@@ -125,7 +126,8 @@ fn fleet() -> Result<()> {
     running.stop()
 }
 
-/// The examples run side by side on one machine, are listed in their index, and have a test of their name.
+/// Every example must have unique ports, so that all examples can run on one machine, a link in the
+/// index, and a test with its name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
     let mut seen = BTreeSet::new();

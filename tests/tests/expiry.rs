@@ -1,4 +1,4 @@
-//! Temporary edits: they expire once, with or without traffic, and the base is back.
+//! //! Temporary edits expire exactly once, with or without traffic, and the base applies again.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use loudou_tests::{Envoy, Operator, eventually, now};
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(10);
-/// Longer than fifty requests take on a busy machine.
+/// Lifetime of the edit. It must be longer than fifty requests take on a busy machine.
 const LASTS: Duration = Duration::from_secs(3);
 
-/// The base is back, and one event reports it.
+/// Waits until the base applies again, and until exactly one event reports the expiry.
 fn expires(envoy: &Envoy, ops: &mut Operator) -> Result<()> {
     eventually(SOON, "the edit to run out", || {
         let rule = ops.get("/v1/rules/r")?;
         Ok((rule.get("edit").is_none() && rule.get("rule") == rule.get("base")).then_some(()))
     })?;
-    // The event follows the change, from whichever worker made it.
+    // The event follows the change, whichever worker made the change.
     eventually(SOON, "an event that tells of it", || {
         let events = ops.events(0)?;
         let is_expiry =

@@ -1,4 +1,4 @@
-//! Explanations of requests in a real Envoy, compared with what then happens to them.
+//! //! Explanations of requests, compared with the outcome of the same requests in a real Envoy.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use loudou_tests::filters::header_to_metadata;
 use loudou_tests::{Config, Envoy, Operator, Request, Response, expect};
 use serde_json::{Map, Value, json};
 
-/// A request, as it is sent and as it is explained.
+/// A request that is first explained and then sent.
 struct Sample {
     method: &'static str,
     path: &'static str,
     headers: Vec<(&'static str, &'static str)>,
-    /// The parts that Envoy adds.
+    /// Properties that Envoy adds to the request.
     around: Value,
 }
 
@@ -34,7 +34,7 @@ fn get(path: &'static str, headers: &[(&'static str, &'static str)]) -> Sample {
 }
 
 impl Sample {
-    /// With metadata, which an earlier filter makes from the header `x-plan-from-jwt`.
+    /// Adds metadata. An earlier filter creates this metadata from the header `x-plan-from-jwt`.
     fn with_plan(mut self, plan: &'static str) -> Self {
         self.headers.push(("x-plan-from-jwt", plan));
         if let Some(around) = self.around.as_object_mut() {
@@ -52,14 +52,14 @@ impl Sample {
         })
     }
 
-    /// The body of `POST /v1/explain`.
+    /// Returns the body of `POST /v1/explain`.
     fn call(&self) -> Value {
         let mut call = self.around.clone();
         let mut headers = Map::new();
         for (name, value) in &self.headers {
             match *name {
                 "host" => put(&mut call, "host", json!(value)),
-                // The earlier filter has removed it.
+                // The earlier filter removes this header.
                 "x-plan-from-jwt" => {}
                 name => {
                     let values = headers.entry(name).or_insert_with(|| json!([]));
@@ -86,7 +86,7 @@ fn explain(ops: &mut Operator, call: &Value) -> Result<Value> {
     expect(&ops.send(Request::post("/v1/explain").json(call))?, 200)
 }
 
-/// Rules with different verdicts on the requests below.
+/// Rules that give different verdicts on the samples.
 fn rules() -> Value {
     let rule = |name: &str, capacity: u32, more: Value| {
         let limit =
@@ -188,7 +188,7 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-/// The remaining amount of each limit that admitted, by its rule.
+/// Returns the remaining units of each enforced rule that admitted, with the name of its policy.
 fn left(answer: &Value) -> Vec<(String, u64)> {
     let rules = answer.get("rules").and_then(Value::as_array);
     let admits = rules.into_iter().flatten().filter(|rule| {
@@ -205,7 +205,7 @@ fn left(answer: &Value) -> Vec<(String, u64)> {
     each.collect()
 }
 
-/// The verdict of each rule.
+/// Returns the verdict of each rule.
 fn verdict_words(answer: &Value) -> Vec<String> {
     let rules = answer.get("rules").and_then(Value::as_array);
     let verdict_words = rules
@@ -215,7 +215,7 @@ fn verdict_words(answer: &Value) -> Vec<String> {
     verdict_words.map(str::to_owned).collect()
 }
 
-/// The response's rules that admitted, and their remaining amounts, are as explained.
+/// Fails unless the response lists the rules and the remaining units of the explanation.
 fn agrees(explained: &Value, answer: &Response) -> Result<()> {
     let state = answer.header("ratelimit").unwrap_or_default();
     let items: Vec<&str> = state.split(", ").collect();
@@ -231,7 +231,8 @@ fn agrees(explained: &Value, answer: &Response) -> Result<()> {
     Ok(())
 }
 
-/// Requests are explained and then sent, one after the other, so that buckets fill and empty meanwhile.
+/// Every explanation must match the outcome of the request. Each sample is explained and then sent,
+/// so that buckets fill up in between.
 #[test]
 fn explanations_match_what_happens() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()).filter_before(header_to_metadata()))?;
@@ -280,7 +281,7 @@ fn explanations_match_what_happens() -> Result<()> {
         "stopped",
     ];
     ensure!(verdicts.iter().eq(all), "{verdicts:?}");
-    // Only sent and admitted requests are counted.
+    // Only requests that were sent and admitted count. Explanations do not count.
     let wide = ops.bucket("wide", "127.0.0.1")?.context("a bucket")?;
     let admitted = wide.get("admitted").and_then(Value::as_u64);
     ensure!(

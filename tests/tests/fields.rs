@@ -1,7 +1,8 @@
 //! Every field of the rule file has a test in a real Envoy.
 //!
-//! [`TESTED`] lists the tests and is compared with the schema: a field without a test fails, and so
-//! does a test that is missing or does not use the field. [`rest`] tests the remaining fields.
+//! [`TESTED`] lists these tests, and [`every_field_has_a_test`] compares the list with the schema.
+//! A field without a test fails, and so does a listed test that is missing or does not use its
+//! field. [`rest`] tests the fields that no other module tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ mod tested;
 
 use tested::TESTED;
 
-/// The fields below `schema`, by their first places only.
+/// Collects the fields below `schema`. Each field is listed only at its first path.
 fn fields(
     place: &str,
     schema: &Value,
@@ -34,7 +35,8 @@ fn fields(
         .as_str()
         .and_then(|path| path.rsplit('/').next())
     {
-        // `not` is a match, and overrides contain limits, too.
+        // Skip repeated definitions: `not` contains a match again, and overrides contain limits
+        // again.
         if within.contains(&name) || (name == "limits" && place != "limits") {
             return;
         }
@@ -54,7 +56,7 @@ fn fields(
         fields(place, &schema["additionalProperties"], root, within, found);
     }
     let properties = schema["properties"].as_object().into_iter().flatten();
-    // An alias is tested with the reader.
+    // Skip deprecated aliases, which the tests of the reader cover.
     for (name, schema) in properties.filter(|(_, schema)| schema["deprecated"] != true) {
         let place = if place.is_empty() {
             name.clone()
@@ -66,7 +68,8 @@ fn fields(
     }
 }
 
-/// The fields of a rule, of the file around it, and of the admin role's configuration.
+/// Returns the fields of a rule, of the rule file, of a fleet and of the admin role's
+/// configuration.
 fn all_fields() -> BTreeSet<String> {
     let schema = schema();
     let mut found = BTreeSet::new();
@@ -82,7 +85,7 @@ fn all_fields() -> BTreeSet<String> {
     );
     let top = schema["$defs"]["rule_file"]["properties"].as_object();
     found.extend(top.into_iter().flatten().map(|(name, _)| name.clone()));
-    // A part of a key may also be a word.
+    // A part of a key may also be a plain word.
     let words = &schema["$defs"]["key"]["items"]["oneOf"][0]["enum"];
     let words = words.as_array().into_iter().flatten();
     found.extend(
@@ -123,7 +126,7 @@ fn the_tests_are_there_and_have_their_fields() -> Result<()> {
                     .next()
                     .is_some_and(|line| line.contains("test"))
         });
-        // A scene is played by a test; one that is not is dead code.
+        // A scene is called by a test. An unused scene would fail to compile as dead code.
         let is_scene = text.contains(&format!("{head}envoy: &Envoy)"));
         ensure!(is_test || is_scene, "{file} has no test {test}");
         for field in *fields {

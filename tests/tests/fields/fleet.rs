@@ -1,10 +1,10 @@
-//! The settings of a fleet, as Envoy reads them.
+//! //! Fleet settings, as Envoy reads them.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy};
 use serde_json::{Value, json};
 
-/// A configuration with one shared rule and these settings of the fleet.
+/// Returns a configuration with one fleet-wide rule and these fleet settings.
 fn config(fleet: &Value) -> Config {
     Config::new(json!([])).data_plugin(json!({
         "version": 1,

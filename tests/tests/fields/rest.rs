@@ -1,4 +1,4 @@
-//! Fields that no other test looks at.
+//! //! Fields that no other module tests.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A rule called `name` for the path of that name, with these limits.
+/// Returns a rule with this name for paths that begin with the name, with these limits.
 fn rule(name: &str, limits: &Value) -> Value {
     json!({
         "name": name,
@@ -73,7 +73,7 @@ fn clients_of_one_network_share_a_bucket() -> Result<()> {
     envoy.stop()
 }
 
-/// The algorithms that can hold a request, at a rate: which requests wait, and the longest wait.
+/// Returns the algorithms that can hold a request, each with this rate and this `max_wait`.
 fn holding(rate: &str, max_wait: &str) -> [(&'static str, Value); 5] {
     [
         ("funnel", json!({ "capacity": 1 })),
@@ -112,7 +112,7 @@ fn max_wait_bounds_the_wait_of_a_request() -> Result<()> {
     envoy.stop()
 }
 
-/// A client that keeps asking is admitted again, except where refusals count.
+/// A client that keeps sending is admitted again, unless `count_refused` makes its refusals count.
 #[test]
 fn refusals_count_where_a_log_includes_them() -> Result<()> {
     let log = |count: bool| {
@@ -129,7 +129,7 @@ fn refusals_count_where_a_log_includes_them() -> Result<()> {
     while lenient < 3 {
         let sent = now();
         if status(&mut http, "/strict")? == 200 {
-            // Only after a pause of a whole window, if this machine was that slow.
+            // A slow machine may have paused for a whole window.
             let pause = now() - last;
             ensure!(pause >= Duration::from_millis(500), "after {pause:?}");
         }
@@ -164,7 +164,7 @@ fn a_cold_start_is_as_slow_as_its_factor() -> Result<()> {
     envoy.stop()
 }
 
-/// Sends a request that the upstream does not answer.
+/// Sends a request that the upstream never answers.
 fn sent(envoy: &Envoy, path: &str) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(envoy.data_address())?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nx-answer-as: hang\r\n\r\n");
@@ -172,7 +172,7 @@ fn sent(envoy: &Envoy, path: &str) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// The slot of a request that does not end is free again after its lease.
+/// The slot of a request that does not end becomes free after its lease.
 #[test]
 fn a_lease_ends_requests_that_do_not() -> Result<()> {
     let places =
@@ -201,7 +201,7 @@ fn a_lease_ends_requests_that_do_not() -> Result<()> {
     envoy.stop()
 }
 
-/// In a store full of operators' bans, no other key gets a bucket.
+/// If bans fill the whole store, no other key gets a bucket, so `on_error` decides.
 #[test]
 fn requests_without_room_fall_back_to_on_error() -> Result<()> {
     let of = |name: &str, on_error: &str| {

@@ -1,6 +1,6 @@
-//! The test of each field: the file, the test, and the fields.
+//! //! The list of tests, with the fields that each test covers.
 
-/// Files are below `tests/tests`.
+/// File below `tests/tests`, name of the test, and fields.
 pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     (
         "configuration.rs",

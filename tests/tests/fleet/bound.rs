@@ -1,4 +1,5 @@
-//! The bound on what all Envoys pass, from the upstream's own log, and how much of the limit is used.
+//! //! The bound on the requests that all Envoys pass together, measured at the upstream, and the
+//! share of the limit that is used.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,13 @@ const CAPACITY: u64 = 20;
 const PER_SECOND: u64 = 100;
 const LEASE: Duration = Duration::from_millis(200);
 
-/// The requests, their answers, and when those that passed arrived at the upstream.
+/// Responses to all requests, and the time at which each passed request arrived at the upstream.
 struct Run {
     log: Vec<Exchange>,
     passes: Vec<Pass>,
 }
 
-/// Four Envoys of a fleet, and what they need.
+/// Four Envoys of a fleet with their upstream, relay and Valkey.
 struct Rig {
     upstream: Upstream,
     envoys: Vec<Envoy>,
@@ -29,7 +30,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// The time-out is long, so that a busy machine is no outage.
+    /// Starts everything. The timeout is long, so that a busy machine does not cause an outage.
     fn start() -> Result<Self> {
         let upstream = Upstream::start_with_log()?;
         let valkey = Valkey::start()?;
@@ -53,7 +54,7 @@ impl Rig {
         })
     }
 
-    /// Sends traffic of a user over all Envoys.
+    /// Sends traffic of one user over all Envoys.
     fn run(&self, user: &'static str, pace: Pace) -> Result<Run> {
         let path = move |n| format!("/{user}/{n}");
         let request = move |n| Request::get(&path(n)).header("x-user-id", user);
@@ -77,7 +78,7 @@ impl Rig {
         Ok(Run { log, passes })
     }
 
-    /// Ends it; no request was decided without the relay.
+    /// Stops all Envoys. Fails if a request was decided without the relay.
     fn stop(self) -> Result<()> {
         for envoy in self.envoys {
             for nothing in ["fleet.local", "fleet.failed", "store.cas_give_ups"] {
@@ -90,7 +91,7 @@ impl Rig {
     }
 }
 
-/// The requests that one central bucket passes of those that arrive at these instants.
+/// Returns how many requests one central bucket would admit if they arrived at these instants.
 fn central(mut arrivals: Vec<Instant>) -> Result<usize> {
     arrivals.sort();
     let begin = *arrivals.first().context("no requests")?;
@@ -127,7 +128,8 @@ fn no_window_exceeds_the_bound(rig: &Rig) -> Result<()> {
         longer: LEASE,
     };
     let closest = bound.check(&run.passes)?.context("nothing passed")?;
-    // Where the machine holds up all requests, they reach the limiter after that, all at once.
+    // If the machine delays all requests, they reach the limiter together afterwards. So the
+    // comparison uses the times of the responses.
     let ends = run.log.iter().map(|one| one.got).collect();
     let (passed, could) = (run.passes.len(), central(ends)?);
     let sent = central(run.log.iter().map(|one| one.sent).collect())?;
@@ -141,7 +143,8 @@ fn no_window_exceeds_the_bound(rig: &Rig) -> Result<()> {
 }
 
 fn below_the_limit_nobody_is_refused(rig: &Rig) -> Result<()> {
-    // A client waits for its answer and then for the rest of the interval: never more than 80/s in all.
+    // Each client waits for the response and then for the rest of the interval, so all clients
+    // together send at most 80/s.
     let pace = Pace {
         clients: 1,
         interval: Duration::from_millis(50),

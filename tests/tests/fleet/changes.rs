@@ -1,5 +1,5 @@
-//! Edits, overrides and bans: made at one Envoy, they hold at all of the fleet, outlive that Envoy and the
-//! engine's data, and end at their time.
+//! Edits, overrides and bans made at one Envoy apply at the whole fleet, outlive that Envoy and the
+//! engine's data, and end in time.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn edit(capacity: u32) -> Value {
     json!({ "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
 }
 
-/// The capacity in force of the first rule.
+/// Returns the capacity in force of the first rule.
 fn capacity(envoy: &Envoy) -> Result<u64> {
     let rules = Operator::viewer(envoy).get("/v1/rules")?;
     let found = rules.pointer("/rules/0/rule/limits/0/capacity");
@@ -61,7 +61,7 @@ fn changes(envoy: &Envoy, field: &str) -> Result<u64> {
         .with_context(|| format!("no {field}: {status}"))
 }
 
-/// Waits until something is so at all of these Envoys; prints how long that took.
+/// Waits until `is_so` returns true for each of these Envoys. Prints how long this took.
 fn at_all(envoys: &[Envoy], what: &str, is_so: impl Fn(&Envoy) -> Result<bool>) -> Result<()> {
     let begun = now();
     for envoy in envoys {
@@ -75,7 +75,7 @@ fn at_all(envoys: &[Envoy], what: &str, is_so: impl Fn(&Envoy) -> Result<bool>) 
     Ok(())
 }
 
-/// Waits until every Envoy has heard of the engine: only then changes travel within a second.
+/// Waits until every Envoy knows the whole fleet. Only then do changes arrive within a second.
 fn await_fleet(fleet: &Fleet) -> Result<()> {
     let all = u64::try_from(fleet.envoys.len())?;
     at_all(&fleet.envoys, "the fleet is known", |envoy| {
@@ -85,7 +85,7 @@ fn await_fleet(fleet: &Fleet) -> Result<()> {
     })
 }
 
-/// Who banned mallory, and where, is in the events of each.
+/// Fails unless the events of the fourth Envoy show who banned mallory, and at which Envoy.
 fn made_known(all: &[Envoy]) -> Result<()> {
     let instance = Operator::viewer(&all[0]).get("/v1/status")?["instance"].clone();
     let instance = instance.as_str().context("an instance")?;
@@ -110,7 +110,7 @@ fn a_change_made_at_one_envoy_holds_at_all() -> Result<()> {
     at_all(all, "a ban", |envoy| {
         is_banned(envoy, "x-user-id", "mallory")
     })?;
-    // Also under a rule that each Envoy decides alone.
+    // A ban also applies to a rule whose buckets each Envoy decides alone.
     Operator::editor(&all[1]).ban("here", "h", "for=1h")?;
     at_all(all, "a ban of a rule of each Envoy", |envoy| {
         is_banned(envoy, "x-here", "h")
@@ -128,7 +128,8 @@ fn a_change_made_at_one_envoy_holds_at_all() -> Result<()> {
     let answer = Operator::editor(&all[2]).edit("per-user", "for=1h", &edit(8))?;
     ensure!(answer["fleet"] == "sending", "{answer}");
     at_all(all, "an edit", |envoy| Ok(capacity(envoy)? == 8))?;
-    // It is one limit: 8 of nina's requests pass, and 24 of the one who has three times as much.
+    // The limit is shared, so 8 requests of nina pass in total, and 24 requests of the key with the
+    // scale of 3.
     for (user, most) in [("nina", 8), ("vip", 24)] {
         let mut passed = 0;
         for n in 0..40 {
@@ -138,7 +139,7 @@ fn a_change_made_at_one_envoy_holds_at_all() -> Result<()> {
         ensure!(passed == most, "{user}: {passed}");
     }
     made_known(all)?;
-    // An end at one is an end at all.
+    // A removal at one Envoy applies at all Envoys.
     Operator::editor(&all[3]).unban("per-user", "mallory")?;
     ensure!(
         Operator::editor(&all[3])
@@ -160,7 +161,8 @@ fn a_change_made_at_one_envoy_holds_at_all() -> Result<()> {
     fleet.stop()
 }
 
-/// A change outlives the Envoy at which it was made, and the engine's data.
+/// Changes must stay in force after the Envoy at which they were made stops, and after the engine
+/// loses its data.
 #[test]
 fn a_change_outlives_its_envoy_and_the_engine() -> Result<()> {
     let mut fleet = Fleet::start(3, &rules(5), &settings())?;
@@ -180,7 +182,7 @@ fn a_change_outlives_its_envoy_and_the_engine() -> Result<()> {
     drop(maker);
     fleet.envoys.push(Envoy::start(&config(&fleet.relay, 5))?);
     at_all(&fleet.envoys, "all changes, with a new Envoy", has_all)?;
-    // The engine forgets everything; the Envoys tell it again.
+    // The engine loses all data, and the Envoys send the changes again.
     fleet.valkey.restart()?;
     fleet.relay.await_engine()?;
     fleet.envoys.push(Envoy::start(&config(&fleet.relay, 5))?);
@@ -188,8 +190,8 @@ fn a_change_outlives_its_envoy_and_the_engine() -> Result<()> {
     fleet.stop()
 }
 
-/// A change that is made while the engine is away holds at its Envoy at once, and elsewhere afterwards; of two
-/// such the one that was made last.
+/// A change made while the engine is down must apply at its Envoy at once and at the others when
+/// the engine is back. If two such changes conflict, the later change wins.
 #[test]
 fn a_change_without_the_engine_travels_afterwards() -> Result<()> {
     let mut fleet = Fleet::start(2, &rules(5), &settings())?;
@@ -199,7 +201,8 @@ fn a_change_without_the_engine_travels_afterwards() -> Result<()> {
         anyhow::bail!("two Envoys");
     };
     Operator::editor(one).edit("per-user", "", &edit(8))?;
-    // The engine knows how long ago each was made as exactly as calls travel fast: for at most their time-out.
+    // The engine knows the age of a change only to within the duration of a call, which is at most
+    // the timeout. So the second edit must be later than that.
     let unix_ms = || -> Result<u64> {
         let status = Operator::viewer(two).get("/v1/status")?;
         let now = status.get("unix_ms").and_then(Value::as_u64);
@@ -220,7 +223,7 @@ fn a_change_without_the_engine_travels_afterwards() -> Result<()> {
     fleet.stop()
 }
 
-/// A ban ends everywhere at its time, though the engine is away by then.
+/// A ban and an edit must end everywhere in time, even if the engine is down by then.
 #[test]
 fn a_change_ends_everywhere_at_its_time() -> Result<()> {
     let mut fleet = Fleet::start(2, &rules(5), &settings())?;
@@ -241,7 +244,8 @@ fn a_change_ends_everywhere_at_its_time() -> Result<()> {
     fleet.stop()
 }
 
-/// An edit holds where the rule is the one that it was made for. Elsewhere it waits, and status says so.
+/// An edit must apply only where the configured rule equals the rule it was made for. Elsewhere it
+/// waits, and the status counts it as waiting.
 #[test]
 fn an_edit_waits_where_the_rule_is_another() -> Result<()> {
     let mut fleet = Fleet::start(1, &rules(5), &settings())?;
@@ -261,7 +265,8 @@ fn an_edit_waits_where_the_rule_is_another() -> Result<()> {
         let holds = capacity(other)? == 8 && changes(other, "waiting")? == 0;
         Ok(holds.then_some(()))
     })?;
-    // The other way round: another configuration retires it here, and it comes back with the rule.
+    // In the other direction, a different configuration retires the edit, and the edit applies
+    // again when the rule returns.
     other.push(&config(&fleet.relay, 7))?;
     eventually(PATIENCE, "it waits again", || {
         let waits = capacity(other)? == 7 && changes(other, "waiting")? == 1;
@@ -269,7 +274,7 @@ fn an_edit_waits_where_the_rule_is_another() -> Result<()> {
     })?;
     other.push(&config(&fleet.relay, 5))?;
     eventually(PATIENCE, "it holds again", || {
-        // Only a new connection shows that an earlier configuration is back.
+        // Envoy activates a rollback only at a new connection.
         other.data().send(&Request::get("/"))?;
         Ok((capacity(other)? == 8).then_some(()))
     })?;

@@ -1,11 +1,11 @@
-//! Not one request too many across four Envoys with two workers each, the first request of a key included.
+//! //! Exact counts across four Envoys with two workers each, even at the first requests of a key.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::{Fleet, Operator, Request};
 use serde_json::{Value, json};
 
 const ENVOYS: usize = 4;
-/// At each Envoy.
+/// Number of requests that each Envoy receives per key.
 const REQUESTS: u64 = 1_000;
 const CONNECTIONS: usize = 16;
 const KEYS: u32 = 20;
@@ -17,9 +17,9 @@ fn rule(name: &str, limits: &Value) -> Value {
     })
 }
 
-/// Sends a storm of requests for each of some new keys in turn; each must admit a hundred, by one limit, by two together,
-/// and in a window of the clock. Time-out and lease are long, so that a busy machine is no outage, and no token lapses
-/// before the request that it was granted for.
+/// Each new key must get exactly a hundred requests admitted, with one limit, with two limits
+/// together and in a clock-aligned window. Timeout and lease are long, so that a busy machine
+/// causes no outage and no token expires before its request.
 #[test]
 fn fresh_keys_admit_their_capacity_across_the_fleet() -> Result<()> {
     let funnel = json!([{ "algorithm": "funnel", "capacity": 100, "rate": "1/d" }]);
@@ -54,9 +54,9 @@ fn fresh_keys_admit_their_capacity_across_the_fleet() -> Result<()> {
     fleet.stop()
 }
 
-/// Headers and views have the units of each limit, not only the fewest. One limit is full
-/// again before the next request; the other one has the smaller share of its capacity from the third request on.
-/// When more is there again only a refusal knows.
+/// Headers and views must show the remaining units of each limit. In this setup, `fast` is full
+/// again before the next request, and `wide` has the smaller share of its capacity from the third
+/// request on. An admitted response has no reset time, because only a refusal reports it.
 #[test]
 fn each_limit_shows_its_own_remaining() -> Result<()> {
     let limits = json!([

@@ -1,5 +1,5 @@
-//! Faults of the engine and of the relay under load: bounds are kept, no request fails, and the fleet
-//! recovers by itself.
+//! Faults of the engine and the relay under load. The bounds must hold, no request may fail, and
+//! the fleet must recover without help.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn the_engine_is_paused() -> Result<()> {
     trial.before_fault()?;
     valkey.pause()?;
     trial.during_outage(now())?;
-    // Breakers open for longer and longer meanwhile.
+    // Meanwhile, the breakers stay open for longer each time.
     for _ in 0..5 {
         trial.go_on()?;
     }

@@ -1,4 +1,4 @@
-//! What becomes of requests without the relay, as `on_outage` says, and a relay that asks for a token.
+//! //! Requests without a relay are decided by `on_outage`. A relay can also require a token.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn request(user: &str) -> Request {
     Request::get("/").header("x-user-id", user)
 }
 
-/// The statuses of some requests of one new key.
+/// Sends some requests of one new key and returns their statuses.
 fn statuses(http: &mut Http, user: &str) -> Result<Vec<u16>> {
     let ask = |_| Ok(http.send(&request(user))?.status);
     (0..CAPACITY + 2).map(ask).collect()
@@ -43,13 +43,14 @@ fn fleet_status(envoy: &Envoy, field: &str) -> Result<u64> {
 
 fn await_up(envoy: &Envoy) -> Result<()> {
     eventually(PATIENCE, "answers", || {
-        // Before a worker has called, the status has no fleet.
+        // Before a worker has called the relay, the status has no fleet.
         let is_up = ["workers_down", "envoys"].map(|field| fleet_status(envoy, field));
         Ok(matches!(is_up, [Ok(0), Ok(1)]).then_some(()))
     })
 }
 
-/// Requests of new keys before, in and after an outage; `check` looks at those in it.
+/// Sends requests of new keys before, during and after an outage. `check` sends and checks the
+/// requests during the outage.
 fn outage(on_outage: &str, check: impl Fn(&mut Http, &str) -> Result<()>) -> Result<()> {
     let valkey = Valkey::start()?;
     let mut relay = Relay::start_with(&valkey, &["--timeout-ms", "900"])?;
@@ -77,7 +78,7 @@ fn outage(on_outage: &str, check: impl Fn(&mut Http, &str) -> Result<()>) -> Res
     envoy.stop()
 }
 
-/// The views of a key show who decides in place of the relay, and by which numbers.
+/// Fails unless all views of a key show who decides without the relay, and with which limits.
 fn seen_in_outage(envoy: &Envoy, user: &str, on_outage: &str) -> Result<()> {
     let mut admin = Operator::viewer(envoy);
     let bucket = admin.get(&format!("/v1/buckets/per-user/{user}"))?;
@@ -99,7 +100,7 @@ fn seen_in_outage(envoy: &Envoy, user: &str, on_outage: &str) -> Result<()> {
         .pointer("/limits/0/remaining")
         .and_then(Value::as_u64);
     let expected = match (on_outage, user) {
-        // Its lease had nothing left, and neither has the part of this Envoy.
+        // The lease had no tokens left, and this Envoy's share has none left either.
         ("local", _) => (Some(0), Some("refuse")),
         ("admit", "before") => (Some(0), Some("admit")),
         ("admit", _) => (left, Some("admit")),
@@ -169,7 +170,7 @@ fn a_relay_asks_for_its_token() -> Result<()> {
         ensure!(fleet_status(&envoy, "granted")? == 0);
         envoy.stop()?;
     }
-    // Nothing was taken for those without the token.
+    // Envoys with a wrong token or without a token took no units.
     ensure!(statuses(&mut right.data(), "max")? == limited());
     right.stop()
 }

@@ -1,5 +1,6 @@
-//! Partial failures, in which each Envoy leases and limits alone in turn: in any time of length `w`, all Envoys
-//! together admit at most `2 · B + r · (w + L)` for a key, whatever fails and how often.
+//! Partial failures, in which Envoys alternate between leasing and limiting alone. In any window of
+//! length `w`, all Envoys together admit at most `2 · B + r · (w + L)` for a key, regardless of the
+//! kind and number of failures.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,9 +17,9 @@ const ENVOYS: u64 = 4;
 const CAPACITY: u64 = 20;
 const PER_SECOND: u64 = 100;
 const LEASE: Duration = Duration::from_millis(200);
-/// Much longer than any of it takes.
+/// Timeout, much longer than any wait in these tests.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// 700 requests a second in all.
+/// About 700 requests per second in total.
 const PACE: Pace = Pace {
     clients: 7,
     interval: Duration::from_millis(40),
@@ -43,7 +44,7 @@ fn config(rate: &str, relays: &[SocketAddr]) -> Result<Config> {
     Ok(config.cluster_field("load_assignment", all))
 }
 
-/// Starts the Envoys and waits until each knows the others.
+/// Starts the Envoys and waits until each knows the whole fleet.
 fn start(config: &Config) -> Result<Vec<Envoy>> {
     let envoys = (0..ENVOYS).map(|_| Envoy::start(config));
     let envoys = envoys.collect::<Result<Vec<_>>>()?;
@@ -61,7 +62,7 @@ fn user(n: u64) -> String {
     format!("user-{n}")
 }
 
-/// Sends requests of this many keys in turn to all Envoys.
+/// Sends requests to all Envoys, with `keys` keys in turn.
 fn traffic(envoys: &[Envoy], pace: Pace, keys: u64) -> Traffic {
     let request = move |n: u64| {
         let key = user(n.checked_rem(keys).unwrap_or(0));
@@ -70,7 +71,7 @@ fn traffic(envoys: &[Envoy], pace: Pace, keys: u64) -> Traffic {
     Traffic::start(envoys.iter().map(Envoy::data_address), pace, request)
 }
 
-/// Number of admitted requests of one of this many keys.
+/// Returns the admitted requests of one of `keys` keys.
 fn passes(log: &[Exchange], key: u64, keys: u64) -> Vec<Pass> {
     let of_key = log.iter().filter(|one| one.number % keys == key);
     let passed = of_key.filter(|one| one.status == Some(200));
@@ -89,7 +90,8 @@ fn bound(at_once: u64) -> Bound {
     }
 }
 
-/// Prints how far a key is above the bound without faults, and checks the bound with faults.
+/// Prints how far a key exceeds the bound that applies without faults, and checks the bound that
+/// applies with faults.
 fn check(what: &str, passes: &[Pass]) -> Result<()> {
     let (Some(first), Some(last)) = (passes.first(), passes.last()) else {
         anyhow::bail!("{what}: nothing passed");
@@ -147,7 +149,7 @@ fn one_of_two_relays_hangs() -> Result<()> {
     stop(&log, envoys)
 }
 
-/// Some workers have a connection, and the others none.
+/// With too few connections to the relay, some workers have a connection and others have none.
 #[test]
 fn the_relay_has_too_few_connections() -> Result<()> {
     let valkey = Valkey::start()?;
@@ -161,14 +163,14 @@ fn the_relay_has_too_few_connections() -> Result<()> {
     stop(&log, envoys)
 }
 
-/// A time in which a node hung, or did not.
+/// A period in which the node hung or ran.
 struct Phase {
     hangs: bool,
     since: Instant,
     until: Instant,
 }
 
-/// 99th percentile of the response time of a served key, with and without a hanging node.
+/// Returns the 99th percentile of the response time of these keys, with or without a hanging node.
 fn p99(log: &[Exchange], phases: &[Phase], hangs: bool, keys: &[u64], of: u64) -> Option<Duration> {
     let within = |one: &Exchange| {
         phases
@@ -183,7 +185,7 @@ fn p99(log: &[Exchange], phases: &[Phase], hangs: bool, keys: &[u64], of: u64) -
     times.get(times.len() * 99 / 100).copied()
 }
 
-/// The keys of other nodes are leased as before, and answered as fast.
+/// While a cluster node hangs, keys on other nodes must be leased and answered as fast as before.
 #[test]
 fn a_node_of_a_cluster_hangs() -> Result<()> {
     const KEYS: u64 = 5;
@@ -205,7 +207,7 @@ fn a_node_of_a_cluster_hangs() -> Result<()> {
             .or_default()
             .push(key);
     }
-    // Not the one with the record, which tells how many Envoys there are.
+    // Select a node without the fleet record, because the record contains the number of Envoys.
     let record = cluster.primary_of("loudou:fleet:{loudou}:record")?;
     let lost = of_node.keys().find(|node| **node != record).copied();
     let lost = lost.context("all keys are on one node")?;

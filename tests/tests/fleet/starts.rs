@@ -1,4 +1,5 @@
-//! An Envoy that starts under load: what operators changed at others holds from its first request on.
+//! //! An Envoy that starts under load applies changes made at other Envoys from its first request
+//! on.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,10 +13,10 @@ use loudou_tests::{Config, Fleet, Http, Operator, Request, VIEW_TOKEN, eventuall
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Clients that send requests all the time, also while nothing listens.
+/// Number of clients that send requests continuously, even while no Envoy listens.
 const CLIENTS: usize = 8;
 const STARTS: usize = 2;
-/// The pause of a client, in which Envoy has the processor.
+/// Pause of a client after each response, which leaves the processor to Envoy.
 const PACE: Duration = Duration::from_micros(500);
 
 fn rules() -> Value {
@@ -31,7 +32,7 @@ fn rules() -> Value {
     ])
 }
 
-/// The answers to a client, by what they mean here.
+/// Number of responses to a client, by outcome.
 #[derive(Default)]
 struct Seen {
     passed: AtomicU64,
@@ -39,7 +40,7 @@ struct Seen {
     unavailable: AtomicU64,
 }
 
-/// Returns true if a socket of this machine listens there.
+/// Returns true if a socket on this machine listens at this port.
 fn listens(address: SocketAddr) -> bool {
     let sockets = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let port = format!(":{:04X}", address.port());
@@ -50,13 +51,14 @@ fn listens(address: SocketAddr) -> bool {
     })
 }
 
-/// Sends a request again and again, over a connection for as long as it lasts, until `is_over`.
+/// Sends a request repeatedly until `is_over` is set, and reuses a connection while it lasts.
 fn hammer(address: SocketAddr, request: &Request, is_over: &AtomicBool, seen: &Seen) {
     let (mut http, mut is_open) = (Http::new(address), false);
     while !is_over.load(Ordering::Relaxed) {
-        // A connection to a port where nobody listens could have that port itself, and keep Envoy from it.
+        // Do not connect to a port without a listener, because the kernel could give the client
+        // this port as its source port. Then Envoy could not bind it.
         if !is_open && !listens(address) {
-            // It listens some time before its workers accept.
+            // The socket listens some time before Envoy's workers accept connections.
             pause_for(PACE * 20);
             continue;
         }
@@ -117,7 +119,7 @@ fn a_banned_key_passes_no_envoy_that_starts() -> Result<()> {
     })?;
     let passed = of_data.passed.into_inner();
     ensure!(passed == 0, "{passed} requests of a banned key passed");
-    // The admin API has its rules before its listener opens.
+    // The admin API knows its rules before its listener opens.
     let unavailable = of_admin.unavailable.into_inner();
     ensure!(
         unavailable == 0,

@@ -1,4 +1,4 @@
-//! What `loudou` shows of a fleet at work and in an outage, and the relay that it starts.
+//! //! Output of `loudou` about a fleet, in normal operation and in an outage.
 
 use std::process::Output;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn loudou(envoy: &Envoy, line: &str) -> Result<Output> {
     Ok(output)
 }
 
-/// What a command printed that succeeded.
+/// Returns the output of a command. Fails if the command failed.
 fn printed(envoy: &Envoy, line: &str) -> Result<String> {
     let output = loudou(envoy, line)?;
     let (out, err) = (&output.stdout, String::from_utf8_lossy(&output.stderr));

@@ -1,7 +1,8 @@
-//! A fleet under load while parts of it fail, and what has to hold then.
+//! A fleet under load while parts of it fail, and the bounds that must hold.
 //!
-//! Without an engine, each Envoy limits alone by its part of the limits. A pass without the engine is counted
-//! by the filter (`fleet.local`, with the refusals), so all others can be held against the bound of leases.
+//! Without an engine, each Envoy limits alone with its share of the limits. The filter counts every
+//! request that is decided without the engine, including refusals, in `fleet.local`. All other
+//! admitted requests must stay within the bound of leases.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,11 @@ use serde_json::{Value, json};
 pub(crate) const CAPACITY: u64 = 20;
 const PER_SECOND: u64 = 100;
 const LEASE: Duration = Duration::from_millis(200);
-/// Much longer than any of it takes.
+/// Timeout, much longer than any wait in these tests.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The options of a relay whose answers come before the Envoys' time-out.
+/// Options of a relay that answers before the timeout of the Envoys.
 pub(crate) const RELAY: [&str; 2] = ["--timeout-ms", "40"];
-/// The requests to await where something should show under load.
+/// Number of requests to wait for when an effect should show under load.
 const SOME: usize = 300;
 
 /// A fleet under load.
@@ -25,23 +26,24 @@ pub(crate) struct Trial {
     pub(crate) config: Config,
     pub(crate) envoys: Vec<Envoy>,
     pub(crate) relay: Relay,
-    /// Between the Envoys and the relay.
+    /// Proxy between the Envoys and the relay.
     pub(crate) proxy: Proxy,
     pub(crate) traffic: Traffic,
-    /// The number of keys, which the requests have in turn.
+    /// Number of keys. The requests use the keys in turn.
     keys: u64,
-    /// The Envoys among which the limits are divided in an outage.
+    /// Number of Envoys among which an outage divides the limits.
     known: u64,
-    /// The times without any answer of the engine.
+    /// Periods without any answer of the engine.
     outages: Vec<(Instant, Instant)>,
-    /// The times without a fault, with the requests that were decided without the engine all the same.
+    /// Periods without a fault, each with the number of requests that were decided without the
+    /// engine nevertheless.
     calm: Vec<(Instant, Instant, u64)>,
-    /// Since when there is no fault, and the number of requests decided without the engine by then.
+    /// Begin of the current period without a fault, and the value of `fleet.local` at that time.
     calm_since: (Instant, u64),
 }
 
 impl Trial {
-    /// Starts some Envoys and loads them with 200 requests a second each, which have some keys in turn.
+    /// Starts the Envoys and sends 200 requests per second to each, with `keys` keys in turn.
     pub(crate) fn start(envoys: u32, relay: Relay, keys: u64) -> Result<Self> {
         let rules = json!([{
             "name": "per-user", "scope": "fleet", "key": [{ "header": "x-user-id" }],
@@ -80,7 +82,7 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Waits for some more answers.
+    /// Waits for [`SOME`] more responses.
     pub(crate) fn go_on(&self) -> Result<()> {
         let enough = self.traffic.answered() + SOME;
         eventually(PATIENCE, "answers under load", || {
@@ -88,7 +90,8 @@ impl Trial {
         })
     }
 
-    /// A field of the fleet in the status of each Envoy, which has it since a worker first called.
+    /// Returns a fleet field in the status of each Envoy. Waits until the field exists, which is
+    /// after the first call of a worker.
     fn status(&self, field: &str) -> Result<Vec<u64>> {
         let pointer = format!("/fleet/{field}");
         let status = |envoy| {
@@ -104,17 +107,19 @@ impl Trial {
         Ok(self.status(field)?.iter().sum())
     }
 
-    /// From now on a fault may be seen; what was before ends.
+    /// Ends the current period without a fault. A fault may begin after this call.
     pub(crate) fn before_fault(&mut self) -> Result<()> {
         let (since, local) = self.calm_since;
-        // In this order: what is counted later was decided later.
+        // The order matters. The counter is read after the end, so it includes every decision of
+        // the period.
         let until = now();
         let local = self.sum("local")?.saturating_sub(local);
         self.calm.push((since, until, local));
         Ok(())
     }
 
-    /// There are no answers since `since`; waits until each Envoy has noticed, and for what passes then.
+    /// Records an outage since `since`. Waits until each Envoy has noticed the outage and has
+    /// decided requests without the engine.
     pub(crate) fn during_outage(&mut self, since: Instant) -> Result<()> {
         eventually(PATIENCE, "each Envoy to notice", || {
             let is_down = self.status("workers_down")?.iter().all(|down| *down > 0);
@@ -135,13 +140,13 @@ impl Trial {
             ensure!(warnings.contains("fleet's relay"), "{warnings}");
             ensure!(failed >= 3, "{failed} failed calls");
         }
-        // Tokens that were granted before it have ended by then.
+        // The outage is recorded from the time at which all leased tokens had expired.
         self.outages.push((since + LEASE, now()));
         Ok(())
     }
 
-    /// The fault is over: waits until all Envoys lease again, and decide nothing without the engine for a
-    /// while. Returns the time that it took, without that while.
+    /// Waits until all Envoys lease again and for a while decide nothing without the engine.
+    /// Returns the time until the begin of that while.
     pub(crate) fn await_calm(&mut self) -> Result<Duration> {
         let begin = now();
         let granted = self.status("granted")?;
@@ -153,7 +158,8 @@ impl Trial {
             let do_lease = granted.iter().zip(&now_granted).all(|(old, new)| old < new);
             Ok((is_up && are_known && do_lease).then_some(()))
         })?;
-        // An engine that serves a part of the keys leaves breakers closed.
+        // If an engine serves only some of the keys, the breakers stay closed. So the counter must
+        // stop growing.
         let mut since = (begin.elapsed(), self.sum("local")?, self.traffic.answered());
         let took = eventually(PATIENCE, "all keys to be leased", || {
             let local = self.sum("local")?;
@@ -163,20 +169,22 @@ impl Trial {
             }
             Ok((answered >= since.2 + SOME / 2).then_some(since.0))
         })?;
-        // In this order: what is counted earlier was decided earlier.
+        // The order matters. The counter is read before the begin, so it includes no decision of
+        // the period.
         let local = self.sum("local")?;
         self.calm_since = (now(), local);
         Ok(took)
     }
 
-    /// The same after a fault that the Envoys have noticed, which they report.
+    /// Like [`Self::await_calm`], but also prints the time of the recovery and waits for more
+    /// responses.
     pub(crate) fn recover(&mut self, fault: &str) -> Result<()> {
         let took = self.await_calm()?;
         println!("{fault}: the fleet leases again after {took:?}");
         self.go_on()
     }
 
-    /// The outage is in the events of each Envoy, and its end.
+    /// Waits until the events of each Envoy contain pairs of the outage and its end.
     pub(crate) fn check_events(&self) -> Result<()> {
         for envoy in &self.envoys {
             eventually(PATIENCE, "the events", || {
@@ -194,8 +202,8 @@ impl Trial {
         Ok(())
     }
 
-    /// Ends the load and checks all bounds. `lost` is the number of times at which the engine has lost what it
-    /// knew, and `broken` tells whether connections of clients may have ended.
+    /// Ends the load and checks all bounds. `lost` is how often the engine has lost its data.
+    /// `broken` is true if client connections may have been closed.
     pub(crate) fn finish(mut self, lost: u64, broken: bool) -> Result<()> {
         self.before_fault()?;
         let log = self.traffic.stop()?;
