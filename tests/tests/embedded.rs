@@ -69,7 +69,7 @@ fn it_is_edited_through_the_data_listener() -> Result<()> {
     ensure!(out.contains("refused"), "{out}");
     let (out, _) = printed(&loudou(&url, &["events"])?)?;
     ensure!(out.contains("漏斗"), "{out}");
-    // The exported file lacks the tokens, because the API does not return them.
+    // The exported file lacks the section `admin`, because the API does not return it.
     let (_, err) = printed(&loudou(&url, &["export"])?)?;
     ensure!(err.contains("`admin` left out"), "{err}");
     // The API shows the same rules on both listeners.

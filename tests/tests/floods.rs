@@ -1,7 +1,7 @@
-//! A flood of made-up keys through one rule frees no key of another rule.
+//! A flood of random keys through one rule must not admit exhausted keys of another rule.
 //!
-//! The flood is three times as large as the store. Every second key of it is banned with its first
-//! request, because such buckets are evicted last.
+//! The flood has three times as many keys as the store has buckets. Every second key is banned at
+//! its first request, because banned buckets are evicted last.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONNECTIONS: usize = 16;
-/// The number of users of each kind that must not be affected; nearly each has its own page.
+/// Number of users of each kind that the flood must not affect. Nearly every user is on a different
+/// page.
 const USERS: usize = 6;
 const PLACES: u64 = 5;
 
@@ -28,8 +29,9 @@ fn rule(name: &str, limit: &Value, penalty: &Value, cost: &Value) -> Value {
     })
 }
 
-/// Rules with one path each: three a day, five in flight, banned for ten minutes at the first refusal, and
-/// the flooded rule, in which a cost of 2 is too much and leads to a ban for an hour.
+/// Each rule has a separate path. The limits are three a day, five in flight, and one a day with a
+/// ban for ten minutes after the first refusal. In the flooded rule, a cost of 2 exceeds the limit
+/// and leads to a ban for an hour.
 fn rules() -> Value {
     let a_day =
         |capacity: u64| json!({ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" });
@@ -45,7 +47,8 @@ fn rules() -> Value {
     ])
 }
 
-/// Requests that stay in flight go to an upstream that does not answer; Envoy answers all others.
+/// Requests of the concurrency rule go to an upstream that does not answer. Envoy answers all other
+/// requests directly.
 fn config(upstream: &Upstream, buckets: u64) -> Config {
     let flights = json!({
         "match": { "prefix": "/flights" }, "route": { "cluster": "upstream", "timeout": "0s" },
@@ -64,7 +67,8 @@ fn users(what: &str) -> Vec<String> {
     (0..USERS).map(|n| format!("{what}-{n}")).collect()
 }
 
-/// Sends `count` requests; the last must get the status `last`, and the others must be admitted.
+/// Sends `count` requests. The last request must get the status `last`, and the others must be
+/// admitted.
 fn spend(http: &mut Http, rule: &str, user: &str, count: u64, last: u16) -> Result<()> {
     for n in 1..=count {
         let status = http.send(&ask(rule, user))?.status;
@@ -74,7 +78,7 @@ fn spend(http: &mut Http, rule: &str, user: &str, count: u64, last: u16) -> Resu
     Ok(())
 }
 
-/// A request that ends only with its connection.
+/// Sends a request that stays in flight until its connection closes.
 fn fly(envoy: &Envoy, user: &str) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(envoy.data_address())?;
     let head = format!(
@@ -84,7 +88,7 @@ fn fly(envoy: &Envoy, user: &str) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// Waits until a user has `left` slots left.
+/// Waits until a user has `count` free slots.
 fn left(ops: &mut Operator, user: &str, count: u64) -> Result<()> {
     eventually(SOON, &format!("{count} places of {user}"), || {
         let bucket = ops.bucket("flights", user)?;
@@ -93,7 +97,7 @@ fn left(ops: &mut Operator, user: &str, count: u64) -> Result<()> {
     })
 }
 
-/// Floods one rule of a store of `buckets` with three times as many keys.
+/// Floods one rule with three times as many keys as the store has `buckets`.
 fn flood(buckets: u64) -> Result<()> {
     let upstream = Upstream::start()?;
     let envoy = Envoy::start(&config(&upstream, buckets))?;
@@ -148,7 +152,7 @@ fn flood(buckets: u64) -> Result<()> {
         }
     }
     ensure!(freed.is_empty(), "the flood has freed {freed:?}");
-    // Requests that end still make room.
+    // A request that ends still frees its slot.
     drop(flights);
     for user in &full {
         left(&mut ops, user, PLACES)?;
@@ -167,7 +171,8 @@ fn a_flood_of_a_large_store_frees_no_key_of_another_rule() -> Result<()> {
     flood(65_536)
 }
 
-/// Requests that do not end keep their buckets, but no more of a page than their rule's share.
+/// Requests that never end keep their buckets, but a rule can fill only its share of a page with
+/// such buckets.
 #[test]
 fn a_flood_of_slow_requests_leaves_others_their_share() -> Result<()> {
     const SLOW: u64 = 192;
@@ -176,7 +181,7 @@ fn a_flood_of_slow_requests_leaves_others_their_share() -> Result<()> {
     let mut http = envoy.data();
     let slow = (0..SLOW).map(|n| fly(&envoy, &n.to_string()));
     let slow = slow.collect::<Result<Vec<TcpStream>>>()?;
-    // Requests without room pass uncounted, by their rule's `on_error`.
+    // A request without room for a bucket passes uncounted, because `on_error` admits by default.
     eventually(SOON, "all to be in flight", || {
         Ok((upstream.requests() == SLOW).then_some(()))
     })?;

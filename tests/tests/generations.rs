@@ -1,5 +1,6 @@
-//! Several generations of one rule in use: connections of draining listeners next to connections of
-//! the newest listener. One set of numbers decides for a bucket, so using connections of both gains nothing.
+//! Several generations of one rule are in use at once, because connections of draining listeners
+//! exist next to connections of the newest listener. One limit decides for each bucket, so a client
+//! gains nothing from using both.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -9,12 +10,13 @@ use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, eventually};
 use serde_json::{Map, Value, json};
 
-/// Longer than any worker takes to learn of an update.
+/// Timeout within which every worker has applied an update.
 const SOON: Duration = Duration::from_secs(20);
-/// Longer than any test.
+/// Drain time, longer than any test.
 const DRAIN_S: u32 = 3_600;
 
-/// An algorithm with this many a day, and the number that a new bucket admits at once.
+/// Returns a limit of this algorithm with `capacity` units a day, and the number of requests that a
+/// new bucket admits at once.
 fn limit(algorithm: &str, capacity: u32) -> (Value, u32) {
     let (more, admits) = match algorithm {
         "funnel" => (json!({ "rate": "1/d" }), capacity),
@@ -36,7 +38,8 @@ fn limit(algorithm: &str, capacity: u32) -> (Value, u32) {
     (limit, admits)
 }
 
-/// Algorithms that pay later have no capacity: one request passes, and takes a day to pay.
+/// Returns a limit of an algorithm without a capacity. One request passes, and the next request has
+/// to wait for 1/`capacity` of a day.
 fn pays_later(algorithm: &str, capacity: u32) -> Value {
     let rate = format!("{capacity}/d");
     let more = match algorithm {
@@ -65,7 +68,7 @@ fn path(algorithm: &str) -> String {
     format!("/{}", algorithm.replace('_', "-"))
 }
 
-/// A rule for each algorithm but `concurrency`, all with this capacity.
+/// Returns a rule for each algorithm except `concurrency`, with this capacity.
 fn config(capacity: u32) -> Config {
     let rule = |algorithm: &str, limit: Value| {
         json!({
@@ -88,18 +91,19 @@ fn asks(http: &mut Http, algorithm: &str) -> Result<u32> {
     Ok(u32::from(status == 200))
 }
 
-/// Connections of the current listener.
+/// Opens connections to the current listener.
 fn connections(envoy: &Envoy) -> Result<Vec<Http>> {
     let mut all: Vec<Http> = (0..4).map(|_| envoy.data()).collect();
     for http in &mut all {
         http.connect()?;
-        // Its connection is accepted: the other worker may accept later.
+        // This request makes sure that a worker has accepted the connection. A worker may accept
+        // late.
         http.get("/nobody")?;
     }
     Ok(all)
 }
 
-/// Waits until the admin API shows that a configuration is in force.
+/// Waits until the admin API shows this capacity in force.
 fn in_force(ops: &mut Operator, capacity: u32) -> Result<()> {
     eventually(SOON, "the configuration to be in force", || {
         let rule = ops.get("/v1/rules/funnel")?;
@@ -108,7 +112,7 @@ fn in_force(ops: &mut Operator, capacity: u32) -> Result<()> {
     })
 }
 
-/// The number of admitted requests of each algorithm.
+/// Number of admitted requests per algorithm.
 #[derive(Debug, Default)]
 struct Admitted(Map<String, Value>);
 
@@ -126,11 +130,12 @@ impl Admitted {
         Ok(())
     }
 
-    /// 100 a day, of which 60 are used; then 50, and then 80: 60 of 100 are 30 of 50, of which 20 are left,
-    /// and none of 50 are left.
+    /// Fails unless the counts fit one bucket. Of 100 a day, 60 are used. With a capacity of 50,
+    /// none are left, because 60 exceeds 50. With a capacity of 80, 20 are left, so 80 are admitted
+    /// in total.
     fn is_that_of_one_bucket(&self) -> Result<()> {
         for algorithm in LEVELS {
-            // 60 of 101 are 30.3 of 51; 50.3 of those are 79.9 of 81.
+            // A leaky queue admits one request more.
             let most = if algorithm == "leaky_queue" { 81 } else { 80 };
             ensure!(self.0.get(algorithm) == Some(&json!(most)), "{self:?}");
         }
@@ -141,7 +146,7 @@ impl Admitted {
     }
 }
 
-/// All requests share it, whatever their connections.
+/// Connections of several generations must share one bucket.
 #[test]
 fn connections_of_several_generations_share_one_bucket() -> Result<()> {
     let envoy = Envoy::start(&config(100))?;
@@ -162,7 +167,8 @@ fn connections_of_several_generations_share_one_bucket() -> Result<()> {
     envoy.stop()
 }
 
-/// Only the filter is replaced: requests on open connections meet the new one.
+/// With an extension, Envoy replaces only the filter, so requests on open connections reach the new
+/// filter.
 #[test]
 fn generations_of_an_extension_share_one_bucket() -> Result<()> {
     let envoy = Envoy::start(&config(100).extension())?;
@@ -177,7 +183,7 @@ fn generations_of_an_extension_share_one_bucket() -> Result<()> {
         admitted.ask(&mut clients, 12)?;
     }
     admitted.is_that_of_one_bucket()?;
-    // And back, which Envoy may do without notifying the filter.
+    // A rollback, which Envoy may apply without a call to the filter.
     ensure!(envoy.push_extension(&config(50).extension())? == Update::Accepted);
     eventually(SOON, "the rollback to be noticed", || {
         connections(&envoy)?;
@@ -187,7 +193,7 @@ fn generations_of_an_extension_share_one_bucket() -> Result<()> {
     envoy.stop()
 }
 
-/// Requests in flight that wait for minutes.
+/// Returns rules under which requests wait for minutes, so that they stay in flight.
 fn flights(capacity: u32) -> Config {
     let limits = json!([
         { "algorithm": "concurrency", "capacity": capacity },
@@ -197,7 +203,7 @@ fn flights(capacity: u32) -> Config {
     Config::new(json!([{ "name": "flights", "key": key, "limits": limits }])).drain_s(DRAIN_S)
 }
 
-/// Sends a request on its own connection and does not wait for an answer.
+/// Sends a request on a separate connection and does not wait for an answer.
 fn takes_off(envoy: &Envoy) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(envoy.data_address())?;
     socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
@@ -212,8 +218,9 @@ fn flying(ops: &mut Operator, count: u64) -> Result<()> {
     })
 }
 
-/// Four of five are in flight when the limit becomes two: no connection admits another one until one is
-/// left, and each one that ends gives its slot back, whatever the numbers when it took it.
+/// Four of five slots are in use when the limit becomes two. No connection may get another slot
+/// until only one is in use, and each request that ends must return its slot, even if it took the
+/// slot under an earlier limit.
 #[test]
 fn slots_in_flight_are_shared_by_all_generations() -> Result<()> {
     let envoy = Envoy::start(&flights(5))?;
@@ -221,7 +228,7 @@ fn slots_in_flight_are_shared_by_all_generations() -> Result<()> {
     let (mut old, anonymous) = (envoy.data(), Request::get("/"));
     let alice = Request::get("/").header("x-user-id", "alice");
     old.send(&anonymous)?;
-    // The only one that does not wait.
+    // Only this request does not wait.
     ensure!(old.send(&alice)?.status == 200);
     let mut first = (0..4)
         .map(|_| takes_off(&envoy))

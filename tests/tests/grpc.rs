@@ -1,4 +1,4 @@
-//! Refused gRPC calls, as a gRPC client over HTTP/2 sees them.
+//! //! Refused gRPC calls, as a gRPC client receives them over HTTP/2.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tonic_types::StatusExt as _;
 
 const SEND: &str = "/reply.v1.Replies/Send";
 
-/// Messages without fields.
+/// Codec for messages without fields.
 struct Empty;
 
 impl Codec for Empty {
@@ -49,8 +49,8 @@ impl Decoder for Empty {
     }
 }
 
-/// The answers to `count` calls of a method in a row. There is no gRPC server: admitted calls fail with
-/// another status.
+/// Calls a method `count` times in a row and returns the statuses. Without a gRPC server, an
+/// admitted call fails with another status than a refused call.
 fn call(envoy: &Envoy, method: &str, count: usize) -> Result<Vec<Status>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -106,7 +106,7 @@ fn a_grpc_client_gets_resource_exhausted_and_its_retry_delay() -> Result<()> {
     let wait = of(refused, "retry-after").concat();
     let message = format!("over the limit of r.l: try again in {wait} s");
     ensure!(refused.message() == message, "{refused:?}");
-    // Each header appears once, also through HTTP/2 and Envoy's own answer.
+    // Each header appears exactly once, even through HTTP/2 and Envoy's local reply.
     for name in [
         "retry-after",
         "ratelimit",

@@ -1,4 +1,4 @@
-//! The harness against a real Envoy: starting, counting, pushing, refusing.
+//! //! Tests of the harness with a real Envoy: start, counters, updates and validation.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Request, Update};
@@ -12,7 +12,7 @@ fn config() -> Config {
     }]))
 }
 
-/// A rule with an unknown field.
+/// Returns a configuration with an unknown field.
 fn wrong() -> Config {
     config().data_plugin(json!({ "version": 1, "rulez": [] }))
 }
@@ -33,7 +33,7 @@ fn a_filter_of_its_own_is_updated_under_open_connections() -> Result<()> {
     ensure!(envoy.push_extension(&closed.extension())? == Update::Accepted);
     let statuses = [http.send(&alice)?.status, http.send(&alice)?.status];
     ensure!(statuses == [200, 429], "{statuses:?}");
-    // Envoy may read the listeners beside it again, and finds them unchanged.
+    // Envoy may read the listeners again, but finds them unchanged.
     ensure!(envoy.counter("listener_manager.listener_modified")? == listeners);
     envoy.stop()
 }

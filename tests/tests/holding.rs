@@ -1,5 +1,5 @@
-//! Held requests: spaced by the rate, in order, never early, and without a trace after their client has
-//! left.
+//! Held requests are spaced by the rate, released in order and never early. They leave no state
+//! after their clients disconnect.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -29,8 +29,8 @@ fn of(user: &str) -> Request {
     Request::get("/").header("x-user-id", user)
 }
 
-/// Sends one request on each of `count` connections at once; returns the statuses and, in order, the
-/// time of each answer since the beginning.
+/// Sends one request on each of `count` connections at once. Returns the status of each answer and
+/// the time since the begin, sorted by time.
 fn at_once(envoy: &Envoy, count: usize, request: &Request) -> Result<Vec<(u16, Duration)>> {
     let (start, begun) = (Barrier::new(count), now());
     let one = || {
@@ -78,15 +78,16 @@ fn a_burst_leaves_at_the_rate() -> Result<()> {
         answers.iter().all(|(status, _)| *status == 200),
         "{answers:?}"
     );
-    // The n-th cannot leave before n slots have passed, on whichever worker it was decided.
+    // Request n cannot leave before n periods have passed, whichever worker decided it.
     let slots = (0..).map(|n| PERIOD * n);
     let late = answers.iter().zip(slots).map(|((_, after), slot)| {
         let late = after.checked_sub(slot);
         late.with_context(|| format!("{after:?}, before {slot:?}"))
     });
-    // Nor much later. A busy machine delays an answer and so shortens the gap after it: single gaps
-    // prove nothing. Each answer is compared with a line of slots instead, the one that touches the
-    // earliest of them; releases in lumps would leave most answers later than it.
+    // Requests must not leave much later either. Single gaps prove nothing, because a busy machine
+    // delays an answer and so shortens the next gap. Instead, each answer is compared with a line
+    // of periods through the earliest answer. If the filter released requests in lumps, most
+    // answers would be later than this line.
     let mut late = late.collect::<Result<Vec<Duration>>>()?;
     late.sort();
     let (least, median, most) = (late[0], late[100], late[199]);
@@ -103,7 +104,8 @@ fn a_burst_leaves_at_the_rate() -> Result<()> {
     envoy.stop()
 }
 
-/// One worker logs requests in the order of their release, however slow clients are.
+/// Held requests must be released in the order of their arrival. One worker logs requests in the
+/// order of their release, even if clients are slow.
 #[test]
 fn requests_are_released_in_order_of_arrival() -> Result<()> {
     const COUNT: usize = 5;
@@ -132,7 +134,7 @@ fn requests_are_released_in_order_of_arrival() -> Result<()> {
 
 #[test]
 fn a_full_queue_refuses_at_once() -> Result<()> {
-    // The last one would wait for 50 minutes: almost the longest possible wait.
+    // The last request would wait for 50 minutes, which is near the maximum wait.
     let envoy = Envoy::start(&Config::new(rules(&queue(200, "4/m"))))?;
     let mut ops = Operator::viewer(&envoy);
     ensure!(envoy.data().send(&of("alice"))?.status == 200);
@@ -154,8 +156,8 @@ fn a_full_queue_refuses_at_once() -> Result<()> {
     envoy.stop()
 }
 
-/// The last requests of the queue give their slots back; earlier ones cannot, because later requests
-/// already have their times.
+/// A request at the end of the queue must free its slot when its client disconnects. An earlier
+/// request cannot, because later requests already have their release times.
 #[test]
 fn clients_that_leave_free_their_slots() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules(&queue(60, "1/m"))))?;
@@ -195,8 +197,9 @@ fn clients_that_leave_free_their_slots() -> Result<()> {
     envoy.stop()
 }
 
-/// Envoy resumes one request within the answer to the previous one; the stack of a sandbox has room for
-/// a few hundred of these.
+/// Hundreds of requests due at one instant must not crash the sandbox. Envoy resumes one request
+/// inside the answer to the previous request, and the stack of a sandbox has room for only a few
+/// hundred such calls.
 #[test]
 fn many_requests_may_be_due_at_one_instant() -> Result<()> {
     const LUMP: u64 = 600;
@@ -215,7 +218,8 @@ fn many_requests_may_be_due_at_one_instant() -> Result<()> {
     envoy.stop()
 }
 
-/// A timer that sleeps for alice's whole minute would be late for bob.
+/// A request with an earlier release must wake the timer earlier. A timer set for alice's minute
+/// would be late for bob.
 #[test]
 fn earlier_requests_wake_the_timer_earlier() -> Result<()> {
     let slow = json!({
@@ -235,7 +239,7 @@ fn earlier_requests_wake_the_timer_earlier() -> Result<()> {
     wait_for(&mut ops, 1)?;
     let mut http = envoy.data();
     for _ in 0..3 {
-        // The client gives up after 20 s.
+        // The client times out after 20 s.
         ensure!(http.send(&quick)?.status == 200);
     }
     ensure!(envoy.counter("wasmcustom.loudou.rule.quick.held")? >= 1);

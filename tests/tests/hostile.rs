@@ -1,5 +1,5 @@
-//! Hostile requests: for any bytes the verdict is right, the sandbox lives, and everything shown is
-//! printable.
+//! Hostile requests. For all bytes, the verdict is right, the sandbox does not crash, and every
+//! displayed text is printable.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn unharmed(envoy: &Envoy, before: &BTreeMap<String, u64>) -> Result<()> {
     Ok(())
 }
 
-/// Values that HTTP allows, with the key that the bucket must have.
+/// Header values that HTTP allows, each with the key that its bucket must have.
 fn values() -> Vec<(Vec<u8>, String)> {
     let all_high: Vec<u8> = (0x80..=0xff).step_by(3).collect();
     let high = escaped(&all_high);
@@ -89,7 +89,7 @@ fn values() -> Vec<(Vec<u8>, String)> {
     ]
 }
 
-/// Keeps printable ASCII except `%`, `:` and `~`, and escapes everything else.
+/// Keeps printable ASCII except `%`, `:` and `~`, and escapes all other bytes.
 fn escaped(bytes: &[u8]) -> String {
     let escape = |b: &u8| match *b {
         b if b.is_ascii_graphic() && !b"%:~".contains(&b) => char::from(b).to_string(),
@@ -108,7 +108,7 @@ fn unusual_keys_are_limited_and_shown_escaped() -> Result<()> {
         let request = Request::get("/refuse").header("x-user-id", &value);
         let first = http.send(&request)?;
         if first.status == 400 {
-            // Envoy's own parser refuses it; the filter never sees it.
+            // Envoy's parser refuses this value, so the filter never sees it.
             ensure!(ops.bucket("refuse", &key)?.is_none(), "{key}");
             continue;
         }
@@ -154,7 +154,8 @@ fn control_characters_stop_at_envoy_or_are_escaped() -> Result<()> {
     let mut ops = Operator::editor(&envoy);
     for byte in (0..0x20_u8).chain([0x7f]) {
         let value = [b"a", &[byte][..], b"z"].concat();
-        // A new connection each: Envoy closes the connection of a malformed request.
+        // Each request uses a new connection, because Envoy closes the connection of a malformed
+        // request.
         let answer = envoy
             .data()
             .send(&Request::get("/refuse").header("x-user-id", &value))?;
@@ -195,7 +196,7 @@ fn huge_keys_get_a_verdict() -> Result<()> {
             );
         }
         ensure!(statuses == [200, 200, 429], "{byte:#04x}: {statuses:?}");
-        // One different byte at the far end is another user.
+        // A different last byte makes a different key.
         if let Some(last) = long.last_mut() {
             *last = b'z';
         }
@@ -282,9 +283,9 @@ fn unusual_paths_and_methods_get_a_verdict() -> Result<()> {
         ensure!(first == 400 || again == 429, "{path:.40}: {first} {again}");
         limited += u32::from(first == 200);
     }
-    // Some are spellings of others.
+    // Some of these paths are spellings of other paths in the list.
     ensure!(limited >= 9, "only {limited} paths came through");
-    // The query is not part of the path: it does not lead to a new bucket.
+    // The query is not part of the path, so it does not lead to a new bucket.
     ensure!(envoy.data().get("/a?other")?.status == 429);
     for bucket in ops.buckets("rule=by-path")? {
         let key = bucket["key"].as_str().context("a key")?;

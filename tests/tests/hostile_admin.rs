@@ -1,11 +1,12 @@
-//! Hostile admin API calls, except bodies: each gets a problem document and changes nothing.
+//! //! Hostile admin API calls, except their bodies. Each call gets a problem document and changes
+//! nothing.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{Scene, config, edit, play, put, unharmed};
 use loudou_tests::{Envoy, Operator, Request, expect_problem};
 use serde_json::json;
 
-/// On one Envoy: after each scene the rule is as configured.
+/// Runs all scenes on one Envoy and checks after each scene that the rule is as configured.
 #[test]
 fn hostile_calls_change_nothing() -> Result<()> {
     let scenes: &[Scene] = &[
@@ -89,7 +90,7 @@ fn wrong_methods_are_refused(envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// Reads with a parameter that is unknown, empty, or out of its values.
+/// Paths of reads with an unknown, empty or invalid parameter.
 const INVALID: &[&str] = &[
     "/v1/status?x=1",
     "/v1/rules?rule=r",
@@ -127,7 +128,7 @@ fn invalid_queries_are_refused(envoy: &Envoy) -> Result<()> {
         expect_problem(&ops.send(Request::get(path))?, 400).context(*path)?;
     }
     expect_problem(&ops.send(Request::get("/v1/buckets?rule=none"))?, 404)?;
-    // Far beyond the end counts as the end.
+    // A cursor far beyond the end counts as the end.
     let beyond = ops.get("/v1/buckets?cursor=4294967295.ffffffffffffffff")?;
     ensure!(
         beyond["buckets"] == json!([]) && beyond.get("next_cursor").is_none(),
@@ -172,7 +173,7 @@ fn reasons_are_one_short_line(envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// A flag without a value is set: it must not make the edit that it should only try.
+/// A flag without a value counts as set, so a bare `dry_run` must not make the edit.
 fn a_bare_flag_makes_no_edit(envoy: &Envoy) -> Result<()> {
     let request = put("/v1/rules/r?dry_run").json(&edit(9));
     let answer = envoy.admin().send(&request)?;

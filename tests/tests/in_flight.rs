@@ -1,4 +1,5 @@
-//! `concurrency`: a request takes a slot while it is in flight, and gives it back however it ends.
+//! //! `concurrency`: a request takes a slot while it is in flight, and returns it however the
+//! request ends.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Three in flight, of which all but the first wait in a queue for minutes.
+/// Returns rules with three slots. The first request passes at once, and the others wait in a queue
+/// for minutes, so they keep their slots.
 fn rules() -> Value {
     json!([{
         "name": "flights",
@@ -49,7 +51,7 @@ fn places_left(ops: &mut Operator) -> Result<Value> {
 fn a_slot_is_free_again_when_its_request_ends() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
-    // It passes at once and ends.
+    // This request passes at once and ends.
     ensure!(http.send(&alice())?.status == 200);
     eventually(SOON, "its place to come back", || {
         Ok((places_left(&mut ops)? == 3).then_some(()))
@@ -63,7 +65,7 @@ fn a_slot_is_free_again_when_its_request_ends() -> Result<()> {
         for _ in 0..5 {
             let refused = http.send(&alice())?;
             ensure!(refused.status == 429, "{refused:?}");
-            // It is unknown when one of the three ends.
+            // The filter cannot predict when a request ends, so there is no Retry-After.
             ensure!(refused.header("retry-after").is_none(), "{refused:?}");
             let policies = refused.header("ratelimit-policy").unwrap_or_default();
             ensure!(
@@ -72,7 +74,7 @@ fn a_slot_is_free_again_when_its_request_ends() -> Result<()> {
             );
             ensure!(refused.text().contains("concurrency"), "{refused:?}");
         }
-        // Another key has its own slots.
+        // Another key has separate slots.
         let bob = Request::get("/").header("x-user-id", format!("bob-{round}"));
         ensure!(http.send(&bob)?.status == 200);
         drop(flights);
@@ -85,7 +87,8 @@ fn a_slot_is_free_again_when_its_request_ends() -> Result<()> {
     envoy.stop()
 }
 
-/// Routes to the upstream and to none, with short time-outs.
+/// Returns routes to the upstream, to a cluster without hosts and to a direct response, with short
+/// timeouts.
 fn routes() -> Value {
     let to = |path: &str, cluster: &str| {
         json!({
@@ -103,7 +106,7 @@ fn routes() -> Value {
     json!([direct, to("/nowhere", "nowhere"), to("/", "upstream")])
 }
 
-/// An Envoy with three slots for each user, on those routes.
+/// Starts an Envoy with these routes and three slots per user.
 fn in_front_of(upstream: &Upstream) -> Result<Envoy> {
     let rules = json!([{
         "name": "flights",
@@ -117,7 +120,7 @@ fn in_front_of(upstream: &Upstream) -> Result<Envoy> {
     Envoy::start(&config)
 }
 
-/// Whatever answers, and whatever happens to the connections.
+/// A slot must be free again whoever answers the request, and even if a connection breaks.
 #[test]
 fn a_slot_is_free_again_however_its_request_ends() -> Result<()> {
     let upstream = Upstream::start()?;
@@ -132,7 +135,7 @@ fn a_slot_is_free_again_however_its_request_ends() -> Result<()> {
         ("/nowhere", "200", Some(503)),
         ("/direct", "200", Some(418)),
     ] {
-        // One more than there are slots, one after another.
+        // Sends one request more than there are slots, one after another.
         for _ in 0..4 {
             let request = Request::get(path).header("x-user-id", "alice");
             let answer = envoy.data().send(&request.header("x-answer-as", answer_as));
@@ -147,7 +150,7 @@ fn a_slot_is_free_again_however_its_request_ends() -> Result<()> {
     envoy.stop()
 }
 
-/// A request that has switched protocols is in flight until its connection ends.
+/// A request that has switched protocols stays in flight until its connection closes.
 #[test]
 fn an_upgraded_request_keeps_its_slot() -> Result<()> {
     let upstream = Upstream::start()?;

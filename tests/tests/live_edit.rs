@@ -1,4 +1,4 @@
-//! Live edits in the real app in a real terminal, on a real Envoy under load.
+//! //! Live edits on the screen of `loudou` in a real terminal, with a real Envoy under load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,9 +20,9 @@ mod suspending;
 mod watching;
 
 const WORKERS: u32 = 4;
-/// More connections than workers, so that every worker has some.
+/// Number of connections, larger than the number of workers, so that every worker has some.
 const CONNECTIONS: usize = 16;
-/// The time within which an edit must reach every worker.
+/// Maximum time within which an edit must reach every worker.
 const SOON: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -34,7 +34,7 @@ fn rules() -> Value {
     }])
 }
 
-/// The statuses of requests with the instants at which they were sent.
+/// Statuses of requests, with the time at which each request was sent.
 #[derive(Default)]
 struct Traffic {
     stop: AtomicBool,
@@ -57,7 +57,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// The number of requests sent after `since` that got `status`.
+    /// Returns the number of requests sent after `since` that got `status`.
     fn count(&self, since: Instant, status: u16) -> usize {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers
@@ -75,7 +75,7 @@ impl Traffic {
     }
 }
 
-/// Runs `work` while alice sends requests.
+/// Runs `work` while alice sends requests on all connections.
 fn under_load(envoy: &Envoy, work: impl FnOnce(&Traffic) -> Result<()>) -> Result<()> {
     let traffic = Traffic::default();
     thread::scope(|scope| {
@@ -93,19 +93,20 @@ fn under_load(envoy: &Envoy, work: impl FnOnce(&Traffic) -> Result<()>) -> Resul
     })
 }
 
-/// Types another capacity and rate into the open form, and sends it.
+/// Types another capacity and rate into the open form, and confirms the edit.
 fn fill_in(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
     ask(terminal, capacity, rate)?;
     terminal.press("\r")
 }
 
-/// Fills in the form, and goes on to the question.
+/// Fills in the form, and continues to the confirmation.
 fn ask(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
     terminal.shows("capacity")?;
     terminal.press(capacity)?;
     terminal.press("\t")?;
     terminal.press(rate)?;
-    // Only a valid form is sent; the question shows before and after, as the form does, and is left by Esc.
+    // Only a valid form continues. Like the form, the confirmation shows the old and the new value,
+    // and only the confirmation shows "Esc back".
     terminal.shows(rate)?;
     terminal.press("\r")?;
     terminal.until("before and after", |screen| {
@@ -136,7 +137,8 @@ fn a_raised_limit_applies_on_every_worker_until_undone() -> Result<()> {
         terminal.press("e")?;
         fill_in(&mut terminal, "1000000", "1000000/s")?;
         terminal.shows("sent")?;
-        // The screen shows the edit later than the answer arrived, so this is the harder test.
+        // The period is counted from the moment at which the screen shows the edit, which is later
+        // than the answer.
         let shown = now();
         traffic.wait_for(shown + SOON, 200)?;
         let refused = traffic.count(shown + SOON, 429);

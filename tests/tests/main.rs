@@ -1,7 +1,8 @@
-//! The tests in a real Envoy. They are one program, which is linked once, and in which tests of any two subjects run at
-//! the same time.
+//! End-to-end tests in a real Envoy. All tests are one program, so that it is linked once and tests
+//! of different modules run in parallel.
 //!
-//! Each module is a subject; `cargo test -p loudou-tests --test envoy bans::` runs the tests of one.
+//! Each module covers one subject. `cargo test -p loudou-tests --test envoy bans::` runs the tests
+//! of one module.
 
 #![cfg(test)]
 

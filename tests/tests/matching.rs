@@ -1,14 +1,14 @@
-//! Every field of `match` in a real Envoy: the rules that a request matches.
+//! Every field of `match` in a real Envoy, with the rules that each request matches.
 //!
-//! All rules are in one Envoy and none refuses. Each admitting rule names itself in `RateLimit-Policy`,
-//! so one response shows all rules that matched.
+//! All rules are in one Envoy, and no rule refuses. Each rule that admits adds its policy to
+//! `RateLimit-Policy`, so one response shows all rules that matched.
 
 use anyhow::{Result, ensure};
 use loudou_tests::filters::header_to_metadata;
 use loudou_tests::{Config, Envoy, Request};
 use serde_json::{Value, json};
 
-/// A match, requests that it matches, and requests that it does not match.
+/// A match, with requests that it matches and requests that it does not match.
 struct Case {
     matches: Value,
     hits: Vec<Request>,
@@ -178,7 +178,7 @@ fn surroundings() -> Vec<Case> {
     ]
 }
 
-/// Every test of every place that has a value by name.
+/// Returns a case for each test of each field that tests named values.
 fn named() -> Vec<Case> {
     const METADATA: [&str; 2] = ["envoy.filters.http.jwt_authn", "plan"];
     type Place = (&'static str, fn(&str, Value) -> Value, fn(&str) -> Request);
@@ -221,7 +221,7 @@ fn beginnings() -> Vec<Case> {
     ]
 }
 
-/// The rule of a case; many limits are far away.
+/// Returns the rule of a case. Its capacity is so large that it never refuses.
 fn rule(index: usize, case: &Case) -> Value {
     json!({
         "name": format!("case-{index}"),

@@ -1,4 +1,4 @@
-//! The memory that `loudou check` reports is the memory that Envoy uses.
+//! //! `loudou check` reports the memory that Envoy actually uses.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_rules::size;
@@ -7,14 +7,15 @@ use loudou_tests::{Config, Envoy, Operator, TempDir, loudou_command};
 use serde_json::{Map, Value, json};
 
 const BUCKETS: u64 = 16_384;
-/// More keys than buckets, so that every page is full and still has names of evicted buckets.
+/// Number of keys, larger than the number of buckets, so that every page is full and still contains
+/// names of evicted buckets.
 const KEYS: u64 = 4 * BUCKETS;
 const CONNECTIONS: usize = 16;
 const WORKERS: u32 = 2;
-/// The allowed difference between the reported and the used memory, in percent.
+/// Maximum difference between the reported and the used memory, in percent.
 const TOLERANCE: u64 = 15;
 
-/// The memory that `loudou check` reports for a file, in bytes.
+/// Memory that `loudou check` reports for a file, in bytes.
 #[derive(Debug)]
 struct Reported {
     full: u64,
@@ -50,7 +51,7 @@ fn close(reported: u64, used: u64) -> Result<()> {
 }
 
 fn limits(count: u32, capacity: u32) -> Value {
-    // Levels with a fraction of a nanosecond: both words of a funnel are in use.
+    // At this rate, levels have fractions of a nanosecond, so both words of a funnel are in use.
     let rate = "3/86400000000001ns";
     let limit = |n| json!({ "name": format!("l{n}"), "algorithm": "funnel", "capacity": capacity, "rate": rate });
     (0..count).map(limit).collect()
@@ -60,12 +61,12 @@ fn rule(name: &str, limits: &Value) -> Value {
     json!({ "name": name, "key": [{ "header": "x-user-id" }], "limits": limits })
 }
 
-/// The growth of Envoy's allocated memory when every bucket is in use, with keys of `bytes` bytes that
-/// are each sent `times` times.
+/// Returns the growth of Envoy's allocated memory when every bucket is in use. The keys have `key`
+/// bytes, and each key is sent `times` times.
 fn growth(rules: &[Value], key: usize, times: u64) -> Result<u64> {
     let config = Config::new(json!(rules)).buckets(BUCKETS);
     let envoy = Envoy::start(&config.concurrency(WORKERS))?;
-    // Envoy's own memory for connections and requests is allocated before.
+    // Envoy allocates its memory for connections and requests before the first measurement.
     envoy.load(2_000, CONNECTIONS, |_| user("first"))?;
     let before = envoy.memory()?.allocated;
     envoy.load(KEYS * times, CONNECTIONS, |n| {
@@ -88,7 +89,7 @@ fn a_full_store_takes_the_reported_memory() -> Result<()> {
 
 #[test]
 fn the_longest_keys_and_strikes_take_the_reported_maximum() -> Result<()> {
-    // The second request of each key is refused, and a strike.
+    // The second request of each key is refused, which counts as a strike.
     let mut rule = rule("r", &limits(1, 1));
     if let Some(fields) = rule.as_object_mut() {
         let penalty = json!({ "after": 100, "within": "1d", "ban": "1d" });
@@ -97,7 +98,7 @@ fn the_longest_keys_and_strikes_take_the_reported_maximum() -> Result<()> {
     let rules = [rule];
     let (most, used) = (reported(&rules, BUCKETS)?.most, growth(&rules, 128, 2)?);
     ensure!(used <= most, "{most} at most, {used} used");
-    // There are no events to speak of.
+    // This test causes almost no events, so their memory is subtracted.
     close(most.saturating_sub(u64::try_from(size::audit())?), used)
 }
 
@@ -109,7 +110,7 @@ fn the_events_take_at_most_the_reported_memory() -> Result<()> {
     let before = envoy.memory()?.allocated;
     let reason = "x".repeat(200);
     for n in 1..=1_300 {
-        // Each lasts longer than the one before, so that it changes something.
+        // Each ban lasts longer than the previous one, so that it is a change.
         let span = 3_600 + n;
         ops.ban("r", "mallory", &format!("for={span}s&reason={reason}"))?;
     }
@@ -119,16 +120,17 @@ fn the_events_take_at_most_the_reported_memory() -> Result<()> {
     );
     let used = envoy.memory()?.allocated.saturating_sub(before);
     let most = u64::try_from(size::audit())?;
-    // Half of an event is its reason here; the sandboxes and the connection take some of it, too.
+    // The reason takes half of the memory of an event here. Sandboxes and connections also grow a
+    // little.
     ensure!(used <= most, "{most} at most, {used} used");
     envoy.stop()
 }
 
-/// Edits after which a sandbox does not grow any more.
+/// Number of edits after which a sandbox no longer grows.
 const EDITS: u32 = 8;
 
-/// The allocated memory of an Envoy whose sandboxes have read some edits, and the linear memories of these,
-/// the largest first.
+/// Returns the allocated memory of an Envoy whose sandboxes have applied the edits, and the linear
+/// memories of the sandboxes in descending order.
 fn edited(rules: &[Value]) -> Result<(u64, Vec<u64>)> {
     let config = Config::new(json!(rules)).buckets(64);
     let envoy = Envoy::start(&config.concurrency(WORKERS))?;
@@ -142,7 +144,7 @@ fn edited(rules: &[Value]) -> Result<(u64, Vec<u64>)> {
     Ok(memory)
 }
 
-/// Rules that override each of `keys` keys with the same numbers.
+/// Returns rules that give the same override to each of `keys` keys.
 fn overridden(rules: usize, keys: u32, own: &Value) -> Vec<Value> {
     let keys: Map<String, Value> = (0..keys)
         .map(|n| (format!("{n:024}"), own.clone()))
@@ -167,8 +169,8 @@ fn overrides_take_the_reported_memory_in_each_worker() -> Result<()> {
         let shared = shared_all.checked_sub(shared).context("it shrank")?;
         close(said_all.full - said_none.full, shared)
             .with_context(|| format!("shared, {rules} rules, {own}"))?;
-        // The worker that an edit reaches first holds a little more than the others, and than the main
-        // thread: none may hold more than is reported.
+        // The worker that an edit reaches first uses a little more memory than the other worker and
+        // the main thread. No sandbox may use more than is reported.
         let grown = after.first().zip(before.first());
         let grown = grown.and_then(|(after, before)| after.checked_sub(*before));
         close(

@@ -1,4 +1,5 @@
-//! The manifests for Istio and Envoy Gateway, delivered to a real Envoy as these do it.
+//! //! The manifests for Istio and Envoy Gateway, delivered to a real Envoy as these control planes
+//! do.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -27,12 +28,12 @@ mod shared;
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const RBAC: &str = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC";
-/// Longer than an update takes on a busy machine.
+/// Timeout of an update on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
-/// The token of the manifests.
+/// Token in the manifests.
 const TOKEN: &str = "ops";
 
-/// A filter whose configuration comes over ADS.
+/// Returns a filter whose configuration comes over ADS.
 fn discovered(name: &str) -> Value {
     json!({ "name": name, "config_discovery": {
         "config_source": { "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s" },
@@ -62,13 +63,13 @@ fn listener(name: &str, filter: Option<&Value>, status: u16) -> Value {
     })
 }
 
-/// An Envoy with four workers, these filters on its data listener, and this admin listener if any, which takes
-/// extensions from the control plane.
+/// Starts an Envoy with four workers, this filter on its data listener, and an optional admin
+/// listener. The extensions come from the control plane.
 fn start(ads: &Ads, filter: &Value, admin: Option<Value>) -> Result<Envoy> {
     start_with(ads, filter, admin, None)
 }
 
-/// Starts it with more listeners from this file.
+/// Like [`start`], but with more listeners from a file.
 fn start_with(
     ads: &Ads,
     filter: &Value,
@@ -123,7 +124,8 @@ fn order() -> Request {
     Request::post("/orders")
 }
 
-/// Sends many orders at once; fails unless as many pass as the bucket of 15 and its leak of one each two seconds allow.
+/// Sends many orders at once. Fails unless the number of passed orders fits a bucket of 15 that
+/// leaks one every two seconds.
 fn exactly_fifteen(envoy: &Envoy) -> Result<()> {
     let began = now();
     let counts = envoy.load(400, 16, |_| order())?;
@@ -137,7 +139,7 @@ fn exactly_fifteen(envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// The rules of a manifest with another capacity.
+/// Returns the manifest with another capacity.
 fn with_capacity(manifest: &Value, capacity: Value) -> Result<Value> {
     let mut manifest = manifest.clone();
     let limit = rules(&mut manifest)?.pointer_mut("/rules/0/limits/0");
@@ -147,7 +149,8 @@ fn with_capacity(manifest: &Value, capacity: Value) -> Result<Value> {
     Ok(manifest)
 }
 
-/// A module of other bytes that does the same: a section that no one reads is added.
+/// Writes a module with different bytes and the same behaviour, by adding a custom section that no
+/// program reads.
 fn upgraded(dir: &TempDir) -> Result<PathBuf> {
     let mut bytes = fs::read(wasm_path()?).context("no module")?;
     bytes.extend(b"\x00\x08\x07upgrade");
@@ -156,14 +159,15 @@ fn upgraded(dir: &TempDir) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The status of an admin API at this base, and its current capacity of the first rule.
+/// Returns the current capacity of the first rule at the admin API below this path.
 fn capacity(http: &mut Http, at: &str) -> Result<Value> {
     let answer = http.send(&Request::get(&format!("{at}/v1/rules")).token(TOKEN))?;
     let rules = expect(&answer, 200)?;
     Ok(field(&rules, "/rules/0/rule/limits/0/capacity")?.clone())
 }
 
-/// An edit of the first rule of a manifest to this capacity.
+/// Returns the request and the body of an edit that sets this capacity in the first rule of a
+/// manifest.
 fn edit(manifest: &Value, at: &str, capacity: u32) -> Result<(Request, Value)> {
     let mut changed = with_capacity(manifest, json!(capacity))?;
     let rule = field(rules(&mut changed)?, "/rules/0")?.clone();
@@ -173,7 +177,7 @@ fn edit(manifest: &Value, at: &str, capacity: u32) -> Result<(Request, Value)> {
     Ok((request.token(TOKEN).header("if-match", "*"), body))
 }
 
-/// A sidecar with this plugin, and the admin listener of the `EnvoyFilter`.
+/// Starts a sidecar with this plugin and the admin listener of the `EnvoyFilter`.
 fn sidecar(ads: &Ads, plugin: &Value) -> Result<Envoy> {
     let filter = manifest("istio/admin/envoy-filter.yaml")?;
     let module = wasm_path()?;
@@ -183,8 +187,9 @@ fn sidecar(ads: &Ads, plugin: &Value) -> Result<Envoy> {
     start(ads, &discovered(&name(plugin)?), Some(admin))
 }
 
-/// The promises of both kinds of Istio: exact limits, updates, a broken one refused, an upgrade that keeps the buckets,
-/// and the admin listener of the `EnvoyFilter` with an edit in a body.
+/// Both kinds of manifests for Istio must give exact limits, apply updates, reject a broken update,
+/// keep the buckets in an upgrade of the module, and accept an edit with a body on the admin
+/// listener of the `EnvoyFilter`.
 fn in_a_sidecar(path: &str) -> Result<()> {
     let ads = Ads::start()?;
     let plugin = manifest(path)?;
@@ -220,7 +225,7 @@ fn in_a_sidecar(path: &str) -> Result<()> {
 
 fn await_capacity(envoy: &Envoy, expected: u32) -> Result<()> {
     eventually(SOON, "the update", || {
-        // A worker announces a configuration with its first request.
+        // A worker publishes a configuration at its first request.
         envoy.data().send(&Request::get("/"))?;
         Ok((capacity(&mut envoy.admin(), "")? == expected).then_some(()))
     })
@@ -252,7 +257,8 @@ fn a_gateway_limits_addresses() -> Result<()> {
     ads.stop()
 }
 
-/// No listener of its own, and no body arrives: an edit in a header through the embedded API.
+/// A waypoint has no separate listener and passes no body to the plugin. So an edit must work in a
+/// header through the embedded API.
 #[test]
 fn a_waypoint_is_edited_through_the_plugin() -> Result<()> {
     let ads = Ads::start()?;
@@ -281,7 +287,8 @@ fn embedded(envoy: &Envoy, plugin: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The policy limits, and answers the embedded API; the patch adds a listener for the admin role in the same sandbox.
+/// The policy must limit and answer the embedded API. The patch must add a listener for the admin
+/// role, which runs in the same sandbox.
 #[test]
 fn envoy_gateway_limits_and_is_edited() -> Result<()> {
     let ads = Ads::start()?;
@@ -302,8 +309,8 @@ fn envoy_gateway_limits_and_is_edited() -> Result<()> {
     ads.stop()
 }
 
-/// Envoy remembers a refused update of an extension: it refuses a listener that is added, too, until an update is valid.
-/// Listeners that are there keep their rules.
+/// After Envoy has rejected an update of an extension, it also rejects a new listener with this
+/// extension until a valid update arrives. Existing listeners must keep their rules.
 #[test]
 fn after_a_refused_update_no_listener_can_be_added() -> Result<()> {
     let ads = Ads::start()?;
@@ -346,7 +353,7 @@ fn after_a_refused_update_no_listener_can_be_added() -> Result<()> {
     ads.stop()
 }
 
-/// Runs the commands of a README; the address on the left is the one on the right in this run.
+/// Runs the commands of a README. `real` replaces the address that the README names.
 fn run_readme(folder: &str, address: &str, real: SocketAddr) -> Result<()> {
     let path = workspace_root()
         .join("envoy")
@@ -386,7 +393,7 @@ fn the_readme_of_envoy_gateway_tells_the_truth() -> Result<()> {
     ads.stop()
 }
 
-/// The manifests that stand for each other have the same rules.
+/// Manifests that are alternatives must have the same rules.
 #[test]
 fn the_kinds_have_the_same_rules() -> Result<()> {
     let of = |path: &str| -> Result<Value> { Ok(rules(&mut manifest(path)?)?.clone()) };

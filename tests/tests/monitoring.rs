@@ -1,4 +1,5 @@
-//! `envoy/monitoring`: its alert rules and dashboard in a real Prometheus that reads real Envoys.
+//! //! The alert rules and the dashboard of `envoy/monitoring`, in a real Prometheus that scrapes
+//! real Envoys.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +20,7 @@ fn read(file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
-/// The names of the alerts.
+/// Returns the names of the alerts.
 fn alerts() -> Result<BTreeSet<String>> {
     let text = read("alerts.yml")?;
     let names = text
@@ -51,7 +52,7 @@ fn every_alert_has_a_unit_test_and_a_line_in_the_readme() -> Result<()> {
     Ok(())
 }
 
-/// The value at this place of a JSON text of Grafana's.
+/// Returns the value at this JSON pointer. Fails if there is no such value.
 fn field<'a>(value: &'a Value, place: &str) -> Result<&'a Value> {
     let found = value.pointer(place);
     found.with_context(|| format!("no {place}: {value}"))

@@ -1,4 +1,5 @@
-//! The admin API's answers follow `docs/schema/openapi.json`: each of its calls is made at a real Envoy.
+//! //! The answers of the admin API conform to `docs/schema/openapi.json`. The test makes each
+//! documented call at a real Envoy.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use loudou_tests::one_rule::edit;
 use loudou_tests::{Config, Envoy, Operator, Request, Response, openapi};
 use serde_json::{Value, json};
 
-/// Rules with most of what answers show.
+/// Returns rules that use most features that the answers can show.
 fn rules() -> Value {
     json!([
         {
@@ -31,7 +32,7 @@ fn rules() -> Value {
     ])
 }
 
-/// Makes calls and compares their answers with the document.
+/// Makes calls and validates their answers against the document.
 struct Checked<'a> {
     document: &'a Value,
     ops: Operator,
@@ -53,7 +54,8 @@ fn follows(validator: &Validator, value: &Value) -> Result<()> {
 }
 
 impl Checked<'_> {
-    /// Makes a call of the document, such as `GET /v1/rules/{rule}`, at this path.
+    /// Makes a documented call, such as `GET /v1/rules/{rule}`, at this path. Validates the body
+    /// and the answer.
     fn call(&mut self, call: &str, path: &str, body: Option<&Value>) -> Result<Value> {
         let (method, template) = call.split_once(' ').context("no method")?;
         let of_path = path.split('?').next().unwrap_or_default();
@@ -120,7 +122,7 @@ impl Checked<'_> {
         Ok(())
     }
 
-    /// The changes, taken back.
+    /// Undoes the changes.
     fn undo(&mut self) -> Result<()> {
         let bucket = "POST /v1/buckets/{rule}/{key}";
         self.call(

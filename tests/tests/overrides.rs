@@ -1,13 +1,13 @@
-//! Overrides of single keys: by configuration, and live.
+//! //! Overrides of single keys, set in the configuration or by live edits.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, config, limits, user};
 use loudou_tests::{Config, Envoy, Http, Operator, Request, expect, expect_problem};
 use serde_json::{Value, json};
 
-/// More connections than workers, so that every worker has some.
+/// Number of connections, larger than the number of workers, so that every worker has some.
 const CONNECTIONS: usize = 16;
-/// The number at which [`admitted`] stops.
+/// Number of requests after which [`admitted`] stops.
 const NO_END: u32 = 100;
 
 fn with(overrides: &Value, capacity: u32) -> Config {
@@ -95,9 +95,9 @@ fn a_live_override_applies_on_every_worker_from_the_next_request() -> Result<()>
     expect(&ops.drop_override("r", "alice")?, 200)?;
     all(429)?;
     expect(&ops.drop_override("r", "al*")?, 200)?;
-    // Unlimited took nothing; nothing was left before it.
+    // The unlimited override took no units, and no units were left before it.
     all(429)?;
-    // Used amounts stay used under larger limits: three of thirty.
+    // Used units stay used when the limit grows, so three of thirty are used.
     ops.set_override("r", "alice", "", &json!({ "scale": 10 }))?;
     ensure!(admitted(&mut envoy.data(), "alice")? == 27);
     ops.reset("r", "alice")?;

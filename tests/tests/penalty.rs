@@ -1,4 +1,5 @@
-//! Automatic bans: a key that is refused too often is banned, each time for longer, until it is forgiven.
+//! //! Automatic bans. A key with too many refusals is banned, each time for longer, until its bans
+//! expire from memory.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ const FORMAT: &str =
     "ACCESS %RESPONSE_CODE% | %RESPONSE_CODE_DETAILS% | %FILTER_STATE(wasm.loudou:PLAIN)%";
 const MS: u64 = 1_000_000;
 
-/// One request a day, and a ban for the twentieth refusal within a while: half a second, then four times
-/// as long, and three seconds at most.
+/// One request a day. The twentieth refusal within ten seconds starts a ban of half a second. Each
+/// further ban is four times as long, up to three seconds.
 fn rules() -> Value {
     json!([{
         "name": "r",
@@ -26,12 +27,12 @@ fn eve() -> Request {
     Request::get("/").header("x-user-id", "eve")
 }
 
-/// The value at a place, or null.
+/// Returns the value at a JSON pointer, or null.
 fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// Returns true if a refusal is a ban.
+/// Returns true if a refusal is due to a ban.
 fn is_ban(answer: &Response) -> Result<bool> {
     ensure!(answer.status == 429, "{answer:?}");
     let problem = answer.json()?;
@@ -39,7 +40,7 @@ fn is_ban(answer: &Response) -> Result<bool> {
     Ok(kind.ends_with("#abnormal-usage-detected"))
 }
 
-/// Sends requests until a ban begins; returns how many were refused, and the last answer.
+/// Sends requests until a ban begins. Returns the number of requests sent, and the last response.
 fn until_banned(http: &mut Http) -> Result<(u32, Response)> {
     for count in 1..100 {
         let answer = http.send(&eve())?;
@@ -50,14 +51,15 @@ fn until_banned(http: &mut Http) -> Result<(u32, Response)> {
     anyhow::bail!("never banned")
 }
 
-/// Waits for the end of the ban; the refusal that shows it counts as the first one.
+/// Waits until the ban ends. The refusal that shows the end counts as the first refusal of the next
+/// ban.
 fn ban_ends(http: &mut Http) -> Result<()> {
     eventually(SOON, "the ban to end", || {
         Ok((!is_ban(&http.send(&eve())?)?).then_some(()))
     })
 }
 
-/// The full duration of the current ban, and the number of bans in a row.
+/// Returns the full duration of the current ban, and the number of consecutive bans.
 fn ban(ops: &mut Operator) -> Result<(u64, u64)> {
     let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
     ensure!(
@@ -77,10 +79,10 @@ fn bans_get_longer_and_are_forgotten() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()).concurrency(4).access_log(FORMAT))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
     ensure!(http.send(&eve())?.status == 200);
-    // Half a second, two, and three.
+    // The bans last half a second, two seconds and three seconds.
     for (number, span, retry_after) in [(1, 500, 1), (2, 2_000, 2), (3, 3_000, 3)] {
         let (refusals, answer) = until_banned(&mut http)?;
-        // Where a ban has just ended, one refusal has shown that.
+        // After a ban has ended, the refusal that showed its end already counts.
         ensure!(
             refusals == if number == 1 { 20 } else { 19 },
             "{refusals} refusals"
@@ -92,7 +94,7 @@ fn bans_get_longer_and_are_forgotten() -> Result<()> {
         ensure!(times == number, "{times} in a row");
         ban_ends(&mut http)?;
     }
-    // After an idle time as long as the longest ban, everything is forgiven.
+    // After an idle time as long as the longest ban, all earlier bans are cleared.
     eventually(SOON, "the bans to be forgotten", || {
         let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
         Ok(bucket.get("penalties").is_none().then_some(()))
@@ -125,7 +127,7 @@ fn a_ban_is_shown_everywhere() -> Result<()> {
         "{line}"
     );
     ensure!(line.ends_with(&format!(";{key:016x}")), "{line}");
-    // It counts like any other refusal.
+    // The ban counts like any other refusal.
     ensure!(envoy.counter("wasmcustom.loudou.rule.r.refused")? == 20);
     envoy.stop()
 }
@@ -146,7 +148,7 @@ fn strikes_are_shown_and_forgiven() -> Result<()> {
     let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
     ensure!(bucket.get("strikes").is_none(), "{bucket}");
     ensure!(until_banned(&mut http)?.0 == 20);
-    // Without a penalty there are no new bans; existing ones last until their end.
+    // Without a penalty there are no new bans, but existing bans last until they end.
     ops.edit("r", "", &json!({ "penalty": null }))?;
     ban_ends(&mut http)?;
     for _ in 0..20 {

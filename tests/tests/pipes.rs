@@ -1,4 +1,4 @@
-//! Output into a pipe whose reader ends first, as in `loudou events --follow | head -2`.
+//! //! Output into a pipe whose reader exits first, as in `loudou events --follow | head -2`.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,7 +12,8 @@ use loudou_tests::{EDIT_TOKEN, Envoy, Operator, eventually, loudou_command};
 const PATIENCE: Duration = Duration::from_secs(20);
 const SIGPIPE: i32 = 13;
 
-/// No event comes after the first lines, so no further write could find the pipe closed.
+/// A follower must end when its reader closes the pipe, even if no further event arrives. Without a
+/// further event, no write could detect the closed pipe.
 #[test]
 fn a_follower_ends_when_its_reader_ends() -> Result<()> {
     let envoy = Envoy::start(&config(5))?;

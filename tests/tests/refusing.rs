@@ -1,4 +1,4 @@
-//! A rule's `refuse` decides what refused clients get, field by field.
+//! //! The fields of a rule's `refuse` set the response to refused requests.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{Scene, play};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const TEXT: &str = "<h1>Later — später</h1>\n";
 
-/// A rule and a path for each field.
+/// Each scene tests one field, with a separate rule and path.
 #[test]
 fn each_field_of_refuse() -> Result<()> {
     let scenes: &[Scene] = &[
@@ -27,7 +27,7 @@ fn each_field_of_refuse() -> Result<()> {
     play(&Config::new(rules), scenes, |_envoy| Ok(()))
 }
 
-/// The second request of a user is refused, with this `refuse`.
+/// Returns a rule that refuses the second request of a user, with this `refuse`.
 fn rule(name: &str, refuse: &Value) -> Value {
     json!({
         "name": name,
@@ -43,7 +43,7 @@ fn refused(envoy: &Envoy, method: &str, path: &str) -> Result<Response> {
     let request = Request::new(method, path).header("x-user-id", method);
     ensure!(http.send(&request)?.status == 200);
     let answer = http.send(&request)?;
-    // The connection stays open, and the next answer is intact.
+    // The connection stays open, and the next response is intact.
     ensure!(http.send(&request)?.status == answer.status);
     let mut names: Vec<&String> = answer.headers.iter().map(|(name, _)| name).collect();
     let count = names.len();
@@ -75,7 +75,7 @@ fn the_body_may_be_a_text(envoy: &Envoy) -> Result<()> {
     let answer = refused(envoy, "POST", "/text")?;
     ensure!(answer.status == 429 && answer.text() == TEXT, "{answer:?}");
     ensure!(header(&answer, "content-type")? == "text/html; charset=utf-8");
-    // HEAD: the headers of a GET, no body.
+    // A HEAD request gets the same headers as a GET request, without a body.
     let head = refused(envoy, "HEAD", "/text")?;
     ensure!(head.status == 429 && head.body.is_empty(), "{head:?}");
     ensure!(header(&head, "content-type")? == "text/html; charset=utf-8");

@@ -1,4 +1,4 @@
-//! `loudou relay` becomes the relay.
+//! //! `loudou relay` runs the program `loudou-relay`.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn loudou_starts_the_relay() -> Result<()> {
     let error = String::from_utf8_lossy(&alone.stderr).into_owned();
     assert!(!alone.status.success());
     assert!(error.contains("cannot start loudou-relay: "), "{error}");
-    // Not even the program can be asked for its help.
+    // `loudou` must print help even if the relay's program is missing.
     let about = run(&["-h"])?;
     let text = String::from_utf8(about.stdout)?;
     assert!(about.status.success(), "{text}");
@@ -37,7 +37,7 @@ fn loudou_starts_the_relay() -> Result<()> {
     );
     let help = String::from_utf8(run(&["--help"])?.stdout)?;
     assert!(help.contains("--sentinel-master"), "{help}");
-    // Also an option that `loudou` has, too.
+    // The relay also gets options that `loudou` itself has.
     let wrong = run(&["--token-file", "/no/such/file"])?;
     let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(
@@ -46,7 +46,7 @@ fn loudou_starts_the_relay() -> Result<()> {
     );
     let wrong = run(&["--timeout-ms", "0"])?;
     assert_eq!(wrong.status.code(), Some(2));
-    // The usage is of the command that was typed.
+    // The usage names the command that the user typed.
     let wrong = run(&["--listn", "1"])?;
     let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(

@@ -1,5 +1,5 @@
-//! Requests that repeat what a rule reads: lines of a header, cookies, query parameters. The upstream sees
-//! all of them, so none may hide another.
+//! Requests that repeat a header line, a cookie or a query parameter that a rule reads. The
+//! upstream receives all values, so no value may hide another value from the rule.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn request(path: &str, lines: &[Line]) -> Request {
     })
 }
 
-/// The status of the answer to a request, and its bucket, which is then deleted.
+/// Returns the status of the response to a request and the key of its bucket. Deletes the bucket.
 fn answer_and_key(
     http: &mut Http,
     ops: &mut Operator,
@@ -44,14 +44,14 @@ fn answer_and_key(
     Ok((answer.status, keys.pop().map(|(_, key)| key)))
 }
 
-/// The bucket of an admitted request, which is then deleted.
+/// Returns the key of the bucket of a request, which must be admitted. Deletes the bucket.
 fn key_of(http: &mut Http, ops: &mut Operator, request: &Request) -> Result<Option<String>> {
     let (status, key) = answer_and_key(http, ops, request)?;
     ensure!(status == 200, "{request:?}: {status}");
     Ok(key)
 }
 
-/// The rule and the key of each bucket, in order.
+/// Returns the rule and the key of each bucket, sorted.
 fn buckets(ops: &mut Operator) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for bucket in ops.buckets("limit=100")? {
@@ -76,7 +76,7 @@ fn unharmed(envoy: Envoy) -> Result<()> {
     envoy.stop()
 }
 
-/// A rule and a path for each scene; each deletes the buckets that it makes.
+/// Each scene uses a separate rule and path, and deletes the buckets that it creates.
 #[test]
 fn no_line_hides_the_key() -> Result<()> {
     let scenes: &[Scene] = &[
@@ -225,8 +225,9 @@ fn ambiguous_keys_can_be_refused() -> Result<()> {
     unharmed(envoy)
 }
 
-/// A line of the client's choice before the real one must not keep a rule from matching. The routes show
-/// what Envoy's own matchers see.
+/// A rule must match if one of several header lines matches, as Envoy's own matchers do. Otherwise
+/// a client could avoid a rule by sending another line first. The routes show the result of Envoy's
+/// matchers.
 #[test]
 fn matches_see_all_lines_as_envoy_does() -> Result<()> {
     let tests = [
@@ -249,7 +250,7 @@ fn matches_see_all_lines_as_envoy_does() -> Result<()> {
         &[b"f", b"e"],
         &[],
     ];
-    // A rule and a pair of routes for each kind of test.
+    // Each kind of matcher has a rule and a pair of routes.
     let (mut rules, mut routes) = (Vec::new(), Vec::new());
     for (kind, text, matcher) in &tests {
         let path = format!("/{kind}");
@@ -285,7 +286,8 @@ fn matches_see_all_lines_as_envoy_does() -> Result<()> {
     unharmed(envoy)
 }
 
-/// Cookies of HTTP/2 may be on many lines, which Envoy joins; other headers stay apart.
+/// Lines in HTTP/2 must count as in HTTP/1. Cookies of HTTP/2 may be on many lines, which Envoy
+/// joins. Other headers stay separate.
 #[test]
 fn lines_of_http2_count_like_those_of_http1() -> Result<()> {
     let rules = json!([
@@ -311,7 +313,7 @@ fn lines_of_http2_count_like_those_of_http1() -> Result<()> {
     unharmed(envoy)
 }
 
-/// The lines of some headers are joined by Envoy before any filter sees them.
+/// Envoy joins the lines of some headers before any filter sees them.
 fn envoy_joins_the_lines_of_headers_that_it_knows(envoy: &Envoy) -> Result<()> {
     let (mut http, mut ops) = (envoy.data(), Operator::editor(envoy));
     let lines: [Line; 2] = [("authorization", b"A"), ("authorization", b"B")];

@@ -1,9 +1,9 @@
-//! A queue whose numbers change while requests wait in it: the upstream sees them pass at the new pace, in the
-//! order of their arrival, and those that come later behind them.
+//! A queue whose rate changes while requests wait in it. Requests reach the upstream at the new
+//! rate in the order of their arrival, and later requests follow behind.
 //!
-//! Instants are those at which requests reach the upstream. A busy machine delays them, so they are compared
-//! with the plan that follows from the instants of the change: no request is ever earlier than that, and most
-//! are late by the same time.
+//! The tests measure the instants at which requests reach the upstream. A busy machine delays these
+//! instants, so the tests compare them with the schedule that starts at the change. No request may
+//! be earlier than this schedule, and most requests must be late by about the same time.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -14,10 +14,11 @@ use loudou_tests::{Config, Envoy, Operator, Update, Upstream, eventually, now};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
-/// The requests that wait when the numbers change, and those that come after it.
+/// Number of requests that wait when the rate changes, and number of requests sent after the
+/// change.
 const WAITING: u32 = 8;
 const LATER: u32 = 12;
-/// The rate at first and its period: the last one would wait for 16 s.
+/// The first rate and its period. At this rate, the last request would wait for 16 s.
 const SLOW: (&str, Duration) = ("1/2s", Duration::from_secs(2));
 const FAST: (&str, Duration) = ("20/s", Duration::from_millis(50));
 
@@ -37,7 +38,8 @@ struct World {
 }
 
 impl World {
-    /// An Envoy whose queue has this rate, by way of LDS or of ECDS, and alice's requests in it.
+    /// Starts an Envoy whose queue has this rate, configured over LDS or ECDS. Sends alice's first
+    /// request, which passes.
     fn new(rate: &str, by_extension: bool) -> Result<Self> {
         let upstream = Upstream::start_with_log()?;
         let envoy = Envoy::start(&config(rate, &upstream, by_extension))?;
@@ -55,7 +57,7 @@ impl World {
         Ok(world)
     }
 
-    /// Requests that wait, one after another.
+    /// Sends requests that wait, one after another.
     fn wait(&mut self) -> Result<()> {
         for number in 0..WAITING {
             self.send(&format!("w{number}"))?;
@@ -69,7 +71,7 @@ impl World {
         Ok(())
     }
 
-    /// Sends a request of alice on a connection of its own.
+    /// Sends a request of alice on a separate connection.
     fn send(&mut self, name: &str) -> Result<()> {
         let mut socket = TcpStream::connect(self.envoy.data_address())?;
         let request = format!("GET /{name} HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n");
@@ -78,7 +80,7 @@ impl World {
         Ok(())
     }
 
-    /// The instants at which requests passed whose names begin so, in their order.
+    /// Returns the instants at which requests whose names begin with `name` passed, in order.
     fn passed(&self, name: &str) -> Vec<Instant> {
         let arrivals = self.upstream.arrivals();
         let named = arrivals.iter();
@@ -88,7 +90,8 @@ impl World {
         passed
     }
 
-    /// The numbers became the fast ones between two instants. More requests come, and all pass by the plan.
+    /// Sends more requests after a change to the fast rate, and checks that all requests pass by
+    /// the schedule. The change took effect between `sent` and `answered`.
     fn passes_fast(mut self, (sent, answered): (Instant, Instant)) -> Result<()> {
         let before = self.passed("w").iter().filter(|at| **at < sent).count();
         for number in 0..LATER {
@@ -108,7 +111,7 @@ impl World {
             ensure!(*at >= due, "{place} is early by {:?}", due - *at);
             late.push(at.saturating_duration_since(answered + FAST.1 * place));
         }
-        // Those that wait are in front of all that came after the change.
+        // Waiting requests are ahead of all requests that arrive after the change.
         let first = self.passed("later").first().copied();
         let ahead = FAST.1 * (WAITING - u32::try_from(before)?);
         ensure!(
@@ -141,7 +144,7 @@ fn config(rate: &str, upstream: &Upstream, by_extension: bool) -> Config {
     }
 }
 
-/// The instants before and after `change`.
+/// Runs `change`. Returns the instants before and after it.
 fn timed(change: impl FnOnce() -> Result<()>) -> Result<(Instant, Instant)> {
     let sent = now();
     change()?;
@@ -181,7 +184,8 @@ fn a_new_extension_frees_the_queue_of_the_old_one() -> Result<()> {
     world.passes_fast(changed)
 }
 
-/// A limit that holds no request lets those that wait pass as far as they fit, and has room for others.
+/// After a change to a limit that holds no requests, waiting requests must pass if they fit, and
+/// there must be room for other requests.
 #[test]
 fn a_reset_to_a_funnel_has_no_line() -> Result<()> {
     let mut world = World::new("1/10s", false)?;
@@ -203,7 +207,8 @@ fn a_reset_to_a_funnel_has_no_line() -> Result<()> {
     world.envoy.stop()
 }
 
-/// However often a key is reset, those that wait stay in one queue with those that come later.
+/// After any number of resets of a key, its waiting requests must stay in one queue with later
+/// requests.
 #[test]
 fn resets_of_the_key_keep_the_queue() -> Result<()> {
     let mut world = World::new(SLOW.0, false)?;

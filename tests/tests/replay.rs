@@ -1,4 +1,5 @@
-//! `loudou replay` beside an independent bucket: on logs with the defects of real ones, no decision differs.
+//! //! `loudou replay` compared with an independent bucket. The logs have typical defects, and
+//! every decision must be equal.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +8,15 @@ use loudou_tests::logs::{Around, Sent, Style, files, gzip, traffic};
 use loudou_tests::replayed::Folder;
 use serde_json::{Value, json};
 
-/// The limit of all tests: 5 at once, then one every two seconds.
+/// Limit of all tests: 5 at once, then one every two seconds.
 const CAPACITY: u64 = 5;
 const EACH_MS: u64 = 2_000;
 
-/// The verdicts by instant in milliseconds and key: how many passed, how many were refused.
+/// Numbers of passed and refused requests, by time in milliseconds and key.
 type Verdicts = BTreeMap<(u64, String), [u64; 2]>;
 
-/// A plain bucket for each client: it fills by one request, and empties with time.
+/// Computes the verdicts with one plain bucket per client. A bucket fills by one request, and
+/// drains with time.
 fn expected(requests: impl IntoIterator<Item = (u64, String)>) -> Verdicts {
     let mut sorted: Vec<(u64, String)> = requests.into_iter().collect();
     sorted.sort();
@@ -36,7 +38,7 @@ fn expected(requests: impl IntoIterator<Item = (u64, String)>) -> Verdicts {
     verdicts
 }
 
-/// A folder with the rule, whose limit has this algorithm.
+/// Returns a folder with the rule, whose limit has this algorithm.
 fn folder(algorithm: &str) -> Result<Folder> {
     Folder::new(&json!([{
         "name": "per-client", "key": ["source"],
@@ -44,7 +46,7 @@ fn folder(algorithm: &str) -> Result<Folder> {
     }]))
 }
 
-/// The verdicts of a replay.
+/// Runs a replay and returns its verdicts.
 fn verdicts(folder: &Folder, traces: &[&str], options: &[&str]) -> Result<Verdicts> {
     let options = [options, &["--output", "jsonl"]].concat();
     let (out, _) = folder.replay(traces, &options)?;
@@ -73,7 +75,7 @@ fn verdicts(folder: &Folder, traces: &[&str], options: &[&str]) -> Result<Verdic
     Ok(verdicts)
 }
 
-/// Fails with the first difference.
+/// Fails at the first difference.
 fn same(found: &Verdicts, wanted: &Verdicts, of: &str) -> Result<()> {
     let different = |(key, counts): &(&(u64, String), &[u64; 2])| found.get(key) != Some(counts);
     let first = wanted.iter().find(different);
@@ -97,7 +99,7 @@ fn of_style(sent: &[Sent], style: Style) -> Verdicts {
     expected(requests.map(|sent| (style.start_ms(sent), sent.address())))
 }
 
-/// Fails if any line of a summary's logs was not understood.
+/// Fails if the summary reports lines of the logs that could not be read.
 fn all_read(summary: &str, style: Style) -> Result<()> {
     let summary: Value = serde_json::from_str(summary)?;
     let trace = summary.get("trace").context("a trace")?;
@@ -114,7 +116,9 @@ fn all_read(summary: &str, style: Style) -> Result<()> {
     Ok(())
 }
 
-/// Every format, in every envelope, of three replicas in two time zones, each rotated into three files.
+/// Every decision must equal the decision of a plain bucket. The test uses every log format, in
+/// every envelope. The logs are from three replicas in two time zones, and each log is rotated into
+/// three files.
 #[test]
 fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
     let arounds = [
@@ -144,7 +148,8 @@ fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
                 &format!("{style:?} {around:?}"),
             )?;
 
-            // The order of the arguments is of no account, and neither is who expands a pattern.
+            // The order of the arguments must not matter, and neither must it matter if the shell
+            // or the program expands a pattern.
             let mut names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
             names.reverse();
             let json = ["--output", "json"];
@@ -159,7 +164,7 @@ fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
     Ok(())
 }
 
-/// One file after another in one stream, as `cat` makes it.
+/// A replay must sort a stream of concatenated logs, such as the output of `cat`.
 #[test]
 fn replicas_concatenated_in_one_stream() -> Result<()> {
     let folder = folder("funnel")?;
@@ -181,7 +186,8 @@ fn replicas_concatenated_in_one_stream() -> Result<()> {
     Ok(())
 }
 
-/// A log behind two proxies: the column is one address, the header has the client before the last.
+/// A replay must find the client in a log of a server behind two proxies. The address column
+/// contains only a proxy, and the header contains the client before the last address.
 #[test]
 fn the_client_behind_proxies() -> Result<()> {
     let folder = folder("funnel")?;
@@ -230,7 +236,8 @@ fn the_client_behind_proxies() -> Result<()> {
     Ok(())
 }
 
-/// A part of a log is decided as if there were no other: buckets begin full.
+/// A replay of a part of a log must decide as if there were no other requests. Its buckets begin
+/// full of quota.
 #[test]
 fn a_part_of_the_time() -> Result<()> {
     let folder = folder("funnel")?;

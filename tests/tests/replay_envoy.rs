@@ -1,4 +1,4 @@
-//! `loudou replay` of the log of a real Envoy.
+//! //! `loudou replay` on the log of a real Envoy.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use loudou_tests::upstream::{AS, Upstream};
 use loudou_tests::{Config, Envoy, Request, eventually};
 use serde_json::{Value, json};
 
-/// Envoy's and Envoy Gateway's defaults, and one in Envoy's notation.
+/// Log formats, each with `true` if the replay needs `--log-format`: the defaults of Envoy and
+/// Envoy Gateway, and a custom format in Envoy's notation.
 const FORMATS: [(&str, bool); 3] = [
     (
         r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%""#,
@@ -24,7 +25,7 @@ const FORMATS: [(&str, bool); 3] = [
     ),
 ];
 
-/// The log of this many requests, which Envoy writes once a second.
+/// Returns the log once it contains this many requests. Envoy writes it once per second.
 fn written(envoy: &Envoy, requests: usize) -> Result<String> {
     eventually(Duration::from_secs(20), "the access log", || {
         let log = envoy.log()?;
@@ -33,7 +34,7 @@ fn written(envoy: &Envoy, requests: usize) -> Result<String> {
     })
 }
 
-/// The log of a real Envoy, whose filter decided the same requests by the same rules.
+/// A replay must count the same verdicts as the filter in a real Envoy with the same rules.
 #[test]
 fn what_a_real_envoy_decided() -> Result<()> {
     let limit = json!({ "name": "l", "algorithm": "funnel", "capacity": 40, "rate": "1/d" });
@@ -41,7 +42,8 @@ fn what_a_real_envoy_decided() -> Result<()> {
     for (format, is_own) in FORMATS {
         let config = Config::new(rules.clone()).concurrency(2).access_log(format);
         let envoy = Envoy::start(&config)?;
-        // Envoy escapes no quotes in text; in a text that looks like JSON, they would end a string.
+        // Envoy does not escape quotes in a text format. In a text that looks like JSON, quotes
+        // would end a string.
         let quoted = if format.starts_with('{') {
             "a b"
         } else {
@@ -74,7 +76,8 @@ fn what_a_real_envoy_decided() -> Result<()> {
     Ok(())
 }
 
-/// Formats with the filter's verdicts: Istio's default, causes and decisions in JSON, and decisions amid a text.
+/// Log formats with the filter's verdicts: Istio's default, response code details in JSON, filter
+/// state in JSON, and filter state in a text.
 const WITH_VERDICTS: [(&str, bool); 4] = [
     (
         r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%"#,
@@ -94,7 +97,8 @@ const WITH_VERDICTS: [(&str, bool); 4] = [
     ),
 ];
 
-/// How a log agrees with a replay: refused by both, in the log alone, in the replay alone, and by neither.
+/// Compares a log with a replay. Returns true if the log has verdicts, and the numbers of requests
+/// that were refused by both, only in the log, only in the replay, and by neither.
 fn agreement(folder: &Folder, options: &[&str]) -> Result<(bool, [u64; 4])> {
     let options = [options, &["--output", "json"]].concat();
     let (out, _) = folder.replay(&["envoy.log"], &options)?;
@@ -113,8 +117,9 @@ fn agreement(folder: &Folder, options: &[&str]) -> Result<(bool, [u64; 4])> {
     Ok((beside.get("has_verdicts") == Some(&json!(true)), counts))
 }
 
-/// The verdicts in the log of a real Envoy, whose service answers half of the requests with 429 itself: the same rules
-/// agree about all of them, and others do not.
+/// If the log of a real Envoy contains verdicts, a replay with the same rules must agree on all
+/// requests, although the service answers half of the requests with 429 itself. A replay with other
+/// rules must not agree.
 #[test]
 fn the_verdicts_in_the_log_of_a_real_envoy() -> Result<()> {
     let rules = |capacity: u64| {
@@ -133,7 +138,7 @@ fn the_verdicts_in_the_log_of_a_real_envoy() -> Result<()> {
         let config = Config::new(rules(4)).upstream(upstream.address());
         let envoy = Envoy::start(&config.access_log(format))?;
         let mut http = envoy.data();
-        // Four of each client pass; the service answers every other one with 429.
+        // Four requests of each client pass, and the service answers every second request with 429.
         for number in 0..24 {
             let agent = ["curl/8.5.0", "a-b", "c"].get(number % 3).unwrap_or(&"");
             let answer_as = if number % 2 == 0 { "429" } else { "200" };

@@ -1,4 +1,4 @@
-//! A rule's `respond` decides what clients, upstreams and access logs get, field by field.
+//! //! The fields of a rule's `respond` set the information for clients, upstreams and access logs.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn header<'a>(answer: &'a Response, name: &str) -> Result<&'a str> {
     value.with_context(|| format!("no {name}: {answer:?}"))
 }
 
-/// How many times a response has each of these headers; they must agree.
+/// Returns how many times a response contains each of these headers. Fails if the numbers differ.
 fn times(answer: &Response, names: &[&str]) -> Result<usize> {
     let count = |name: &str| answer.headers.iter().filter(|(own, _)| own == name).count();
     let counts: Vec<usize> = names.iter().map(|name| count(name)).collect();
@@ -50,7 +50,7 @@ fn each_word_has_its_headers() -> Result<()> {
     let rules = words.map(|word| rule(word, &json!({ "ratelimit_headers": word })));
     let envoy = Envoy::start(&Config::new(json!(rules)))?;
     let mut http = envoy.data();
-    // Of the draft and legacy headers, when admitted and when refused.
+    // Expected number of draft headers and of legacy headers, in admitted and in refused responses.
     for (word, admitted, refused) in [
         ("refused", (0, 0), (1, 0)),
         ("draft11", (1, 0), (1, 0)),
@@ -105,7 +105,7 @@ fn retry_after_differs_and_is_never_too_early() -> Result<()> {
     envoy.stop()
 }
 
-/// The lines of the access log, once there are `count`.
+/// Returns the lines of the access log once there are `count` lines.
 fn lines(envoy: &Envoy, count: usize) -> Result<Vec<String>> {
     eventually(SOON, "the access log", || {
         let log = envoy.log()?;

@@ -1,5 +1,5 @@
-//! `Retry-After` is reliable: a request that waits for it is admitted, and one a second earlier is
-//! refused.
+//! `Retry-After` is reliable. A request after this time is admitted, and a request a second earlier
+//! is refused.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Http, Request, Response, eventually, now};
 use serde_json::{Value, json};
 
-/// Longer than any wait in these tests.
+/// Timeout, longer than any wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn config(limits: &Value) -> Config {
@@ -18,8 +18,8 @@ fn alice() -> Request {
     Request::get("/").header("x-user-id", "alice")
 }
 
-/// An answer, with the instants at which the request went out and the answer arrived. The filter decided
-/// between them.
+/// A response, with the time at which the request was sent and the time at which the response
+/// arrived. The filter decided between these times.
 struct Probe {
     answer: Response,
     sent: Instant,
@@ -39,8 +39,8 @@ fn retry_after(answer: &Response) -> Result<u64> {
     value.parse().context("retry-after in whole seconds")
 }
 
-/// Sends requests until one is admitted. A request that is certainly too early must be refused, and one
-/// that is certainly late enough must be admitted; returns how many of each there were.
+/// Sends requests until one is admitted. A request that is certainly too early must be refused, and
+/// a request that is certainly late enough must be admitted. Returns the number of each kind.
 fn ask_until_admitted(http: &mut Http, refused: &Probe) -> Result<(u32, u32)> {
     let wait = Duration::from_secs(retry_after(&refused.answer)?);
     let (mut early, mut late) = (0, 0);
@@ -61,8 +61,8 @@ fn ask_until_admitted(http: &mut Http, refused: &Probe) -> Result<(u32, u32)> {
     Ok((early, late))
 }
 
-/// Empties a new bucket of `capacity`, and sends requests without pause until it admits again, three times.
-/// The refusals in between are many, so that any consumption by them would show.
+/// Uses up a new bucket of `capacity`, and sends requests without a pause until it admits again,
+/// three times. The many refusals in between would reveal any units that a refusal takes.
 fn constant_requests_wait_for_retry_after(limits: &Value, capacity: u32) -> Result<()> {
     let envoy = Envoy::start(&config(limits))?;
     let mut http = envoy.data();
@@ -72,20 +72,20 @@ fn constant_requests_wait_for_retry_after(limits: &Value, capacity: u32) -> Resu
     let mut early_in_all = 0;
     for _ in 0..3 {
         let mut refused = probe(&mut http, &alice())?;
-        // A lump of several: the rest of it is used at once.
+        // A refill may return several tokens at once. Use up the rest.
         while refused.answer.status == 200 {
             refused = probe(&mut http, &alice())?;
         }
         let (early, _) = ask_until_admitted(&mut http, &refused)?;
         early_in_all += early;
     }
-    // The first wait may be short: lumps come at multiples of the period, whenever the test starts. The
-    // others begin right after a lump, and are whole.
+    // The first wait may be short, because refills come at multiples of the period, independent of
+    // the start of the test. Later waits begin right after a refill, so they last a whole period.
     ensure!(early_in_all > 10, "only {early_in_all} requests came early");
     envoy.stop()
 }
 
-/// Waits for `Retry-After` without requests; then one request must be admitted, and no other.
+/// Waits for the time in `Retry-After` without requests. The next request must be admitted.
 fn patience_is_rewarded(limits: &Value) -> Result<()> {
     let envoy = Envoy::start(&config(limits))?;
     let mut http = envoy.data();

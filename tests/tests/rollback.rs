@@ -1,5 +1,5 @@
-//! Rollbacks within the drain time: Envoy reuses the sandboxes of the first configuration without any
-//! notice. What is enforced, what the admin API shows and what it edits must still agree.
+//! Rollbacks within the drain time. Envoy reuses the sandboxes of the first configuration without a
+//! call to the filter. Enforcement, the admin API and edits must still agree.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use loudou_tests::one_rule::{admitted, config, edit, user};
 use loudou_tests::{Config, Envoy, Http, Operator, Update, eventually};
 use serde_json::{Value, json};
 
-/// Longer than any worker takes to learn of an update.
+/// Timeout within which every worker has applied an update.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Drains for longer than any test.
+/// Returns a configuration that drains for longer than any test.
 fn with(capacity: u32) -> Config {
     config(capacity).drain_s(3_600)
 }
 
-/// The capacity shown by the admin API.
+/// Returns the capacity that the admin API shows.
 fn shown(ops: &mut Operator) -> Result<Option<u64>> {
     let rule = ops.get("/v1/rules/r")?;
     Ok(rule
@@ -24,7 +24,7 @@ fn shown(ops: &mut Operator) -> Result<Option<u64>> {
         .and_then(Value::as_u64))
 }
 
-/// Pushes a configuration and waits until it is shown.
+/// Pushes a configuration and waits until the admin API shows it.
 fn update(envoy: &Envoy, ops: &mut Operator, capacity: u32) -> Result<()> {
     ensure!(envoy.push(&with(capacity))? == Update::Accepted);
     eventually(SOON, "the configuration to be in force", || {
@@ -32,8 +32,9 @@ fn update(envoy: &Envoy, ops: &mut Operator, capacity: u32) -> Result<()> {
     })
 }
 
-/// Sends requests of one user over new connections until the admin API shows this capacity: the workers
-/// switch to a listener one after the other, and only a connection after that notices a rollback.
+/// Sends requests of one user over new connections until the admin API shows this capacity. Workers
+/// switch to a listener one after another, and only a later connection reveals the rollback to the
+/// filter.
 fn noticed(envoy: &Envoy, ops: &mut Operator, capacity: u32) -> Result<()> {
     eventually(SOON, "the rollback to be noticed", || {
         match envoy.data().send(&user("somebody"))?.status {
@@ -68,7 +69,7 @@ fn a_rollback_is_in_force_shown_and_edited() -> Result<()> {
     ensure!(admitted(&mut envoy.data(), "second")? == 0);
     let configured = details(&mut ops, "configured")?;
     ensure!(configured.len() == 3, "{configured:?}");
-    // It can be edited like any other, by rule and by key.
+    // The rules can be edited as after any configuration, per rule and per key.
     ops.edit("r", "carry=keep", &edit(6))?;
     ensure!(admitted(&mut envoy.data(), "fourth")? == 6);
     ops.set_override("r", "fifth", "", &json!("banned"))?;
@@ -78,7 +79,8 @@ fn a_rollback_is_in_force_shown_and_edited() -> Result<()> {
     envoy.stop()
 }
 
-/// No connection reached the second configuration, so edits made in between stay in force.
+/// If no connection reached the second configuration, a rollback must keep the edits made in
+/// between.
 #[test]
 fn a_rollback_of_an_unused_configuration_keeps_the_edits() -> Result<()> {
     let envoy = Envoy::start(&with(3))?;
@@ -97,7 +99,7 @@ fn a_rollback_of_an_unused_configuration_keeps_the_edits() -> Result<()> {
     envoy.stop()
 }
 
-/// Connections of a draining listener are not a rollback, however busy they are.
+/// Requests on connections of a draining listener must not cause a rollback, even if they are many.
 #[test]
 fn connections_that_drain_do_not_roll_back() -> Result<()> {
     let envoy = Envoy::start(&with(3))?;
@@ -108,7 +110,7 @@ fn connections_that_drain_do_not_roll_back() -> Result<()> {
     }
     update(&envoy, &mut ops, 5)?;
     let before = ops.generation()?;
-    // Longer than workers may take to switch to a new configuration.
+    // Send requests for longer than workers take to switch to a new configuration.
     let mut now = || -> Result<u64> {
         let status = ops.get("/v1/status")?;
         status
@@ -134,7 +136,7 @@ fn connections_that_drain_do_not_roll_back() -> Result<()> {
     envoy.stop()
 }
 
-/// However often configurations alternate within one drain, the last one is enforced.
+/// When configurations alternate within one drain, the last configuration must always be enforced.
 #[test]
 fn each_of_many_updates_within_one_drain_is_enforced() -> Result<()> {
     let envoy = Envoy::start(&with(5))?;

@@ -1,4 +1,4 @@
-//! Searches in a large store: nothing is missed, and the data path does not notice.
+//! //! Searches in a large store find every key and take only a small share of the workers.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -22,10 +22,10 @@ fn number(value: &Value, pointer: &str) -> Result<u64> {
     number.with_context(|| format!("no {pointer}: {value}"))
 }
 
-/// The users of a large store, and the pages of it.
+/// Number of users in the large store, and number of its pages.
 const MANY: u64 = 20_000;
 const PAGES: u64 = 4_096;
-/// The pages that every answer searches, however slow the machine is.
+/// Minimum number of pages that every answer searches, even on a slow machine.
 const LEAST_PAGES: u64 = 15;
 
 fn large_store() -> Result<Envoy> {
@@ -44,7 +44,7 @@ fn a_large_store_is_listed_whole_and_pages_are_empty_only_after_work() -> Result
     ensure!(keys.len() == all.len(), "listed twice");
     ensure!(u64::try_from(all.len())? == used, "{used} in the store");
     ensure!(used > MANY * 9 / 10, "too few to be a test: {used}");
-    // Most answers to this are empty.
+    // Most answers to this search are empty.
     let (mut cursor, mut done, mut found) = (String::new(), 0, 0);
     loop {
         let page = ops.search(&format!("/v1/buckets?key=user-777{cursor}"))?;
@@ -73,8 +73,9 @@ fn a_large_store_is_listed_whole_and_pages_are_empty_only_after_work() -> Result
     envoy.stop()
 }
 
-/// Two callers that follow the cursors as fast as they may. Their share is worker time divided by
-/// clock time, so a machine that is busy with other things makes it smaller, never larger.
+/// Two callers that follow the cursors as fast as allowed must use only a small share of the
+/// workers. The share is worker time divided by clock time, so other load on the machine can only
+/// make it smaller.
 #[test]
 fn searches_take_a_small_share_of_the_workers() -> Result<()> {
     let envoy = large_store()?;
@@ -96,7 +97,8 @@ fn searches_take_a_small_share_of_the_workers() -> Result<()> {
     let spent = worker_time(envoy.pid())?.saturating_sub(before);
     let share = spent.as_secs_f64() / begun.elapsed().as_secs_f64();
     println!("searches take {share:.2} of a worker");
-    // A tenth of each of two workers, and the rest of Envoy's part of the calls.
+    // Each of the two workers may spend a tenth of its time. The rest is Envoy's work for the
+    // calls.
     ensure!(share < 0.35, "searches take {share:.2} of a worker");
     envoy.stop()
 }
@@ -104,7 +106,7 @@ fn searches_take_a_small_share_of_the_workers() -> Result<()> {
 #[test]
 fn a_client_that_does_not_wait_is_refused_for_a_while() -> Result<()> {
     let envoy = large_store()?;
-    // Enough at once that the workers have no pause, however slow they are.
+    // Enough concurrent callers to leave the workers no pause, even on a slow machine.
     let refused = OnceLock::new();
     let calling = || {
         let mut ops = Operator::viewer(&envoy);
@@ -133,7 +135,7 @@ fn a_client_that_does_not_wait_is_refused_for_a_while() -> Result<()> {
         ns > 0 && seconds == ns.div_ceil(1_000_000_000),
         "{refused:?}"
     );
-    // Other calls are not refused, and searches are not after the wait.
+    // Other calls are not refused, and after the wait a search is not refused either.
     let mut ops = Operator::viewer(&envoy);
     ops.get("/v1/status")?;
     pause_for(Duration::from_nanos(ns));

@@ -1,4 +1,5 @@
-//! Several rules on one request: all have to admit, and a refused request gets its cost back.
+//! //! Several rules match one request. All of them have to admit, and a refused request gets its
+//! cost back.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -22,7 +23,7 @@ fn per_day(capacity: u32) -> Value {
     json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
 }
 
-/// One limit for each way of counting returnable cost, each with room for all.
+/// Limits of each algorithm that can return cost, with room for all requests.
 fn every_way() -> Value {
     json!([
         { "name": "funnel", "algorithm": "funnel", "capacity": 250, "rate": "1/d" },
@@ -40,7 +41,8 @@ fn alice(path: &str) -> Request {
     Request::get(path).header("x-user-id", "alice")
 }
 
-/// The remaining amounts of alice's bucket, limit by limit, and the number of admitted requests.
+/// Returns the remaining units of each limit in alice's bucket, and the number of admitted
+/// requests.
 fn bucket(ops: &mut Operator, rule: &str) -> Result<(Vec<u64>, u64)> {
     let bucket = ops.get(&format!("/v1/buckets/{rule}/alice"))?;
     let limits = bucket.get("limits").and_then(Value::as_array);
@@ -57,14 +59,15 @@ fn counted(envoy: &Envoy, rule: &str, what: &str) -> Result<u64> {
     envoy.counter(&format!("wasmcustom.loudou.rule.{rule}.{what}"))
 }
 
-/// The statuses of `count` requests.
+/// Sends `count` requests of alice and returns their statuses.
 fn statuses(envoy: &Envoy, path: &str, count: usize) -> Result<Vec<u16>> {
     let mut http = envoy.data();
     let answers = (0..count).map(|_| Ok(http.send(&alice(path))?.status));
     answers.collect()
 }
 
-/// The strictest rule decides how many pass, and the looser one is charged for exactly those.
+/// The strictest rule must decide how many requests pass, and the other rule must be charged only
+/// for these requests.
 #[test]
 fn a_storm_is_charged_for_admitted_requests() -> Result<()> {
     let rules = json!([
@@ -110,7 +113,8 @@ fn rules_after_one_that_stops_are_skipped() -> Result<()> {
     envoy.stop()
 }
 
-/// An exhausted rule in shadow mode hides nothing from an enforced one, and the other way round.
+/// An exhausted shadow rule must not hide requests from an enforced rule, and an exhausted enforced
+/// rule must not hide requests from a shadow rule.
 #[test]
 fn a_shadow_rule_behaves_as_if_alone() -> Result<()> {
     let shadow = |capacity| {
@@ -141,7 +145,8 @@ fn a_shadow_rule_behaves_as_if_alone() -> Result<()> {
     Ok(())
 }
 
-/// A request that leaves the end of a queue makes room for the next one; in a limit without a queue, always.
+/// A client that disconnects at the end of a queue must free its slot and get its cost in the other
+/// rule back.
 #[test]
 fn a_client_that_leaves_frees_its_slot() -> Result<()> {
     let queue = json!([{ "algorithm": "leaky_queue", "capacity": 40, "rate": "1/m" }]);
@@ -169,7 +174,7 @@ fn a_client_that_leaves_frees_its_slot() -> Result<()> {
     envoy.stop()
 }
 
-/// A shadow rule is evaluated even for requests on which an earlier rule stops.
+/// A shadow rule must be evaluated even if an earlier rule stops the evaluation.
 #[test]
 fn a_shadow_rule_after_one_that_stops_is_evaluated() -> Result<()> {
     let envoy = Envoy::start(&Config::new(json!([

@@ -1,5 +1,5 @@
-//! The shortest end-to-end proof: Envoy runs the filter, the filter limits, and reports it in the
-//! standard headers.
+//! The shortest end-to-end test. Envoy runs the filter, and the filter limits requests and reports
+//! the limit in the standard headers.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Request, Response};

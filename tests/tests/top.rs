@@ -1,4 +1,5 @@
-//! Top keys: the lists match the sent requests, over all workers, and a flood displaces no key.
+//! //! Top keys. The lists match the sent requests over all workers, and a flood does not displace
+//! a frequent key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +12,12 @@ use serde_json::{Value, json};
 
 const CONNECTIONS: usize = 16;
 const WORKERS: u32 = 3;
-/// At least the duration of a test's traffic: then it is in the answer, whenever halves change.
+/// Timeout, at least as long as the traffic of a test. Within this time the answer covers all
+/// traffic, regardless of when the two halves of the window rotate.
 const SOON: Duration = Duration::from_secs(20);
 const COUNTERS: u64 = 256;
 
-/// Counts by key.
+/// Number of requests by key.
 type Counts = BTreeMap<String, u64>;
 
 fn rule(name: &str, capacity: u32, more: &Value) -> Value {
@@ -49,7 +51,7 @@ fn entries(top: &Value) -> Result<&Vec<Value>> {
     entries.with_context(|| format!("no list: {top}"))
 }
 
-/// Waits until everything sent is counted, without further requests; returns the answer.
+/// Waits until all sent requests are counted, and returns the answer.
 fn settled(ops: &mut Operator, query: &str, sent: u64) -> Result<Value> {
     let path = format!("/v1/top?limit=256&{query}");
     eventually(SOON, "all workers to tell what they counted", || {
@@ -60,7 +62,7 @@ fn settled(ops: &mut Operator, query: &str, sent: u64) -> Result<Value> {
     })
 }
 
-/// The counts in a list of `rule`, which must be exact and in order.
+/// Returns the counts in a list of `rule`, which must be exact and sorted.
 fn exact(top: &Value, rule: &str) -> Result<Counts> {
     ensure!(number(top, "missing_at_most")? == 0, "{top}");
     let window = number(top, "window_ns")?;
@@ -84,7 +86,7 @@ fn exact(top: &Value, rule: &str) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Of `sent` requests of each user, those beyond `capacity`, and the others.
+/// Splits the number of requests per user into the part beyond `capacity` and the part within it.
 fn split(sent: &Counts, capacity: u64) -> (Counts, Counts) {
     let part = |of: fn(u64, u64) -> u64| {
         let counts = sent
@@ -95,7 +97,8 @@ fn split(sent: &Counts, capacity: u64) -> (Counts, Counts) {
     (part(u64::saturating_sub), part(u64::min))
 }
 
-/// The user of request `n`: some are much more frequent than others, and there are 96 of them.
+/// Returns the user of request `n`. There are at most 96 users, some of them much more frequent
+/// than others.
 fn skewed(n: u64) -> String {
     format!("user-{}", (n % 97) * (n % 89) % 96)
 }
@@ -141,12 +144,13 @@ fn the_lists_match_the_sent_requests() -> Result<()> {
     envoy.stop()
 }
 
-/// One user among 20 000 who each send once, in a store whose buckets do not last.
+/// A flood of keys must not displace a frequent key. The frequent user is among 20 000 users who
+/// each send one request, in a store that evicts buckets quickly.
 #[test]
 fn a_flood_does_not_displace_a_frequent_key() -> Result<()> {
     const FLOOD: u64 = 20_000;
     const EVERY: u64 = 40;
-    // In shadow mode, and never admitted: everything sent is refused.
+    // In shadow mode with a cost above the capacity, every request counts as refused.
     let rules = json!([rule("r", 1, &json!({ "mode": "shadow", "cost": 2 }))]);
     let config = Config::new(rules).concurrency(WORKERS).buckets(256);
     let envoy = Envoy::start(&config)?;

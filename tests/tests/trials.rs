@@ -1,4 +1,5 @@
-//! Trials: tighter limits run in shadow mode beside the rule in force, and are enforced once they have proved right.
+//! //! Trials. Tighter limits run in shadow mode alongside the rule in force, and can then be
+//! enforced.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn config() -> Config {
     }]))
 }
 
-/// Runs the command against an Envoy; it must succeed.
+/// Runs `loudou` against an Envoy. Fails if the command fails.
 fn loudou(envoy: &Envoy, words: &[&str]) -> Result<String> {
     let mut command = loudou_command()?;
     command.args(words);
@@ -32,7 +33,8 @@ fn loudou(envoy: &Envoy, words: &[&str]) -> Result<String> {
     Ok(printed)
 }
 
-/// The admitted, refused and would-be-refused requests of a rule, from Envoy's counters.
+/// Returns the numbers of admitted, refused and would-be-refused requests of a rule, from Envoy's
+/// counters.
 fn counts(envoy: &Envoy, rule: &str) -> Result<[u64; 3]> {
     let count = |what: &str| envoy.counter(&format!("wasmcustom.loudou.rule.{rule}.{what}"));
     Ok([
@@ -113,7 +115,7 @@ fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
     send(0, 1)?;
     let mut terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
     terminal.shows("user-0")?;
-    // Capacity, then the choice of the mode, then the question.
+    // Fill in the capacity, select the mode, and continue to the confirmation.
     terminal.press("e")?;
     terminal.shows("capacity")?;
     terminal.press("40")?;
@@ -126,7 +128,8 @@ fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
     terminal.shows("sent")?;
     terminal.press("3")?;
     terminal.shows("per-user~trial")?;
-    // The trial is the last rule, and below the table it is compared with its rule, for which these keys send too little.
+    // The trial is the last row. The text below the table compares it with its rule, which refuses
+    // none of these keys.
     terminal.press("G")?;
     let mut key = 0;
     eventually(PATIENCE, "both shares", || {

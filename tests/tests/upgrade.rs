@@ -1,4 +1,5 @@
-//! Another build of the filter in a running Envoy: operators' changes and users' buckets stay.
+//! //! Another build of the filter replaces the module in a running Envoy. Operators' changes and
+//! users' buckets are kept.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -14,10 +15,10 @@ use loudou_tests::{
 };
 use serde_json::{Value, json};
 
-/// Longer than any worker takes to learn of an update.
+/// Timeout within which every worker has applied an update.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A rule for requests to `/NAME`, by the header `x-user-id`.
+/// Returns a rule for requests to `/NAME`, with the header `x-user-id` as its key.
 fn rule(name: &str, limit: &Value) -> Value {
     json!({
         "name": name,
@@ -49,7 +50,7 @@ fn rules() -> Value {
     ])
 }
 
-/// Sends a request of a user to a rule; returns whether it was admitted.
+/// Sends a request of a user to a rule. Returns true if it was admitted.
 fn passes(http: &mut Http, rule: &str, name: &str) -> Result<bool> {
     let request = Request::get(&format!("/{rule}")).header("x-user-id", name);
     match http.send(&request)?.status {
@@ -59,7 +60,7 @@ fn passes(http: &mut Http, rule: &str, name: &str) -> Result<bool> {
     }
 }
 
-/// The number of requests in a row that are admitted; at most 200.
+/// Returns the number of consecutive requests that are admitted, up to 200.
 fn admitted(http: &mut Http, rule: &str, name: &str) -> Result<u32> {
     let mut count = 0;
     while count < 200 && passes(http, rule, name)? {
@@ -68,14 +69,14 @@ fn admitted(http: &mut Http, rule: &str, name: &str) -> Result<u32> {
     Ok(count)
 }
 
-/// The build of the workers that answer the admin API.
+/// Returns the build of the workers that answer the admin API.
 fn build(ops: &mut Operator) -> Result<String> {
     let status = ops.get("/v1/status")?;
     let git = status.get("git").and_then(Value::as_str);
     Ok(git.context("no commit")?.to_owned())
 }
 
-/// The operators' changes are in force, and shown.
+/// Fails unless the operators' changes are in force and shown.
 fn holds(envoy: &Envoy, ops: &mut Operator, step: &str) -> Result<()> {
     let mut http = envoy.data();
     ensure!(
@@ -108,7 +109,7 @@ fn holds(envoy: &Envoy, ops: &mut Operator, step: &str) -> Result<()> {
     Ok(())
 }
 
-/// Busy clients, until they are told to stop; counts what each of two keys was admitted.
+/// Clients that send requests until `stop` is set, with the number of admitted requests per key.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
@@ -117,7 +118,8 @@ struct Load {
 }
 
 impl Load {
-    /// Clients of one key at `plain`. Some keep their connections, and are served by the build that drains.
+    /// Sends requests of one key to `plain`. Some clients keep their connections, so the draining
+    /// build continues to serve them.
     fn plain(&self, envoy: &Envoy, client: usize) -> Result<()> {
         let key = client % 2;
         let admitted = self.admitted.get(key).context("a counter")?;
@@ -134,7 +136,7 @@ impl Load {
         Ok(())
     }
 
-    /// Clients that wait in one queue.
+    /// Sends requests that wait in one queue.
     fn queue(&self, envoy: &Envoy) -> Result<()> {
         while !self.stop.load(Ordering::Relaxed) {
             let passed = passes(&mut envoy.data(), "queue", "all")?;
@@ -143,7 +145,7 @@ impl Load {
         Ok(())
     }
 
-    /// Runs the clients beside `work`.
+    /// Runs the clients during `work`.
     fn beside(&self, envoy: &Envoy, work: impl FnOnce() -> Result<()>) -> Result<()> {
         thread::scope(|scope| {
             let plain = (0..4).map(|client| scope.spawn(move || self.plain(envoy, client)));
@@ -161,16 +163,18 @@ impl Load {
     }
 }
 
-/// Which listeners get another build.
+/// Listeners that get another build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// The one for users, by ECDS, like a `WasmPlugin` with another image: the admin API stays with the old build.
+    /// The data listener, over ECDS, like a `WasmPlugin` with another image. The admin API keeps
+    /// the old build.
     Data,
-    /// All of them, by LDS.
+    /// All listeners, over LDS.
     All,
 }
 
-/// Pushes a configuration with another build to these listeners, and waits for that build.
+/// Pushes a configuration with another build to these listeners, and waits until the new build
+/// answers.
 fn push(envoy: &Envoy, ops: &mut Operator, config: &Config, of: Of) -> Result<()> {
     let before = build(ops)?;
     let pushed = match of {
@@ -187,8 +191,8 @@ fn push(envoy: &Envoy, ops: &mut Operator, config: &Config, of: Of) -> Result<()
     Ok(())
 }
 
-/// The released build, this one, the released one, and this one again, while clients are busy and old connections
-/// stay.
+/// Switches from the released build to the current build, back, and to the current build again,
+/// while clients send requests and old connections stay open.
 fn swapped(of: Of) -> Result<()> {
     let dir = TempDir::new("upgrade")?;
     let (old, new) = (released_wasm(&dir)?, wasm_path()?);
@@ -200,7 +204,7 @@ fn swapped(of: Of) -> Result<()> {
     };
     let envoy = Envoy::start(&config.clone().wasm(&old))?;
     let mut ops = Operator::editor(&envoy);
-    // What operators do before the upgrade.
+    // Changes of operators before the upgrade.
     ops.edit("edited", "carry=keep", &json!({ "limits": [funnel(12)] }))?;
     ops.set_override("edited", "large-*", "", &json!({ "scale": 2 }))?;
     ops.set_override("plain", "eve", "", &json!("banned"))?;
@@ -208,7 +212,7 @@ fn swapped(of: Of) -> Result<()> {
     ensure!(passes(&mut http, "plain", "mallory")?);
     ops.ban("plain", "mallory", "for=1h")?;
     holds(&envoy, &mut ops, "before")?;
-    // What users have used.
+    // Units that users have used before the upgrade.
     for (rule, used) in [("edited", 3), ("window", 3), ("bucket", 4), ("log", 2)] {
         for _ in 0..used {
             ensure!(passes(&mut http, rule, "alice")?, "{rule}");
@@ -221,7 +225,7 @@ fn swapped(of: Of) -> Result<()> {
             ensure!(passes(&mut kept, "plain", step)?, "{step}");
             push(&envoy, &mut ops, &config.clone().wasm(module), of)?;
             holds(&envoy, &mut ops, step)?;
-            // A connection of the build before shares the bucket.
+            // A connection of the previous build shares the bucket.
             ensure!(passes(&mut kept, "plain", step)?, "{step}");
             let left = admitted(&mut envoy.data(), "plain", step)?;
             ensure!(left == 98, "{left} of 98 {step}");
@@ -235,7 +239,8 @@ fn swapped(of: Of) -> Result<()> {
     let log = envoy.log()?;
     let builds = |git: &str| log.matches(&format!("({git}): data role")).count();
     ensure!(builds(RELEASED_GIT) > 0 && log.matches(": data role").count() > builds(RELEASED_GIT));
-    // Each key was admitted what it may, whichever build decided. A token comes back each day.
+    // Each key was admitted exactly its capacity in total, whichever build decided. One unit
+    // returns per day, so none returns during the test.
     let mut http = envoy.data();
     for (key, before) in load.admitted.iter().enumerate() {
         let rest = admitted(&mut http, "plain", &format!("busy-{key}"))?;
@@ -246,7 +251,7 @@ fn swapped(of: Of) -> Result<()> {
         let of = admitted(&mut http, rule, "alice")?;
         ensure!(of == left, "{of} of {left} for alice at {rule}");
     }
-    // The audit knows all of it, and edits are still possible.
+    // The audit trail contains all changes, and edits still work.
     let kinds: Vec<_> = ops
         .events(0)?
         .into_iter()
@@ -276,12 +281,14 @@ fn another_build_of_the_data_listener_keeps_what_is_in_force() -> Result<()> {
     swapped(Of::Data)
 }
 
-/// Requests in flight that a key may have.
+/// Maximum number of concurrent requests of a key.
 const FLIGHTS: usize = 6;
-/// Between two requests of a client that needs a connection for each, so that ports are enough.
+/// Pause between two requests of a client that opens a connection for each, so that the local ports
+/// suffice.
 const PACE: Duration = Duration::from_millis(20);
 
-/// A request whose answer has begun: its permit comes back when it is dropped. `None` if it was refused.
+/// Sends a request and reads the begin of its response. The slot is returned when the connection is
+/// dropped. Returns `None` if the request was refused.
 fn in_flight(envoy: &Envoy, user: &str) -> Result<Option<TcpStream>> {
     let mut socket = TcpStream::connect(envoy.data_address())?;
     socket.set_read_timeout(Some(SOON))?;
@@ -297,7 +304,7 @@ fn in_flight(envoy: &Envoy, user: &str) -> Result<Option<TcpStream>> {
     }
 }
 
-/// The permits that are left for a user.
+/// Returns the number of free slots of a user.
 fn permits(ops: &mut Operator, user: &str) -> Result<usize> {
     let bucket = ops.bucket("flights", user)?;
     let left = bucket
@@ -315,9 +322,9 @@ fn await_permits(ops: &mut Operator, user: &str, left: usize) -> Result<()> {
     })
 }
 
-/// Keeps opening requests of one key, until it is told to stop. Counts the requests of all such
-/// clients that are in flight for sure
-/// : each from the begin of its answer until it is dropped. Returns how many of its own passed.
+/// Opens requests of one key repeatedly until `stop` is set. `flights` counts the requests of all
+/// these clients that are certainly in flight, from the begin of the response until the connection
+/// is dropped. Returns the number of this client's requests that passed.
 fn crowd(envoy: &Envoy, stop: &AtomicBool, flights: &AtomicU64) -> Result<u64> {
     let mut passed = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -330,7 +337,7 @@ fn crowd(envoy: &Envoy, stop: &AtomicBool, flights: &AtomicU64) -> Result<u64> {
             count <= u64::try_from(FLIGHTS)?,
             "{count} of {FLIGHTS} in flight"
         );
-        // As long as another request takes.
+        // Keep the slot for as long as another request takes.
         in_flight(envoy, "others")?;
         flights.fetch_sub(1, Ordering::Relaxed);
         drop(flight);
@@ -339,7 +346,7 @@ fn crowd(envoy: &Envoy, stop: &AtomicBool, flights: &AtomicU64) -> Result<u64> {
     Ok(passed)
 }
 
-/// Requests stay in flight while the build changes twice.
+/// Requests must stay in flight and keep their slots while the build changes three times.
 fn swapped_in_flight(of: Of) -> Result<()> {
     let dir = TempDir::new("upgrade")?;
     let (old, new) = (released_wasm(&dir)?, wasm_path()?);
@@ -365,7 +372,8 @@ fn swapped_in_flight(of: Of) -> Result<()> {
     let mut work = || {
         let mut held = Vec::new();
         for (step, module) in [("new", &new), ("old again", &old), ("new again", &new)] {
-            // Two more of each build; the oldest end when the third build is there.
+            // Each build gets two more requests. One of the oldest requests ends after each change
+            // of the build.
             for _ in 0..2 {
                 held.push(in_flight(&envoy, "alice")?.context("a permit")?);
             }
@@ -380,7 +388,7 @@ fn swapped_in_flight(of: Of) -> Result<()> {
                 all == FLIGHTS,
                 "{all} of {FLIGHTS} in flight {step}, {old} of them before"
             );
-            // The files of this build, and one of an earlier build.
+            // End the requests of this step and one request of an earlier build.
             drop(more);
             held.remove(0);
             await_permits(&mut ops, "alice", FLIGHTS - held.len())?;

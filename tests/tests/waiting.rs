@@ -1,4 +1,4 @@
-//! What held requests may cost: places that come back, deadlines, and the bounds of `store.waiting`.
+//! //! Costs and bounds of held requests: slots that are returned, deadlines, and `store.waiting`.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -23,7 +23,8 @@ fn of(user: &str) -> Request {
     Request::get("/").header("x-user-id", user)
 }
 
-/// Sends a request of alice with these further lines on a new connection, without reading the answer.
+/// Sends a request of alice with these additional header lines on a new connection, without reading
+/// the response.
 fn sent(envoy: &Envoy, lines: &str) -> Result<TcpStream> {
     sent_by(envoy, "alice", lines)
 }
@@ -43,7 +44,8 @@ fn held(ops: &mut Operator, least: u64, most: u64) -> Result<()> {
     })
 }
 
-/// Clients that connect and disconnect take nothing from the next one, who waits for one turn at most.
+/// Clients that disconnect must return their slots, so that the next client waits for one turn at
+/// most.
 #[test]
 fn places_of_clients_that_left_come_back() -> Result<()> {
     const COUNT: u32 = 1_000;
@@ -55,7 +57,7 @@ fn places_of_clients_that_left_come_back() -> Result<()> {
         let envoy = Envoy::start(&Config::new(rules(&limit)))?;
         let mut ops = Operator::viewer(&envoy);
         ensure!(envoy.data().send(&of("alice"))?.status == 200);
-        // Nobody waits for more than an hour.
+        // The maximum wait is one hour, so the funnel can hold fewer requests.
         let count = if limit["algorithm"] == "funnel" {
             300
         } else {
@@ -85,7 +87,7 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
     let envoy = Envoy::start(&config)?;
     let mut ops = Operator::viewer(&envoy);
     let mut http = envoy.data();
-    // One that need not wait passes, whatever its deadline.
+    // A request that need not wait passes with any deadline.
     ensure!(http.send(&of("alice").header("grpc-timeout", "1n"))?.status == 200);
     let late = || of("alice").header("grpc-timeout", "2S");
     for request in [
@@ -103,7 +105,7 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
     let status = ops.get("/v1/status")?;
     ensure!(status["not_held_deadline"] == 2, "{status}");
     ensure!(envoy.counter("wasmcustom.loudou.not_held_deadline")? == 2);
-    // They took nothing: the first place in the queue is free.
+    // The refused requests took nothing, so the first slot in the queue is free.
     let bucket = ops.get("/v1/buckets/shape/alice")?;
     ensure!(
         bucket.pointer("/limits/0/remaining") == Some(&json!(9)),
@@ -115,8 +117,8 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
     })?;
     ensure!(log.contains("shape;leaky_queue;refuse;"), "{log}");
 
-    // Malformed values are ignored, and a deadline that is late enough is none. Envoy removes its own header
-    // from requests that do not come from inside.
+    // Malformed values are ignored, and a deadline that is late enough has no effect. Envoy removes
+    // `x-envoy-expected-rq-timeout-ms` from external requests.
     let fine = [
         "grpc-timeout: 1s",
         "grpc-timeout: -1m",
@@ -145,7 +147,8 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
 fn a_worker_holds_as_many_as_it_may() -> Result<()> {
     let limit = json!({ "algorithm": "leaky_queue", "capacity": 1000, "rate": "1/m" });
     let many = json!({ "requests": 5 });
-    // A body of unknown length counts as 270 KiB, and each request as 32 KiB more: there is room for three.
+    // A body of unknown length counts as 270 KiB, and each request as 32 KiB more, so there is room
+    // for three.
     let much = json!({ "memory_mib": 1, "body_kib": 120 });
     for (bounds, lines, most) in [
         (many, "", 5),
@@ -162,7 +165,7 @@ fn a_worker_holds_as_many_as_it_may() -> Result<()> {
             crowd.push(sent(&envoy, lines)?);
             held(&mut ops, n, n).with_context(|| format!("{bounds} {lines}"))?;
         }
-        // There is room for more of these.
+        // A known small body leaves room for more than 20 requests.
         if most > 5 {
             envoy.stop()?;
             continue;
@@ -173,7 +176,7 @@ fn a_worker_holds_as_many_as_it_may() -> Result<()> {
             Ok((status["not_held_full"] == 1).then_some(()))
         })?;
         ensure!(ops.waiting()? == most && envoy.verdicts("refused")? == 1);
-        // One that leaves makes room for another one.
+        // A request that ends makes room for another request.
         drop(crowd.pop());
         drop(crowd.pop());
         held(&mut ops, most - 1, most - 1)?;
@@ -184,7 +187,8 @@ fn a_worker_holds_as_many_as_it_may() -> Result<()> {
     Ok(())
 }
 
-/// The memory that Envoy takes for each held request with these further lines, and bytes of its body.
+/// Returns the memory that Envoy uses for each held request with these additional header lines and
+/// this number of body bytes.
 fn memory_of_each(count: u64, lines: &str, body: usize) -> Result<u64> {
     let limit = json!({ "algorithm": "leaky_queue", "capacity": 50, "rate": "1/m" });
     let bounds = json!({ "memory_mib": 4_096 });
@@ -195,10 +199,10 @@ fn memory_of_each(count: u64, lines: &str, body: usize) -> Result<u64> {
     let body = vec![b'x'; body];
     let mut crowd = Vec::new();
     for n in 0..count {
-        // Each queue has room for some, whose first one passes.
+        // Each queue has room for these requests. The first request of a queue passes.
         let mut socket = sent_by(&envoy, &format!("user-{}", n / 50), lines)?;
         socket.set_nonblocking(true)?;
-        // Envoy may stop to read; then the rest stays with the client.
+        // Envoy may stop reading. The rest of the body then stays at the client.
         let mut rest = body.as_slice();
         while let Ok(written @ 1..) = socket.write(rest) {
             rest = rest.get(written..).unwrap_or_default();
@@ -211,7 +215,7 @@ fn memory_of_each(count: u64, lines: &str, body: usize) -> Result<u64> {
     Ok(after.allocated.saturating_sub(before.allocated) / waiting)
 }
 
-/// The assumed memory of a held request is at least what it takes.
+/// The filter's estimate of the memory of a held request must be at least the actual memory.
 #[test]
 fn held_requests_take_no_more_than_is_assumed() -> Result<()> {
     const HELD: u64 = 32 << 10;

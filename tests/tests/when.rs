@@ -1,4 +1,5 @@
-//! Rules that apply only while an upstream fails: the errors that count, their subject, and the end.
+//! //! Rules with `when` apply only while an upstream fails. The tests cover which responses count
+//! as errors, for which cluster, and when the rule ends.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -10,11 +11,12 @@ use loudou_tests::{Config, Envoy, Http, Operator, Request, Upstream, eventually}
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
-/// The status of the filter's refusals, which no upstream uses here.
+/// Status of the filter's refusals, which no upstream uses in these tests.
 const OURS: u16 = 418;
 
-/// A rule that refuses everything for `/limited` while its upstream fails: when over a half of at least
-/// four responses are errors, until less than a quarter are.
+/// Returns a rule that refuses all requests for `/limited` while their upstream fails. The rule
+/// applies when more than half of at least four responses are errors, and until less than a quarter
+/// are errors.
 fn brake(within: &str) -> Value {
     json!({
         "name": "brake",
@@ -37,7 +39,7 @@ fn field<'a>(object: &'a Value, name: &str) -> &'a Value {
     object.get(name).unwrap_or(&Value::Null)
 }
 
-/// The upstreams shown for the rule `brake`.
+/// Returns the upstreams that the status shows for the rule `brake`.
 fn upstreams(ops: &mut Operator) -> Result<Vec<Value>> {
     let status = ops.get("/v1/status")?;
     let mut rules = field(&status, "rules").as_array().into_iter().flatten();
@@ -48,14 +50,14 @@ fn upstreams(ops: &mut Operator) -> Result<Vec<Value>> {
         .with_context(|| format!("no upstreams: {status}"))
 }
 
-/// One of them; null when it was never seen.
+/// Returns one of these upstreams, or null if the filter has not seen it.
 fn upstream(ops: &mut Operator, cluster: &str) -> Result<Value> {
     let mut all = upstreams(ops)?.into_iter();
     let found = all.find(|upstream| field(upstream, "cluster") == cluster);
     Ok(found.unwrap_or_default())
 }
 
-/// Waits until this many errors and responses are counted; returns whether the rule applies.
+/// Waits until this many errors and responses are counted. Returns true if the rule applies.
 fn counted(ops: &mut Operator, cluster: &str, errors: u64, responses: u64) -> Result<bool> {
     let what = format!("{errors} of {responses} responses of {cluster} to be errors");
     let found = eventually(SOON, &what, || {
@@ -72,12 +74,12 @@ fn answer_as(path: &str, what: &str) -> Request {
     Request::get(path).header(AS, what)
 }
 
-/// The status of a request for `/limited`.
+/// Sends a request for `/limited` and returns its status.
 fn limited(http: &mut Http) -> Result<u16> {
     Ok(http.send(&Request::get("/limited"))?.status)
 }
 
-/// The switch again, in plain numbers.
+/// A model of the rule's switch in plain integers.
 #[derive(Default)]
 struct Switch {
     errors: u64,
@@ -138,7 +140,7 @@ fn on_and_off_at_two_thresholds() -> Result<()> {
     envoy.stop()
 }
 
-/// Every way in which an upstream fails, each in its own cluster.
+/// Every kind of upstream failure must count as an error. Each kind uses a separate cluster.
 #[test]
 fn responses_that_count_as_errors() -> Result<()> {
     let server = Upstream::start()?;
@@ -186,7 +188,8 @@ fn responses_that_count_as_errors() -> Result<()> {
     envoy.stop()
 }
 
-/// Successes, answers that no upstream gave, and clients that left are not errors.
+/// Successes, responses that no upstream sent, and requests whose clients disconnected must not
+/// count as errors.
 #[test]
 fn responses_that_do_not_count_as_errors() -> Result<()> {
     let server = Upstream::start()?;
@@ -197,7 +200,7 @@ fn responses_that_do_not_count_as_errors() -> Result<()> {
     let direct = json!({ "match": { "prefix": "/direct" }, "direct_response": { "status": 500 } });
     let config = Config::new(json!([brake("1h"), always]));
     let config = config.cluster("up", Some(server.address()));
-    // A later filter that answers instead of the upstream.
+    // A later filter that answers in place of the upstream.
     let config = config.filter_behind(json!({ "name": "fault", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
         "abort": { "header_abort": {}, "percentage": { "numerator": 100 } },
@@ -235,8 +238,8 @@ fn responses_that_do_not_count_as_errors() -> Result<()> {
     envoy.stop()
 }
 
-/// Of two clusters of one route, only requests that Envoy would send to the failing one are refused, also
-/// when the route is chosen again.
+/// If a route has two clusters, the rule must refuse only requests for the failing cluster, even if
+/// the filter makes Envoy select the route again.
 #[test]
 fn each_cluster_has_its_own_switch() -> Result<()> {
     for explain in [false, true] {
@@ -274,7 +277,7 @@ fn each_cluster_has_its_own_switch() -> Result<()> {
     Ok(())
 }
 
-/// The counts of several workers add up, to the response.
+/// The counts of several workers must add up exactly.
 #[test]
 fn workers_agree() -> Result<()> {
     let server = Upstream::start()?;

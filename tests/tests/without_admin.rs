@@ -1,10 +1,11 @@
-//! A module that is built without the admin API.
+//! //! A module that is built without the admin API.
 
 use anyhow::{Result, ensure};
 use loudou_tests::one_rule::{admitted, config, edit};
 use loudou_tests::{Envoy, Operator, data_wasm_path};
 
-/// Both modules share the data of one sandbox id: an edit through the whole one is in force in the other at once.
+/// A module without the admin API must apply edits made through the full module, because both
+/// modules share the data of one sandbox id.
 #[test]
 fn it_limits_and_the_whole_module_edits() -> Result<()> {
     let envoy = Envoy::start(&config(2).data_wasm(data_wasm_path()?))?;
@@ -17,7 +18,8 @@ fn it_limits_and_the_whole_module_edits() -> Result<()> {
     envoy.stop()
 }
 
-/// Never a configuration that is accepted and does nothing.
+/// A module without the admin API must reject a configuration that enables the API, and not ignore
+/// it.
 #[test]
 fn it_refuses_to_answer_the_api() -> Result<()> {
     let wasm = data_wasm_path()?;

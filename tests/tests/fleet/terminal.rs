@@ -39,7 +39,7 @@ fn json_of(envoy: &Envoy, line: &str) -> Result<Value> {
 
 #[test]
 fn leases_the_fleet_and_an_outage_are_shown() -> Result<()> {
-    // Such a slow key leases nothing beforehand, so the balance is known exactly.
+    // At this low rate, no tokens are leased in advance, so the balance is known exactly.
     let rule = json!([{
         "name": "per-user", "scope": "fleet", "key": [{ "header": "x-user-id" }],
         "limits": [{ "algorithm": "funnel", "capacity": 100, "rate": "1/d" }],

@@ -1,5 +1,5 @@
-//! Another build of the filter in the running Envoys of a fleet, under load: the limit holds across builds, and no
-//! unit that was leased is lost.
+//! Another build of the filter replaces the module in the running Envoys of a fleet, under load.
+//! The limit applies across both builds, and no leased unit is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -12,14 +12,14 @@ use loudou_tests::{
 };
 use serde_json::{Value, json};
 
-/// Longer than any worker takes to learn of an update.
+/// Timeout within which every worker has applied an update.
 const SOON: Duration = Duration::from_mins(1);
-/// What each key may use in all.
+/// Units that each key may use in total.
 const CAPACITY: u64 = 300;
-/// The keys under load.
+/// Number of keys under load.
 const BUSY: usize = 4;
 
-/// Returns true if a request of a user passes.
+/// Returns true if a request of this user passes.
 fn passes(http: &mut Http, user: &str) -> Result<bool> {
     match http
         .send(&Request::get("/").header("x-user-id", user))?
@@ -31,7 +31,8 @@ fn passes(http: &mut Http, user: &str) -> Result<bool> {
     }
 }
 
-/// Clients of an Envoy, until they are told to stop. Some keep their connections, which the earlier build serves.
+/// Sends requests to an Envoy until `stop` is set. The first clients keep their connections, so the
+/// earlier build continues to serve them.
 fn load(
     envoy: &Envoy,
     client: usize,
@@ -46,7 +47,7 @@ fn load(
             passes(&mut http, &format!("busy-{key}"))?.into(),
             Ordering::Relaxed,
         );
-        // Keys that were never seen, so that there are always leases on their way.
+        // New keys make sure that leases are always in progress.
         passes(&mut http, &format!("new-{client}-{sent}"))?;
         sent += 1;
         if client >= BUSY && sent.is_multiple_of(7) {
@@ -61,7 +62,7 @@ fn build(envoy: &Envoy) -> Result<Value> {
     Ok(status.get("git").context("no commit")?.clone())
 }
 
-/// Pushes another module to the Envoys, one after the other.
+/// Pushes another module to each Envoy in turn, and waits until it answers.
 fn swap(envoys: &[Envoy], config: &Config) -> Result<()> {
     for envoy in envoys {
         let before = build(envoy)?;
@@ -100,7 +101,7 @@ fn another_build_keeps_leases_and_limits() -> Result<()> {
         let clients: Vec<_> = clients.collect();
         let work = || {
             for (step, module) in [("new", &new), ("old again", &old), ("new again", &new)] {
-                // Units that a key used before the swap stay used, also over connections that drain.
+                // Units that a key used before the swap stay used, on draining connections too.
                 let mut kept: Vec<Http> = envoys.iter().map(Envoy::data).collect();
                 let mut used = 0;
                 for _ in 0..20 {
@@ -128,7 +129,8 @@ fn another_build_keeps_leases_and_limits() -> Result<()> {
         }
         outcome
     })?;
-    // Each key was admitted what it may, whichever build decided: no unit was given twice, and none was lost.
+    // Each key had exactly its capacity admitted, whichever build decided. So no unit was given
+    // twice, and none was lost.
     for (key, admitted) in admitted.iter().enumerate() {
         let mut all = admitted.load(Ordering::Relaxed);
         for envoy in &envoys {

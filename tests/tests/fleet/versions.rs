@@ -1,5 +1,5 @@
-//! Envoys whose configurations have the same rule in two versions, as during a deployment: each version has edits and
-//! overrides of its own, and none is lost.
+//! Envoys whose configurations contain the same rule in two versions, as during a deployment. Each
+//! version has separate edits and overrides, and none of them is lost.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn limits(capacity: u32) -> Value {
     json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
 }
 
-/// The capacity in force, and the capacity of the key `vip` as a multiple of it.
+/// Returns the capacity in force, and the scale of the key `vip`.
 fn holds(envoy: &Envoy) -> Result<(u64, u64)> {
     let rules = Operator::viewer(envoy).get("/v1/rules")?;
     let number = |pointer| rules.pointer(pointer).and_then(Value::as_u64);
@@ -36,7 +36,7 @@ fn await_held(envoy: &Envoy, what: &str, expected: (u64, u64)) -> Result<()> {
     })
 }
 
-/// Waits until the engine has what was changed at an Envoy.
+/// Waits until the engine has the changes made at an Envoy.
 fn await_sent(envoy: &Envoy) -> Result<()> {
     eventually(PATIENCE, "the engine to have it", || {
         let status = Operator::viewer(envoy).get("/v1/status")?;
@@ -44,7 +44,7 @@ fn await_sent(envoy: &Envoy) -> Result<()> {
     })
 }
 
-/// Waits until an Envoy has heard of `others` and itself.
+/// Waits until an Envoy knows a fleet of `all` Envoys.
 fn await_known(envoy: &Envoy, all: u64) -> Result<()> {
     eventually(PATIENCE, "the fleet is known", || {
         let status = Operator::viewer(envoy).get("/v1/status")?;
@@ -60,7 +60,7 @@ fn each_version_of_a_rule_has_edits_of_its_own() -> Result<()> {
     let (old, new) = (config(&relay, 5), config(&relay, 6));
     let mut old_one = Envoy::start(&old)?;
     let mut new_one = Envoy::start(&new)?;
-    // Of the previous release, which knows of one edit of a rule.
+    // This Envoy runs the previous release, which supports one edit per rule.
     let released = Envoy::start(&old.clone().wasm(released_wasm(&dir)?))?;
     for envoy in [&old_one, &new_one, &released] {
         await_known(envoy, 3)?;
@@ -75,7 +75,7 @@ fn each_version_of_a_rule_has_edits_of_its_own() -> Result<()> {
     change(&old_one, 8, 3)?;
     await_held(&released, "the old rule at the release", (8, 3))?;
     change(&new_one, 9, 4)?;
-    // The release tells its own of the old rule, under the name that it knows.
+    // The release sends its edit of the old rule under the rule name that it knows.
     let mut ops = Operator::editor(&released);
     ops.edit("per-user", "", &json!({ "limits": limits(10) }))?;
     await_held(&old_one, "the edit of the release", (10, 3))?;
@@ -88,10 +88,10 @@ fn each_version_of_a_rule_has_edits_of_its_own() -> Result<()> {
     }
     let newcomer = Envoy::start(&old)?;
     await_held(&newcomer, "the old rule at a new Envoy", (10, 3))?;
-    // The deployment goes on: what was edited for the new rule holds wherever it comes.
+    // The deployment continues. An edit of the new rule applies at every Envoy that gets this rule.
     newcomer.push(&new)?;
     await_held(&newcomer, "the new rule where the old one was", (9, 4))?;
-    // An end is one of its version.
+    // A removal applies only to its version of the rule.
     Operator::editor(&new_one).drop_edit("per-user", "")?;
     await_held(&newcomer, "the end of an edit", (6, 4))?;
     for envoy in [&old_one, &released] {

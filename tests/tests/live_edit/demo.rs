@@ -1,4 +1,4 @@
-//! `cargo xtask demo --fleet` in a terminal: what is on the screen, and that nothing is left of it.
+//! //! `cargo xtask demo --fleet` in a terminal: it shows its users and leaves no process behind.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use loudou_tests::paths::workspace_root;
 use loudou_tests::{Terminal, eventually};
 use portable_pty::CommandBuilder;
 
-/// It builds everything first.
+/// Timeout of the start. The demo first builds everything.
 const BUILT: Duration = Duration::from_mins(15);
 const GONE: Duration = Duration::from_mins(1);
 const PARTS: [(&str, usize); 4] = [
@@ -18,7 +18,7 @@ const PARTS: [(&str, usize); 4] = [
     ("loudou", 1),
 ];
 
-/// The names of the processes in the session of a terminal.
+/// Returns the names of the processes in the session of a terminal.
 fn processes(session: u32) -> Result<Vec<String>> {
     let session = session.to_string();
     let listed = Command::new("ps")
@@ -28,7 +28,7 @@ fn processes(session: u32) -> Result<Vec<String>> {
     Ok(listed.lines().map(|line| line.trim().to_owned()).collect())
 }
 
-/// Starts the demo, leaves it with a key, and looks for processes that remain.
+/// Starts the demo, leaves it with a key, and fails if processes remain.
 fn leave_with(key: &str) -> Result<()> {
     let mut command = CommandBuilder::new(env!("CARGO"));
     command.args(["xtask", "demo", "--fleet"]);
@@ -53,7 +53,8 @@ fn leave_with(key: &str) -> Result<()> {
     })
 }
 
-/// One after the other, because both build.
+/// No process of the demo may remain after `q` or Ctrl-C. The two runs are in one test, because
+/// both build.
 #[test]
 fn the_demo_of_a_fleet_leaves_no_process_behind() -> Result<()> {
     leave_with("q")?;

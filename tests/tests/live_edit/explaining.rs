@@ -1,8 +1,8 @@
-//! Questions to the real Envoy from the screen: how a request is decided, and what an edit would suffice to live keys.
+//! //! Explanations on the screen, answered by a real Envoy.
 
 use super::*;
 
-/// The key that is refused is explained from its row, in the words of the command line; nothing is taken.
+/// The explain form, opened from the row of a refused key, must show the decision about that key.
 #[test]
 fn a_refused_key_is_explained_from_its_row() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
@@ -21,7 +21,7 @@ fn a_refused_key_is_explained_from_its_row() -> Result<()> {
     terminal.until("the decision", |screen| {
         screen.contains("GET / is ") && screen.contains("key: alice") && screen.contains("burst")
     })?;
-    // Another request of nobody: the rule has no key for it.
+    // A second request has no user, so it has no key for the rule.
     terminal.press("\u{1b}")?;
     terminal.shows("explain a request")?;
     terminal.press("\t\t\t")?;

@@ -1,4 +1,5 @@
-//! An edit for two Envoys on one screen, of which one is away: it comes back as it was, or as another process.
+//! //! An edit for two Envoys on one screen while one of them is stopped. That Envoy then restarts
+//! without its changes.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Envoy, Operator, Request, Terminal};
@@ -6,7 +7,7 @@ use serde_json::json;
 
 use super::several::{config, is_banned, leave, watch};
 
-/// Checks that an Envoy admits this many requests of a key that it has not seen.
+/// Fails unless an Envoy admits exactly `capacity` requests of a new key.
 fn admits(envoy: &Envoy, user: &str, capacity: usize) -> Result<()> {
     let request = Request::get("/").header("x-user-id", user);
     let mut http = envoy.data();
@@ -22,7 +23,7 @@ fn admits(envoy: &Envoy, user: &str, capacity: usize) -> Result<()> {
     Ok(())
 }
 
-/// Edits the capacity of the rule at both.
+/// Edits the capacity of the rule at both Envoys.
 fn edit_both(terminal: &mut Terminal, capacity: &str) -> Result<()> {
     terminal.press("1")?;
     terminal.shows("mallory")?;
@@ -35,8 +36,8 @@ fn edit_both(terminal: &mut Terminal, capacity: &str) -> Result<()> {
     Ok(())
 }
 
-/// It comes back without its edit and its ban: one key applies the ban that it lost, and the edit that was made at the
-/// other one meanwhile in place of its own.
+/// An Envoy restarts without its edit and its ban. One key must apply the lost ban, and the edit
+/// made meanwhile at the other Envoy in place of the lost edit.
 #[test]
 fn what_was_made_while_envoy_restarted_is_applied_with_what_it_lost() -> Result<()> {
     let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
@@ -46,7 +47,7 @@ fn what_was_made_while_envoy_restarted_is_applied_with_what_it_lost() -> Result<
         Operator::editor(envoy).edit("per-user", "", &rate)?;
     }
     Operator::editor(&second).ban("per-user", "mallory", "")?;
-    // The screen has seen them.
+    // Wait until the screen shows these changes.
     terminal.press("1t")?;
     terminal.until("the other Envoy", |screen| {
         ["2/2", "banned", "generation 2"]
@@ -63,7 +64,7 @@ fn what_was_made_while_envoy_restarted_is_applied_with_what_it_lost() -> Result<
     terminal.shows("RESTARTED")?;
     ensure!(!is_banned(&second)?, "it is as configured");
     admits(&second, "alice", 1)?;
-    // From here, where nothing is lost.
+    // Apply them from the first Envoy, which lost nothing.
     terminal.press("1")?;
     terminal.shows("1/2")?;
     terminal.press("a")?;

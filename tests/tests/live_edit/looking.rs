@@ -1,4 +1,4 @@
-//! The config file and the mouse in a terminal.
+//! //! The config file, colours and the mouse in a terminal.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -41,7 +41,7 @@ fn a_config_file_and_a_click_on_a_tab() -> Result<()> {
     ensure!(seen.is_ascii() && !seen.contains("read-only"), "{seen}");
     let head = seen.lines().next().context("a header")?;
     let at = head.find("3 Rules").context("a tab")?;
-    // Cells are counted from 1.
+    // Mouse coordinates are counted from 1.
     let x = at.saturating_add(1);
     terminal.press(&format!("\u{1b}[<0;{x};1M\u{1b}[<0;{x};1m"))?;
     terminal.shows("mode")?;
@@ -50,7 +50,8 @@ fn a_config_file_and_a_click_on_a_tab() -> Result<()> {
     envoy.stop()
 }
 
-/// A terminal of 16 colours gets them in the form that it knows; one of 256 gets those.
+/// A terminal with 16 colours must get only the basic colour codes, and a terminal with 256 colours
+/// must get the extended codes.
 #[test]
 fn colours_are_those_of_the_terminal() -> Result<()> {
     let rules = json!([{
@@ -81,7 +82,7 @@ fn colours_are_those_of_the_terminal() -> Result<()> {
         terminal.press("q")?;
         terminal.ended()?;
     }
-    // The name of the program is dark blue on a light background, unless the user says otherwise.
+    // The program name is dark blue on a light background, unless the user selects a theme.
     for (background, theme, name) in [
         ("ffff/ffff/ffff", None, 25),
         ("1e1e/1e1e/1e1e", None, 81),
@@ -107,7 +108,8 @@ fn colours_are_those_of_the_terminal() -> Result<()> {
     envoy.stop()
 }
 
-/// Terminals count cells from 1, and what is pasted can be anything.
+/// Mouse input with the coordinate 0 must not cause a panic. Terminals count cells from 1, but
+/// pasted text can contain any bytes.
 #[test]
 fn a_click_at_zero_is_no_panic() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! A restart of Envoy, end to end: the lost changes are noticed, carried over, and applied again.
+//! //! A restart of Envoy. Lost changes are detected, saved, and applied again.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Output, Stdio};
@@ -27,7 +27,7 @@ fn limits(capacity: u32) -> Value {
     json!({ "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
 }
 
-/// The value at a JSON pointer; null if there is none.
+/// Returns the value at a JSON pointer, or null if there is no such value.
 fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
@@ -53,7 +53,7 @@ fn fill(ops: &mut Operator) -> Result<()> {
     })
 }
 
-/// An end on the wall clock.
+/// Converts an end on Envoy's clock into Unix time in milliseconds.
 fn unix_ms(until: &Value, ops: &mut Operator) -> Result<u64> {
     let status = ops.get("/v1/status")?;
     let now = at(&status, "/now_ns").as_u64().context("a time")?;
@@ -62,7 +62,7 @@ fn unix_ms(until: &Value, ops: &mut Operator) -> Result<u64> {
     Ok(unix + until.saturating_sub(now) / 1_000_000)
 }
 
-/// Checks that everything is in effect, with reasons; returns the three expiries.
+/// Fails unless all changes are in effect with their reasons. Returns the three expiries.
 fn is_filled(ops: &mut Operator, mark: &str) -> Result<[u64; 3]> {
     let rule = ops.get("/v1/rules/per-user")?;
     ensure!(
@@ -101,7 +101,8 @@ fn is_filled(ops: &mut Operator, mark: &str) -> Result<[u64; 3]> {
     ])
 }
 
-/// Checks that the expiries are the earlier ones, up to the time the calls took.
+/// Fails unless the expiries equal the earlier expiries, with a tolerance for the time of the
+/// calls.
 fn are_same(before: [u64; 3], after: [u64; 3], took: Duration) -> Result<()> {
     let took = u64::try_from(took.as_millis())? + 1_000;
     for (before, after) in before.into_iter().zip(after) {
@@ -128,7 +129,7 @@ fn loudou(envoy: &Envoy, args: &[&str], input: &str) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-/// The output of a successful command.
+/// Returns the output of a command. Fails if the command failed.
 fn printed(output: &Output) -> Result<String> {
     let (out, err) = (&output.stdout, &output.stderr);
     let err = String::from_utf8_lossy(err);
@@ -136,7 +137,7 @@ fn printed(output: &Output) -> Result<String> {
     Ok(String::from_utf8_lossy(out).into_owned())
 }
 
-/// `loudou events --follow`, with its notes beside the events.
+/// `loudou events --follow`, with the lines of both its outputs.
 struct Follower {
     child: Child,
     notes: Receiver<String>,
@@ -176,7 +177,7 @@ impl Follower {
         })
     }
 
-    /// The next line that contains this text.
+    /// Returns the next line that contains this text.
     fn prints(&self, text: &str) -> Result<String> {
         loop {
             let line = self.notes.recv_timeout(PATIENCE);
@@ -207,11 +208,12 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
     let ends = is_filled(&mut ops, "")?;
     let document = printed(&loudou(&envoy, &["export", "--live"], "")?)?;
     let (etag, seen) = (ops.etag()?, ops.get("/v1/events")?);
-    // The second Envoy accepts no edit that was addressed to the first.
+    // The restarted Envoy must not accept an edit with an `ETag` of the previous process.
     let envoy = envoy.restart(&config())?;
     let mut ops = Operator::editor(&envoy);
 
-    // The generation reaches its old number again, so the number alone would match. Each reset raises it.
+    // Raise the generation to its old number, so that the number alone would match. Each reset
+    // raises it by one.
     while ops.generation()? < 6 {
         ops.drop_edit("per-user", "carry=reset")?;
     }
@@ -250,7 +252,7 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
         let request = Request::get("/").header("x-user-id", user);
         ensure!(envoy.data().send(&request)?.status == status, "{user}");
     }
-    // A second import, also of the document that the follower kept, changes nothing.
+    // A second import changes nothing, even with the document that the follower printed.
     let generation = ops.generation()?;
     for document in [&document, &kept] {
         let done = printed(&loudou(&envoy, &["import", "-"], document)?)?;

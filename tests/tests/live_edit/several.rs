@@ -1,4 +1,5 @@
-//! Two Envoys on one screen: one leaves before a change for both, or while that is on its way.
+//! //! Two Envoys on one screen. One stops before a change for both, or while the change is being
+//! sent.
 
 use std::fs;
 use std::process::Command;
@@ -27,12 +28,13 @@ pub(super) fn is_banned(envoy: &Envoy) -> Result<bool> {
     Ok(bucket.is_some_and(|bucket| bucket.get("ban").is_some_and(|ban| !ban.is_null())))
 }
 
-/// The screen of two Envoys, at both of which mallory is refused; on Targets, where both are connected.
+/// Opens the screen of two Envoys, at both of which mallory is refused. Returns when Targets shows
+/// both as connected.
 pub(super) fn watch(first: &Envoy, second: &Envoy) -> Result<Terminal> {
     watch_with(first, second, &[])
 }
 
-/// The same with more variables in the environment.
+/// Like [`watch`], but with more environment variables.
 fn watch_with(first: &Envoy, second: &Envoy, more: &[(&str, &str)]) -> Result<Terminal> {
     for envoy in [first, second] {
         for _ in 0..3 {
@@ -50,7 +52,7 @@ fn watch_with(first: &Envoy, second: &Envoy, more: &[(&str, &str)]) -> Result<Te
     Ok(terminal)
 }
 
-/// Waits until Targets shows that both are connected.
+/// Waits until Targets shows both Envoys as connected.
 pub(super) fn connected(terminal: &Terminal) -> Result<()> {
     terminal.until("both Envoys", |screen| {
         let listed = screen
@@ -61,7 +63,7 @@ pub(super) fn connected(terminal: &Terminal) -> Result<()> {
     Ok(())
 }
 
-/// Stops an Envoy, and waits on Targets until the screen knows it.
+/// Suspends an Envoy, and waits until Targets shows it as disconnected.
 pub(super) fn leave(terminal: &mut Terminal, envoy: &Envoy) -> Result<()> {
     signal(envoy, "-STOP")?;
     terminal.press("7")?;
@@ -72,7 +74,8 @@ pub(super) fn leave(terminal: &mut Terminal, envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// It does not answer, but it is not dead: what it lacks when it is back is offered there.
+/// A suspended Envoy misses a ban. When it answers again, the screen must offer to apply the ban
+/// there.
 #[test]
 fn a_ban_for_both_is_offered_to_the_one_that_was_away() -> Result<()> {
     let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
@@ -92,7 +95,7 @@ fn a_ban_for_both_is_offered_to_the_one_that_was_away() -> Result<()> {
     terminal.press("7")?;
     connected(&terminal)?;
     ensure!(!is_banned(&second)?, "nothing is sent again by itself");
-    // From the first one, which lacks nothing.
+    // Apply it from the first Envoy, which lacks nothing.
     terminal.press("1a")?;
     terminal.shows("Missing at this Envoy: 1 ban. Apply?")?;
     terminal.shows(&format!("At {url}:"))?;
@@ -104,7 +107,7 @@ fn a_ban_for_both_is_offered_to_the_one_that_was_away() -> Result<()> {
     second.stop()
 }
 
-/// A change whose answer is still to come when the user leaves is not lost silently.
+/// If the user quits before a change is answered, the program must report the change.
 #[test]
 fn a_change_without_an_answer_is_named_at_the_end() -> Result<()> {
     let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);

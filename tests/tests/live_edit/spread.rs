@@ -1,4 +1,5 @@
-//! A client that is spread over two Envoys: one row with its sums, one change for both.
+//! //! A client that is spread over two Envoys has one row with its sums, and one change applies to
+//! both Envoys.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use loudou_tests::{Envoy, Request};
 
 use super::several::{config, is_banned, watch};
 
-/// The users besides the one who sends half of all requests.
+/// Number of users other than mallory, who sends half of all requests.
 const USERS: u64 = 200;
 
 fn request(number: u64) -> Request {
@@ -20,7 +21,8 @@ fn request(number: u64) -> Request {
     Request::get("/").header("x-user-id", user)
 }
 
-/// The rates at the end of the first row of the screen Keys: admitted and refused in all, refused at each of two Envoys.
+/// Returns the rates in the first row of the screen Keys: admitted and refused in total, then
+/// refused at each Envoy.
 fn rates(screen: &str) -> Option<[f64; 4]> {
     let row = screen.lines().find(|line| line.contains("per-user"))?;
     let (_, rates) = row.split_once("mallory")?;
@@ -48,11 +50,11 @@ fn a_client_of_two_envoys_is_one_row_and_one_ban() -> Result<()> {
         rates(screen).is_some_and(|[_, _, one, other]| one > 1.0 && other > 1.0)
     })?;
     let [_, refused, one, other] = rates(&screen).unwrap_or_default();
-    // Each is shown with two digits.
+    // Each rate is shown with two digits, so the sum can differ by rounding.
     ensure!((refused - one - other).abs() <= 1.5, "{screen}");
-    // Enter shows the same key, at the Envoy that refuses it most; the ban is for both.
+    // Enter shows this key at the Envoy with the most refusals. The ban applies to both Envoys.
     terminal.press("gj\u{1b}[A\r")?;
-    // The row comes with the first poll of the screen.
+    // The row appears with the first poll of the screen.
     terminal.until("Buckets", |screen| {
         screen.contains("left/cap") && screen.contains("mallory")
     })?;

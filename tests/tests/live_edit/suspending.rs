@@ -1,11 +1,12 @@
-//! Ctrl-Z, and what else stops the app in a shell.
+//! //! Suspending the app in a shell, by Ctrl-Z or by a signal.
 
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal};
 
-/// A program that runs `loudou` and waits for it, as `cargo xtask demo` does.
+/// A command line that runs `loudou` as a child of another program and waits for it, as `cargo
+/// xtask demo` does.
 const WRAPPED: &str = "sh -c '\"$LOUDOU\"; echo $((5*5)) over'\r";
 
 fn envoy() -> Result<Envoy> {
@@ -15,12 +16,12 @@ fn envoy() -> Result<Envoy> {
     Ok(envoy)
 }
 
-/// The shell has the terminal, with the screen of before.
+/// Fails unless the shell has the terminal again, with the previous screen.
 fn back_in_the_shell(terminal: &mut Terminal) -> Result<()> {
     terminal.shows("Stopped")?;
     terminal.press("echo $((6*7)) here\r")?;
     terminal.shows("42 here")?;
-    // The line editor of the shell has bracketed paste on.
+    // Bracketed paste is not checked, because the line editor of the shell enables it.
     let state = terminal.state();
     let modes = [
         "alternate screen false",
@@ -31,7 +32,7 @@ fn back_in_the_shell(terminal: &mut Terminal) -> Result<()> {
     Ok(())
 }
 
-/// The process id of the `loudou` that the shell started.
+/// Returns the process id of the `loudou` that runs in the shell's session.
 fn loudou(terminal: &Terminal) -> Result<String> {
     let shell = terminal.pid()?.to_string();
     let listed = Command::new("ps")
@@ -51,19 +52,19 @@ fn a_stopped_app_gives_the_terminal_back_to_the_shell() -> Result<()> {
     terminal.shows("ready>")?;
     terminal.press(WRAPPED)?;
     terminal.shows("alice")?;
-    // In raw mode this is a key.
+    // In raw mode, Ctrl-Z is an ordinary key.
     terminal.press("\u{1a}")?;
     back_in_the_shell(&mut terminal)?;
     terminal.press("clear; fg\r")?;
     terminal.shows("connected")?;
-    // From outside.
+    // Suspend the app from outside.
     let app = loudou(&terminal)?;
     let stopped = Command::new("kill").args(["-s", "TSTP", &app]).status()?;
     ensure!(stopped.success(), "kill -s TSTP");
     back_in_the_shell(&mut terminal)?;
     terminal.press("clear; fg\r")?;
     terminal.shows("connected")?;
-    // Ctrl-C is a key, too: the app ends, and its parent goes on.
+    // Ctrl-C is an ordinary key too. The app ends, and its parent continues.
     terminal.press("\u{3}")?;
     terminal.shows("25 over")?;
     terminal.press("exit\r")?;
@@ -71,7 +72,7 @@ fn a_stopped_app_gives_the_terminal_back_to_the_shell() -> Result<()> {
     envoy.stop()
 }
 
-/// Without a shell nobody could continue it.
+/// Without a shell, no process could continue the app, so Ctrl-Z must do nothing.
 #[test]
 fn without_a_shell_ctrl_z_does_nothing() -> Result<()> {
     let envoy = envoy()?;

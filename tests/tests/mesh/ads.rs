@@ -1,4 +1,5 @@
-//! A control plane that delivers extension configuration over delta ADS, as istiod does, and learns whether Envoy took it.
+//! //! A control plane that delivers extension configurations over delta ADS, as istiod does, and
+//! records if Envoy accepted them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -22,7 +23,7 @@ use tonic::codegen::tokio_stream::wrappers::{TcpListenerStream, UnboundedReceive
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Longer than Envoy takes to compile a module on a busy machine.
+/// Timeout of an update, in which Envoy compiles a module on a busy machine.
 const UPDATE: Duration = Duration::from_mins(1);
 
 type Answer = Result<DeltaDiscoveryResponse, Status>;
@@ -38,11 +39,11 @@ pub(super) struct Ads {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The resources, with their versions.
+    /// Resources with their versions, by name.
     resources: BTreeMap<String, (u64, Any)>,
     envoys: Vec<Subscriber>,
     nonce: u64,
-    /// Envoy's words on what it was sent, by nonce; `None` if it took it.
+    /// Envoy's error for each response, by nonce. `None` if Envoy accepted the response.
     verdicts: BTreeMap<String, Option<String>>,
 }
 
@@ -54,7 +55,7 @@ struct Subscriber {
 }
 
 impl Ads {
-    /// Starts with nothing to deliver.
+    /// Starts a control plane without resources.
     pub(super) fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("no port")?;
         listener.set_nonblocking(true)?;
@@ -70,7 +71,7 @@ impl Ads {
                 let service = AggregatedDiscoveryServiceServer::new(service);
                 let incoming = TcpListenerStream::new(listener);
                 let stopped = async {
-                    // A control plane that is dropped stops, too.
+                    // This future also ends when the sender is dropped.
                     let _stop = stopped.await;
                 };
                 let server = Server::builder().add_service(service);
@@ -93,7 +94,7 @@ impl Ads {
         self.address
     }
 
-    /// Delivers a resource to those who ask for it from now on.
+    /// Stores a resource, which Envoys receive when they next subscribe to it.
     pub(super) fn offer(&self, resource: TypedExtensionConfig) {
         self.with(|state| {
             let name = resource.name.clone();
@@ -105,7 +106,7 @@ impl Ads {
         });
     }
 
-    /// Delivers a resource, and waits for Envoy's verdict.
+    /// Sends a resource to all subscribers and waits until Envoy accepts or rejects it.
     pub(super) fn push(&self, resource: TypedExtensionConfig) -> Result<Update> {
         let name = resource.name.clone();
         self.offer(resource);
@@ -121,7 +122,7 @@ impl Ads {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the connections of Envoys and the thread.
+    /// Closes the connections of the Envoys and stops the thread.
     pub(super) fn stop(mut self) -> Result<()> {
         self.with(|state| state.envoys.clear());
         drop(self.stop.take());
@@ -133,7 +134,7 @@ impl Ads {
 }
 
 impl State {
-    /// Sends a resource to all that ask for it; the nonce of the last.
+    /// Sends a resource to all subscribers. Returns the nonce of the last response.
     fn send_all(&mut self, name: &str) -> Option<String> {
         let asking = self
             .envoys
@@ -147,7 +148,7 @@ impl State {
         sent
     }
 
-    /// Sends the existing resources to one Envoy.
+    /// Sends the resources that exist to one Envoy. Returns the nonce of the response.
     fn send(&mut self, to: u64, names: &[String]) -> Option<String> {
         let found = names.iter().filter_map(|name| {
             let (version, resource) = self.resources.get(name)?;

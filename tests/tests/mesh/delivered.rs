@@ -1,7 +1,9 @@
-//! The shipped manifests, and what Istio and Envoy Gateway make of them for Envoy.
+//! The manifests of this repository, and the configurations that Istio and Envoy Gateway generate
+//! from them for Envoy.
 //!
-//! Substituted are only: the module's address by a file, as istio-agent does when it has fetched it; the ports of
-//! listeners by any; and the name of the admin listener, by which the harness finds it.
+//! These functions replace only three things: the address of the module by a file, as istio-agent
+//! does after fetching it, the ports of listeners by any free port, and the name of the admin
+//! listener, by which the harness finds it.
 
 use std::fs;
 use std::path::Path;
@@ -19,17 +21,17 @@ use envoy_types::util::pack_any;
 use loudou_tests::paths::workspace_root;
 use serde_json::{Value, json};
 
-/// The only document of a manifest below `envoy/`.
+/// Returns the only document of a manifest below `envoy/`.
 pub(super) fn manifest(path: &str) -> Result<Value> {
     let path = workspace_root().join("envoy").join(path);
     let text = fs::read(&path).with_context(|| path.display().to_string())?;
     let document = loudou_check::document::read(&text);
     let document = document.map_err(|fault| anyhow::anyhow!("{}: {fault:?}", path.display()))?;
-    // A list of the documents in the file.
+    // The value is the list of the documents in the file.
     Ok(field(&document.value, "/0")?.clone())
 }
 
-/// A field of a manifest, which must be there.
+/// Returns a field of a manifest. Fails if there is no such field.
 pub(super) fn field<'a>(manifest: &'a Value, pointer: &str) -> Result<&'a Value> {
     let field = manifest.pointer(pointer);
     field.with_context(|| format!("no {pointer}"))
@@ -42,13 +44,14 @@ fn text(manifest: &Value, pointer: &str) -> Result<String> {
         .to_owned())
 }
 
-/// `NAMESPACE.NAME`, as Istio calls the extension of a manifest.
+/// Returns `NAMESPACE.NAME`, the name that Istio gives to the extension of a manifest.
 pub(super) fn name(manifest: &Value) -> Result<String> {
     let namespace = text(manifest, "/metadata/namespace")?;
     Ok(format!("{namespace}.{}", text(manifest, "/metadata/name")?))
 }
 
-/// The configuration of the plugin in a `WasmPlugin` or `TrafficExtension`.
+/// Returns the plugin configuration in a `WasmPlugin`, `TrafficExtension` or
+/// `EnvoyExtensionPolicy`.
 pub(super) fn rules(manifest: &mut Value) -> Result<&mut Value> {
     let at = match text(manifest, "/kind")?.as_str() {
         "WasmPlugin" => "/spec/pluginConfig",
@@ -59,8 +62,8 @@ pub(super) fn rules(manifest: &mut Value) -> Result<&mut Value> {
     manifest.pointer_mut(at).with_context(|| format!("no {at}"))
 }
 
-/// The extension that Istio makes of a `WasmPlugin` or `TrafficExtension`: without a `vm_id` and
-/// `allow_on_headers_stop_iteration`, its rules as JSON in a `StringValue`.
+/// Returns the extension that Istio generates from a `WasmPlugin` or `TrafficExtension`. It has no
+/// `vm_id` and no `allow_on_headers_stop_iteration`, and its rules are JSON in a `StringValue`.
 pub(super) fn by_istio(manifest: &Value, module: &Path) -> Result<TypedExtensionConfig> {
     let mut manifest = manifest.clone();
     let rules = rules(&mut manifest)?.to_string();
@@ -78,7 +81,7 @@ pub(super) fn by_istio(manifest: &Value, module: &Path) -> Result<TypedExtension
     Ok(extension(&name(&manifest)?, plugin))
 }
 
-/// The extension that Istio passes on from the patch of an `EnvoyFilter`.
+/// Returns the extension that Istio forwards from the patch of an `EnvoyFilter`.
 pub(super) fn by_envoy_filter(manifest: &Value, module: &Path) -> Result<TypedExtensionConfig> {
     let value = patch(manifest, "EXTENSION_CONFIG")?;
     let plugin = field(value, "/typed_config/config")?;
@@ -93,7 +96,8 @@ pub(super) fn by_envoy_filter(manifest: &Value, module: &Path) -> Result<TypedEx
     if let Some(other) = fields.keys().find(|name| !known.contains(&name.as_str())) {
         bail!("{other} would be lost");
     }
-    // Istio passes the Struct on; as text it says the same to the module, which a unit test of the filter shows.
+    // Istio forwards the Struct. The module reads the same rules from text, which a unit test of
+    // the filter shows.
     let rules = field(plugin, "/configuration/value")?.to_string();
     let vm_id = plugin.pointer("/vm_config/vm_id").and_then(Value::as_str);
     let plugin = PluginConfig {
@@ -112,7 +116,7 @@ pub(super) fn by_envoy_filter(manifest: &Value, module: &Path) -> Result<TypedEx
     Ok(extension(&text(value, "/name")?, plugin))
 }
 
-/// The value of the patch that an `EnvoyFilter` applies to this.
+/// Returns the value of the patch that an `EnvoyFilter` applies to `to`.
 pub(super) fn patch<'a>(manifest: &'a Value, to: &str) -> Result<&'a Value> {
     let patches = field(manifest, "/spec/configPatches")?.as_array();
     let mut patches = patches.into_iter().flatten();
@@ -123,7 +127,7 @@ pub(super) fn patch<'a>(manifest: &'a Value, to: &str) -> Result<&'a Value> {
     )
 }
 
-/// The HTTP filter that Envoy Gateway makes of an `EnvoyExtensionPolicy`.
+/// Returns the HTTP filter that Envoy Gateway generates from an `EnvoyExtensionPolicy`.
 pub(super) fn by_envoy_gateway(manifest: &Value, module: &Path) -> Result<Value> {
     let wasm = field(manifest, "/spec/wasm/0")?;
     let namespace = text(manifest, "/metadata/namespace")?;
@@ -153,7 +157,8 @@ pub(super) fn by_envoy_gateway(manifest: &Value, module: &Path) -> Result<Value>
     }))
 }
 
-/// An admin listener of a patch, on any port; a module that it names is this file.
+/// Returns the admin listener of a patch with any free port. If the patch names a module, this file
+/// replaces it.
 pub(super) fn admin_listener(value: &Value, module: &Path) -> Result<Value> {
     let mut listener = value.clone();
     let mut set = |pointer: &str, to: Value| -> Result<()> {

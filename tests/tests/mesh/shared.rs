@@ -1,4 +1,4 @@
-//! Rules with `scope: fleet` reach the relay through the clusters that the manifests name.
+//! //! Rules with `scope: fleet` reach the relay through the clusters that the manifests name.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::delivered::{by_envoy_gateway, field, manifest, rules};
 use super::{listener, order};
 
-/// Port of the relays' services.
+/// Port of the relay's services.
 const PORT: u16 = 8095;
-/// The cluster that istiod makes of the service, by its naming scheme.
+/// Name that istiod gives to the cluster of the service.
 const BY_ISTIO: &str = "outbound|8095||loudou-relay.loudou.svc.cluster.local";
-/// Longer than a call takes on a busy machine.
+/// Timeout of a call on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Returns the DNS name of a service of the relay. Fails if the service has another port.
@@ -32,8 +32,8 @@ fn host(file: &str) -> Result<String> {
     ))
 }
 
-/// Starts a gateway whose policy shares its limit through this cluster, and waits until the relay
-/// has answered a call over this version of HTTP.
+/// Starts a gateway whose policy has a fleet-wide rule with this cluster. Waits until the relay has
+/// answered a call over this HTTP version.
 fn reaches_the_relay(cluster: &Value, version: &str) -> Result<()> {
     let name = field(cluster, "/name")?.as_str().context("no name")?;
     let mut policy = manifest("envoy-gateway/policy/extension-policy.yaml")?;
@@ -79,7 +79,7 @@ fn the_manifests_lead_to_the_relay() -> Result<()> {
 
     let service = host("service.yaml")?;
     ensure!(BY_ISTIO == format!("outbound|{PORT}||{service}"));
-    // istiod chooses the protocol by the name of the port.
+    // istiod selects the protocol by the name of the port.
     let service = manifest("fleet/kubernetes/service.yaml")?;
     ensure!(field(&service, "/spec/ports/0/name")? == "http");
     let cluster = cluster.as_object_mut().context("no cluster")?;

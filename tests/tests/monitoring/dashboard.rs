@@ -1,4 +1,4 @@
-//! The dashboard as a file: its panels and their expressions.
+//! //! The dashboard file, with its panels and their expressions.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use super::{field, read};
 
-/// The number of columns of Grafana's grid.
+/// Number of columns in Grafana's grid.
 const COLUMNS: u64 = 24;
 
 /// An expression of a panel.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) panel: String,
-    /// The legend, which tells the targets of a panel apart.
+    /// Legend, which distinguishes the targets of a panel.
     pub(crate) legend: String,
-    /// The expression, with values for the variables of the dashboard.
+    /// Expression in which values replace the variables of the dashboard.
     pub(crate) expression: String,
 }
 
@@ -34,7 +34,7 @@ fn text(value: &Value, place: &str) -> Result<String> {
         .with_context(|| format!("{place} is no text: {value}"))
 }
 
-/// All expressions, with everything selected.
+/// Returns all expressions, with the variables set to select everything.
 pub(crate) fn targets() -> Result<Vec<Target>> {
     let mut all = Vec::new();
     for panel in panels(&dashboard()?)? {

@@ -1,4 +1,4 @@
-//! Every alert fires where its condition is made true and nowhere else, and every panel shows it.
+//! //! Every alert fires exactly where its condition holds, and every panel shows the condition.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::dashboard::{Target, targets};
 use super::scene::{SOON, Scene};
 use super::{alerts, field};
 
-/// The panels (and legends) whose value is 0 here: nothing of the kind happens.
+/// Panels and legends whose value is 0 in this test, because their condition never occurs.
 const ZERO: [(&str, &str); 8] = [
     ("Held now", "{{instance}}"),
     ("Refused instead of held", "{{instance}} deadline"),
@@ -22,7 +22,7 @@ const ZERO: [(&str, &str); 8] = [
     ("Waits", "{{le}}"),
 ];
 
-/// An alert, its instance, and its rule if it has one.
+/// Name of an alert, its instance, and its rule if it has one.
 type Firing = (String, String, String);
 
 fn firing(prometheus: &Prometheus) -> Result<BTreeSet<Firing>> {
@@ -35,7 +35,7 @@ fn firing(prometheus: &Prometheus) -> Result<BTreeSet<Firing>> {
         .collect())
 }
 
-/// Waits until exactly these alerts fire; `meanwhile` keeps their conditions true.
+/// Waits until exactly these alerts fire. `meanwhile` keeps their conditions true.
 fn expect_alerts(
     scene: &Scene,
     expected: &BTreeSet<Firing>,
@@ -105,7 +105,8 @@ fn alerts_fire_and_panels_show_what_happens() -> Result<()> {
     scene.stop()
 }
 
-/// Prometheus has evaluated every rule without an error, and all names in their expressions exist.
+/// Fails unless Prometheus has evaluated every rule without an error and knows all names in the
+/// expressions.
 fn check_rules(prometheus: &Prometheus) -> Result<()> {
     let rules = prometheus.get("/api/v1/rules")?;
     let rules = field(&rules, "/groups/0/rules")?
@@ -120,7 +121,7 @@ fn check_rules(prometheus: &Prometheus) -> Result<()> {
     Ok(())
 }
 
-/// Each word of ours in an expression is a metric or a label.
+/// Fails unless each name in an expression that begins with `loudou_` is a known metric or label.
 fn check_names(prometheus: &Prometheus, expression: &str) -> Result<()> {
     let mut known = BTreeSet::new();
     for path in ["/api/v1/label/__name__/values", "/api/v1/labels"] {
@@ -138,7 +139,7 @@ fn check_names(prometheus: &Prometheus, expression: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every panel has data: more than 0, unless it is one of [`ZERO`].
+/// Fails unless every panel has data. The value must exceed 0, except for the panels in [`ZERO`].
 fn check_panels(prometheus: &Prometheus) -> Result<()> {
     let targets = targets()?;
     for Target {
@@ -150,7 +151,7 @@ fn check_panels(prometheus: &Prometheus) -> Result<()> {
         check_names(prometheus, expression)?;
         let samples = prometheus.query(expression)?;
         ensure!(!samples.is_empty(), "{panel} is empty: {expression}");
-        // A quantile of nothing is no number.
+        // A quantile without samples is NaN, which `f64::max` ignores.
         let most = samples
             .iter()
             .map(|sample| sample.value)
@@ -176,7 +177,7 @@ fn check_panels(prometheus: &Prometheus) -> Result<()> {
     Ok(())
 }
 
-/// Some numbers equal the clients' and the admin API's exactly.
+/// Fails unless some metrics equal the numbers of the clients and of the admin API exactly.
 fn check_numbers(scene: &Scene, refused: u64) -> Result<()> {
     let value = |expression: &str| -> Result<f64> {
         let samples = scene.prometheus.query(expression)?;
@@ -212,13 +213,13 @@ fn check_numbers(scene: &Scene, refused: u64) -> Result<()> {
         is(&format!(r#"{metric}{{instance="{faulty}"}}"#), expected)?;
     }
     is(&format!(r#"loudou_edits{{instance="{faulty}"}}"#), 1)?;
-    // Nothing else is in the store: all buckets are banned.
+    // The store contains only banned buckets.
     let buckets = field(&status, "/store/buckets")?.as_u64();
     let bans = format!(r#"loudou_bans{{instance="{faulty}"}}"#);
     is(&bans, buckets.context("no number")?)
 }
 
-/// The number of requests that the example has held.
+/// Returns the number of requests that the example has held.
 fn held(envoy: &Envoy) -> Result<u64> {
     let held = envoy.counter("wasmcustom.loudou.rule.reports.held")?;
     ensure!(held > 0, "none was held");

@@ -1,5 +1,5 @@
-//! Four targets of one Prometheus: the example, an Envoy in which everything goes wrong, one without Loudou's metrics,
-//! and one that does not answer.
+//! Four targets of one Prometheus: the example, an Envoy with many faults, an Envoy without
+//! Loudou's metrics, and a target that does not answer.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -14,23 +14,23 @@ use serde_json::{Value, json};
 
 use super::read;
 
-/// A margin for a busy machine.
+/// Timeout, with a margin for a busy machine.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
 const BUCKETS: u64 = 64;
 const WORKERS: u32 = 2;
-/// The number of new connections in a row that reaches every worker.
+/// Number of consecutive new connections that reaches every worker.
 const CONNECTIONS: usize = 24;
-/// The header that makes a filter built for tests die.
+/// Header that makes a filter built for tests panic.
 const TRAP: &str = "x-loudou-trap";
 
-/// The targets, and the Prometheus that reads them.
+/// The targets, and the Prometheus that scrapes them.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) prometheus: Prometheus,
     pub(crate) example: Running,
     pub(crate) faulty: Envoy,
     pub(crate) other: Envoy,
-    /// Accepts nobody.
+    /// A listener that never accepts a connection.
     pub(crate) silent: TcpListener,
     relay: Relay,
     _valkey: Valkey,
@@ -45,7 +45,7 @@ fn rule(name: &str, limit: &Value) -> Value {
     })
 }
 
-/// A small store, few places for held requests, and a rule for the fleet.
+/// Returns a configuration with a small store, room for one held request, and a fleet-wide rule.
 fn faulty(relay: &Relay) -> Result<Config> {
     let a_day = json!({ "algorithm": "funnel", "capacity": 3, "rate": "1/d" });
     let at_once = json!({ "algorithm": "funnel", "capacity": 1, "rate": "1000/s" });
@@ -71,7 +71,7 @@ fn faulty(relay: &Relay) -> Result<Config> {
     Ok(config.wasm(trap_wasm_path()?))
 }
 
-/// The alert rules without their patience.
+/// Returns the alert rules with `for: 0s`, so that alerts fire at once.
 fn impatient(alerts: &str) -> String {
     let lines = alerts.lines().map(|line| {
         let indent = line.split("for: ").next().unwrap_or_default();
@@ -89,7 +89,7 @@ fn ask(rule: &str, user: &str) -> Request {
 }
 
 impl Scene {
-    /// Starts everything and waits until Prometheus has read each target that answers.
+    /// Starts everything and waits until Prometheus has scraped every target.
     pub(crate) fn start() -> Result<Self> {
         let valkey = Valkey::start()?;
         let relay = Relay::start_with(&valkey, &["--timeout-ms", "900"])?;
@@ -135,7 +135,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The alert's `instance` of an Envoy.
+    /// Returns the `instance` label of an Envoy.
     pub(crate) fn instance(envoy: &Envoy) -> String {
         envoy.envoy_admin_address().to_string()
     }
@@ -144,8 +144,8 @@ impl Scene {
         self.silent.local_addr().context("no address")
     }
 
-    /// Traffic at the example: one user is far above the limit, others wait in the queue. Returns the number of
-    /// refused requests of `per-user`.
+    /// Sends traffic to the example. One user is far above the limit, and other requests wait in
+    /// the queue. Returns the number of refused requests of `per-user`.
     pub(crate) fn load_example(&self) -> Result<u64> {
         let envoy = &self.example.envoy;
         let counts = envoy.load(150, 4, |_| Request::get("/").header("x-user-id", "mallory"))?;
@@ -155,7 +155,7 @@ impl Scene {
         Ok(counts.of(429))
     }
 
-    /// Calls of the admin API with a wrong token.
+    /// Calls the admin API with a wrong token.
     pub(crate) fn guess_tokens(&self) -> Result<()> {
         let mut http = self.example.envoy.admin();
         for _ in 0..30 {
@@ -165,7 +165,7 @@ impl Scene {
         Ok(())
     }
 
-    /// A call that the token does not allow.
+    /// Makes a call that the token does not allow.
     pub(crate) fn overstep(&self) -> Result<()> {
         let mut viewer = Operator::viewer(&self.faulty);
         let answer = viewer.send(Request::post("/v1/buckets/r/k/reset"))?;
@@ -173,14 +173,14 @@ impl Scene {
         Ok(())
     }
 
-    /// More requests than may be held.
+    /// Sends more requests than Envoy may hold.
     pub(crate) fn fill_the_queue(&self) -> Result<()> {
         let counts = self.faulty.load(10, 10, |_| ask("queue", "all"))?;
         ensure!(counts.of(429) > 0 && counts.of(200) > 0, "{counts:?}");
         Ok(())
     }
 
-    /// Keys for a store of several times its size: idle ones, then live ones.
+    /// Sends five times as many keys as the store has buckets, first idle keys and then live keys.
     pub(crate) fn fill_the_store(&self) -> Result<()> {
         for rule in ["idle", "r"] {
             let counts = self
@@ -191,14 +191,14 @@ impl Scene {
         Ok(())
     }
 
-    /// A change of a rule, which stays, and requests that make every worker follow it.
+    /// Edits a rule permanently, and sends requests so that every worker applies the edit.
     pub(crate) fn edit(&self) -> Result<()> {
         let limits = json!([{ "algorithm": "funnel", "capacity": 4, "rate": "1/d" }]);
         Operator::editor(&self.faulty).edit("r", "reason=test", &json!({ "limits": limits }))?;
         self.pass_by()
     }
 
-    /// Requests that no rule matches, to every worker.
+    /// Sends requests that no rule matches, to every worker.
     pub(crate) fn pass_by(&self) -> Result<()> {
         for _ in 0..CONNECTIONS {
             self.faulty.data().send(&ask("none", "x"))?;
@@ -206,7 +206,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Writes the shared rules as another version would.
+    /// Overwrites the shared rules in a format that this version cannot read.
     pub(crate) fn damage_the_rules(&self) -> Result<()> {
         let damage = ask("none", "x").header(TRAP, "damage");
         let answer = self.faulty.data().send(&damage)?;
@@ -214,7 +214,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Kills the sandbox of every worker, and waits until all are back.
+    /// Crashes the sandbox of every worker, and waits until all workers answer again.
     pub(crate) fn kill_sandboxes(&self) -> Result<()> {
         for _ in 0..CONNECTIONS {
             let answer = self.faulty.data().send(&ask("r", "x").header(TRAP, "1"))?;
@@ -230,26 +230,26 @@ impl Scene {
         })
     }
 
-    /// Requests for the fleet while its relay answers.
+    /// Sends requests of the fleet-wide rule while the relay answers.
     pub(crate) fn lease(&self) -> Result<()> {
         let counts = self.faulty.load(10, 1, |_| ask("shared", "all"))?;
         ensure!(counts.of(200) == 3, "{counts:?}");
         Ok(())
     }
 
-    /// Takes the relay away.
+    /// Stops the relay.
     pub(crate) fn kill_relay(&mut self) {
         self.relay.kill();
     }
 
-    /// Requests that the fleet decides; any answer is fine.
+    /// Sends requests of the fleet-wide rule, and accepts any response.
     pub(crate) fn ask_the_fleet(&self, round: u64) -> Result<()> {
         self.faulty
             .load(8, 2, |n| ask("shared", &format!("user-{round}-{n}")))?;
         Ok(())
     }
 
-    /// Fills the store with bans, which nothing evicts, and sends requests that find no room.
+    /// Fills the store with bans, which are never evicted, and sends requests that find no room.
     pub(crate) fn fill_with_bans(&self) -> Result<()> {
         let mut ops = Operator::editor(&self.faulty);
         let mut full = 0;
@@ -265,7 +265,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Ends a test that passed.
+    /// Stops all processes at the end of a test that passed.
     pub(crate) fn stop(self) -> Result<()> {
         self.prometheus.stop()?;
         for envoy in [self.example.envoy, self.faulty, self.other] {
