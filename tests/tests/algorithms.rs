@@ -1,4 +1,4 @@
-//! //! Every algorithm that can refuse requests, in a real Envoy with real clocks.
+//! Every algorithm that can refuse requests, in a real Envoy with real clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! //! The audit trail: events record each change and its author, and the export contains the rules
-//! in force.
+//! The audit trail. Events record each change and its author, and the export contains the rules in
+//! force.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_rules::config;

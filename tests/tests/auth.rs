@@ -1,4 +1,4 @@
-//! //! Access to the admin API: tokens and their permissions.
+//! Access to the admin API: tokens and their permissions.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{Scene, config, play};
@@ -40,7 +40,7 @@ fn unchanged(envoy: &Envoy) -> Result<()> {
 }
 
 /// Runs all scenes on one Envoy and checks after each scene that nothing changed. The scene with
-/// wrong tokens comes last, because it makes the admin API slow down further callers.
+/// wrong tokens comes last, because many wrong tokens make the admin API slower for all callers.
 #[test]
 fn calls_without_access_change_nothing() -> Result<()> {
     let scenes: &[Scene] = &[

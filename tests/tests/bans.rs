@@ -1,4 +1,4 @@
-//! //! Bans by an operator over the admin API. A ban applies on every worker at once, for a time or
+//! Bans by an operator over the admin API. A ban applies on every worker at once, for a time or
 //! until an unban.
 
 use std::time::Duration;

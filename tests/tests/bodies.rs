@@ -1,5 +1,5 @@
-//! //! Bodies of admin API calls. A body arrives complete, and the answer reports every problem of
-//! an invalid body.
+//! Bodies of admin API calls. A body arrives complete, and the answer reports every problem of an
+//! invalid body.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{Scene, config, edit, play, put, unharmed};

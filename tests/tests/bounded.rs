@@ -1,5 +1,5 @@
-//! //! The store is bounded. A flood of new keys neither makes Envoy grow nor admits keys that are
-//! over their limit.
+//! The store is bounded. A flood of new keys neither makes Envoy grow nor admits keys that are over
+//! their limit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! //! Buckets in the admin API: lists, filters and resets.
+//! Buckets in the admin API: lists, filters and resets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

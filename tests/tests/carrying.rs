@@ -1,5 +1,5 @@
-//! //! Used units stay correct while limits change: by edits, by overrides that begin, change and
-//! end, and by both together.
+//! Used units stay correct while limits change: by edits, by overrides that begin, change and end,
+//! and by both together.
 
 use std::time::Duration;
 

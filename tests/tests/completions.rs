@@ -1,4 +1,4 @@
-//! //! Completion with Tab in a real bash, which offers rules and keys of a real Envoy.
+//! Completion with Tab in a real bash, which offers rules and keys of a real Envoy.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! //! Many concurrent editors. If several edits have the same `ETag`, exactly one succeeds, and
+//! Many concurrent editors. If several edits have the same `ETag`, exactly one succeeds, and
 //! requests continue undisturbed.
 
 use std::process::Output;

@@ -1,5 +1,5 @@
-//! //! The CPU time of a call depends on the data that the call concerns, and not on the size of
-//! the rest of the configuration.
+//! The CPU time of a call depends on the data that the call concerns, and not on the size of other
+//! rules.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use loudou_tests::one_rule::{edit, user};
 use loudou_tests::{Config, Envoy, Http, Operator, Request, expect};
 use serde_json::{Map, Value, json};
 
-/// Number of calls of each kind. The test uses the cheapest call, because other programs on the
-/// machine cause cache misses, which slow down most the calls that read much.
+/// Number of calls of each kind. The test uses the cheapest call. Other programs on the machine
+/// cause cache misses, which slow calls down, mostly calls that read much.
 const TIMES: u32 = 20;
 /// Maximum ratio between the cost with the large configuration and with the small configuration. If
 /// every call read the whole record, the ratio would be a hundred and more.

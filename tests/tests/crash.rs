@@ -1,4 +1,4 @@
-//! //! A sandbox crashes. `FAIL_RELOAD` loads it again, with the same buckets, edits and counts.
+//! A sandbox crashes. `FAIL_RELOAD` loads it again, with the same buckets, edits and counts.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -141,8 +141,8 @@ fn a_dead_admin_call_takes_no_bucket_along() -> Result<()> {
     envoy.stop()
 }
 
-/// When the sandbox crashes, the filter's held requests are answered with 503. Without an answer,
-/// Envoy would leave them paused until their clients disconnect.
+/// When a sandbox crashes, its held requests must get an answer and no longer count as waiting.
+/// Without an answer, Envoy would leave them paused until their clients disconnect.
 #[test]
 fn held_requests_of_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> {
     let rule = |name: &str, header: &str, capacity: u32, rate: &str| {
@@ -224,7 +224,7 @@ fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
     let policy = eventually(RELOADED, "the old listener to serve again", || {
         quota(&mut old)
     })?;
-    // The newest configuration and its edit apply to the old connection too.
+    // The old connection is limited by the newest configuration, with its edit.
     ensure!(
         is_of(&Some(policy), 9),
         "the old connection is limited by itself"

@@ -1,5 +1,5 @@
-//! //! Rules, numbers and commands in the documents. Each number in the text must equal the count
-//! of a replay, and each command must run.
+//! Rules, numbers and commands in the documents. Each number in the text must equal the count of a
+//! replay, and each command must run.
 
 use std::fs;
 use std::path::PathBuf;
@@ -516,8 +516,8 @@ fn recipes_of_replays_run() -> Result<()> {
                 access_log(&recipe)
             };
             dir.write("access.log", &text)?;
-            // Instead of reading the logs of all pods, the command prefixes the lines of
-            // `access.log` like one pod.
+            // Instead of `kubectl logs`, the command prefixes the lines of `access.log` like one
+            // pod.
             let pod = "kubectl logs -l app=envoy --prefix";
             let command = recipe.replace(pod, "sed 's#^#[pod/envoy-1/envoy] #' access.log");
             let output = command.split_once(" > ").map(|(_, name)| name.to_owned());
@@ -554,8 +554,8 @@ fn recipes_of_replays_run() -> Result<()> {
     Ok(())
 }
 
-/// The documented commands must accept a release signed with a key from the documented command, and
-/// reject a changed one.
+/// The documented commands must accept a release that is signed with a key from the documented
+/// command, and must reject a changed release.
 #[test]
 fn recipes_of_a_release_run() -> Result<()> {
     let dir = TempDir::new("release")?;

@@ -1,4 +1,4 @@
-//! //! The admin API on the data listener, answered by the data role, and edits without a body.
+//! The admin API on the data listener, answered by the data role, and edits without a body.
 
 use std::env;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! //! Exact counts across Envoy's workers: not one request too many is admitted, even at the first
+//! Exact counts across Envoy's workers. Not one request too many is admitted, even at the first
 //! requests of a key.
 
 use anyhow::{Result, ensure};
@@ -12,8 +12,8 @@ fn rule(limits: &Value) -> Value {
     json!([{ "name": "per-user", "key": [{ "header": "x-user-id" }], "limits": limits }])
 }
 
-/// Sends many concurrent requests for each of `keys` new keys in turn. Each key must get exactly
-/// `admitted` requests admitted.
+/// Sends many concurrent requests for each of `keys` new keys in turn. Exactly `admitted` requests
+/// of each key must pass.
 fn storms(limits: &Value, keys: u32, admitted: u64) -> Result<()> {
     let envoy = Envoy::start(&Config::new(rule(limits)).concurrency(4))?;
     for key in 0..keys {

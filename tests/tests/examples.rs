@@ -1,4 +1,4 @@
-//! //! The examples in `envoy/`. The commands of each README run against its `envoy.yaml`.
+//! The examples in `envoy/`. The commands of each README run against its `envoy.yaml`.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! //! Temporary edits expire exactly once, with or without traffic, and the base applies again.
+//! Temporary edits expire exactly once, with or without traffic, and the base applies again.
 
 use std::time::Duration;
 

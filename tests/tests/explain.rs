@@ -1,4 +1,4 @@
-//! //! Explanations of requests, compared with the outcome of the same requests in a real Envoy.
+//! Explanations of requests, compared with the outcome of the same requests in a real Envoy.
 
 use std::collections::BTreeSet;
 

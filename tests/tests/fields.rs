@@ -68,8 +68,8 @@ fn fields(
     }
 }
 
-/// Returns the fields of a rule, of the rule file, of a fleet and of the admin role's
-/// configuration.
+/// Returns all fields that a rule, a rule file, a fleet or the configuration of the admin role can
+/// have.
 fn all_fields() -> BTreeSet<String> {
     let schema = schema();
     let mut found = BTreeSet::new();

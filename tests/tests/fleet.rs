@@ -1,4 +1,4 @@
-//! //! Fleet-wide limits across many real Envoys, with a real relay and a real Valkey.
+//! Fleet-wide limits across many real Envoys, with a real relay and a real Valkey.
 mod bound;
 mod changes;
 mod exact;

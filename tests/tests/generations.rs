@@ -1,6 +1,6 @@
-//! Several generations of one rule are in use at once, because connections of draining listeners
-//! exist next to connections of the newest listener. One limit decides for each bucket, so a client
-//! gains nothing from using both.
+//! Several generations of one rule are in use at once, because draining listeners keep their
+//! connections while the newest listener accepts others. One limit decides for each bucket, so a
+//! client gains nothing from using both.
 
 use std::io::Write as _;
 use std::net::TcpStream;

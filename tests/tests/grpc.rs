@@ -1,4 +1,4 @@
-//! //! Refused gRPC calls, as a gRPC client receives them over HTTP/2.
+//! Refused gRPC calls, as a gRPC client receives them over HTTP/2.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! //! Tests of the harness with a real Envoy: start, counters, updates and validation.
+//! Tests of the harness with a real Envoy: start, counters, updates and validation.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Request, Update};

@@ -30,7 +30,7 @@ fn of(user: &str) -> Request {
 }
 
 /// Sends one request on each of `count` connections at once. Returns the status of each answer and
-/// the time since the begin, sorted by time.
+/// the time since the start, sorted by time.
 fn at_once(envoy: &Envoy, count: usize, request: &Request) -> Result<Vec<(u16, Duration)>> {
     let (start, begun) = (Barrier::new(count), now());
     let one = || {

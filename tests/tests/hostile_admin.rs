@@ -1,4 +1,4 @@
-//! //! Hostile admin API calls, except their bodies. Each call gets a problem document and changes
+//! Hostile admin API calls, except their bodies. Each call gets a problem document and changes
 //! nothing.
 
 use anyhow::{Context as _, Result, ensure};

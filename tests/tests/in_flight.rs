@@ -1,4 +1,4 @@
-//! //! `concurrency`: a request takes a slot while it is in flight, and returns it however the
+//! With `concurrency`, a request takes a slot while it is in flight, and returns it however the
 //! request ends.
 
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! //! Every key part in a real Envoy, with the bucket of each request.
+//! Every key part in a real Envoy, with the bucket of each request.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Operator, Request};

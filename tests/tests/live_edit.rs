@@ -1,4 +1,4 @@
-//! //! Live edits on the screen of `loudou` in a real terminal, with a real Envoy under load.
+//! Live edits on the screen of `loudou` in a real terminal, with a real Envoy under load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

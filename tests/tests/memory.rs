@@ -1,4 +1,4 @@
-//! //! `loudou check` reports the memory that Envoy actually uses.
+//! `loudou check` reports the memory that Envoy actually uses.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_rules::size;
@@ -7,7 +7,7 @@ use loudou_tests::{Config, Envoy, Operator, TempDir, loudou_command};
 use serde_json::{Map, Value, json};
 
 const BUCKETS: u64 = 16_384;
-/// Number of keys, larger than the number of buckets, so that every page is full and still contains
+/// Number of keys. It exceeds the number of buckets, so that every page is full and still contains
 /// names of evicted buckets.
 const KEYS: u64 = 4 * BUCKETS;
 const CONNECTIONS: usize = 16;
@@ -170,7 +170,7 @@ fn overrides_take_the_reported_memory_in_each_worker() -> Result<()> {
         close(said_all.full - said_none.full, shared)
             .with_context(|| format!("shared, {rules} rules, {own}"))?;
         // The worker that an edit reaches first uses a little more memory than the other worker and
-        // the main thread. No sandbox may use more than is reported.
+        // the main thread, so its growth is compared with the report.
         let grown = after.first().zip(before.first());
         let grown = grown.and_then(|(after, before)| after.checked_sub(*before));
         close(

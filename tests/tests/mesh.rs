@@ -1,5 +1,4 @@
-//! //! The manifests for Istio and Envoy Gateway, delivered to a real Envoy as these control planes
-//! do.
+//! The manifests for Istio and Envoy Gateway, delivered to a real Envoy as these control planes do.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! //! The alert rules and the dashboard of `envoy/monitoring`, in a real Prometheus that scrapes
-//! real Envoys.
+//! The alert rules and the dashboard of `envoy/monitoring`, in a real Prometheus that scrapes real
+//! Envoys.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! //! The answers of the admin API conform to `docs/schema/openapi.json`. The test makes each
+//! The answers of the admin API conform to `docs/schema/openapi.json`. The test makes each
 //! documented call at a real Envoy.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! //! Overrides of single keys, set in the configuration or by live edits.
+//! Overrides of single keys, set in the configuration or by live edits.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, config, limits, user};

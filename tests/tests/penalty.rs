@@ -1,5 +1,5 @@
-//! //! Automatic bans. A key with too many refusals is banned, each time for longer, until its bans
-//! expire from memory.
+//! Automatic bans. A key with too many refusals is banned, each time for longer, until an idle
+//! period clears its earlier bans.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn is_ban(answer: &Response) -> Result<bool> {
     Ok(kind.ends_with("#abnormal-usage-detected"))
 }
 
-/// Sends requests until a ban begins. Returns the number of requests sent, and the last response.
+/// Sends requests until a ban begins. Returns the number of refusals, and the last response.
 fn until_banned(http: &mut Http) -> Result<(u32, Response)> {
     for count in 1..100 {
         let answer = http.send(&eve())?;

@@ -1,4 +1,4 @@
-//! //! Output into a pipe whose reader exits first, as in `loudou events --follow | head -2`.
+//! Output into a pipe whose reader exits first, as in `loudou events --follow | head -2`.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;

@@ -1,4 +1,4 @@
-//! //! The fields of a rule's `refuse` set the response to refused requests.
+//! The fields of a rule's `refuse` set the response to refused requests.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{Scene, play};

@@ -1,4 +1,4 @@
-//! //! `loudou relay` runs the program `loudou-relay`.
+//! `loudou relay` runs the program `loudou-relay`.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! //! `loudou replay` compared with an independent bucket. The logs have typical defects, and
-//! every decision must be equal.
+//! `loudou replay` compared with an independent bucket. The logs have typical defects, and every
+//! decision must be equal.
 
 use std::collections::BTreeMap;
 
@@ -148,8 +148,8 @@ fn no_decision_differs_from_a_plain_bucket() -> Result<()> {
                 &format!("{style:?} {around:?}"),
             )?;
 
-            // The order of the arguments must not matter, and neither must it matter if the shell
-            // or the program expands a pattern.
+            // The result must not depend on the order of the arguments, nor on who expands a
+            // pattern, the shell or the program.
             let mut names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
             names.reverse();
             let json = ["--output", "json"];
@@ -236,8 +236,8 @@ fn the_client_behind_proxies() -> Result<()> {
     Ok(())
 }
 
-/// A replay of a part of a log must decide as if there were no other requests. Its buckets begin
-/// full of quota.
+/// A replay of a part of a log must decide as if there were no other requests, so every bucket
+/// begins with its full quota.
 #[test]
 fn a_part_of_the_time() -> Result<()> {
     let folder = folder("funnel")?;

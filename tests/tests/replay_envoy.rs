@@ -1,4 +1,4 @@
-//! //! `loudou replay` on the log of a real Envoy.
+//! `loudou replay` on the log of a real Envoy.
 
 use std::time::Duration;
 

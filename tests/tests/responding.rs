@@ -1,4 +1,4 @@
-//! //! The fields of a rule's `respond` set the information for clients, upstreams and access logs.
+//! The fields of a rule's `respond` set the information for clients, upstreams and access logs.
 
 use std::time::Duration;
 

@@ -79,8 +79,9 @@ fn constant_requests_wait_for_retry_after(limits: &Value, capacity: u32) -> Resu
         let (early, _) = ask_until_admitted(&mut http, &refused)?;
         early_in_all += early;
     }
-    // The first wait may be short, because refills come at multiples of the period, independent of
-    // the start of the test. Later waits begin right after a refill, so they last a whole period.
+    // The first wait may be short, because refills come at fixed multiples of the period and the
+    // test can start at any time. Later waits begin right after a refill, so they last a whole
+    // period.
     ensure!(early_in_all > 10, "only {early_in_all} requests came early");
     envoy.stop()
 }

@@ -1,4 +1,4 @@
-//! //! Searches in a large store find every key and take only a small share of the workers.
+//! Searches in a large store find every key and take only a small share of the workers.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! //! Several rules match one request. All of them have to admit, and a refused request gets its
-//! cost back.
+//! Several rules match one request. All of them have to admit, and a refused request gets its cost
+//! back.
 
 use std::io::Write as _;
 use std::net::TcpStream;

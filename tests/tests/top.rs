@@ -1,5 +1,5 @@
-//! //! Top keys. The lists match the sent requests over all workers, and a flood does not displace
-//! a frequent key.
+//! Top keys. The lists match the sent requests over all workers, and a flood does not displace a
+//! frequent key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! //! Trials. Tighter limits run in shadow mode alongside the rule in force, and can then be
-//! enforced.
+//! Trials. Tighter limits run in shadow mode alongside the rule in force, and can then be enforced.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! //! Another build of the filter replaces the module in a running Envoy. Operators' changes and
+//! Another build of the filter replaces the module in a running Envoy. Operators' changes and
 //! users' buckets are kept.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -239,7 +239,7 @@ fn swapped(of: Of) -> Result<()> {
     let log = envoy.log()?;
     let builds = |git: &str| log.matches(&format!("({git}): data role")).count();
     ensure!(builds(RELEASED_GIT) > 0 && log.matches(": data role").count() > builds(RELEASED_GIT));
-    // Each key was admitted exactly its capacity in total, whichever build decided. One unit
+    // In total, exactly the capacity of each key was admitted, whichever build decided. One unit
     // returns per day, so none returns during the test.
     let mut http = envoy.data();
     for (key, before) in load.admitted.iter().enumerate() {
@@ -287,7 +287,7 @@ const FLIGHTS: usize = 6;
 /// suffice.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Sends a request and reads the begin of its response. The slot is returned when the connection is
+/// Sends a request and reads the start of its response. The slot is returned when the connection is
 /// dropped. Returns `None` if the request was refused.
 fn in_flight(envoy: &Envoy, user: &str) -> Result<Option<TcpStream>> {
     let mut socket = TcpStream::connect(envoy.data_address())?;
@@ -323,7 +323,7 @@ fn await_permits(ops: &mut Operator, user: &str, left: usize) -> Result<()> {
 }
 
 /// Opens requests of one key repeatedly until `stop` is set. `flights` counts the requests of all
-/// these clients that are certainly in flight, from the begin of the response until the connection
+/// these clients that are certainly in flight, from the start of the response until the connection
 /// is dropped. Returns the number of this client's requests that passed.
 fn crowd(envoy: &Envoy, stop: &AtomicBool, flights: &AtomicU64) -> Result<u64> {
     let mut passed = 0;

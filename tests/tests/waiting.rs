@@ -1,4 +1,4 @@
-//! //! Costs and bounds of held requests: slots that are returned, deadlines, and `store.waiting`.
+//! Costs and bounds of held requests: slots that are returned, deadlines, and `store.waiting`.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -65,7 +65,7 @@ fn places_of_clients_that_left_come_back() -> Result<()> {
         };
         let crowd = (0..count).map(|_| sent(&envoy, ""));
         let crowd = crowd.collect::<Result<Vec<_>>>()?;
-        // Some may have passed meanwhile.
+        // Some requests may have passed meanwhile.
         held(&mut ops, u64::from(count) * 9 / 10, count.into())?;
         drop(crowd);
         held(&mut ops, 0, 0)?;

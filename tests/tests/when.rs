@@ -1,5 +1,5 @@
-//! //! Rules with `when` apply only while an upstream fails. The tests cover which responses count
-//! as errors, for which cluster, and when the rule ends.
+//! Rules with `when` apply only while an upstream fails. The tests cover which responses count as
+//! errors, for which cluster, and when the rule ends.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -50,7 +50,7 @@ fn upstreams(ops: &mut Operator) -> Result<Vec<Value>> {
         .with_context(|| format!("no upstreams: {status}"))
 }
 
-/// Returns one of these upstreams, or null if the filter has not seen it.
+/// Returns the upstream of this cluster, or null if the filter has not seen it.
 fn upstream(ops: &mut Operator, cluster: &str) -> Result<Value> {
     let mut all = upstreams(ops)?.into_iter();
     let found = all.find(|upstream| field(upstream, "cluster") == cluster);

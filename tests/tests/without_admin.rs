@@ -1,4 +1,4 @@
-//! //! A module that is built without the admin API.
+//! A module that is built without the admin API.
 
 use anyhow::{Result, ensure};
 use loudou_tests::one_rule::{admitted, config, edit};

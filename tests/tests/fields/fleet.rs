@@ -1,4 +1,4 @@
-//! //! Fleet settings, as Envoy reads them.
+//! Fleet settings, as Envoy reads them.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy};

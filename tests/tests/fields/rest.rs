@@ -1,4 +1,4 @@
-//! //! Fields that no other module tests.
+//! Fields that no other module tests.
 
 use std::io::Write as _;
 use std::net::TcpStream;

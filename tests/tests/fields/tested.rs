@@ -1,4 +1,4 @@
-//! //! The list of tests, with the fields that each test covers.
+//! The list of tests, with the fields that each test covers.
 
 /// File below `tests/tests`, name of the test, and fields.
 pub(super) const TESTED: &[(&str, &str, &[&str])] = &[

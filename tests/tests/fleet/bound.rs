@@ -1,5 +1,5 @@
-//! //! The bound on the requests that all Envoys pass together, measured at the upstream, and the
-//! share of the limit that is used.
+//! The bound on the requests that all Envoys pass together, measured at the upstream, and the share
+//! of the limit that is used.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! Edits, overrides and bans made at one Envoy apply at the whole fleet, outlive that Envoy and the
-//! engine's data, and end in time.
+//! engine's data, and expire on time.
 
 use std::time::Duration;
 
@@ -223,7 +223,7 @@ fn a_change_without_the_engine_travels_afterwards() -> Result<()> {
     fleet.stop()
 }
 
-/// A ban and an edit must end everywhere in time, even if the engine is down by then.
+/// A ban and an edit must expire everywhere on time, even if the engine is down by then.
 #[test]
 fn a_change_ends_everywhere_at_its_time() -> Result<()> {
     let mut fleet = Fleet::start(2, &rules(5), &settings())?;

@@ -1,4 +1,4 @@
-//! //! Exact counts across four Envoys with two workers each, even at the first requests of a key.
+//! Exact counts across four Envoys with two workers each, even at the first requests of a key.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::{Fleet, Operator, Request};
@@ -17,9 +17,9 @@ fn rule(name: &str, limits: &Value) -> Value {
     })
 }
 
-/// Each new key must get exactly a hundred requests admitted, with one limit, with two limits
-/// together and in a clock-aligned window. Timeout and lease are long, so that a busy machine
-/// causes no outage and no token expires before its request.
+/// Exactly a hundred requests of each new key must pass, with one limit, with two limits together
+/// and in a clock-aligned window. Timeout and lease are long, so that a busy machine causes no
+/// outage and no token expires before its request.
 #[test]
 fn fresh_keys_admit_their_capacity_across_the_fleet() -> Result<()> {
     let funnel = json!([{ "algorithm": "funnel", "capacity": 100, "rate": "1/d" }]);

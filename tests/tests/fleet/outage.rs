@@ -1,4 +1,4 @@
-//! //! Requests without a relay are decided by `on_outage`. A relay can also require a token.
+//! Requests without a relay are decided by `on_outage`. A relay can also require a token.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! //! An Envoy that starts under load applies changes made at other Envoys from its first request
-//! on.
+//! An Envoy that starts under load applies changes made at other Envoys from its first request on.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! //! Output of `loudou` about a fleet, in normal operation and in an outage.
+//! Output of `loudou` about a fleet, in normal operation and in an outage.
 
 use std::process::Output;
 use std::time::Duration;

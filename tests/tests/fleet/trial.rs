@@ -38,7 +38,7 @@ pub(crate) struct Trial {
     /// Periods without a fault, each with the number of requests that were decided without the
     /// engine nevertheless.
     calm: Vec<(Instant, Instant, u64)>,
-    /// Begin of the current period without a fault, and the value of `fleet.local` at that time.
+    /// Start of the current period without a fault, and the value of `fleet.local` at that time.
     calm_since: (Instant, u64),
 }
 
@@ -110,8 +110,8 @@ impl Trial {
     /// Ends the current period without a fault. A fault may begin after this call.
     pub(crate) fn before_fault(&mut self) -> Result<()> {
         let (since, local) = self.calm_since;
-        // The order matters. The counter is read after the end, so it includes every decision of
-        // the period.
+        // The order matters. The counter is read after the end of the period, so it includes every
+        // decision of the period.
         let until = now();
         let local = self.sum("local")?.saturating_sub(local);
         self.calm.push((since, until, local));
@@ -145,8 +145,8 @@ impl Trial {
         Ok(())
     }
 
-    /// Waits until all Envoys lease again and for a while decide nothing without the engine.
-    /// Returns the time until the begin of that while.
+    /// Waits until all Envoys lease again, and until they decide nothing without the engine for
+    /// [`SOME`] / 2 responses. Returns the time before these responses.
     pub(crate) fn await_calm(&mut self) -> Result<Duration> {
         let begin = now();
         let granted = self.status("granted")?;
@@ -169,8 +169,8 @@ impl Trial {
             }
             Ok((answered >= since.2 + SOME / 2).then_some(since.0))
         })?;
-        // The order matters. The counter is read before the begin, so it includes no decision of
-        // the period.
+        // The order matters. The counter is read before the start of the period, so it includes no
+        // decision of the period.
         let local = self.sum("local")?;
         self.calm_since = (now(), local);
         Ok(took)

@@ -129,8 +129,8 @@ fn another_build_keeps_leases_and_limits() -> Result<()> {
         }
         outcome
     })?;
-    // Each key had exactly its capacity admitted, whichever build decided. So no unit was given
-    // twice, and none was lost.
+    // In total, exactly the capacity of each key was admitted, whichever build decided. So no unit
+    // was given twice, and none was lost.
     for (key, admitted) in admitted.iter().enumerate() {
         let mut all = admitted.load(Ordering::Relaxed);
         for envoy in &envoys {

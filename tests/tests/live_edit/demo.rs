@@ -1,4 +1,4 @@
-//! //! `cargo xtask demo --fleet` in a terminal: it shows its users and leaves no process behind.
+//! `cargo xtask demo --fleet` in a terminal shows its users and leaves no process behind.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! //! Explanations on the screen, answered by a real Envoy.
+//! Explanations on the screen, answered by a real Envoy.
 
 use super::*;
 

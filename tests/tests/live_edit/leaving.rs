@@ -1,5 +1,5 @@
-//! //! An edit for two Envoys on one screen while one of them is stopped. That Envoy then restarts
-//! without its changes.
+//! An edit for two Envoys on one screen while the second Envoy is suspended. This Envoy then
+//! restarts without its changes.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Envoy, Operator, Request, Terminal};

@@ -1,4 +1,4 @@
-//! //! The config file, colours and the mouse in a terminal.
+//! The config file, colours and the mouse in a terminal.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! //! A restart of Envoy. Lost changes are detected, saved, and applied again.
+//! A restart of Envoy. Lost changes are detected, saved, and applied again.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Output, Stdio};

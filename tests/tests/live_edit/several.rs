@@ -1,5 +1,4 @@
-//! //! Two Envoys on one screen. One stops before a change for both, or while the change is being
-//! sent.
+//! Two Envoys on one screen. One stops before a change for both, or while the change is being sent.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! //! A client that is spread over two Envoys has one row with its sums, and one change applies to
+//! A client that is spread over two Envoys has one row with its sums, and one change applies to
 //! both Envoys.
 
 use std::time::Duration;
@@ -21,8 +21,8 @@ fn request(number: u64) -> Request {
     Request::get("/").header("x-user-id", user)
 }
 
-/// Returns the rates in the first row of the screen Keys: admitted and refused in total, then
-/// refused at each Envoy.
+/// Returns four rates from the first row of the screen Keys: admitted in total, refused in total,
+/// and refused at each of the two Envoys.
 fn rates(screen: &str) -> Option<[f64; 4]> {
     let row = screen.lines().find(|line| line.contains("per-user"))?;
     let (_, rates) = row.split_once("mallory")?;

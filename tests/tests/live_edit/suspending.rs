@@ -1,12 +1,12 @@
-//! //! Suspending the app in a shell, by Ctrl-Z or by a signal.
+//! Suspending the app in a shell, by Ctrl-Z or by a signal.
 
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal};
 
-/// A command line that runs `loudou` as a child of another program and waits for it, as `cargo
-/// xtask demo` does.
+/// A command line that runs `loudou` as a child of another program and waits for it, in the way of
+/// `cargo xtask demo`.
 const WRAPPED: &str = "sh -c '\"$LOUDOU\"; echo $((5*5)) over'\r";
 
 fn envoy() -> Result<Envoy> {

@@ -1,4 +1,4 @@
-//! //! `--watch` in a terminal, from the first round to Ctrl-C.
+//! `--watch` in a terminal, from the first round to Ctrl-C.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal, loudou_in_terminal};

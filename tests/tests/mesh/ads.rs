@@ -1,4 +1,4 @@
-//! //! A control plane that delivers extension configurations over delta ADS, as istiod does, and
+//! A control plane that delivers extension configurations over delta ADS, as istiod does, and
 //! records if Envoy accepted them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,9 @@
 //! The manifests of this repository, and the configurations that Istio and Envoy Gateway generate
 //! from them for Envoy.
 //!
-//! These functions replace only three things: the address of the module by a file, as istio-agent
-//! does after fetching it, the ports of listeners by any free port, and the name of the admin
-//! listener, by which the harness finds it.
+//! These functions replace only three values. The address of the module becomes a file, as after a
+//! fetch by istio-agent. The ports of listeners become any free ports. The admin listener gets the
+//! name by which the harness finds it.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! //! Rules with `scope: fleet` reach the relay through the clusters that the manifests name.
+//! Rules with `scope: fleet` reach the relay through the clusters that the manifests name.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! //! The dashboard file, with its panels and their expressions.
+//! The dashboard file, with its panels and their expressions.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! //! Every alert fires exactly where its condition holds, and every panel shows the condition.
+//! Every alert fires where its condition holds and nowhere else, and every panel shows the
+//! condition.
 
 use std::collections::BTreeSet;
 
