@@ -40,7 +40,7 @@ fn unchanged(envoy: &Envoy) -> Result<()> {
 }
 
 /// Runs all scenes on one Envoy and checks after each scene that nothing changed. The scene with
-/// wrong tokens comes last, because many wrong tokens make the admin API slower for all callers.
+/// wrong tokens comes last, because a worker answers further wrong tokens with 429.
 #[test]
 fn calls_without_access_change_nothing() -> Result<()> {
     let scenes: &[Scene] = &[
@@ -88,7 +88,7 @@ fn without_a_known_token_nothing_is_disclosed(envoy: &Envoy) -> Result<()> {
         let elsewhere = [Request::get("/"), Request::get("/v1/buckets/r/alice")];
         for request in looks.chain(elsewhere).chain(changes()) {
             let answer = http.send(&with(request.clone()))?;
-            // After many wrong tokens, the admin API slows callers down with 429.
+            // After several wrong tokens, a worker answers further wrong tokens with 429.
             if answer.status == 429 {
                 ensure!(authorization.is_some(), "{request:?}");
                 expect_problem(&answer, 429)?;

@@ -183,8 +183,7 @@ fn a_good_update_keeps_the_buckets_it_does_not_touch() -> Result<()> {
     envoy.stop()
 }
 
-/// A new configuration keeps the units that a key has used, because a configuration cannot select
-/// another `carry`.
+/// A new configuration keeps the units that a key has used, as an edit with `carry=keep` does.
 #[test]
 fn a_changed_rule_keeps_what_was_used() -> Result<()> {
     let envoy = Envoy::start(&Config::new(json!([rule("a", 10)])))?;

@@ -120,7 +120,7 @@ fn in_front_of(upstream: &Upstream) -> Result<Envoy> {
     Envoy::start(&config)
 }
 
-/// A slot must be free again whoever answers the request, and even if a connection breaks.
+/// A slot must be free again when its request ends, whether Envoy or an upstream answers it, and even if a connection breaks.
 #[test]
 fn a_slot_is_free_again_however_its_request_ends() -> Result<()> {
     let upstream = Upstream::start()?;
