@@ -284,6 +284,6 @@ fn a_start_under_load_is_no_death() -> Result<()> {
     })?;
     let status = ops.get("/v1/status")?;
     let warnings = status["warnings"].to_string();
-    ensure!(!warnings.contains("died"), "{warnings}");
+    ensure!(!warnings.contains("crashed"), "{warnings}");
     envoy.stop()
 }

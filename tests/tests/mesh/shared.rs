@@ -54,7 +54,7 @@ fn reaches_the_relay(cluster: &Value, version: &str) -> Result<()> {
     });
     let envoy = Envoy::start_workers(&bootstrap.to_string(), &module, 2)?;
     let mut http = envoy.data();
-    eventually(SOON, "a answer of the relay", || {
+    eventually(SOON, "an answer of the relay", || {
         http.send(&order())?;
         let calls = envoy.counter(&format!("cluster.{name}.upstream_rq_2xx"))?;
         let connections = envoy.counter(&format!("cluster.{name}.upstream_cx_{version}_total"))?;
