@@ -1,5 +1,5 @@
-//! Conversions between counts, fractions, cells of the screen and typed numbers. They are in one module because they
-//! round or saturate.
+//! Conversions between counts, fractions, cells of the screen and typed numbers. All conversions that round or
+//! saturate are in this module.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;

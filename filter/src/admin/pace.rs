@@ -3,8 +3,8 @@
 //! Clients follow the cursors of a long list back to back. Without a bound, a few clients would
 //! keep all workers busy, and every request would wait behind a search. So after working for t, a
 //! search pauses for 10 t. Each response reports how long its client should wait before the next
-//! call. Clients that do not wait are refused once too much work is unpaid. Each worker has its own
-//! pace.
+//! call. A client that calls earlier is refused while the worker's searches are too far ahead of
+//! their pauses. Each worker has its own pace.
 
 use loudou_limiter::Nanos;
 

@@ -285,8 +285,8 @@ impl Broadcast {
         open.collect()
     }
 
-    /// Returns a one-line summary once all results are in, and true with it if any failed. The
-    /// summary is returned only once.
+    /// Returns a one-line summary once all Envoys have answered, with true if any of them failed.
+    /// The summary is returned only once.
     pub(crate) fn news(&mut self, states: &[State]) -> Option<(String, bool)> {
         if self.is_reported || !self.is_over() {
             return None;

@@ -151,7 +151,7 @@ impl Cluster {
     }
 
     /// Asks all nodes for the slots and returns the most frequent answer, because a partitioned node may return
-    /// an outdated one. If no known node answers, the nodes in `--engine` are asked.
+    /// an outdated one. If no known node answers, asks the nodes in `--engine`.
     async fn look(&self, target: &Target) -> RedisResult<Ranges> {
         let command = {
             let mut command = redis::cmd("CLUSTER");
