@@ -325,6 +325,11 @@ impl Form {
             self.check();
             return;
         }
+        if tried(&now.name) == Some(&self.base.name) {
+            self.running = Some(Box::new(now));
+            self.check();
+            return;
+        }
         let mut fresh = rule_fields(&now);
         for field in &mut fresh {
             let same = |old: &&Field| old.kind == field.kind && old.label == field.label;

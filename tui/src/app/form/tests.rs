@@ -105,6 +105,16 @@ fn choices_are_chosen() {
     assert_eq!(typed(&format!("{mode}<tab>k")).carry(), Carry::Keep);
 }
 
+/// A trial of the rule with another first capacity, which another user changed.
+fn trial(capacity: u32) -> RuleView {
+    let mut trial = view();
+    trial.name = "replies~trial".to_owned();
+    trial.generation = 12;
+    trial.rule["mode"] = json!("shadow");
+    trial.rule["limits"][0]["capacity"] = json!(capacity);
+    trial
+}
+
 #[test]
 fn limits_are_tried_beside_the_rule() {
     let mode = "<tab>".repeat(9);
@@ -131,10 +141,7 @@ fn limits_are_tried_beside_the_rule() {
 #[test]
 fn another_trial_shows_the_limits_that_it_replaces() {
     let mut form = typed(&format!("10{}t", "<tab>".repeat(9)));
-    let mut running = view();
-    running.name = "replies~trial".to_owned();
-    running.generation = 9;
-    running.rule["limits"][0]["capacity"] = json!(7);
+    let mut running = trial(7);
     running.edit = Some(EditView {
         by: "mia".to_owned(),
         ..EditView::default()
@@ -151,17 +158,41 @@ fn another_trial_shows_the_limits_that_it_replaces() {
     assert_eq!(edit.rule, "replies~trial");
     assert_eq!(
         (edit.seen.name.as_str(), edit.seen.generation),
-        ("replies~trial", 9)
+        ("replies~trial", 12)
     );
+}
+
+/// Another user changes or starts a trial of the rule meanwhile. The form stays a form of the rule, and its next edit
+/// replaces that trial.
+#[test]
+fn a_conflict_about_a_trial_keeps_the_rule() {
+    for is_known in [true, false] {
+        let mut form = typed(&format!("10{}t", "<tab>".repeat(9)));
+        form.running = is_known.then(|| {
+            Box::new(RuleView {
+                generation: 9,
+                ..trial(7)
+            })
+        });
+        form.rebase(trial(7), NOW);
+        assert_eq!(form.base.name, "replies");
+        let edit = form.edit();
+        assert_eq!(
+            (
+                edit.rule.as_str(),
+                edit.seen.name.as_str(),
+                edit.seen.generation
+            ),
+            ("replies~trial", "replies~trial", 12)
+        );
+        assert_eq!(form.body()["limits"][0]["capacity"], 10);
+    }
 }
 
 /// The limits of a trial are enforced by an edit of its rule; the rule's other numbers do not matter.
 #[test]
 fn tried_limits_are_enforced_by_an_edit_of_the_rule() {
-    let mut trial = view();
-    trial.name = "replies~trial".to_owned();
-    trial.rule["mode"] = json!("shadow");
-    trial.rule["limits"][0]["capacity"] = json!(10);
+    let trial = trial(10);
     let mut form = Form::new(trial, NOW);
     form.tried = Some(Box::new(view()));
     assert!(!form.does_something());
@@ -186,10 +217,7 @@ fn tried_limits_are_enforced_by_an_edit_of_the_rule() {
 /// other user.
 #[test]
 fn a_conflict_keeps_the_tried_limits() {
-    let mut trial = view();
-    trial.name = "replies~trial".to_owned();
-    trial.rule["mode"] = json!("shadow");
-    trial.rule["limits"][0]["capacity"] = json!(10);
+    let trial = trial(10);
     let mut form = Form::new(trial, NOW);
     form.tried = Some(Box::new(view()));
     form.turn_mode();
