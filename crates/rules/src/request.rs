@@ -114,15 +114,17 @@ fn borrowed<'a>(text: Option<&'a Text<'_>>) -> Option<Text<'a>> {
 }
 
 impl Sample<'_> {
-    /// Returns the metadata values at a path. An object is present and empty.
+    /// Returns the metadata values at a path. An object has one value, which is empty.
     fn at(&self, path: &str) -> impl Iterator<Item = &[u8]> {
-        self.metadata.iter().filter_map(move |(own, value)| {
-            let rest = own.strip_prefix(path)?;
-            if rest.is_empty() {
-                return Some(&**value);
-            }
-            rest.starts_with('.').then_some(&b""[..])
-        })
+        let values = self.metadata.iter().filter(move |(own, _)| own == path);
+        let mut values = values.map(|(_, value)| &**value).peekable();
+        let is_below = |own: &str| {
+            own.strip_prefix(path)
+                .is_some_and(|rest| rest.starts_with('.'))
+        };
+        let is_object =
+            values.peek().is_none() && self.metadata.iter().any(|(own, _)| is_below(own));
+        values.chain(is_object.then_some(&b""[..]))
     }
 }
 

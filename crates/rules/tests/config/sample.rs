@@ -41,7 +41,7 @@ fn everything_a_sample_may_have() {
         "headers": { "X-One": " 1 ", "x-two": ["a", "b"], "x-none": [], ":scheme": "https", "x-e": "" },
         "metadata": {
             "ns": {
-                "a": { "b": "deep" }, "c": "", "e": {}, "id": 42, "half": 0.5, "big": 123_456_789_012_345_680_u64,
+                "a": { "b": "deep" }, "o": { "b": "x", "c": "y" }, "c": "", "e": {}, "id": 42, "half": 0.5, "big": 123_456_789_012_345_680_u64,
                 "staff": true, "none": null, "roles": ["", "admin", 7], "no-roles": [],
             },
             "ns.d": "dotted",
@@ -86,6 +86,14 @@ fn everything_a_sample_may_have() {
         let path: Vec<String> = path.iter().map(|step| (*step).to_owned()).collect();
         assert_eq!(text(sample.metadata(&path)), value, "{path:?}");
     }
+    let mut values = Vec::new();
+    let object = ["ns".to_owned(), "o".to_owned()];
+    sample.each_metadata(&object, &mut |value| values.push(value.to_vec()));
+    assert_eq!(
+        values,
+        [b""],
+        "an object has one value, whatever it contains"
+    );
 }
 
 #[test]
