@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
 use loudou_rules::fleet::FleetView;
-use loudou_rules::joined::joined;
 use loudou_rules::metadata::each_text;
 use loudou_rules::request::{Request, bare_address, first_filled};
 use smallvec::SmallVec;
@@ -28,6 +27,9 @@ pub(crate) struct HostRequest<'a> {
     lines: Option<HeaderLines>,
     /// All dynamic metadata in protobuf form, if they were read.
     metadata: Option<Vec<u8>>,
+    /// The values at the paths in the metadata that were asked for. Many rules may test the same path, and a client
+    /// may send a token with many thousand claims.
+    claims: Vec<(Vec<String>, SmallVec<[Vec<u8>; 1]>)>,
     known: Vec<Known>,
 }
 
@@ -55,6 +57,7 @@ impl<'a> HostRequest<'a> {
             waited: Nanos::ZERO,
             lines: None,
             metadata: None,
+            claims: Vec::new(),
             // Most rules need one or two values. Without this, the list would start with space for
             // four.
             known: Vec::with_capacity(2),
@@ -112,6 +115,22 @@ impl<'a> HostRequest<'a> {
             is_whole,
         });
         self.known.len().saturating_sub(1)
+    }
+
+    /// Returns the values at a path in the metadata, which are read at first use.
+    fn claims(&mut self, path: &[String]) -> &[Vec<u8>] {
+        let known = self.claims.iter().position(|(own, _)| own == path);
+        let index = known.unwrap_or_else(|| {
+            let host = self.host;
+            let whole = self
+                .metadata
+                .get_or_insert_with(|| host.property("metadata").unwrap_or_default());
+            let mut values = SmallVec::new();
+            each_text(whole, path, &mut |value| values.push(value.to_vec()));
+            self.claims.push((path.to_vec(), values));
+            self.claims.len().saturating_sub(1)
+        });
+        self.claims.get(index).map_or(&[], |(_, values)| values)
     }
 
     /// Returns all headers, which are read at first use.
@@ -194,23 +213,11 @@ impl Request for HostRequest<'_> {
     }
 
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
-        // No header has a name with this byte.
-        let name = ["\0", &*joined(path, "\0")].concat();
-        let index = self.index_of(&name).unwrap_or_else(|| {
-            let mut values = SmallVec::<[Vec<u8>; 1]>::new();
-            self.each_metadata(path, &mut |value| values.push(value.to_vec()));
-            self.keep(&name, first_filled(values), true)
-        });
-        self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
+        first_filled(self.claims(path).iter().map(|value| &**value)).map(Cow::Borrowed)
     }
 
     fn each_metadata(&mut self, path: &[String], see: &mut dyn FnMut(&[u8])) {
-        let host = self.host;
-        let whole = self.metadata.get_or_insert_with(|| {
-            let whole = host.property("metadata");
-            whole.unwrap_or_default()
-        });
-        each_text(whole, path, see);
+        self.claims(path).iter().for_each(|value| see(value));
     }
 
     fn fleet(&mut self) -> Option<FleetView> {
