@@ -541,27 +541,20 @@ fn whole(digits: &[u8]) -> Option<u64> {
 
 impl Serialize for Cost {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = match self {
+            Self::Fixed(cost) => return serializer.serialize_u32(*cost),
+            _ => serializer.serialize_map(None)?,
+        };
         match self {
-            Self::Fixed(cost) => serializer.serialize_u32(*cost),
-            Self::Header { name, default, max } => {
-                let mut fields = serializer.serialize_map(Some(3))?;
-                fields.serialize_entry("header", name)?;
-                fields.serialize_entry("default", default)?;
-                fields.serialize_entry("max", max)?;
-                fields.end()
-            }
-            Self::Metadata { path, default, max } => {
-                let mut fields = serializer.serialize_map(Some(3))?;
-                fields.serialize_entry("metadata", path)?;
-                fields.serialize_entry("default", default)?;
-                fields.serialize_entry("max", max)?;
-                fields.end()
-            }
-            Self::RequestBytes(bytes) => {
-                let mut fields = serializer.serialize_map(Some(1))?;
-                fields.serialize_entry("request_bytes", bytes)?;
-                fields.end()
-            }
+            Self::Fixed(_) => {}
+            Self::Header { name, .. } => fields.serialize_entry("header", name)?,
+            Self::Metadata { path, .. } => fields.serialize_entry("metadata", path)?,
+            Self::RequestBytes(bytes) => fields.serialize_entry("request_bytes", bytes)?,
         }
+        if let Self::Header { default, max, .. } | Self::Metadata { default, max, .. } = self {
+            fields.serialize_entry("default", default)?;
+            fields.serialize_entry("max", max)?;
+        }
+        fields.end()
     }
 }

@@ -68,9 +68,6 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
         let bytes = value.integer_of(REQUEST_BYTES, report);
         return bytes.map(Cost::RequestBytes);
     }
-    let is_header = kind == "header";
-    let name = is_header.then(|| name(&value, Named::Header, report));
-    let path = (!is_header).then(|| metadata_path(&value, report));
     let default = match default {
         Some(default) => default.integer_of(DEFAULT, report),
         None => Some(1),
@@ -78,11 +75,12 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
     let least = default.unwrap_or(1);
     let max = fields.need("max", "the maximum cost of a request", report);
     let max = max.and_then(|max| max.integer(least, MAX_AMOUNT, report));
-    let (default, max) = (default?, max?);
-    if let Some(path) = path {
-        let path = path?;
-        return Some(Cost::Metadata { path, default, max });
+    if kind == "header" {
+        let name = name(&value, Named::Header, report);
+        let (name, default, max) = (name?, default?, max?);
+        return Some(Cost::Header { name, default, max });
     }
-    let name = name??;
-    Some(Cost::Header { name, default, max })
+    let path = metadata_path(&value, report);
+    let (path, default, max) = (path?, default?, max?);
+    Some(Cost::Metadata { path, default, max })
 }
