@@ -56,17 +56,17 @@ impl AdminPlane {
 
     pub(super) fn put_override(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let key = call.key();
-        if let Some(rule) = tried(call.rule()) {
-            let detail = format!(
-                "a trial starts with the overrides of its rule and keeps them: override the key of `{rule}`, then start \
-                 the trial again"
-            );
-            return Err(Failure::new(409, "An override of a trial", detail));
-        }
         let author = author(call, Carry::default(), call.duration("for")?)?;
         let document = call.json()?;
         let edited = Edited::new(call, EventKind::Override, &author)?;
         self.edit(host, &edited, &|rule, version| {
+            if let Some(rule) = tried(&rule.base.name) {
+                let detail = format!(
+                    "a trial starts with the overrides of its rule and keeps them: override the key of `{rule}`, then \
+                     start the trial again"
+                );
+                return Err(Failure::new(409, "An override of a trial", detail));
+            }
             // An edit of the limits may end, and then the base's limits apply again.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;

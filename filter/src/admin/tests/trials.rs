@@ -185,6 +185,12 @@ fn the_number_of_trials_is_bounded() {
 fn a_trial_has_no_overrides_of_its_own() {
     let mut bench = Bench::new();
     assert_eq!(bench.change(TRIAL, &capacity(1)).0, 200);
+    let other = "/v1/overrides/other~trial/alice";
+    assert_eq!(
+        bench.change(other, &json!({ "scale": 10 })).0,
+        404,
+        "there is no such rule"
+    );
     let path = "/v1/overrides/per-user~trial/alice";
     let (status, answer) = bench.change(path, &json!({ "scale": 10 }));
     assert_eq!(status, 409, "{answer}");
