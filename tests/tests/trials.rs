@@ -76,7 +76,10 @@ fn a_trial_counts_exactly_on_every_worker_and_refuses_nothing() -> Result<()> {
 
     loudou(&envoy, &["override", "per-user", "frank", "scale=2"])?;
     let live = loudou(&envoy, &["export", "--live"])?;
-    loudou(&envoy, &["unset", "per-user", "--trial"])?;
+    let unset = ["unset", "per-user", "--trial", "--dry-run"];
+    let said = loudou(&envoy, &unset)?;
+    ensure!(said.contains("the trial would end"), "{said}");
+    loudou(&envoy, unset.get(..3).unwrap_or_default())?;
     ensure!(storm("dave")? == 100);
     let counted = counts(&envoy, "per-user~trial")?;
     ensure!(

@@ -132,8 +132,13 @@ impl Verb for Edit {
         };
         let (name, change) = (escape(&answer.after.name), difference(&answer.change));
         if let (EditTo::Drop, Some(rule)) = (&self.to, tried(&self.rule)) {
+            let ended = if answer.dry_run {
+                "would end"
+            } else {
+                "has ended"
+            };
             return OutcomeText {
-                line: format!("{}: the trial has ended", escape(rule)),
+                line: format!("{}: the trial {ended}", escape(rule)),
                 toast: format!("the trial of {rule} has ended"),
             };
         }
