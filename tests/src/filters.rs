@@ -2,19 +2,28 @@
 
 use serde_json::{Value, json};
 
-/// Turns the header `x-plan-from-jwt` into dynamic metadata, like a JWT's claim.
+/// Namespace of the claims of a JWT in dynamic metadata.
+const CLAIMS: &str = "envoy.filters.http.jwt_authn";
+
+/// Turns the header `x-plan-from-jwt` into the claim `plan`.
 pub fn header_to_metadata() -> Value {
+    headers_to_claims(&[("x-plan-from-jwt", "plan", json!({ "type": "STRING" }))])
+}
+
+/// Moves headers into dynamic metadata, like the claims of a JWT. A claim is a header, a name, and how Envoy reads the
+/// value.
+pub fn headers_to_claims(claims: &[(&str, &str, Value)]) -> Value {
+    let rules = claims.iter().map(|(header, name, how)| {
+        let mut to = how.clone();
+        to["metadata_namespace"] = json!(CLAIMS);
+        to["key"] = json!(name);
+        json!({ "header": header, "on_header_present": to, "remove": true })
+    });
     json!({
         "name": "header-to-metadata",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
-            "request_rules": [{
-                "header": "x-plan-from-jwt",
-                "on_header_present": {
-                    "metadata_namespace": "envoy.filters.http.jwt_authn", "key": "plan", "type": "STRING",
-                },
-                "remove": true,
-            }],
+            "request_rules": rules.collect::<Vec<_>>(),
         },
     })
 }

@@ -1,22 +1,9 @@
 //! Costs of requests in a real Envoy, taken from a header, from metadata, or from the length of the body.
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::filters::headers_to_claims;
 use loudou_tests::{Config, Envoy, Request};
 use serde_json::{Value, json};
-
-/// Turns the header `x-weight` into a number in the metadata.
-fn weights() -> Value {
-    json!({
-        "name": "weights",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
-            "request_rules": [{
-                "header": "x-weight",
-                "on_header_present": { "metadata_namespace": "weights", "key": "weight", "type": "NUMBER" },
-            }],
-        },
-    })
-}
 
 fn rule(name: &str, cost: &Value) -> Value {
     json!({
@@ -39,10 +26,11 @@ fn headers_and_bodies_set_the_cost_of_a_request() -> Result<()> {
         rule("body", &json!({ "request_bytes": 1024 })),
         rule(
             "metadata",
-            &json!({ "metadata": ["weights", "weight"], "default": 2, "max": 50 }),
+            &json!({ "metadata": ["envoy.filters.http.jwt_authn", "weight"], "default": 2, "max": 50 }),
         ),
     ]);
-    let config = Config::new(rules).concurrency(1).filter_before(weights());
+    let weights = headers_to_claims(&[("x-weight", "weight", json!({ "type": "NUMBER" }))]);
+    let config = Config::new(rules).concurrency(1).filter_before(weights);
     let envoy = Envoy::start(&config)?;
     let named = |cost: &[u8]| Request::get("/header").header("x-cost", cost);
     let weighed = |weight: &[u8]| Request::get("/metadata").header("x-weight", weight);

@@ -1,6 +1,7 @@
 //! Every key part in a real Envoy, with the bucket of each request.
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::filters::headers_to_claims;
 use loudou_tests::{Config, Envoy, Operator, Request};
 use serde_json::{Value, json};
 
@@ -13,25 +14,16 @@ fn rule(name: &str, part: &Value) -> Value {
 }
 
 fn metadata() -> Value {
-    json!({
-        "name": "header-to-metadata",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
-            "request_rules": [
-                claim("x-sub-from-jwt", json!({ "type": "STRING" })),
-                claim("x-number-from-jwt", json!({ "type": "NUMBER" })),
-                // Any `google.protobuf.Value`.
-                claim("x-value-from-jwt", json!({ "type": "PROTOBUF_VALUE", "encode": "BASE64" })),
-            ],
-        },
-    })
-}
-
-/// Moves a header into the claim `sub`, as a value of this type.
-fn claim(header: &str, mut to: Value) -> Value {
-    to["metadata_namespace"] = json!("envoy.filters.http.jwt_authn");
-    to["key"] = json!("sub");
-    json!({ "header": header, "on_header_present": to, "remove": true })
+    headers_to_claims(&[
+        ("x-sub-from-jwt", "sub", json!({ "type": "STRING" })),
+        ("x-number-from-jwt", "sub", json!({ "type": "NUMBER" })),
+        // Any `google.protobuf.Value`.
+        (
+            "x-value-from-jwt",
+            "sub",
+            json!({ "type": "PROTOBUF_VALUE", "encode": "BASE64" }),
+        ),
+    ])
 }
 
 /// A part, and the keys of requests; none where the part is missing.
