@@ -11,7 +11,7 @@ use super::press::Spot;
 use super::screen::Screen;
 use super::state::{Exit, Mode, State};
 use super::targets::TargetSummary;
-use super::update::update;
+use super::update::{tick_after, update};
 use loudou_client::change::Change;
 use loudou_client::change::edit::{Edit, EditTo};
 use loudou_client::change::verb::Answer;
@@ -215,6 +215,18 @@ fn a_key_of_another_screen_shows_where_it_works() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "3/");
     assert!(messages(&state).contains("/ (filter) works only on: Buckets"));
+}
+
+/// A screen without animation draws two frames per second, because drawing is the largest part of its work.
+#[test]
+fn only_an_animated_screen_draws_often() {
+    let mut state = state(SIZE, 3);
+    state.link.in_flight = Some(state.now);
+    assert_eq!(tick_after(&state), Nanos::from_millis(500));
+    type_keys(&mut state, "<ret>");
+    assert_eq!(tick_after(&state), Nanos::from_millis(80));
+    type_keys(&mut state, " ");
+    assert_eq!(tick_after(&state), Nanos::from_millis(500), "frozen");
 }
 
 #[test]

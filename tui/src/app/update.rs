@@ -81,8 +81,8 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
 
 /// Time between ticks of a screen that animates levels between polls.
 const ANIMATION: Nanos = Nanos::from_millis(80);
-/// Time between ticks of the other screens. Their ages have the unit of a second, and each frame
-/// costs as much as handling a poll.
+/// Time between ticks of the other screens. Their ages are shown in seconds, and drawing is the largest part of the
+/// screen's work.
 pub(crate) const AGES: Nanos = Nanos::from_millis(500);
 
 /// Returns the time until the next [`Msg::Tick`] if no message arrives earlier. Ticks update the
