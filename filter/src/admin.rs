@@ -122,9 +122,9 @@ impl AdminPlane {
         below.is_some_and(|below| matches!(below.first(), None | Some(b'/' | b'?')))
     }
 
-    /// Returns the next step for a request to the embedded API. Only connections from loopback to
-    /// loopback find it. Both ends are checked, because a client of a tunnel (HBONE) names the
-    /// destination address itself.
+    /// Returns the next step for a request to the embedded API. The API exists only for
+    /// connections from a loopback address to a loopback address. The destination alone proves nothing: inside a tunnel
+    /// (HBONE) the client chooses the destination address.
     pub fn begin_if_local(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         let reached = auth::address_of(host, auth::DESTINATION);
         let is_local = reached.is_some_and(|address| address.is_loopback());

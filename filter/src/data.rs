@@ -455,8 +455,8 @@ impl DataPlane {
     }
 
     /// Holds the current request if the fleet's changes are not known yet, because its key may be
-    /// banned. A request that no rule can refuse passes. A request for which there is no room is
-    /// decided as if nothing had changed.
+    /// banned. A request that no rule can refuse passes. If the memory for held requests is
+    /// used up, the filter decides the request at once, with the changes that it knows.
     fn hold_early(
         &mut self,
         host: &dyn Host,

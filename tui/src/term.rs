@@ -312,8 +312,8 @@ fn rewritten(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Parses a sequence that sets styles at the beginning of `bytes`. Returns its parameters and the
-/// remaining bytes.
+/// Parses an SGR sequence, which sets colours and styles, at the start of `bytes`. Returns the parameters of the
+/// sequence and the bytes after it.
 fn styles(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let rest = bytes.strip_prefix(BEGIN)?;
     let end = rest

@@ -111,8 +111,7 @@ enum Task {
         #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
         without: Vec<String>,
     },
-    /// Feed made-up bytes to everything that reads input, and look for panics and for time or memory
-    /// beyond a bound
+    /// Fuzz everything that reads input, and look for panics, and for inputs that take too much time or memory
     Fuzz(fuzz::Arguments),
     /// Let HTTP and gRPC clients, such as got, urllib3, grpcio and curl, read the filter's headers in a real Envoy
     Clients,

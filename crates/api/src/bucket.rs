@@ -95,9 +95,9 @@ pub struct BucketView {
     /// Absent without a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at_ns: Option<u64>,
-    /// Start of the current run of refusals. Each refusal of a run came within 60 s after the refusal before,
-    /// regardless of admitted requests in between. Absent if the last refusal is longer ago, or if the start is
-    /// unknown because requests in flight hold permits.
+    /// When the refusals that still go on began: since then, at most 60 s passed between one refusal and the
+    /// next, even if requests in between were admitted. Absent if the last refusal is more than 60 s ago. Absent, too, while
+    /// requests in flight hold permits, because the filter then keeps only the time of the last refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
     /// True if the rule is in shadow mode or off. Requests that count as refused have then passed.

@@ -84,7 +84,7 @@ fn socket(path: &Path, timeout: Duration) -> Connection {
     let connector = UnixConnector(path.to_owned());
     Connection {
         agent: Agent::with_parts(config(timeout, None, None), connector, Nowhere),
-        // The admin API accepts this name from every program on the same machine.
+        // HTTP needs a host name. The admin API accepts `localhost` on a socket of the same machine.
         base: "http://localhost".to_owned(),
     }
 }

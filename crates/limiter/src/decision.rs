@@ -110,8 +110,8 @@ pub struct Ask {
     pub cost: u64,
     /// Time on the monotonic clock of the process.
     pub now: Nanos,
-    /// The same instant on the wall clock, since the Unix epoch. It is read only if periods are
-    /// aligned to that clock.
+    /// Time on the wall clock when the monotonic clock showed `now`, since the Unix epoch. It is read only if
+    /// periods are aligned to the wall clock.
     pub wall: Nanos,
     /// Maximum wait of this request, which replaces the maximum of the limits. At most
     /// [`MAX_WAIT`].

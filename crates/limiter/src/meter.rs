@@ -56,8 +56,8 @@ pub(crate) trait Meter: Any {
     /// Decides, and takes the cost if the request is admitted or held. A refusal and a cost of 0
     /// change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that this limit or another limit of the bucket refused a request. Returns true if that
-    /// changed the state. A cost of 0 never does.
+    /// Notes that this limit or another limit of the bucket refused a request. Returns true if the
+    /// state changed. The state never changes for a cost of 0.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
@@ -95,7 +95,7 @@ pub(crate) trait Meter: Any {
     /// [`Meter::full`] if the capacity shrank below the used amount. The state keeps the excess for
     /// at least [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
-    /// Continues at `clock` from `old`, a state of `from`, if that state says more than the used
+    /// Continues at `clock` from `old`, a state of `from`, if that state contains more than the used
     /// capacity: when units were taken, or the exact level of another steady leak. Returns false if
     /// [`Meter::resume`] is as good. `carry` is not `reset`.
     fn adopt(

@@ -18,8 +18,7 @@ pub struct RunSummary {
     /// Results of the rule file.
     #[serde(flatten)]
     pub side: SideSummary,
-    /// Agreement of the first rule file with the log's own outcomes; `None` if the log has no
-    /// refusal.
+    /// How often the first rule file refuses the same requests as the log. `None` if the log records no refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside_log: Option<BesideLog>,
     /// Rule files to compare with the first.
@@ -38,7 +37,8 @@ pub struct RunSummary {
 pub struct BesideLog {
     /// Statuses of refusals.
     pub statuses: Vec<u16>,
-    /// True if lines have refusals by the filter, in `response_code_details` or in its decisions.
+    /// True if the log names requests that Loudou refused, in the field `response_code_details` or in the decisions
+    /// that Loudou logs.
     pub has_verdicts: bool,
     /// Requests that both refuse.
     pub both_refused: u64,

@@ -28,8 +28,9 @@ pub(super) struct Page {
     pub(super) restarted: bool,
 }
 
-/// Returns the events after number `after` from source `of`, or from both. Returns all events if
-/// `is_other`, because the number then belongs to another process.
+/// Returns the events with numbers above `after` from the log `of`, or from both logs if `of` is `None`. With
+/// `is_other` the client's `after` is a number of an earlier process, which says nothing about this one, so all events
+/// are returned.
 pub(super) fn read(
     host: &dyn Host,
     share: &str,

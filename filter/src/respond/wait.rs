@@ -10,7 +10,7 @@ use crate::respond::text::Digits;
 pub(super) enum Wait {
     /// After this time.
     For(Nanos),
-    /// After other requests have ended, or after the store has recovered.
+    /// The time is unknown: the retry may be admitted once other requests have ended, or once the store works again.
     Unknown,
     /// Never, because no retry of this request can be admitted.
     Never,

@@ -223,7 +223,8 @@ impl Evictions {
 }
 
 impl Evicted {
-    /// Adds the total at `at_ns`. A lower total than before belongs to a new process.
+    /// Adds the total at `at_ns`. A total that is lower than the one before shows that Envoy was restarted, because the
+    /// counter only grows within a process; the readings before it are then dropped.
     fn note(&mut self, total: u64, at_ns: u64) {
         let last = self.totals.back();
         if last.is_some_and(|(at, before)| *at >= at_ns || *before > total) {

@@ -121,7 +121,7 @@ pub(crate) struct Toast {
     pub(crate) is_hint: bool,
 }
 
-/// A frozen screen. Polling continues, and the newest snapshot waits.
+/// A frozen screen. The app goes on polling and keeps the newest snapshot, to show it when the screen is released.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     pub(crate) since: Nanos,

@@ -303,7 +303,8 @@ fn ends_preflights(filter: &Value) -> bool {
     kind.is_some_and(|kind| ANSWER_PREFLIGHTS.contains(&kind))
 }
 
-/// Returns the texts that could identify a Loudou filter.
+/// Returns the strings of a wasm filter's configuration by which a Loudou filter is recognised, such as the name of
+/// its file.
 fn places(config: &Map<String, Value>) -> Vec<&str> {
     let vm = get(config, "vm_config").and_then(|(_, vm)| vm.as_object());
     let code = vm.and_then(|vm| vm.get("code")?.as_object());

@@ -270,7 +270,8 @@ impl SmoothWarmup {
 }
 
 impl Meter for SmoothWarmup {
-    /// One request, because every cost is paid for later.
+    /// 1. The algorithm admits a request of any cost and lets the next request wait for that cost, so there is never
+    /// room for more than one request at once.
     fn capacity(&self) -> u64 {
         1
     }

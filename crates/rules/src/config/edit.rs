@@ -57,7 +57,7 @@ impl RuleEdit {
         limits && mode && self.penalty.is_none() && self.overrides.is_none()
     }
 
-    /// Removes the parts that are equal to the parts of `rule`.
+    /// Removes each field whose value `rule` already has.
     #[must_use]
     pub fn beyond(self, rule: &Rule) -> Self {
         Self {

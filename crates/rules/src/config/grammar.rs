@@ -197,7 +197,7 @@ pub struct Names {
     pub most: usize,
     /// Form of the field names.
     pub name: Text,
-    /// Names that are not allowed, in lower case, and prefixes of such names.
+    /// Names that are not allowed, and beginnings that no name may have, in lower case.
     pub not: [&'static [&'static str]; 2],
     /// Form of the values.
     pub value: Form,

@@ -22,7 +22,8 @@ pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     Some(warning(at, "no request ever matches", &why))
 }
 
-/// Message for header tests that only different lines of the header can pass.
+/// Message for two tests of one header that no single value passes. A request passes both only if it repeats the
+/// header, with a line for each test.
 const HARDLY: &str = "only requests that repeat the header may match";
 
 fn warning(at: Path, what: &str, why: &str) -> Problem {
