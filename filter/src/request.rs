@@ -25,13 +25,22 @@ pub(crate) struct HostRequest<'a> {
     waited: Nanos,
     /// All headers, if they were read.
     lines: Option<HeaderLines>,
-    /// All dynamic metadata in protobuf form, if they were read.
-    metadata: Option<Vec<u8>>,
-    /// The values at the paths in the metadata that were asked for. Many rules may test the same path, and a client
-    /// may send a token with many thousand claims.
-    claims: Vec<(Vec<String>, SmallVec<[Vec<u8>; 1]>)>,
+    /// The dynamic metadata, if they were read.
+    metadata: Option<Box<Metadata>>,
     known: Vec<Known>,
 }
+
+/// The dynamic metadata of a request.
+struct Metadata {
+    /// All of them in protobuf form.
+    whole: Vec<u8>,
+    /// The values at the paths that were asked for. Many rules may test the same path, and a client may send a token
+    /// with many thousand claims.
+    known: Vec<(Vec<String>, Values)>,
+}
+
+/// The values at a path in the metadata, of which there are several in a list.
+type Values = SmallVec<[Vec<u8>; 1]>;
 
 /// A value that was read.
 struct Known {
@@ -57,7 +66,6 @@ impl<'a> HostRequest<'a> {
             waited: Nanos::ZERO,
             lines: None,
             metadata: None,
-            claims: Vec::new(),
             // Most rules need one or two values. Without this, the list would start with space for
             // four.
             known: Vec::with_capacity(2),
@@ -119,18 +127,21 @@ impl<'a> HostRequest<'a> {
 
     /// Returns the values at a path in the metadata, which are read at first use.
     fn claims(&mut self, path: &[String]) -> &[Vec<u8>] {
-        let known = self.claims.iter().position(|(own, _)| own == path);
-        let index = known.unwrap_or_else(|| {
-            let host = self.host;
-            let whole = self
-                .metadata
-                .get_or_insert_with(|| host.property("metadata").unwrap_or_default());
-            let mut values = SmallVec::new();
-            each_text(whole, path, &mut |value| values.push(value.to_vec()));
-            self.claims.push((path.to_vec(), values));
-            self.claims.len().saturating_sub(1)
+        let host = self.host;
+        let Metadata { whole, known } = &mut **self.metadata.get_or_insert_with(|| {
+            Box::new(Metadata {
+                whole: host.property("metadata").unwrap_or_default(),
+                known: Vec::new(),
+            })
         });
-        self.claims.get(index).map_or(&[], |(_, values)| values)
+        let index = known.iter().position(|(own, _)| own == path);
+        let index = index.unwrap_or_else(|| {
+            let mut values = Values::new();
+            each_text(whole, path, &mut |value| values.push(value.to_vec()));
+            known.push((path.to_vec(), values));
+            known.len().saturating_sub(1)
+        });
+        known.get(index).map_or(&[], |(_, values)| values)
     }
 
     /// Returns all headers, which are read at first use.
