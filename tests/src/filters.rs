@@ -15,8 +15,10 @@ pub fn header_to_metadata() -> Value {
 pub fn headers_to_claims(claims: &[(&str, &str, Value)]) -> Value {
     let rules = claims.iter().map(|(header, name, how)| {
         let mut to = how.clone();
-        to["metadata_namespace"] = json!(CLAIMS);
-        to["key"] = json!(name);
+        if let Some(to) = to.as_object_mut() {
+            to.insert("metadata_namespace".to_owned(), json!(CLAIMS));
+            to.insert("key".to_owned(), json!(name));
+        }
         json!({ "header": header, "on_header_present": to, "remove": true })
     });
     json!({
