@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 
+use crate::bounds::BadNumbers;
 use crate::leak::drain_time;
 use crate::lease::{Shared, Unfit};
 use crate::meter::Meter;
@@ -173,6 +174,33 @@ impl Algorithm {
             Self::FixedWindow(window) => Some(window.divided(envoys).into()),
             _ => None,
         }
+    }
+
+    /// Returns this algorithm with another capacity, another amount of its rate, or both. A capacity also replaces the
+    /// numbers that follow from it by default.
+    pub(crate) fn with(
+        &self,
+        capacity: Option<u64>,
+        amount: Option<u32>,
+    ) -> Result<Self, BadNumbers> {
+        let rate = match (self.rate(), amount) {
+            (Some(rate), Some(amount)) => {
+                Some(Rate::new(amount, rate.period()).ok_or(BadNumbers::Rate)?)
+            }
+            _ => None,
+        };
+        Ok(match self {
+            Self::Funnel(funnel) => funnel.with(capacity, rate)?.into(),
+            Self::TokenBucket(tokens) => tokens.with(capacity, rate)?.into(),
+            Self::FixedWindow(window) => window.with(capacity)?.into(),
+            Self::SlidingWindow(window) => window.with(capacity)?.into(),
+            Self::SlidingLog(log) => log.with(capacity)?.into(),
+            Self::SlidingCounter(counter) => counter.with(capacity)?.into(),
+            Self::LeakyQueue(queue) => queue.with(capacity, rate)?.into(),
+            Self::SmoothBursty(bursty) => bursty.with(rate)?.into(),
+            Self::SmoothWarmup(warmup) => warmup.with(rate)?.into(),
+            Self::Concurrency(limit) => limit.with(capacity)?.into(),
+        })
     }
 
     /// Returns the maximum size of the state of a bucket, in bytes.

@@ -129,6 +129,7 @@ pub use convert::{Carry, Later, convert, full_later, partly_used};
 pub use decimal::Decimal;
 pub use decision::{Ask, Decision, TellsMore, Verdict};
 pub use hash::{HashSeed, fingerprint, mix};
+pub use limit::numbers::{Brought, Numbers, Source, Sources};
 pub use limit::{
     Bucket, BucketDecision, GIVEN, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Plan, Words,
 };

@@ -1,9 +1,11 @@
 //! Limits: named algorithms, and the set of limits in one bucket, which takes a cost from all
 //! limits or from none.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use numbers::{Numbers, Sources};
 pub use plan::Plan;
 pub(crate) use promises::is_queue;
 use serde::Serialize;
@@ -17,6 +19,7 @@ use crate::meter::USED_ONE;
 use crate::time::{Clock, Nanos};
 
 pub(crate) mod notes;
+pub mod numbers;
 mod plan;
 mod promises;
 mod surplus;
@@ -31,11 +34,12 @@ pub const MAX_BUCKET_WORDS: usize = 1024;
 pub type Words = SmallVec<[u64; 8]>;
 
 /// An algorithm with its numbers and a name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     name: String,
-    #[serde(flatten)]
     algorithm: Algorithm,
+    /// Sources of numbers that come with each request; see [`numbers`].
+    sources: Option<Box<Sources>>,
 }
 
 impl Limit {
@@ -53,6 +57,7 @@ impl Limit {
         Self {
             name: name.into(),
             algorithm: algorithm.into(),
+            sources: None,
         }
     }
 
@@ -115,6 +120,9 @@ type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 #[serde(transparent)]
 pub struct Limits {
     list: Vec<Limit>,
+    /// Numbers that the request brought; see [`numbers`].
+    #[serde(skip)]
+    numbers: Numbers,
     #[serde(skip)]
     facts: Facts,
 }
@@ -145,12 +153,10 @@ impl Limits {
                 .all(|earlier| earlier.name != limit.name)
         });
         let fits = !limits.is_empty() && limits.len() <= MAX_LIMITS;
-        let facts = Facts::of(&limits);
-        let limits = Self {
-            list: limits,
-            facts,
-        };
-        (unique && fits && facts.words <= MAX_BUCKET_WORDS).then_some(limits)
+        let numbers = limits.iter().filter(|limit| limit.sources.is_some());
+        let numbers = alloc::vec![0; numbers.count()];
+        let limits = Self::of(limits, numbers);
+        (unique && fits && limits.facts.words <= MAX_BUCKET_WORDS).then_some(limits)
     }
 
     /// Returns the limits, in file order.
@@ -158,7 +164,7 @@ impl Limits {
         self.list.iter()
     }
 
-    /// Returns the number of words of the limits. Surplus, notes and promises need further words,
+    /// Returns the number of words of the limits, with the numbers before them. Surplus, notes and promises need further words,
     /// up to [`MAX_BUCKET_WORDS`] in total.
     pub const fn words(&self) -> usize {
         self.facts.words
@@ -225,6 +231,7 @@ impl Limits {
             line: Nanos::ZERO,
             words: Words::new(),
         };
+        bucket.words.extend_from_slice(&self.numbers);
         self.each(&mut bucket, &mut |_, meter, words| {
             meter.start(words, clock);
         });
@@ -361,7 +368,7 @@ impl Limits {
             return self.each_of_long(bucket, false, f);
         }
         bucket.words.resize(own, 0);
-        let mut rest = bucket.words.as_mut_slice();
+        let mut rest = self.own_words(&mut bucket.words);
         for (index, limit) in self.list.iter().enumerate() {
             let meter = limit.algorithm.meter();
             let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
@@ -406,7 +413,7 @@ impl Limits {
     /// ```
     pub fn answer_plainly(&self, words: &mut [u64], ask: &Ask) -> Option<BucketDecision> {
         let mut decisions = Decisions::new();
-        let mut rest = &mut *words;
+        let mut rest = self.own_words(words);
         for limit in &self.list {
             let meter = limit.algorithm.meter();
             let (own, tail) = rest.split_at_mut_checked(meter.words())?;
@@ -480,10 +487,12 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(limits: &[Limit]) -> Self {
+    fn of(limits: &[Limit], numbers: usize) -> Self {
         let meters = || limits.iter().map(|limit| limit.algorithm.meter());
         Self {
-            words: meters().map(Meter::words).fold(0, usize::saturating_add),
+            words: meters()
+                .map(Meter::words)
+                .fold(numbers, usize::saturating_add),
             queues: meters().filter(|meter| is_queue(*meter)).count(),
             holds_until_end: meters().any(Meter::gives_back),
             forgets_losslessly: meters().all(Meter::forgets_losslessly),
@@ -513,9 +522,11 @@ impl Limits {
             Some(Limit {
                 name: limit.name.clone(),
                 algorithm: limit.algorithm.divided(envoys.max(1))?,
+                sources: None,
             })
         });
-        Self::new(divided.collect::<Option<Vec<_>>>()?)
+        let divided = Self::new(divided.collect::<Option<Vec<_>>>()?)?;
+        Some(divided.storing(&self.numbers))
     }
 }
 

@@ -104,7 +104,7 @@ impl Taken {
         let mut after = convert(old, new, carry, &after, clock);
         before.words.resize(new.words(), 0);
         let now = before.last;
-        let mut rest = before.words.as_mut_slice();
+        let mut rest = new.own_words(&mut before.words);
         new.each(&mut after, &mut |_, meter, words| {
             let own = core::mem::take(&mut rest).split_at_mut_checked(meter.words());
             let Some((own, next)) = own else { return };
@@ -139,7 +139,8 @@ impl Taken {
         }
     }
 
-    pub(crate) const fn before(&self) -> &Bucket {
+    /// Returns the bucket as the request found it.
+    pub const fn before(&self) -> &Bucket {
         &self.before
     }
 
@@ -184,7 +185,7 @@ impl Limits {
         let mut found = before.clone();
         self.settle(&mut found, ask.now);
         found.words.resize(self.words(), 0);
-        let mut rest = found.words.as_slice();
+        let mut rest = found.words.get(self.numbers().len()..).unwrap_or(&[]);
         let mut comes_back = false;
         let mark = self.mark(bucket);
         // Queues that went back have nothing more to give.

@@ -90,6 +90,11 @@ impl Concurrency {
         Ok(Self { capacity, lease })
     }
 
+    /// Returns this limit with another capacity.
+    pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
+        Self::new(capacity.unwrap_or(self.capacity), self.lease)
+    }
+
     pub(crate) const fn lease(&self) -> Nanos {
         self.lease
     }

@@ -105,6 +105,11 @@ impl FixedWindow {
         })
     }
 
+    /// Returns this limit with another capacity.
+    pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
+        Self::new(capacity.unwrap_or(self.capacity), self.window, self.align)
+    }
+
     pub(super) const fn shared(&self) -> Result<Shared, Unfit> {
         let Self {
             capacity, window, ..

@@ -55,6 +55,16 @@ impl Funnel {
         })
     }
 
+    /// Returns this funnel with another capacity and rate.
+    pub(super) fn with(
+        &self,
+        capacity: Option<u64>,
+        rate: Option<Rate>,
+    ) -> Result<Self, BadNumbers> {
+        Self::new(capacity.unwrap_or(self.capacity), rate.unwrap_or(self.rate))?
+            .waiting(self.max_wait)
+    }
+
     /// Returns this funnel, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```

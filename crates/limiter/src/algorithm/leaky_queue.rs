@@ -76,6 +76,16 @@ impl LeakyQueue {
         Ok(queue)
     }
 
+    /// Returns this queue with another capacity and rate.
+    pub(super) fn with(
+        &self,
+        capacity: Option<u64>,
+        rate: Option<Rate>,
+    ) -> Result<Self, BadNumbers> {
+        let queue = Self::new(capacity.unwrap_or(self.capacity), rate.unwrap_or(self.rate))?;
+        queue.immediate(self.immediate).waiting(self.max_wait)
+    }
+
     /// Returns this queue, but the first `immediate` requests of a backlog do not wait.
     ///
     /// ```

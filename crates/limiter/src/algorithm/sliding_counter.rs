@@ -74,6 +74,11 @@ impl SlidingCounter {
         })
     }
 
+    /// Returns this limit with another capacity.
+    pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
+        Ok(Self::new(capacity.unwrap_or(self.capacity), self.window)?.aligned(self.align))
+    }
+
     /// Returns this limit with windows that begin at multiples of their length on `align`.
     ///
     /// ```

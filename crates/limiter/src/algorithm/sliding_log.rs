@@ -64,6 +64,15 @@ impl SlidingLog {
         })
     }
 
+    /// Returns this limit with another capacity.
+    pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
+        Self::new(
+            capacity.unwrap_or(self.capacity),
+            self.window,
+            self.count_refused,
+        )
+    }
+
     fn left(&self, end: u64, now: Nanos) -> Nanos {
         Nanos::new(end).since(now).min(self.window)
     }

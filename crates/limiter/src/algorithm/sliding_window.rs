@@ -100,6 +100,17 @@ impl SlidingWindow {
         })
     }
 
+    /// Returns this limit with another capacity, from which the capacity of a slot follows.
+    pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
+        let window = Self::new(
+            capacity.unwrap_or(self.capacity),
+            self.window,
+            self.slots,
+            None,
+        )?;
+        Ok(window.aligned(self.align))
+    }
+
     /// Returns this limit with slots that begin at multiples of their length on `align`.
     ///
     /// ```

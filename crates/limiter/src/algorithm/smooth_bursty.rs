@@ -69,6 +69,11 @@ impl SmoothBursty {
         Ok(bursty)
     }
 
+    /// Returns this limiter with another rate.
+    pub(super) fn with(&self, rate: Option<Rate>) -> Result<Self, BadNumbers> {
+        Self::new(rate.unwrap_or(self.rate), self.burst_seconds)?.waiting(self.max_wait)
+    }
+
     /// Returns this limiter, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```

@@ -104,6 +104,11 @@ impl SmoothWarmup {
         })
     }
 
+    /// Returns this limiter with another rate.
+    pub(super) fn with(&self, rate: Option<Rate>) -> Result<Self, BadNumbers> {
+        Self::new(rate.unwrap_or(self.rate), self.warmup, self.cold_factor)?.waiting(self.max_wait)
+    }
+
     /// Returns this limiter, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```
@@ -270,8 +275,8 @@ impl SmoothWarmup {
 }
 
 impl Meter for SmoothWarmup {
-    /// 1. The algorithm admits a request of any cost and lets the next request wait for that cost, so there is never
-    /// room for more than one request at once.
+    /// The algorithm admits a request of any cost and lets the next request wait for that cost, so there is never room
+    /// for more than one request at once.
     fn capacity(&self) -> u64 {
         1
     }

@@ -99,6 +99,22 @@ impl TokenBucket {
         })
     }
 
+    /// Returns this bucket with another capacity and rate. A bucket that starts full still does.
+    pub(super) fn with(
+        &self,
+        capacity: Option<u64>,
+        rate: Option<Rate>,
+    ) -> Result<Self, BadNumbers> {
+        let (capacity, rate) = (capacity.unwrap_or(self.capacity), rate.unwrap_or(self.rate));
+        let initial = if self.initial == self.capacity {
+            capacity
+        } else {
+            self.initial.min(capacity)
+        };
+        let bucket = Self::new(capacity, rate, self.refill, initial)?;
+        bucket.aligned(self.align)?.waiting(self.max_wait)
+    }
+
     /// Returns this bucket with refills at multiples of the period on `align`. A greedy bucket has
     /// no such instants, so it accepts only the clock of the process.
     ///

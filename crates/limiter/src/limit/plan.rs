@@ -33,7 +33,7 @@ impl Limits {
         }
         let ask = taken.ask();
         let (mut latest, mut is_too_long, mut is_refused) = (Nanos::ZERO, false, false);
-        let mut rest = taken.after_words();
+        let mut rest = taken.after_words().get(self.numbers.len()..).unwrap_or(&[]);
         self.each(&mut taken.before().clone(), &mut |index, meter, words| {
             let (after, next) = rest.split_at_checked(meter.words()).unwrap_or_default();
             rest = next;

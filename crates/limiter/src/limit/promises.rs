@@ -173,7 +173,7 @@ impl Limits {
         if bucket.words.len() < self.words() {
             bucket.words.resize(self.words(), 0);
         }
-        let mut rest = bucket.words.as_mut_slice();
+        let mut rest = self.own_words(&mut bucket.words);
         for limit in &self.list {
             let meter = limit.algorithm.meter();
             let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
@@ -198,7 +198,7 @@ impl Limits {
     /// Returns when the level of each queue reaches zero.
     fn tails(&self, bucket: &Bucket) -> Words {
         let mut tails = Words::new();
-        let mut at: usize = 0;
+        let mut at = self.numbers.len();
         for limit in &self.list {
             let meter = limit.algorithm.meter();
             if is_queue(meter) {

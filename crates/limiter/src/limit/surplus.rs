@@ -24,7 +24,7 @@ impl Limits {
         bucket.words.resize(own, 0);
         let mut behind: Vec<u64> = Vec::new();
         let mut room = MAX_BUCKET_WORDS.saturating_sub(own);
-        let mut rest = bucket.words.as_mut_slice();
+        let mut rest = self.own_words(&mut bucket.words);
         for (index, limit) in self.list.iter().enumerate() {
             let meter = limit.algorithm.meter();
             let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
