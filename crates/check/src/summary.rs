@@ -162,7 +162,7 @@ impl RuleReport {
             fleet: meaning::sharing(rule, fleet),
             scaled: rule.overrides.iter().filter_map(scaled).collect(),
             bucket_bytes: size::bucket_bytes_of(rule),
-            state_bytes: rule.limits.state_bytes(),
+            state_bytes: rule.limits.largest().state_bytes(),
         }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) enum Need {
     Key,
     Match,
     Cost,
+    /// Numbers of the limits.
+    Numbers,
 }
 
 /// A part that no request had.
@@ -51,6 +53,10 @@ pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
         Cost::Metadata { .. } => missing.add("metadata"),
         Cost::RequestBytes(_) if !seen.has_lengths => missing.header("content-length"),
         Cost::RequestBytes(_) | Cost::Fixed(_) => {}
+    }
+    if rule.limits.is_template() {
+        missing.need = Need::Numbers;
+        missing.add("metadata");
     }
     missing.found
 }

@@ -75,6 +75,7 @@ fn effect(rule: &Rule, part: &MissingPart, counts: &RuleCounts) -> String {
             let units = counted(rule.cost.usual().into(), "unit");
             format!("each of {matched} costs {units}, the default")
         }
+        (Need::Numbers, _) => format!("the limits of {matched} have their default numbers"),
     }
 }
 

@@ -52,9 +52,12 @@ pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
 pub use reader::{Cursor, Fields, Report, written};
 pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
+pub(crate) use scale::fits_scale;
 pub use scale::scaled;
 pub use schema::schema;
-pub use spoken::{short, short_with_algorithm, short_with_name, spoken, spoken_value};
+pub use spoken::{
+    short, short_with_algorithm, short_with_name, spoken, spoken_value, text as spoken_text,
+};
 pub use suggest::nearest;
 pub use warnings::impossible_key;
 pub use warnings::patterns::worst_ns;

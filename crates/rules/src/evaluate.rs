@@ -50,8 +50,11 @@ pub struct RuleOutcome {
     pub receipt: Option<Receipt>,
     /// Effect on the lease, if all Envoys share the limits.
     pub leased: Option<Leased>,
-    /// This Envoy's part of the limits, if that part decided.
-    part: Option<Box<Limits>>,
+    /// The limits that decided, if they are not the key's limits in the rule: limits with numbers of
+    /// the request, or this Envoy's part of the limits.
+    own: Option<Box<Limits>>,
+    /// True if the request brought a number of the limits that is not in force as it is.
+    pub odd_numbers: bool,
     /// If the request has to wait, the maximum time for which it could have been held.
     pub patience: Nanos,
     /// If the request would have had to wait and was refused instead, the reason for that.
@@ -73,7 +76,8 @@ impl RuleOutcome {
             price: None,
             receipt: None,
             leased: None,
-            part: None,
+            own: None,
+            odd_numbers: false,
             patience: Nanos::MAX,
             not_held: None,
             overruled: false,
@@ -101,8 +105,15 @@ impl RuleOutcome {
             tells_more: active.rule().respond.ratelimit_headers.tells_more(),
             has_place: false,
         };
+        if active.is_sourced()
+            && let Some((limits, is_odd)) = active.sourced(&key, request)
+        {
+            self.own = Some(limits);
+            self.odd_numbers = is_odd;
+        }
         (self.answer, self.receipt) = match active.grant(&key) {
             Grant::Limits(limits) => {
+                let limits = self.own.as_deref().unwrap_or(limits);
                 let fleet = request.fleet();
                 let terms = fleet.and_then(|fleet| fleet.terms(active.rule(), limits));
                 let mut take = active.take_of(limits, &key, ask);
@@ -113,8 +124,10 @@ impl RuleOutcome {
                 let held = (&mut self.not_held, &mut self.patience);
                 let charge = take_patiently(attempt, store, request, held, stats);
                 self.leased = charge.as_ref().ok().and_then(|charge| charge.leased);
-                if let (Some(fleet), true) = (fleet, self.leased.is_some_and(Leased::is_local)) {
-                    self.part = fleet.part(limits).map(Box::new);
+                if let (Some(fleet), true) = (fleet, self.leased.is_some_and(Leased::is_local))
+                    && let Some(part) = fleet.part(limits)
+                {
+                    self.own = Some(Box::new(part));
                 }
                 Answer::of(charge, fleet)
             }
@@ -153,11 +166,11 @@ impl RuleOutcome {
         self.is_enforced() && self.leased.is_some_and(Leased::waits)
     }
 
-    /// Returns the limits that decided: the key's limits, or this Envoy's part of them. Without a
-    /// key, these are the rule's limits.
+    /// Returns the limits that decided: the key's limits, with the numbers of the request, or this
+    /// Envoy's part of them. Without a key, these are the rule's limits.
     pub fn limits(&self) -> &Limits {
-        match &self.part {
-            Some(part) => part,
+        match &self.own {
+            Some(own) => own,
             None => self.active.limits_for(self.key.as_deref()),
         }
     }

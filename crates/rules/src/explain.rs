@@ -4,6 +4,7 @@
 //! The verdict comes from [`evaluate`] itself, which runs on an [`Overlay`] of the store. Further
 //! details, such as the failing part of a match or the state of the bucket, are read afterwards.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -15,6 +16,7 @@ use loudou_store::{LiveRule, Outage, SharedData, StoreStats, Table};
 
 use crate::evaluate::{Answer, Outcome, evaluate, price};
 use crate::level::Level;
+use crate::numbers::FoundNumbers;
 use crate::patience::patience;
 use crate::request::Request;
 use crate::rule::key::{Key, NoKey};
@@ -48,6 +50,8 @@ pub struct RuleExplained {
     pub key: Option<String>,
     /// Price of the request, if it has a key.
     pub price: Option<Price>,
+    /// Numbers of the key's limits that the request brings.
+    pub numbers: Vec<FoundNumbers>,
     /// What the rule grants to this key.
     pub allowance: Allowance,
     /// Bucket of this key. `None` if it cannot be read, or if no limits apply.
@@ -162,6 +166,7 @@ impl Look<'_, '_> {
             repeated: None,
             key: None,
             price: None,
+            numbers: Vec::new(),
             allowance: Allowance::Limits,
             bucket: None,
         };
@@ -182,6 +187,7 @@ impl Look<'_, '_> {
                 explained.bucket = Some(self.bucket(active, &key, slot, price, standing));
             }
             explained.price = Some(price);
+            explained.numbers = active.numbers(&key, self.request);
             explained.key = Some(key);
         }
         explained
@@ -247,7 +253,12 @@ impl Look<'_, '_> {
     ) -> BucketExplained {
         let Clock { now, wall } = self.clock;
         let fleet = self.request.fleet();
-        let level = Level::of(active, key, slot, self.clock, fleet);
+        let level = match active.sourced(key, self.request) {
+            None => Level::of(active, key, slot, self.clock, fleet),
+            Some((limits, _)) => {
+                Level::under(Cow::Owned(*limits), active, (key, slot), self.clock, fleet)
+            }
+        };
         let ask = Ask {
             cost: price.cost,
             now,

@@ -33,7 +33,19 @@ impl<'a> Level<'a> {
         clock: Clock,
         fleet: Option<FleetView>,
     ) -> Self {
-        let limits = rule.limits_of(key);
+        let limits = rule.limits_in(key, slot.map(|slot| (&slot.bucket, slot.version)));
+        Self::under(limits, rule, (key, slot), clock, fleet)
+    }
+
+    /// Like [`Level::of`], but under the limits of a request that brings other numbers than the
+    /// bucket stores.
+    pub(crate) fn under(
+        limits: Cow<'a, Limits>,
+        rule: &'a ActiveRule,
+        (key, slot): (&str, Option<&Slot>),
+        clock: Clock,
+        fleet: Option<FleetView>,
+    ) -> Self {
         let mut fleet = fleet.filter(|_| rule.rule().scope == Scope::Fleet);
         let own = slot.and_then(|slot| slot.lease.as_deref());
         if let Some(fleet) = &mut fleet {
@@ -43,21 +55,25 @@ impl<'a> Level<'a> {
             let lease = **slot.lease.as_ref()?;
             let is_current = slot.version == rule.version();
             lease.seen().filter(|_| is_current)?;
-            Some((lease, fleet.terms(rule.rule(), limits)?))
+            Some((lease, fleet.terms(rule.rule(), &limits)?))
         });
         let outage = fleet.and_then(|fleet| fleet.outage());
         let part = fleet.filter(|fleet| fleet.is_down);
-        let part = part.and_then(|fleet| fleet.part(limits));
+        let part = part.and_then(|fleet| fleet.part(&limits));
         let mut bucket = slot.map_or_else(
             || limits.start_at(clock),
-            |slot| rule.bucket_of(key, slot, clock),
+            |slot| {
+                let bucket = (&slot.bucket, slot.version);
+                let brought = rule.bring_forward((key, &limits), bucket, clock);
+                brought.unwrap_or_else(|| slot.bucket.clone())
+            },
         );
         if let (Some(part), Some((lease, _))) = (&part, &lease) {
-            lease.drain_part(limits, part, &mut bucket, clock);
+            lease.drain_part(&limits, part, &mut bucket, clock);
         }
         Self {
             bucket,
-            limits: part.map_or(Cow::Borrowed(limits), Cow::Owned),
+            limits: part.map_or(limits, Cow::Owned),
             lease,
             outage,
         }

@@ -36,6 +36,7 @@ pub mod humanise;
 pub mod joined;
 pub mod level;
 pub mod metadata;
+pub mod numbers;
 pub mod patience;
 pub mod request;
 pub mod rule;

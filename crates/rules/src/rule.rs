@@ -529,7 +529,7 @@ impl Cost {
 }
 
 /// Parses digits as a number, which saturates at the maximum.
-fn whole(digits: &[u8]) -> Option<u64> {
+pub(crate) fn whole(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

@@ -1,5 +1,7 @@
 //! The rules in force, and the index that finds the rules that may match a request.
 
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -7,10 +9,11 @@ use core::ops::Deref;
 use loudou_limiter::{Ask, Bucket, Carry, Clock, Decimal, Limits, Nanos, Penalty, Plan, Taken};
 use loudou_store::{Age, Give, LiveRule, Receipt, SharedData, Table, Take, Why};
 
-use crate::config::{MAX_RULES, RuleEdit, scaled};
+use crate::config::{MAX_RULES, RuleEdit, fits_scale, scaled};
+use crate::numbers::{self, FoundNumbers};
 use crate::request::{Request, without_query};
 use crate::rule::{Match, Mode, Override, PathMatch, Rule, Test, parts};
-use crate::versions::History;
+use crate::versions::{Granted, History};
 
 /// The rules in force, in file order. An outcome keeps the rules that it refers to alive.
 #[derive(Clone, Debug, Default)]
@@ -298,6 +301,7 @@ mod index_tests {
 
 /// A rule in force, with the changes that its live buckets may still need.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct ActiveRule {
     rule: Arc<Rule>,
     history: Arc<History>,
@@ -306,6 +310,8 @@ pub struct ActiveRule {
     bans_keys: bool,
     reads_wall: bool,
     matches_all: bool,
+    /// True if numbers of the limits come with each request, or did before a change in the history.
+    is_sourced: bool,
     tag: u32,
 }
 
@@ -372,6 +378,7 @@ impl ActiveRule {
         Self {
             tag: tag.unwrap_or_else(|| rule.tag()),
             matches_all: rule.matches == Match::default() && rule.when.is_none(),
+            is_sourced: rule.limits.is_template() || history.limits().any(Limits::is_template),
             rule,
             history,
             scales,
@@ -402,11 +409,41 @@ impl ActiveRule {
 
     /// Returns true if the rule's limits can be scaled by all scales in its overrides.
     pub fn scales_fit(&self) -> bool {
+        let is_template = self.rule.limits.is_template();
         let mut all = self.rule.overrides.values();
         all.all(|own| match own {
+            Override::Scale(scale) if is_template => fits_scale(&self.rule.limits, *scale),
             Override::Scale(scale) => self.scales.get(*scale).is_some(),
             _ => true,
         })
+    }
+
+    /// Returns true if numbers of the limits come with each request, or did before a change that
+    /// live buckets may still need. Each bucket then has its own limits.
+    pub const fn is_sourced(&self) -> bool {
+        self.is_sourced
+    }
+
+    /// Returns the numbers of the key's limits that a request brings.
+    pub(crate) fn numbers(&self, key: &str, request: &mut dyn Request) -> Vec<FoundNumbers> {
+        let is_sourced = self.rule.limits.is_template();
+        let granted = is_sourced.then(|| Granted::of(&self.rule, key));
+        let template = granted.as_ref().and_then(Granted::template);
+        template.map_or_else(Vec::new, |template| numbers::find(template, request))
+    }
+
+    /// Returns the limits of a request to the bucket of `key`, and true if the request brings a number that is not in
+    /// force as it is. Returns `None` if no number of the key's limits comes with each request.
+    #[inline(never)]
+    pub(crate) fn sourced(
+        &self,
+        key: &str,
+        request: &mut dyn Request,
+    ) -> Option<(Box<Limits>, bool)> {
+        let granted = Granted::of(&self.rule, key);
+        let template = granted.template()?;
+        let (numbers, is_odd) = numbers::stored(&numbers::find(template, request));
+        Some((Box::new(granted.limits(&numbers).into_owned()), is_odd))
     }
 
     /// Returns what the rule grants to a key.
@@ -489,7 +526,7 @@ impl ActiveRule {
         (receipt, due): (&mut Receipt, Nanos),
         clock: Clock,
     ) -> Option<Plan> {
-        let limits = match self.grant(key) {
+        let granted = match self.grant(key) {
             _ if self.rule.mode != Mode::Enforce => return Some(Plan::At(due.min(clock.now))),
             Grant::Unlimited => return Some(Plan::At(due.min(clock.now))),
             Grant::Banned => return Some(Plan::Again),
@@ -500,6 +537,11 @@ impl ActiveRule {
             return None;
         }
         let of = (receipt.taken(), receipt.version());
+        let own = self.is_sourced.then(|| {
+            let found = (receipt.taken().before(), receipt.version());
+            self.history.limits_in(&self.rule, key, found)
+        });
+        let limits = own.as_deref().unwrap_or(granted);
         let moved = self
             .history
             .bring_taken_forward(&self.rule, (key, limits), of, clock);
@@ -552,6 +594,14 @@ impl LiveRule for ActiveRule {
         match self.grant(key) {
             Grant::Limits(limits) => limits,
             Grant::Unlimited | Grant::Banned => &self.rule.limits,
+        }
+    }
+
+    fn limits_in(&self, key: &str, bucket: Option<(&Bucket, u32)>) -> Cow<'_, Limits> {
+        match bucket {
+            _ if !self.is_sourced => Cow::Borrowed(self.limits_of(key)),
+            None => Granted::of(&self.rule, key).limits(&[]),
+            Some(bucket) => self.history.limits_in(&self.rule, key, bucket),
         }
     }
 

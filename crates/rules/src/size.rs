@@ -131,18 +131,19 @@ fn scoped_bytes(limits: &Limits, scope: Scope) -> usize {
 
 /// Returns the maximum size of a bucket with the rule's limits and of its lease, in bytes.
 pub fn bucket_bytes_of(rule: &Rule) -> usize {
-    scoped_bytes(&rule.limits, rule.scope)
+    scoped_bytes(&rule.limits.largest(), rule.scope)
 }
 
 /// Returns the maximum size of a bucket with any key of a rule, without bans and strikes, in bytes.
 fn rule_bytes(rule: &Rule) -> usize {
     let bytes = |limits: &Limits| scoped_bytes(limits, rule.scope);
+    let largest = rule.limits.largest();
     let own = rule.overrides.values().map(|own| match own {
         Override::Limits(limits) => bytes(limits),
-        Override::Scale(scale) => scaled(&rule.limits, *scale).map_or(0, |limits| bytes(&limits)),
+        Override::Scale(scale) => scaled(&largest, *scale).map_or(0, |limits| bytes(&limits)),
         Override::Unlimited | Override::Banned => 0,
     });
-    own.max().unwrap_or(0).max(bytes(&rule.limits))
+    own.max().unwrap_or(0).max(bytes(&largest))
 }
 
 /// Like [`rule_bytes`], but includes the strikes of a penalty.

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, Taken, convert};
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, Numbers, Source, Taken, convert};
 use loudou_store::Age;
 
 use crate::config::scaled;
@@ -150,21 +150,17 @@ impl History {
         (bucket, version): (&Bucket, u32),
         clock: Clock,
     ) -> Option<Bucket> {
-        if version >= self.version {
+        if version > self.version || version == self.version && limits.numbers().is_empty() {
             return None;
         }
         if version < self.since {
             return Some(limits.start_at(clock.moved_to(clock.now.max(bucket.last))));
         }
-        let steps = self.steps(rule, (key, limits), version);
         let mut brought: Option<Bucket> = None;
-        let mut rest = steps.iter().rev();
-        while let Some((old, change)) = rest.next() {
-            let next = rest.clone().next();
-            let new = next.map_or(limits, |(limits, _)| limits);
+        for step in self.conversions(rule, (key, limits), (bucket, version)) {
+            let clock = step.at.map_or(clock, |at| clock.moved_to(at));
             let bucket = brought.as_ref().unwrap_or(bucket);
-            let clock = clock.moved_to(change.at);
-            brought = Some(convert(old, new, change.carry, bucket, clock));
+            brought = Some(convert(&step.old, &step.new, step.carry, bucket, clock));
         }
         brought
     }
@@ -180,37 +176,103 @@ impl History {
         (taken, version): (&Taken, u32),
         clock: Clock,
     ) -> Option<(Taken, Cow<'a, Limits>)> {
-        if version >= self.version || version < self.since {
+        let is_current = version == self.version && limits.numbers().is_empty();
+        if version > self.version || version < self.since || is_current {
             return None;
         }
-        let mut steps = self.steps(rule, (key, limits), version);
         let mut moved: Option<Taken> = None;
-        for (place, (old, change)) in steps.iter().enumerate().rev() {
-            let next = place.checked_sub(1).and_then(|next| steps.get(next));
-            let new = next.map_or(limits, |(limits, _)| limits);
+        let mut steps = self.conversions(rule, (key, limits), (taken.before(), version));
+        for step in &steps {
+            let clock = step.at.map_or(clock, |at| clock.moved_to(at));
             let taken = moved.as_ref().unwrap_or(taken);
-            let clock = clock.moved_to(change.at);
-            moved = Some(taken.converted(old, new, change.carry, clock));
+            moved = Some(taken.converted(&step.old, &step.new, step.carry, clock));
         }
-        let (first, _) = steps.pop()?;
-        Some((moved?, first))
+        let first = steps.drain(..).next()?;
+        Some((moved?, first.old))
     }
 
-    /// Returns the changes since `version` that concern `key`, newest first, with the limits that
-    /// the key had before.
-    fn steps<'a>(
+    /// Returns the limits that the bucket of `key` has in the version in force, with the numbers
+    /// that it stores. `version` is the version of the bucket.
+    pub(crate) fn limits_in<'a>(
+        &'a self,
+        rule: &'a Rule,
+        key: &str,
+        (bucket, version): (&Bucket, u32),
+    ) -> Cow<'a, Limits> {
+        let granted = Granted::of(rule, key);
+        let mut numbers = if version < self.since {
+            Numbers::new()
+        } else {
+            granted.numbers_in(bucket)
+        };
+        if (self.since..self.version).contains(&version) {
+            let steps = self.steps(rule, key, version);
+            if let Some((oldest, _)) = steps.last() {
+                numbers = oldest.numbers_in(bucket);
+            }
+            let mut steps = steps.iter().rev().map(|(granted, _)| granted).peekable();
+            while let Some(old) = steps.next() {
+                numbers = steps
+                    .peek()
+                    .copied()
+                    .unwrap_or(&granted)
+                    .numbers_from(old, numbers);
+            }
+        }
+        granted.limits(&numbers)
+    }
+
+    /// Returns the conversions of a bucket of `key` from `version` to `limits`, oldest first.
+    fn conversions<'a>(
         &'a self,
         rule: &'a Rule,
         (key, limits): (&str, &'a Limits),
+        (bucket, version): (&Bucket, u32),
+    ) -> Vec<Conversion<'a>> {
+        let granted = Granted::of(rule, key);
+        let steps = self.steps(rule, key, version);
+        let first = steps.last().map_or(&granted, |(first, _)| first);
+        let mut numbers = first.numbers_in(bucket);
+        let mut old = first.limits(&numbers);
+        let mut conversions = Vec::with_capacity(steps.len());
+        for (place, (before, change)) in steps.iter().enumerate().rev() {
+            let after = place.checked_sub(1).and_then(|next| steps.get(next));
+            let after = after.map_or(&granted, |(after, _)| after);
+            numbers = after.numbers_from(before, numbers);
+            let new = after.limits(&numbers);
+            conversions.push(Conversion {
+                old: core::mem::replace(&mut old, new.clone()),
+                new,
+                carry: change.carry,
+                at: Some(change.at),
+            });
+        }
+        if numbers.as_slice() != limits.numbers() {
+            conversions.push(Conversion {
+                old,
+                new: Cow::Borrowed(limits),
+                carry: Carry::Keep,
+                at: None,
+            });
+        }
+        conversions
+    }
+
+    /// Returns the changes since `version` that concern `key`, newest first, with what gave the key
+    /// its limits before.
+    fn steps<'a>(
+        &'a self,
+        rule: &'a Rule,
+        key: &str,
         version: u32,
-    ) -> Vec<(Cow<'a, Limits>, &'a Change)> {
+    ) -> Vec<(Granted<'a>, &'a Change)> {
         let mut own: Vec<(String, Override)> = rule
             .overrides
             .all_of(key)
             .map(|(pattern, gives)| (pattern, gives.clone()))
             .collect();
         let mut of_rule = &rule.limits;
-        let mut after = Cow::Borrowed(limits);
+        let mut after = Granted::by(&own, of_rule);
         let mut steps = Vec::new();
         let changes = self.changes.iter().rev();
         for change in changes.take_while(|change| change.version > version) {
@@ -225,13 +287,106 @@ impl History {
                 }
                 Before::Same => {}
             }
-            let before = limits_by(&own, of_rule);
-            if before != after || change.carry == Carry::Reset {
+            let before = Granted::by(&own, of_rule);
+            if !before.is_same(&after) || change.carry == Carry::Reset {
                 steps.push((before.clone(), change));
             }
             after = before;
         }
         steps
+    }
+}
+
+/// A conversion of a bucket.
+struct Conversion<'a> {
+    old: Cow<'a, Limits>,
+    new: Cow<'a, Limits>,
+    carry: Carry,
+    /// When the rule was edited. `None` for the change from the numbers of one request to those of
+    /// another, which happens with that request.
+    at: Option<Nanos>,
+}
+
+/// What gives a key its limits: a rule's limits, and the key's override.
+#[derive(Clone)]
+pub(crate) struct Granted<'a> {
+    rule: &'a Limits,
+    gives: Option<Override>,
+    /// The limits, unless numbers of them come with each request.
+    fixed: Option<Cow<'a, Limits>>,
+}
+
+impl<'a> Granted<'a> {
+    /// Returns what gives a key its limits under a rule.
+    pub(crate) fn of(rule: &'a Rule, key: &str) -> Self {
+        Self::new(&rule.limits, rule.overrides.get(key).cloned())
+    }
+
+    /// Returns what these overrides of a key give. An exact override takes precedence, followed by
+    /// the one with the longest prefix.
+    fn by(own: &[(String, Override)], rule: &'a Limits) -> Self {
+        let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
+        let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
+        Self::new(rule, first.map(|(_, gives)| gives.clone()))
+    }
+
+    fn new(rule: &'a Limits, gives: Option<Override>) -> Self {
+        let is_own = matches!(gives, Some(Override::Limits(_)));
+        let is_fixed = is_own || !rule.is_template();
+        let fixed = is_fixed.then(|| match &gives {
+            None => Cow::Borrowed(rule),
+            Some(gives) => limits_of(gives, rule),
+        });
+        Self { rule, gives, fixed }
+    }
+
+    /// Returns the template of the key's limits, if numbers of them come with each request.
+    pub(crate) fn template(&self) -> Option<&'a Limits> {
+        self.fixed.is_none().then_some(self.rule)
+    }
+
+    /// Returns the key's limits for a request that brings these numbers.
+    pub(crate) fn limits(&self, numbers: &[u64]) -> Cow<'a, Limits> {
+        if let Some(fixed) = &self.fixed {
+            return fixed.clone();
+        }
+        let rule = self.rule.with(numbers);
+        match &self.gives {
+            None => rule,
+            Some(gives) => Cow::Owned(limits_of(gives, &rule).into_owned()),
+        }
+    }
+
+    /// Returns the numbers in a bucket of the key.
+    fn numbers_in(&self, bucket: &Bucket) -> Numbers {
+        let template = self.template();
+        template.map_or_else(Numbers::new, |template| template.numbers_in(bucket))
+    }
+
+    /// Returns the numbers of a bucket after a change from `before`, in which it had `numbers`. They
+    /// stay if the same limits have the same sources. Otherwise, the defaults are in force until the
+    /// next request.
+    fn numbers_from(&self, before: &Self, numbers: Numbers) -> Numbers {
+        let sources = |granted: &Self| -> Vec<_> {
+            let limits = granted.template().into_iter().flatten();
+            let sourced = limits.filter_map(|limit| Some((limit.name(), limit.sources()?)));
+            let path = |source: &'a Option<Source>| source.as_ref().map(|source| &source.metadata);
+            sourced
+                .map(|(name, of)| (name, path(&of.capacity), path(&of.amount)))
+                .collect()
+        };
+        match self.template() {
+            Some(_) if sources(self) == sources(before) => numbers,
+            template => template.map_or_else(Numbers::new, |template| template.numbers().into()),
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.fixed, &other.fixed) {
+            (Some(own), Some(other)) => own == other,
+            (None, None) => self.gives == other.gives && self.rule == other.rule,
+            _ => false,
+        }
     }
 }
 
@@ -250,17 +405,6 @@ fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Overri
         (pattern, gives)
     };
     patterns.into_iter().map(before).collect()
-}
-
-/// Returns the limits of a key with these overrides. An exact override takes precedence, followed
-/// by the one with the longest prefix.
-fn limits_by<'a>(own: &[(String, Override)], rule: &'a Limits) -> Cow<'a, Limits> {
-    let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
-    let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
-    match first {
-        Some((_, gives)) => limits_of(gives, rule),
-        None => Cow::Borrowed(rule),
-    }
 }
 
 /// Returns the limits that an override gives to a bucket, where `rule` contains the rule's limits.

@@ -270,6 +270,9 @@ impl Attempt<'_> {
         let mut room = [0; MOST_WORDS];
         let words = room.get_mut(..limits.words())?;
         let count = slot.read(words)?;
+        if !limits.numbers().is_empty() && !words.starts_with(limits.numbers()) {
+            return None;
+        }
         let before = Bucket {
             last: slot.last(),
             given: 0,

@@ -81,7 +81,8 @@ impl Setting<'_> {
             (Some((index, slot)), _) => (Some(index), slot),
             (None, SetTo::Free) => return Ok(BanEffect::None),
             (None, SetTo::Banned(_) | SetTo::Replaced(_)) => {
-                (None, self.change.begin(rule, rule.limits_of(key), clock)?)
+                let limits = rule.limits_in(key, None);
+                (None, self.change.begin(rule, &limits, clock)?)
             }
         };
         let now = now.max(slot.bucket.last);
@@ -99,8 +100,8 @@ impl Setting<'_> {
         }
         if ban == SetTo::Free {
             let bucket = rule.bucket_of(key, &slot, clock);
-            let limits = rule.limits_of(key);
-            slot.note(limits, &limits.peek(&bucket, 0, now));
+            let limits = rule.limits_in(key, Some((&slot.bucket, slot.version)));
+            slot.note(&limits, &limits.peek(&bucket, 0, now));
         }
         self.change.put(index, &slot);
         Ok(BanEffect::Changed)

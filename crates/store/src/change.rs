@@ -64,9 +64,9 @@ impl<'a> PageChange<'a> {
             return Ok((None, self.begin(rule, limits, clock)?));
         };
         match rule.age(slot.version) {
-            Age::Current => {}
+            Age::Current if limits.numbers().is_empty() => {}
             Age::Newer => return Err(GaveUp::Outdated),
-            Age::Older => {
+            Age::Current | Age::Older => {
                 let origin = self.page.origins().wrapping_add(1);
                 if slot.bring_forward(rule, (self.key, limits), origin, clock) {
                     self.page.set_origins(origin);

@@ -90,7 +90,6 @@ impl<'a> Giving<'a> {
             clock,
         } = self.give;
         let now = clock.now;
-        let limits = rule.limits_of(key);
         if receipt.is_leased {
             return Ok(self.plan_lease());
         }
@@ -99,6 +98,7 @@ impl<'a> Giving<'a> {
             return Ok(false);
         };
         let bucket = (&slot.bucket, slot.version);
+        let limits = &*rule.limits_in(key, Some(bucket));
         let brought = match rule.age(slot.version) {
             Age::Newer => return Err(GaveUp::Outdated),
             _ => rule.bring_forward((key, limits), bucket, clock),

@@ -43,7 +43,7 @@ impl Slot {
         (id, origin): (BucketId, u32),
         clock: Clock,
     ) -> Option<Self> {
-        let limits = rule.limits_of(key);
+        let limits = &*rule.limits_in(key, Some((&self.bucket, self.version)));
         let mut anew = Self::new((rule, limits), id, origin, clock);
         anew.bucket = limits.anew_behind(&rule.bucket_of(key, self, clock), clock)?;
         limits.set_root(&mut anew.bucket, root_of(self.origin));

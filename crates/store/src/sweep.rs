@@ -51,9 +51,9 @@ impl Table {
                 if let Some(name) = names.get(head.fingerprint)
                     && let Some((place, mut slot)) = page.find(head.fingerprint)
                 {
-                    let limits = rule.limits_of(name);
+                    let limits = rule.limits_in(name, Some((&slot.bucket, slot.version)));
                     let origin = page.origins().wrapping_add(1);
-                    if slot.bring_forward(rule, (name, limits), origin, clock) {
+                    if slot.bring_forward(rule, (name, &limits), origin, clock) {
                         page.set_origins(origin);
                     }
                     page.replace(place, &slot);

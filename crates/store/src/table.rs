@@ -5,6 +5,7 @@
 //! has to be in the same page for all workers, so the first worker of the process that opens the
 //! table fixes the number of pages.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -304,6 +305,14 @@ pub trait LiveRule {
     /// Returns the limits of a key's bucket.
     fn limits_of(&self, key: &str) -> &Limits;
 
+    /// Returns the limits by which the bucket of `key` stands in the version in force. They differ
+    /// from [`LiveRule::limits_of`] if numbers of the limits come with each request, and the bucket
+    /// stores those of its last request. `bucket` contains the bucket and its version; `None` for a
+    /// new bucket.
+    fn limits_in(&self, key: &str, _bucket: Option<(&Bucket, u32)>) -> Cow<'_, Limits> {
+        Cow::Borrowed(self.limits_of(key))
+    }
+
     /// Converts the bucket of `key` from its version to the version in force, in which it has
     /// `limits`. Returns `None` if nothing changes.
     fn bring_forward(
@@ -328,8 +337,9 @@ pub trait LiveRule {
 
     /// Returns the bucket in `slot`, converted to the version in force.
     fn bucket_of(&self, key: &str, slot: &Slot, clock: Clock) -> Bucket {
-        let limits = self.limits_of(key);
-        self.bring_forward((key, limits), (&slot.bucket, slot.version), clock)
+        let bucket = (&slot.bucket, slot.version);
+        let limits = self.limits_in(key, Some(bucket));
+        self.bring_forward((key, &limits), bucket, clock)
             .unwrap_or_else(|| slot.bucket.clone())
     }
 }

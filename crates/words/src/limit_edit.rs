@@ -22,7 +22,13 @@ pub fn text(value: &Value) -> String {
 
 /// Converts a typed text to a value. A text that does not fit the form becomes a string, so that the reader of rules
 /// reports the problem.
+///
+/// A text that begins with `{` is JSON, for numbers that come with each request.
 pub fn value(form: Form, typed: &str) -> Value {
+    let object = typed.starts_with('{').then(|| serde_json::from_str(typed));
+    if let Some(Ok(object)) = object {
+        return object;
+    }
     let value = match form {
         Form::Integer(..) => {
             let negative = || typed.parse::<i64>().ok().map(Value::from);

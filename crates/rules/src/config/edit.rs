@@ -98,7 +98,7 @@ pub fn misfits(rule: &Rule) -> Vec<Problem> {
         Override::Scale(scale) => Some((pattern, *scale)),
         _ => None,
     });
-    let misfits = scales.filter(|(_, scale)| super::scaled(&rule.limits, *scale).is_none());
+    let misfits = scales.filter(|(_, scale)| !super::scale::fits_scale(&rule.limits, *scale));
     let problems = misfits.map(|(pattern, scale)| {
         let at = Path::root().field("overrides").field(&pattern);
         overrides::misfit(at.field("scale"), scale)

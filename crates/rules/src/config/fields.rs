@@ -35,6 +35,16 @@ pub fn fields_markdown() -> String {
             row(field, field.name, &mut out);
         }
     }
+    out.push_str("\n### Numbers that come with each request\n");
+    for (place, name) in [
+        ("capacity", "number_from_metadata"),
+        ("rate", "rate_from_metadata"),
+    ] {
+        out.extend([format!("\nIn place of a `{place}`:\n\n{HEAD}")]);
+        if let Some(Form::Object(object)) = defined(name) {
+            rows(object, "", &["number_from_metadata"], &mut out);
+        }
+    }
     out
 }
 
@@ -74,7 +84,11 @@ fn below(form: Form, place: &str, within: &[&str], out: &mut String) {
 }
 
 fn row(field: &Field, place: &str, out: &mut String) {
-    let values = values(field.form);
+    let mut values = values(field.form);
+    if let Some(Form::Object(object)) = field.sourced.and_then(defined) {
+        let names = object.names.join("`, `");
+        values.extend([format!(", or an object with `{names}`")]);
+    }
     let default = match field.default {
         None => String::from("required"),
         Some("") if NEEDED.iter().any(|(name, _)| *name == place) => String::from("required"),

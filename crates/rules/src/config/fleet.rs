@@ -164,7 +164,8 @@ pub fn unshared(rule: &Rule) -> Vec<Problem> {
 
 /// Returns the problems of the limits at the path `at`.
 pub(super) fn of_limits(limits: &Limits, at: &Path) -> Vec<Problem> {
-    let limits = limits.iter().enumerate();
+    let largest = limits.largest();
+    let limits = largest.iter().enumerate();
     let problems = limits.filter_map(|(index, limit)| of_limit(limit, &at.index(index)));
     problems.collect()
 }

@@ -41,6 +41,8 @@ pub struct Field {
     pub default: Option<&'static str>,
     /// Meaning of the field, in one sentence.
     pub doc: Doc,
+    /// Definition of the object that may stand in place of the value, if the number may come with each request.
+    pub sourced: Option<&'static str>,
 }
 
 impl Field {
@@ -51,6 +53,7 @@ impl Field {
             form,
             default: None,
             doc: Doc::new(doc),
+            sourced: None,
         }
     }
 
@@ -66,12 +69,21 @@ impl Field {
             form,
             default: Some(default),
             doc: Doc::new(doc),
+            sourced: None,
         }
     }
 
     /// Creates an unnamed value.
     pub(super) const fn value(form: Form, doc: &'static str) -> Self {
         Self::required("", form, doc)
+    }
+
+    /// Returns the field, whose number may also come with each request, as described by this definition.
+    pub(super) const fn or_sourced(self, definition: &'static str) -> Self {
+        Self {
+            sourced: Some(definition),
+            ..self
+        }
     }
 
     /// Returns the field with another meaning.

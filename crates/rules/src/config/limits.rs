@@ -22,6 +22,7 @@ mod numbers;
 #[cfg(feature = "words")]
 mod phrase;
 mod shaping;
+pub(super) mod sources;
 mod windows;
 
 pub(super) use numbers::Numbers;
@@ -87,12 +88,14 @@ const CAPACITY: Field = Field::required(
     "capacity",
     Form::Integer(1, MAX_AMOUNT),
     "The maximum cost that is admitted at once.",
-);
+)
+.or_sourced("number_from_metadata");
 const RATE: Field = Field::required(
     "rate",
     Form::Rate,
     "The rate at which capacity is refilled.",
-);
+)
+.or_sourced("rate_from_metadata");
 
 const MAX_WAIT_FIELD: Field = Field::optional(
     "max_wait",
@@ -144,7 +147,8 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
     if limits.len() != cursors.len() {
         return None;
     }
-    let limits = Limits::new(limits);
+    let fits = |limits: &Limits| limits.largest().words() <= MAX_BUCKET_WORDS;
+    let limits = Limits::new(limits).filter(fits);
     if limits.is_none() {
         let bytes = MAX_BUCKET_WORDS.saturating_mul(size_of::<u64>());
         let allowed = format!("limits with at most {bytes} bytes of state together");
@@ -165,7 +169,11 @@ fn own_name(limit: &Value) -> Option<&str> {
 
 fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
     let entry = entry(cursor, report)?;
-    let fields = cursor.object(&allowed(entry), report)?;
+    let written = cursor.object(&allowed(entry), report)?;
+    let (sources, fixed) = sources::read(&written, cursor.value, report)?;
+    let fixed = fixed.as_ref().map_or(*cursor, |fixed| cursor.with(fixed));
+    // The names were checked above.
+    let fields = fixed.object(&allowed(entry), &mut Report::default())?;
     let name = match fields.get("name") {
         Some(cursor) => name(&cursor, NameKind::Limit, report),
         None => Some(String::from(entry.name)),
@@ -176,7 +184,21 @@ fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
     };
     let algorithm = (entry.read)(&numbers, report);
     match (name, algorithm?) {
-        (Some(name), Ok(algorithm)) => Some(Limit::new(name, algorithm)),
+        (Some(name), Ok(algorithm)) => {
+            let limit = Limit::new(name, algorithm).sourced(sources);
+            match limit.check_sources() {
+                Ok(()) => Some(limit),
+                Err(bad) => {
+                    let problem = bad_numbers(bad, cursor, &numbers);
+                    let message = format!(
+                        "with the numbers that requests may bring: {}",
+                        problem.message
+                    );
+                    report.add(Problem { message, ..problem });
+                    None
+                }
+            }
+        }
         (None, Ok(_)) => None,
         (_, Err(bad)) => {
             report.add(bad_numbers(bad, cursor, &numbers));

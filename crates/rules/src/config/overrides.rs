@@ -12,7 +12,7 @@ use super::grammar::{Field, Form, Names, Object, Text, object, words};
 use super::limits::{self, Numbers};
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
-use super::scale::scaled;
+use super::scale::fits_scale;
 use super::suggest::nearest;
 use crate::rule::{Override, Overrides};
 
@@ -129,7 +129,7 @@ pub(super) fn one(
         return limits::limits(&value, report).map(Override::Limits);
     }
     let scale = value.decimal_of(SCALE, report)?;
-    if rule.is_some_and(|limits| scaled(limits, scale).is_none()) {
+    if rule.is_some_and(|limits| !fits_scale(limits, scale)) {
         report.add(misfit(value.path(), scale));
     }
     Some(Override::Scale(scale))

@@ -14,8 +14,17 @@ use serde_json::Value;
 
 use super::reader::written;
 
-/// Returns limits scaled by this factor, or `None` if they are too large for their algorithms.
+/// Returns true if limits can be scaled by this factor, whatever numbers requests bring.
+pub(crate) fn fits_scale(limits: &Limits, scale: Decimal) -> bool {
+    let largest = limits.is_template().then(|| limits.largest());
+    scaled(limits, scale).is_some()
+        && largest.is_none_or(|largest| scaled(&largest, scale).is_some())
+}
+
+/// Returns limits scaled by this factor, or `None` if they are too large for their algorithms. Numbers that come with
+/// requests have their defaults.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
+    let limits = &*limits.with(&[]);
     let scale = scale.thousandths().into();
     let one = |limit: &Limit| {
         let mut fields = written(limit);
@@ -40,7 +49,8 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
         Some(Value::Object(fields))
     };
     let list: Option<Vec<Value>> = limits.iter().map(one).collect();
-    super::parse_limits(&Value::Array(list?)).ok()
+    let scaled = super::parse_limits(&Value::Array(list?)).ok()?;
+    Some(scaled.storing(limits.numbers()))
 }
 
 /// Returns a scaled number of cost units, if it is within the bounds.

@@ -47,6 +47,16 @@ const DEFINITIONS: [&[Field]; 2] = [
         Field::required("penalty", Form::Object(&overrides::PENALTY), ""),
         Field::required("cost", Form::Object(&cost::COST), ""),
         Field::required(
+            "number_from_metadata",
+            Form::Object(&limits::sources::NUMBER),
+            "A number that comes with each request.",
+        ),
+        Field::required(
+            "rate_from_metadata",
+            Form::Object(&limits::sources::RATE),
+            "A rate whose amount comes with each request.",
+        ),
+        Field::required(
             "limits",
             Form::List(&limits::LIMITS),
             "One to eight limits in one bucket.",
@@ -140,6 +150,13 @@ fn described(field: &Field) -> Map<String, Value> {
         _ => {}
     }
     let mut schema = shape(field.form);
+    if let Some(definition) = field.sourced {
+        let either = [
+            Value::Object(schema),
+            json!({ "$ref": format!("#/$defs/{definition}") }),
+        ];
+        schema = Map::from_iter([("anyOf".to_string(), json!(either))]);
+    }
     match field
         .default
         .map(|text| (text, default_value(field.form, text)))

@@ -1,9 +1,10 @@
 //! Limits without the fields that repeat a default, for display and for forms.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-use loudou_limiter::Limit;
+use loudou_limiter::{Limit, Nanos, Rate};
 use serde_json::{Map, Value};
 
 use super::reader::written;
@@ -96,9 +97,24 @@ fn numbers(fields: &Map<String, Value>) -> String {
     joined(&parts, ", ")
 }
 
-fn text(value: &Value) -> String {
-    let text = value.as_str().map(String::from);
-    text.unwrap_or_else(|| serde_json::to_string(value).unwrap_or_default())
+/// Formats a value of a limit. A number that comes with each request is shown by the last step of its path and its
+/// default: `quota (10)`.
+pub fn text(value: &Value) -> String {
+    if let Some(text) = value.as_str() {
+        return String::from(text);
+    }
+    let sourced = || {
+        let path = value.get("metadata")?.as_array()?;
+        let name = path.last()?.as_str()?;
+        Some(format!("{name} ({})", value.get("default")?))
+    };
+    let rate = || {
+        let one = Rate::new(1, Nanos::parse(value.get("per")?.as_str()?)?)?.to_string();
+        let per = one.split_once('/').map(|(_, per)| String::from(per))?;
+        Some(joined(&[text(value.get("amount")?), per], "/"))
+    };
+    let words = sourced().or_else(rate);
+    words.unwrap_or_else(|| serde_json::to_string(value).unwrap_or_default())
 }
 
 fn read(fields: &Map<String, Value>) -> Option<Limit> {
@@ -160,6 +176,13 @@ mod tests {
                 json!({ "name": "c", "algorithm": "fixed_window", "capacity": 9, "window": "1d" }),
                 "fixed_window 9, window 1d",
                 "c: fixed_window 9, window 1d",
+            ),
+            (
+                json!({ "name": "c", "algorithm": "funnel",
+                    "capacity": { "metadata": ["jwt", "quota"], "default": 9, "max": 90 },
+                    "rate": { "amount": { "metadata": ["jwt", "pace"], "default": 2, "max": 20 }, "per": "1m" } }),
+                "quota (9) at pace (2)/m",
+                "c quota (9) at pace (2)/m",
             ),
             (
                 json!({ "name": "d", "algorithm": "concurrency", "capacity": 9 }),

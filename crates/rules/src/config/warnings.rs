@@ -52,7 +52,7 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     warnings.extend(limits.filter_map(|(index, limit)| {
         hardly_holds(limit, u64::from(rule.cost.least()), &at.index(index))
     }));
-    warnings.extend(large_state(&rule.limits, &at));
+    warnings.extend(large_state(&rule.limits.largest(), &at));
     warnings
 }
 

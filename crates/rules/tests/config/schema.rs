@@ -85,6 +85,18 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
         ),
         ("cost", in_rule(json!({ "cost": zz() }))),
         (
+            "number_from_metadata",
+            in_rule(json!({ "limits": [
+            { "algorithm": "funnel", "capacity": zz(), "rate": "1/s" },
+        ] })),
+        ),
+        (
+            "rate_from_metadata",
+            in_rule(json!({ "limits": [
+            { "algorithm": "funnel", "capacity": 1, "rate": zz() },
+        ] })),
+        ),
+        (
             "override",
             in_rule(json!({ "overrides": { "alice": zz() } })),
         ),

@@ -16,6 +16,7 @@ mod indexed;
 mod long_values;
 mod matching;
 mod metadata;
+mod numbers;
 mod overriding;
 mod parts;
 mod paths;

@@ -1,11 +1,14 @@
 //! Describes the explanation of a request: the outcome of each rule, and the conditions that the request did not meet.
 
-use loudou_api::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
+use loudou_api::{
+    ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedNumber, ExplainedRule, NumberOrigin,
+    Says, UnmetPart,
+};
 use loudou_rules::config::parse_rule;
 use serde_json::{Map, Value, json};
 
 use super::leased::outage;
-use crate::text::humanise;
+use crate::text::{escape, humanise};
 
 /// Place of a rule's negated match.
 const NOT: &str = "match.not";
@@ -198,7 +201,23 @@ pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
         };
         row("cost", format!("{cost}{odd}"));
     }
+    for number in &rule.numbers {
+        row(&number.field, brought(number));
+    }
     rows
+}
+
+/// Describes where a number of a limit comes from.
+fn brought(number: &ExplainedNumber) -> String {
+    let path = escape(&number.metadata.join(".")).into_owned();
+    let why = match number.origin {
+        NumberOrigin::Missing => format!(", the default: the request has no metadata {path}"),
+        NumberOrigin::Invalid => format!(", the default: metadata {path} is no whole number"),
+        NumberOrigin::TooSmall => format!(", the minimum: metadata {path} is 0"),
+        NumberOrigin::TooLarge => format!(", the maximum: metadata {path} is larger"),
+        NumberOrigin::Request | NumberOrigin::Unknown => format!(", from metadata {path}"),
+    };
+    format!("{} of {}{why}", number.number, escape(&number.limit))
 }
 
 /// Describes the outcome of a limit, and the units that would remain.

@@ -6,11 +6,12 @@ use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 
-use loudou_limiter::{Limit, Nanos, Rate};
+use loudou_limiter::{Limit, Nanos, Rate, Source, Sources};
 use serde_json::{Map, Value};
 
 use crate::config::reader::written;
 use crate::humanise::humanise;
+use crate::joined::joined;
 use crate::rule::Cost;
 
 /// Describes what a limit means for clients if a request takes `cost`.
@@ -18,12 +19,33 @@ pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     let algorithm = limit.algorithm();
     let numbers = Phrase {
         algorithm: algorithm.name(),
-        fields: written(limit),
+        fields: written(&limit.fixed()),
         capacity: algorithm.capacity(),
         in_units: *cost != Cost::Fixed(1),
     };
     let phrase = super::known(algorithm.name()).and_then(|entry| (entry.phrase)(&numbers));
-    phrase.unwrap_or_else(|| format!("is limited by {}", algorithm.name()))
+    let mut phrase = phrase.unwrap_or_else(|| format!("is limited by {}", algorithm.name()));
+    for (source, number) in sources(limit) {
+        let path = joined(&source.metadata, ".");
+        let more = format!(
+            "; metadata {path} of a request replaces {number} of {}, up to {}",
+            source.default, source.max
+        );
+        phrase.push_str(&more);
+    }
+    phrase
+}
+
+/// Returns the sources of a limit's numbers, with a name for each number.
+fn sources(limit: &Limit) -> impl Iterator<Item = (&Source, &'static str)> {
+    let named = limit.sources().into_iter().flat_map(|sources| {
+        let Sources { capacity, amount } = sources;
+        [
+            (capacity, "the capacity"),
+            (amount, "the amount of the rate"),
+        ]
+    });
+    named.filter_map(|(source, name)| Some((source.as_ref()?, name)))
 }
 
 /// The numbers of a limit, as written in a rule file.

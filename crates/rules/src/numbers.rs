@@ -1,0 +1,108 @@
+//! Reads the numbers of limits that come with a request, from its metadata.
+//!
+//! Only earlier filters write the metadata, but they may copy what a client states, so a number can be anything. A
+//! number that is missing, or that is no single whole number, counts as the default. A number above the maximum counts
+//! as the maximum, and 0 counts as 1.
+
+use alloc::vec::Vec;
+
+use loudou_limiter::{Brought, Limits, Numbers, Source};
+
+use crate::request::Request;
+use crate::rule::whole;
+
+/// How a request brought a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundNumber {
+    /// The number is in force as it is.
+    Valid(u32),
+    /// The request has no value at the path, so the default is in force.
+    Missing,
+    /// The value is no single whole number, so the default is in force.
+    Invalid,
+    /// The number is 0, so 1 is in force.
+    TooSmall,
+    /// The number is above the maximum, so the maximum is in force.
+    TooLarge,
+}
+
+impl FoundNumber {
+    /// Finds the number of a source in a request.
+    fn of(source: &Source, request: &mut dyn Request) -> Self {
+        let (mut count, mut found) = (0_u32, None);
+        request.each_metadata(&source.metadata, &mut |value| {
+            count = count.saturating_add(1);
+            found = whole(value.trim_ascii());
+        });
+        match found {
+            _ if count == 0 => Self::Missing,
+            Some(0) if count == 1 => Self::TooSmall,
+            Some(number) if count == 1 => match u32::try_from(number) {
+                Ok(number) if number <= source.max => Self::Valid(number),
+                _ => Self::TooLarge,
+            },
+            _ => Self::Invalid,
+        }
+    }
+
+    /// Returns the number that a bucket stores; 0 for the default.
+    const fn stored(self) -> u32 {
+        match self {
+            Self::Valid(number) => number,
+            Self::Missing | Self::Invalid => 0,
+            Self::TooSmall => 1,
+            Self::TooLarge => u32::MAX,
+        }
+    }
+
+    /// Returns true unless the number is in force as it is.
+    pub const fn is_odd(self) -> bool {
+        !matches!(self, Self::Valid(_))
+    }
+}
+
+/// Numbers of a request for one limit. `None` for a number that does not come with requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundNumbers {
+    /// Index of the limit.
+    pub limit: usize,
+    /// The capacity.
+    pub capacity: Option<FoundNumber>,
+    /// The amount of the rate.
+    pub amount: Option<FoundNumber>,
+}
+
+/// Finds the numbers of limits in a request.
+pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
+    let mut found = Vec::new();
+    for (limit, sources) in limits
+        .iter()
+        .enumerate()
+        .filter_map(|(at, limit)| Some((at, limit.sources()?)))
+    {
+        let mut find =
+            |source: Option<&Source>| source.map(|source| FoundNumber::of(source, request));
+        found.push(FoundNumbers {
+            limit,
+            capacity: find(sources.capacity.as_ref()),
+            amount: find(sources.amount.as_ref()),
+        });
+    }
+    found
+}
+
+/// Returns the numbers in the form in which buckets store them, and true if any of them is not in force as it is.
+pub(crate) fn stored(found: &[FoundNumbers]) -> (Numbers, bool) {
+    let stored = |found: Option<FoundNumber>| found.map_or(0, FoundNumber::stored);
+    let words = found.iter().map(|found| {
+        let (capacity, amount) = (stored(found.capacity), stored(found.amount));
+        Brought { capacity, amount }.to_word()
+    });
+    let odd = |found: &FoundNumbers| {
+        [found.capacity, found.amount]
+            .into_iter()
+            .flatten()
+            .any(FoundNumber::is_odd)
+    };
+    (words.collect(), found.iter().any(odd))
+}
