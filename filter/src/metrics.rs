@@ -1,7 +1,8 @@
 //! Counters as Envoy metrics: process-wide, so that any worker can read the counts of all workers.
 //!
 //! ```text
-//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | invalid_costs      counters
+//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | invalid_costs |
+//!                     invalid_numbers      counters
 //! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
 //! <share>.waiting                                           gauge, requests held now
 //! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
@@ -87,6 +88,7 @@ pub(crate) struct RuleMetrics {
     errors: Option<MetricId>,
     held: Option<MetricId>,
     invalid_costs: Option<MetricId>,
+    invalid_numbers: Option<MetricId>,
 }
 
 /// A rule's counted outcome for a request.
@@ -100,6 +102,8 @@ pub(crate) enum Counted {
     Error,
     /// The cost of a request was invalid, so the rule's default was charged.
     InvalidCost,
+    /// A number of a limit that comes with each request was missing or wrong, or out of range.
+    InvalidNumber,
 }
 
 impl RuleMetrics {
@@ -129,6 +133,7 @@ impl RuleMetrics {
             "errors",
             "held",
             "invalid_costs",
+            "invalid_numbers",
         ];
         let [
             admitted,
@@ -138,6 +143,7 @@ impl RuleMetrics {
             errors,
             held,
             invalid_costs,
+            invalid_numbers,
         ] = names.map(|what| {
             let name = format!("{share}.rule.{rule}.{what}");
             registry.get(host, MetricKind::Counter, name)
@@ -150,6 +156,7 @@ impl RuleMetrics {
             errors,
             held,
             invalid_costs,
+            invalid_numbers,
         }
     }
 
@@ -158,6 +165,7 @@ impl RuleMetrics {
             Counted::Admitted => self.admitted,
             Counted::Held => self.held,
             Counted::InvalidCost => self.invalid_costs,
+            Counted::InvalidNumber => self.invalid_numbers,
             Counted::Refused => self.refused,
             Counted::ShadowRefused => self.shadow_refused,
             Counted::Skipped => self.skipped,

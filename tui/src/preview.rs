@@ -4,7 +4,10 @@
 
 use std::borrow::Cow;
 
-use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos, Rate, convert, partly_used};
+use loudou_api::BroughtView;
+use loudou_limiter::{
+    Brought, Bucket, Carry, Clock, Limit, Limits, Nanos, Numbers, Rate, convert, partly_used,
+};
 use loudou_rules::config::scaled;
 use loudou_rules::rule::{Cost, Mode, Override, Rule};
 
@@ -47,6 +50,8 @@ pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,
     /// Used units of each limit, by the limit's name.
     pub(crate) used: Vec<(&'a str, u64)>,
+    /// Numbers of the limits that its last request brought.
+    pub(crate) numbers: &'a [BroughtView],
     /// Requests per second, including refused requests.
     pub(crate) per_second: f64,
     /// True if an operator or a penalty bans the key.
@@ -75,12 +80,13 @@ enum Terms<'a> {
 
 impl<'a> Terms<'a> {
     /// Returns the limits of the rule, or the key's override.
-    fn of(rule: &'a Rule, key: &str) -> Self {
-        match rule.overrides.get(key) {
-            None => Self::Limits(Cow::Borrowed(&rule.limits)),
+    fn of(rule: &'a Rule, key: &Key<'_>) -> Self {
+        let limits = || rule.limits.with(&stored(&rule.limits, key.numbers));
+        match rule.overrides.get(key.name) {
+            None => Self::Limits(limits()),
             Some(Override::Scale(scale)) => {
-                let scaled = scaled(&rule.limits, *scale).map(Cow::Owned);
-                Self::Limits(scaled.unwrap_or(Cow::Borrowed(&rule.limits)))
+                let scaled = scaled(&limits(), *scale).map(Cow::Owned);
+                Self::Limits(scaled.unwrap_or_else(limits))
             }
             Some(Override::Limits(limits)) => Self::Limits(Cow::Borrowed(limits)),
             Some(Override::Unlimited) => Self::Unlimited,
@@ -101,6 +107,21 @@ impl<'a> Terms<'a> {
     }
 }
 
+/// Returns the numbers of a key in the form in which a bucket of these limits stores them.
+fn stored(limits: &Limits, numbers: &[BroughtView]) -> Numbers {
+    let sourced = limits.iter().filter(|limit| limit.sources().is_some());
+    let words = sourced.map(|limit| {
+        let of_limit = numbers.iter().find(|view| view.limit == limit.name());
+        let number = |of: fn(&BroughtView) -> Option<u32>| of_limit.and_then(of).unwrap_or(0);
+        let brought = Brought {
+            capacity: number(|view| view.capacity),
+            amount: number(|view| view.amount),
+        };
+        brought.to_word()
+    });
+    words.collect()
+}
+
 /// Simulates the keys under the rule before and after the edit, or `None` if a limit depends on the
 /// duration of requests, which is unknown.
 pub(crate) fn preview(
@@ -116,7 +137,7 @@ pub(crate) fn preview(
     let most = MOST_DECISIONS / 2 / count(keys.len()).max(1);
     let mut preview = Preview::default();
     for key in keys.iter() {
-        let terms = [before, after].map(|rule| Terms::of(rule, key.name));
+        let terms = [before, after].map(|rule| Terms::of(rule, key));
         if terms.iter().any(Terms::holds_until_end) {
             continue;
         }

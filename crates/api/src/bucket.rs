@@ -130,6 +130,9 @@ pub struct BucketView {
     /// Override that applies to the key.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
     pub own: Option<KeyOverrideView>,
+    /// Numbers of the limits that the last request of the key brought.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<BroughtView>,
 }
 
 /// An Envoy's lease of limits that many Envoys share.
@@ -334,6 +337,20 @@ impl BucketState {
             Self::Banned => "banned",
         }
     }
+}
+
+/// Numbers of a limit that the last request of a key brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BroughtView {
+    /// Name of the limit.
+    pub limit: String,
+    /// Number for the capacity. Absent if the request brought none, so that the default is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// Number for the amount of the rate. Absent if the request brought none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount: Option<u32>,
 }
 
 /// State of a limit in a bucket, at `now_ns` of the answer.

@@ -2,9 +2,10 @@
 //!
 //! The body is a request in the form that `loudou_rules::config::parse_sample` parses.
 
-use loudou_limiter::{Nanos, Verdict};
+use loudou_limiter::{Limits, Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
+use loudou_rules::numbers::{FoundNumber, FoundNumbers};
 use loudou_rules::rule::{Failing, Found, Missing, Repeated};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
@@ -125,6 +126,9 @@ pub struct ExplainedRule {
     /// True if the cost of the request is invalid, so that the default is charged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub invalid_cost: bool,
+    /// Numbers of the key's limits that come with each request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<ExplainedNumber>,
     /// True if the key has no limits in this rule.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unlimited: bool,
@@ -140,6 +144,77 @@ pub struct ExplainedRule {
     /// Limits of the bucket, in the rule's order. Empty if the request has no bucket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ExplainedLimit>,
+}
+
+/// A number of a limit that comes with each request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ExplainedNumber {
+    /// Name of the limit.
+    pub limit: String,
+    /// The number: `capacity`, or `amount` of the rate.
+    pub field: String,
+    /// Path of the number in the metadata.
+    pub metadata: Vec<String>,
+    /// Number in force, before the scale of an override.
+    pub number: u32,
+    /// Why this number is in force.
+    pub origin: NumberOrigin,
+}
+
+/// How a request brought a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum NumberOrigin {
+    /// The request brought the number.
+    Request,
+    /// The request has no such metadata, so the default is in force.
+    Missing,
+    /// The metadata is no single whole number, so the default is in force.
+    Invalid,
+    /// The request brought 0, so 1 is in force.
+    TooSmall,
+    /// The request brought more than the maximum, so the maximum is in force.
+    TooLarge,
+    /// A reason that this version does not support.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// Returns the explained numbers of a rule's limits.
+fn numbers(limits: &Limits, found: &[FoundNumbers]) -> Vec<ExplainedNumber> {
+    let mut numbers = Vec::new();
+    for found in found {
+        let limit = limits.iter().nth(found.limit);
+        let Some((limit, sources)) = limit.and_then(|limit| Some((limit, limit.sources()?))) else {
+            continue;
+        };
+        let each = [
+            ("capacity", &sources.capacity, found.capacity),
+            ("amount", &sources.amount, found.amount),
+        ];
+        for (field, source, found) in each {
+            if let (Some(source), Some(found)) = (source, found) {
+                let (number, origin) = match found {
+                    FoundNumber::Valid(number) => (number, NumberOrigin::Request),
+                    FoundNumber::Missing => (source.default, NumberOrigin::Missing),
+                    FoundNumber::Invalid => (source.default, NumberOrigin::Invalid),
+                    FoundNumber::TooSmall => (1, NumberOrigin::TooSmall),
+                    FoundNumber::TooLarge => (source.max, NumberOrigin::TooLarge),
+                };
+                numbers.push(ExplainedNumber {
+                    limit: limit.name().to_owned(),
+                    field: field.to_owned(),
+                    metadata: source.metadata.clone(),
+                    number,
+                    origin,
+                });
+            }
+        }
+    }
+    numbers
 }
 
 /// A ban in effect.
@@ -255,6 +330,7 @@ impl ExplainedRule {
             key: explained.key.clone(),
             cost: explained.price.map(|price| price.cost),
             invalid_cost: explained.price.is_some_and(|price| price.is_invalid),
+            numbers: numbers(&rule.limits, &explained.numbers),
             unlimited: explained.allowance == Allowance::Unlimited,
             ban: match explained.allowance {
                 Allowance::Banned(ban) => Some(ExplainedBan {

@@ -20,7 +20,7 @@ mod status;
 mod top;
 
 pub use bucket::{
-    BanBy, BanView, BucketNames, BucketState, BucketView, BucketsHead, BucketsPage,
+    BanBy, BanView, BroughtView, BucketNames, BucketState, BucketView, BucketsHead, BucketsPage,
     KeyOverrideView, LeaseView, LimitView, OutageView, OverrideKind, REFUSING_FOR,
 };
 pub use change::{BanAnswer, ResetAnswer};
@@ -30,7 +30,10 @@ pub use change::{
     TOMBSTONE_S,
 };
 pub use event::{Event, EventKind, EventSource, Events};
-pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
+pub use explain::{
+    ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedNumber, ExplainedRule, NumberOrigin,
+    Says, UnmetPart,
+};
 pub use lease::{
     BadLease, INSTANCE_DIGITS, KeyAnswer, LEASE_PATH, Lease, LeaseAnswer, LeaseError, LeaseKey,
     LeaseLimit, LeaseRequest, MAX_LEASE_BODY, MAX_LEASE_KEY, MAX_LEASE_KEYS, MAX_LEASE_LIMITS,

@@ -667,6 +667,9 @@ impl Counts {
             if one.price.is_some_and(|price| price.is_invalid) {
                 metrics.count(host, Counted::InvalidCost);
             }
+            if one.odd_numbers {
+                metrics.count(host, Counted::InvalidNumber);
+            }
             let refused = one.refuses();
             let Some(counted) = counted(one, refused) else {
                 continue;

@@ -77,7 +77,13 @@ impl RulesInForce for Active {
         change: &mut LeaseChange<'_, T>,
     ) -> Option<(T, &str, Terms)> {
         let rule = self.rule_of(id.rule_tag)?;
-        let limits = rule.limits_of(key);
+        let slot = if rule.is_sourced() {
+            self.table.look(&mut HostStore(host), id).ok().flatten()
+        } else {
+            None
+        };
+        let bucket = slot.as_ref().map(|slot| (&slot.bucket, slot.version));
+        let limits = &*rule.limits_in(key, bucket);
         let terms = fleet.view(Phase::First).terms(rule.rule(), limits)?;
         let of = LeaseOf {
             rule,

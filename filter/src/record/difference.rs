@@ -1,7 +1,9 @@
 //! Describes the difference between two versions of a rule in one line.
 
 use loudou_limiter::{Limit, Penalty};
-use loudou_rules::config::{limit_fields, short_with_algorithm, short_with_name, spoken, written};
+use loudou_rules::config::{
+    limit_fields, short_with_algorithm, short_with_name, spoken, spoken_text as text, written,
+};
 use loudou_rules::joined::joined;
 use loudou_rules::rule::{Override, Overrides, Rule};
 use serde_json::{Map, Value};
@@ -145,11 +147,6 @@ fn listed(names: &[&str], fields: &Fields) -> String {
         }
     }
     joined(&listed, ", ")
-}
-
-fn text(value: &Value) -> String {
-    let text = value.as_str().map(ToOwned::to_owned);
-    text.unwrap_or_else(|| serde_json::to_string(value).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -103,6 +103,7 @@ fn key(row: &Row) -> Option<Key<'_>> {
         used: limits
             .map(|limit| (limit.name.as_str(), limit.used))
             .collect(),
+        numbers: &row.view.numbers,
         per_second: rates.admitted + rates.refused + rates.shadow,
         is_banned: row.view.imposed().is_some(),
     })

@@ -24,6 +24,7 @@ fn key(name: &'static str, used: u64, per_second: f64) -> Key<'static> {
     Key {
         name,
         used: vec![("funnel", used)],
+        numbers: &[],
         per_second,
         is_banned: name == "convict",
     }

@@ -92,6 +92,7 @@ fn bucket() -> BucketView {
         strikes: 0,
         penalties: 0,
         own: None,
+        numbers: Vec::new(),
     }
 }
 
