@@ -44,6 +44,9 @@ fn fields(
         let algorithm = &root["$defs"][name]["properties"]["algorithm"];
         let place = if algorithm.is_object() {
             format!("{place}.{name}")
+        } else if name.ends_with("_from_metadata") {
+            // Every algorithm may have such numbers, which one module reads.
+            name.to_owned()
         } else {
             place.to_owned()
         };

@@ -46,6 +46,7 @@ mod matching;
 mod memory;
 mod mesh;
 mod monitoring;
+mod numbers;
 mod openapi;
 mod overrides;
 mod penalty;

@@ -123,7 +123,6 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         "keys.rs",
         "every_part_of_a_key",
         &[
-            "key.header",
             "key.query",
             "key.cookie",
             "key.literal",
@@ -175,6 +174,18 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
             "cost.default",
             "cost.max",
             "cost.request_bytes",
+        ],
+    ),
+    (
+        "numbers.rs",
+        "each_tenant_has_the_numbers_of_its_token",
+        &[
+            "key.header",
+            "number_from_metadata.metadata",
+            "number_from_metadata.default",
+            "number_from_metadata.max",
+            "rate_from_metadata.amount",
+            "rate_from_metadata.per",
         ],
     ),
     (
