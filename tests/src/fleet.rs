@@ -26,9 +26,14 @@ pub struct Fleet {
 impl Fleet {
     /// Starts `envoys` Envoys with these rules and these fleet settings.
     pub fn start(envoys: usize, rules: &Value, settings: &Value) -> Result<Self> {
+        Self::of(envoys, Config::new(rules.clone()), settings)
+    }
+
+    /// Starts `envoys` Envoys with this configuration and these fleet settings.
+    pub fn of(envoys: usize, config: Config, settings: &Value) -> Result<Self> {
         let valkey = Valkey::start()?;
         let relay = Relay::start_with(&valkey, &["--timeout-ms", "900"])?;
-        let config = Config::new(rules.clone()).fleet(settings, relay.address());
+        let config = config.fleet(settings, relay.address());
         let envoys = (0..envoys).map(|_| Envoy::start(&config));
         Ok(Self {
             envoys: envoys.collect::<Result<_>>()?,

@@ -1,7 +1,8 @@
 //! Exact counts across four Envoys with two workers each, even at the first requests of a key.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use loudou_tests::{Fleet, Operator, Request};
+use loudou_tests::filters::headers_to_claims;
+use loudou_tests::{Config, Fleet, Operator, Request};
 use serde_json::{Value, json};
 
 const ENVOYS: usize = 4;
@@ -51,6 +52,41 @@ fn fresh_keys_admit_their_capacity_across_the_fleet() -> Result<()> {
         let count = fleet.counter(&format!("wasmcustom.loudou.{nothing}"))?;
         ensure!(count == 0, "{nothing}: {count}");
     }
+    fleet.stop()
+}
+
+/// The numbers of a limit travel in the lease call. Exactly the number in its token must pass for each key. With
+/// alternating numbers, units are lost with the leases under the other number, but no more than the largest number pass.
+#[test]
+fn keys_have_the_numbers_of_their_tokens_across_the_fleet() -> Result<()> {
+    let quota = json!({ "metadata": ["envoy.filters.http.jwt_authn", "quota"], "default": 5, "max": 1_000 });
+    let limits = json!([{ "algorithm": "funnel", "capacity": quota, "rate": "1/d" }]);
+    let claims = [("x-quota", "quota", json!({ "type": "NUMBER" }))];
+    let config =
+        Config::new(json!([rule("own", &limits)])).filter_before(headers_to_claims(&claims));
+    let settings = json!({ "credit": 0, "timeout": "1s", "lease": "10s" });
+    let fleet = Fleet::of(ENVOYS, config, &settings)?;
+    for quota in [1_u64, 30, 100, 700] {
+        let key = format!("quota-{quota}");
+        let counts = fleet.load(REQUESTS, CONNECTIONS, |_| {
+            let request = Request::get("/own").header("x-user-id", &key);
+            request.header("x-quota", quota.to_string())
+        })?;
+        ensure!(counts.of(200) == quota, "{quota}: {counts:?}");
+        for envoy in &fleet.envoys {
+            let bucket = Operator::viewer(envoy)
+                .bucket("own", &key)?
+                .context("no bucket")?;
+            let capacity = bucket.pointer("/limits/0/capacity");
+            ensure!(capacity == Some(&json!(quota)), "{bucket:#}");
+        }
+    }
+    let counts = fleet.load(60, 1, |number| {
+        let request = Request::get("/own").header("x-user-id", "both");
+        request.header("x-quota", if number % 2 == 0 { "30" } else { "100" })
+    })?;
+    let passed = counts.of(200);
+    ensure!((1..=100).contains(&passed), "{counts:?}");
     fleet.stop()
 }
 
