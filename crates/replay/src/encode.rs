@@ -86,6 +86,7 @@ pub(crate) mod flag {
     pub(super) const STATUS: u16 = 1 << 9;
     pub(crate) const UNDERSCORES: u16 = 1 << 10;
     pub(super) const VERDICT: u16 = 1 << 11;
+    pub(crate) const METADATA: u16 = 1 << 12;
 }
 
 /// Returns true if this record is an [`edit`].
@@ -133,6 +134,9 @@ pub(crate) fn request(
     for (flag, number) in &numbers {
         flags |= if number.is_some() { *flag } else { 0 };
     }
+    if !request.metadata.is_empty() {
+        flags |= flag::METADATA;
+    }
     names.parts |= flags;
     out.extend_from_slice(&flags.to_le_bytes());
     write_place(out, place);
@@ -150,6 +154,13 @@ pub(crate) fn request(
             write_text(out, name.as_bytes());
         }
         write_text(out, value);
+    }
+    if !request.metadata.is_empty() {
+        write_length(out, request.metadata.len());
+        for (path, value) in &request.metadata {
+            write_text(out, path.as_bytes());
+            write_text(out, value);
+        }
     }
 }
 
@@ -197,6 +208,11 @@ pub(crate) fn decode<'a>(
         max_wait: number(max_wait)?.map(Nanos::new),
         underscores: flags & flag::UNDERSCORES != 0,
         headers: take_headers(rest, names)?,
+        metadata: if flags & flag::METADATA == 0 {
+            Vec::new()
+        } else {
+            take_metadata(rest)?
+        },
         ..Sample::default()
     };
     let logged = LoggedRequest {
@@ -224,6 +240,17 @@ fn take_headers<'a>(rest: &mut &'a [u8], names: &'a Names) -> Option<Headers<'a>
         headers.push((Cow::Borrowed(name), Cow::Borrowed(take_text(rest)?)));
     }
     Some(headers)
+}
+
+fn take_metadata<'a>(rest: &mut &'a [u8]) -> Option<Vec<(String, Text<'a>)>> {
+    let count = take_length(rest)?;
+    // Each value takes at least two bytes, so a wrong count cannot allocate much memory.
+    let mut metadata = Vec::with_capacity(count.min(rest.len()));
+    for _ in 0..count {
+        let path = str::from_utf8(take_text(rest)?).ok()?.to_owned();
+        metadata.push((path, Cow::Borrowed(take_text(rest)?)));
+    }
+    Some(metadata)
 }
 
 fn write_place(out: &mut Vec<u8>, place: Place) {
@@ -305,6 +332,7 @@ mod tests {
             status in prop::option::of(any::<u16>()),
             verdict in prop::option::of((0_u64..3).prop_map(LogVerdict::from_number)),
             headers in prop::collection::vec(("[a-zA-Z_-]{0,3}", prop::collection::vec(any::<u8>(), 0..9)), 0..5),
+            metadata in prop::collection::vec(("[a-z.]{0,5}", prop::collection::vec(any::<u8>(), 0..9)), 0..3),
             line in any::<u64>(),
             underscores in any::<bool>(),
         ) {
@@ -323,6 +351,10 @@ mod tests {
                     headers: headers
                         .iter()
                         .map(|(name, value)| (name.as_str().into(), value.as_slice().into()))
+                        .collect(),
+                    metadata: metadata
+                        .iter()
+                        .map(|(path, value)| (path.clone(), value.as_slice().into()))
                         .collect(),
                     ..Sample::default()
                 },

@@ -36,7 +36,7 @@ pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
             KeyPart::Cookie(_) => missing.header("cookie"),
             KeyPart::Host => missing.header(":authority"),
             KeyPart::Route => missing.route(),
-            KeyPart::Metadata(_) => missing.add("metadata"),
+            KeyPart::Metadata(_) => missing.metadata(),
             KeyPart::ClientCert => missing.add("client certificates"),
             KeyPart::Query(_)
             | KeyPart::Literal(_)
@@ -50,13 +50,13 @@ pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
     missing.need = Need::Cost;
     match &rule.cost {
         Cost::Header { name, .. } => missing.header(name),
-        Cost::Metadata { .. } => missing.add("metadata"),
+        Cost::Metadata { .. } => missing.metadata(),
         Cost::RequestBytes(_) if !seen.has_lengths => missing.header("content-length"),
         Cost::RequestBytes(_) | Cost::Fixed(_) => {}
     }
     if rule.limits.is_template() {
         missing.need = Need::Numbers;
-        missing.add("metadata");
+        missing.metadata();
     }
     missing.found
 }
@@ -82,7 +82,7 @@ impl MissingParts<'_> {
             self.route();
         }
         if !matches.metadata.is_empty() {
-            self.add("metadata");
+            self.metadata();
         }
         if let Some(not) = &matches.not {
             self.of_match(not);
@@ -98,6 +98,12 @@ impl MissingParts<'_> {
     fn route(&mut self) {
         if !self.seen.has(flag::ROUTE) {
             self.add("the route");
+        }
+    }
+
+    fn metadata(&mut self) {
+        if !self.seen.has(flag::METADATA) {
+            self.add("metadata");
         }
     }
 

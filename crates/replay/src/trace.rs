@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::json::{self, HeaderList, JsonStr};
-use super::record::{LogLine, LoggedRequest, TraceEdit, Unread};
+use super::record::{LogLine, LoggedRequest, Text, TraceEdit, Unread};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +27,7 @@ struct Wire<'a> {
     source: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
     route: Option<JsonStr<'a>>,
+    metadata: Option<Value>,
     cost: Option<u64>,
     max_wait_ns: Option<u64>,
     duration_ns: Option<u64>,
@@ -57,6 +58,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, Unread> {
         source: wire.source.map(JsonStr::bytes),
         route: wire.route.map(JsonStr::bytes),
         headers: wire.headers.unwrap_or_default().0,
+        metadata: wire
+            .metadata
+            .map_or_else(|| Ok(Vec::new()), |own| metadata(&own))?,
         cost: wire.cost,
         max_wait: wire.max_wait_ns.map(Nanos::new),
         ..Sample::default()
@@ -94,7 +98,19 @@ impl Wire<'_> {
         texts.iter().any(|text| text.is_some())
             || numbers.iter().any(Option::is_some)
             || self.headers.is_some()
+            || self.metadata.is_some()
     }
+}
+
+/// Reads metadata in the form in which a request to explain has them.
+fn metadata(metadata: &Value) -> Result<Vec<(String, Text<'static>)>, Unread> {
+    let wrong = |problems: Vec<Problem>| {
+        let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        Unread::bad(format!("metadata: {}", problems.join("; ")))
+    };
+    let found = config::parse_metadata(metadata).map_err(wrong)?;
+    let owned = |(path, value): (String, Text<'_>)| (path, Text::Owned(value.into_owned()));
+    Ok(found.into_iter().map(owned).collect())
 }
 
 fn parse_set(at: Nanos, set: &Value) -> Result<TraceEdit, String> {

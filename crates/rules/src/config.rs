@@ -51,7 +51,7 @@ pub use mode::MODE_NAMES;
 pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
 pub use reader::{Cursor, Fields, Report, written};
-pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
+pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_metadata, parse_sample};
 pub(crate) use scale::fits_scale;
 pub use scale::scaled;
 pub use schema::schema;

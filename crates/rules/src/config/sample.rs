@@ -42,6 +42,13 @@ pub fn parse_sample(document: &Value) -> Result<Sample<'_>, Vec<Problem>> {
     report.unless_invalid(sample)
 }
 
+/// Reads the metadata of a sample: values by path, with dots between the steps.
+pub fn parse_metadata(document: &Value) -> Result<Vec<(String, Text<'_>)>, Vec<Problem>> {
+    let (mut report, mut found) = (Report::default(), Vec::new());
+    below(&Cursor::root(document), "", 0, &mut found, &mut report);
+    report.unless_invalid(Some(found))
+}
+
 fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>> {
     let fields = cursor.object(SAMPLE, report)?;
     let mut read = |name: &str, read: Reader<'a>| {

@@ -47,6 +47,47 @@ fn json_log(start: u32, count: u32, members: &str) -> String {
 
 const FUNNEL: &str = "limits: [{ algorithm: funnel, capacity: 100, rate: 1/s }]";
 
+/// A trace may have the metadata from which the numbers of limits come. Other logs have none.
+#[test]
+fn numbers_come_from_the_metadata_of_a_trace() {
+    let quota = "{ metadata: [jwt, quota], default: 1, max: 3 }";
+    let rule = format!(
+        "key: [{{ metadata: [jwt, tenant] }}], limits: [{{ algorithm: funnel, capacity: {quota}, rate: 1/d }}]"
+    );
+    let line =
+        |quota: &str| format!("{{\"at_ns\":0,\"metadata\":{{\"jwt\":{{\"tenant\":7{quota}}}}}}}\n");
+    let trace = ["", ",\"quota\":2", "", ",\"quota\":99", ",\"quota\":99"]
+        .map(line)
+        .concat();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(
+        &file,
+        format!("version: 1\nrules:\n- {{ name: r, {rule} }}\n"),
+    )
+    .expect("room");
+    let loudou = Loudou {
+        bytes: trace.as_bytes(),
+        ..Loudou::default()
+    };
+    let ran = loudou.run(&format!("replay --config {} -o jsonl", file.display()));
+    let seen = ran.out.lines().map(|line| {
+        let decision: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let capacity = decision["capacity"].as_u64().expect("a number");
+        (decision["verdict"] == "admit", capacity)
+    });
+    let expected = [(true, 1), (true, 2), (false, 1), (true, 3), (false, 3)];
+    assert!(seen.eq(expected), "{}", ran.seen());
+    let rule = rule.replace("{ metadata: [jwt, tenant] }", "source");
+    let found = warnings(&rule, &json_log(0, 5, ""), "");
+    assert_eq!(
+        found,
+        [
+            "rule r needs metadata, which no line has: the limits of 5 requests have their default numbers"
+        ]
+    );
+}
+
 #[test]
 fn a_cost_that_the_log_does_not_have() {
     let log = json_log(0, 5, "");
