@@ -20,7 +20,7 @@ token() { # NAME CLAIMS
 }
 
 token alice ',"tenant":1042,"roles":["reader"]'
-token bob ',"tenant":77,"roles":["reader","pro"]'
+token bob ',"tenant":77,"daily":5000,"roles":["reader","pro"]'
 token carol ',"tenant":1042'
 
 # The last 32 bytes of the public key in DER are the key itself.

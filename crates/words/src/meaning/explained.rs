@@ -217,7 +217,7 @@ fn brought(number: &ExplainedNumber) -> String {
         NumberOrigin::TooLarge => format!(", the maximum: metadata {path} is larger"),
         NumberOrigin::Request | NumberOrigin::Unknown => format!(", from metadata {path}"),
     };
-    format!("{} of {}{why}", number.number, escape(&number.limit))
+    format!("{} for {}{why}", number.number, escape(&number.limit))
 }
 
 /// Describes the outcome of a limit, and the units that would remain.
