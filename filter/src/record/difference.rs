@@ -129,6 +129,27 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
 
 /// Returns for example `capacity 15 → 30`. `default` stands for a field that is absent.
 fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
+    // The parts of a number that comes with each request.
+    const PARTS: [(&str, &str); 7] = [
+        ("/metadata", "metadata"),
+        ("/default", "default"),
+        ("/max", "max"),
+        ("/amount/metadata", "metadata"),
+        ("/amount/default", "default"),
+        ("/amount/max", "max"),
+        ("/per", "per"),
+    ];
+    if let (Some(was), Some(is)) = (was.get(name), is.get(name))
+        && was.is_object()
+        && is.is_object()
+    {
+        let of = |value: &Value, pointer| value.pointer(pointer).map(text).unwrap_or_default();
+        let parts = PARTS.iter().filter_map(|(pointer, part)| {
+            let (was, is) = (of(was, pointer), of(is, pointer));
+            (was != is).then(|| format!("{name} {part} {was} → {is}"))
+        });
+        return joined(&parts.collect::<Vec<_>>(), ", ");
+    }
     let value = |fields: &Fields| fields.get(name).map_or_else(|| default.to_owned(), text);
     format!("{name} {} → {}", value(was), value(is))
 }
@@ -191,6 +212,20 @@ mod tests {
         assert_eq!(
             described(log(false), log(true)),
             "n: count_refused false → true"
+        );
+        let sourced = |max: u32, pace: &str| {
+            let number =
+                |name: &str| json!({ "metadata": ["jwt", name], "default": 5, "max": max });
+            json!({ "name": "n", "algorithm": "funnel", "capacity": number("quota"),
+                "rate": { "amount": number(pace), "per": "1m" } })
+        };
+        assert_eq!(
+            described(sourced(50, "pace"), sourced(60, "speed")),
+            "n: capacity max 50 → 60, rate metadata [\"jwt\",\"pace\"] → [\"jwt\",\"speed\"], rate max 50 → 60"
+        );
+        assert_eq!(
+            described(funnel(15, "30/m"), sourced(50, "pace")),
+            "n: capacity 15 → quota (5), rate 30/m → pace (5)/m"
         );
         let mut waits = funnel(15, "30/m");
         waits["max_wait"] = json!("5s");

@@ -201,6 +201,17 @@ impl Form {
                 let absent = field.before == value && !limit.contains_key(about.name);
                 limit_edit::put(limit, about, if absent { "" } else { &value });
             }
+            if let Kind::Sourced(index, about, pointer) = field.kind
+                && let Some(limit) = limits.get_mut(index)
+                && let Some(number) = limit.get_mut(about.name)
+                && let Some(place) = number.pointer_mut(pointer)
+            {
+                let form = match pointer {
+                    "/per" => config::Form::Rate,
+                    _ => config::Form::Integer(1, u32::MAX),
+                };
+                *place = limit_edit::value(form, &field.value());
+            }
         }
         let mut body = Map::new();
         if limits.iter().all(|limit| !table_of(limit).is_empty()) {
@@ -234,7 +245,7 @@ impl Form {
         for problem in problems {
             self.place(&problem.path.to_string(), describe(&problem));
         }
-        let is_limit = |field: &Field| matches!(field.kind, Kind::Limit(..));
+        let is_limit = |field: &Field| matches!(field.kind, Kind::Limit(..) | Kind::Sourced(..));
         let begins = self.is_trial() && tried(&self.base.name).is_none();
         if begins && !self.changes().any(is_limit) {
             self.place("mode", "change a limit to try".to_owned());
@@ -469,6 +480,8 @@ const CARRIES: [&str; 3] = ["keep", "proportional", "reset"];
 pub(crate) enum Kind {
     /// A field of the limit with this index.
     Limit(usize, &'static config::Field),
+    /// A part of such a field whose number comes with each request, as a JSON pointer into its object.
+    Sourced(usize, &'static config::Field, &'static str),
     Mode,
     Carry,
     /// A prompt for a value outside the body, or for a change of one key.
@@ -481,6 +494,10 @@ impl Kind {
     fn path(self) -> Option<String> {
         match self {
             Self::Limit(index, field) => Some(format!("limits[{index}].{}", field.name)),
+            Self::Sourced(index, field, pointer) => {
+                let parts = pointer.replace('/', ".");
+                Some(format!("limits[{index}].{}{parts}", field.name))
+            }
             Self::Mode => Some("mode".to_owned()),
             Self::Carry | Self::Asked(_) => None,
         }
@@ -557,10 +574,36 @@ impl Field {
         }
     }
 
+    /// Returns the parts of a field whose number comes with each request: what applies to requests without a number,
+    /// and the bounds. The path of the number stays as it is.
+    fn of_source(
+        index: usize,
+        name: &str,
+        field: &'static config::Field,
+        source: &Value,
+    ) -> Vec<Self> {
+        let pointers: &[&str] = match source.get("amount") {
+            Some(_) => &["/amount/default", "/amount/max", "/per"],
+            None => &["/default", "/max"],
+        };
+        let part = |pointer: &&'static str| {
+            let value = source.pointer(pointer).map(limit_edit::text)?;
+            let word = pointer.rsplit('/').next().unwrap_or_default();
+            let label = format!("{name} {} {word}", field.name);
+            let kind = Kind::Sourced(index, field, pointer);
+            Some(Self::text(kind, label, &value))
+        };
+        pointers.iter().filter_map(part).collect()
+    }
+
     /// Returns the label without the name of the limit.
     pub(crate) fn name(&self) -> &str {
         match self.kind {
             Kind::Limit(_, field) => field.name,
+            Kind::Sourced(..) => self
+                .label
+                .split_once(' ')
+                .map_or(&self.label, |(_, name)| name),
             _ => &self.label,
         }
     }
@@ -588,7 +631,7 @@ impl Field {
         match self.kind {
             Kind::Carry | Kind::Asked(_) => false,
             Kind::Limit(_, field) => !limit_edit::same(field, &self.value(), &self.before),
-            Kind::Mode => self.value() != self.before,
+            Kind::Sourced(..) | Kind::Mode => self.value() != self.before,
         }
     }
 }
@@ -623,7 +666,12 @@ fn rule_fields(view: &RuleView) -> Vec<Field> {
         let (name, _) = names_of(limit);
         let values = spoken_value(limit);
         let table = table_of(limit).iter();
-        fields.extend(table.map(|field| Field::of_limit(index, name, field, &values)));
+        for field in table {
+            match values.get(field.name).filter(|value| value.is_object()) {
+                Some(source) => fields.extend(Field::of_source(index, name, field, source)),
+                None => fields.push(Field::of_limit(index, name, field, &values)),
+            }
+        }
     }
     let mode = rule
         .get("mode")

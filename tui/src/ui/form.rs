@@ -135,7 +135,7 @@ fn rows(theme: &Theme, state: &State, form: &Form, wide: u16) -> Vec<FormRow> {
         if field.kind == Kind::Carry && has_room {
             rows.push(FormRow::default());
         }
-        if let Kind::Limit(limit, _) = field.kind
+        if let Kind::Limit(limit, _) | Kind::Sourced(limit, ..) = field.kind
             && shown != Some(limit)
         {
             shown = Some(limit);
@@ -190,9 +190,10 @@ fn head(theme: &Theme, form: &Form, limit: usize) -> Option<FormRow> {
 }
 
 /// Returns the meaning of a field.
-const fn about(field: &Field) -> Option<&'static str> {
+fn about(field: &Field) -> Option<&'static str> {
     match field.kind {
         Kind::Limit(_, field) => Some(field.doc.text()),
+        Kind::Sourced(.., pointer) => Some(sourced(pointer)),
         _ => None,
     }
 }
@@ -250,8 +251,18 @@ fn field_row(theme: &Theme, index: usize, field: &Field, is_focused: bool, wide:
     row
 }
 
+/// Describes a part of a number that comes with each request.
+fn sourced(pointer: &str) -> &'static str {
+    match pointer.rsplit('/').next() {
+        Some("default") => "The number for a request that brings none, or a wrong one.",
+        Some("max") => "The maximum number that a request may bring. Larger numbers count as this.",
+        _ => "The period of the rate, whose amount comes with each request.",
+    }
+}
+
 fn hint(field: &Field) -> String {
     let hint = match field.kind {
+        Kind::Sourced(.., "/per") => "such as 1s, 5m, 1d",
         Kind::Limit(_, about) => match (about.default, about.form) {
             (_, config::Form::Word(_) | config::Form::Boolean) => "",
             (Some(default), _) if field.value().is_empty() => return format!("default: {default}"),
@@ -259,7 +270,7 @@ fn hint(field: &Field) -> String {
             (_, config::Form::Duration(..)) => "such as 250ms, 60s, 5m",
             _ => "",
         },
-        Kind::Mode => "",
+        Kind::Sourced(..) | Kind::Mode => "",
         Kind::Carry => "of live bucket levels",
         Kind::Asked(prompt) => prompt.hint(),
     };

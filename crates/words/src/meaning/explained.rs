@@ -277,3 +277,57 @@ pub fn found(part: &UnmetPart) -> String {
         Some(found) => found.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_state_their_origin() {
+        let row = |number, origin| {
+            let metadata = ["jwt", "q\u{1b}[1m"].map(str::to_owned).to_vec();
+            let rule = ExplainedRule {
+                numbers: vec![ExplainedNumber {
+                    limit: "burst".to_owned(),
+                    field: "capacity".to_owned(),
+                    metadata,
+                    number,
+                    origin,
+                }],
+                ..ExplainedRule::default()
+            };
+            rows(&rule)
+                .pop()
+                .map(|(name, value)| format!("{name}: {value}"))
+        };
+        for (number, origin, expected) in [
+            (
+                500,
+                NumberOrigin::Request,
+                "500 for burst, from metadata jwt.q\\u{1b}[1m",
+            ),
+            (
+                10,
+                NumberOrigin::Missing,
+                "10 for burst, the default: the request has no metadata jwt.q\\u{1b}[1m",
+            ),
+            (
+                10,
+                NumberOrigin::Invalid,
+                "10 for burst, the default: metadata jwt.q\\u{1b}[1m is no whole number",
+            ),
+            (
+                1,
+                NumberOrigin::TooSmall,
+                "1 for burst, the minimum: metadata jwt.q\\u{1b}[1m is 0",
+            ),
+            (
+                900,
+                NumberOrigin::TooLarge,
+                "900 for burst, the maximum: metadata jwt.q\\u{1b}[1m is larger",
+            ),
+        ] {
+            assert_eq!(row(number, origin), Some(format!("capacity: {expected}")));
+        }
+    }
+}

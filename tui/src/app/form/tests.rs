@@ -105,6 +105,52 @@ fn choices_are_chosen() {
     assert_eq!(typed(&format!("{mode}<tab>k")).carry(), Carry::Keep);
 }
 
+/// The default and the bounds of a number that comes with each request are fields. Its path stays.
+#[test]
+fn parts_of_numbers_from_metadata_are_fields() {
+    let mut sourced = view();
+    let quota = json!({ "metadata": ["jwt", "quota"], "default": 15, "max": 100 });
+    let pace = json!({ "metadata": ["jwt", "pace"], "default": 30, "max": 60 });
+    sourced.rule["limits"][0]["capacity"] = quota.clone();
+    sourced.rule["limits"][0]["rate"] = json!({ "amount": pace, "per": "1m" });
+    let mut form = Form::new(sourced.clone(), NOW);
+    assert_eq!(form.problem_count(), 0, "{form:?}");
+    assert_eq!(form.body()["limits"][0], sourced.rule["limits"][0]);
+    let names: Vec<&str> = form.fields.iter().take(6).map(Field::name).collect();
+    let parts = [
+        "capacity default",
+        "capacity max",
+        "rate default",
+        "rate max",
+        "rate per",
+    ];
+    assert_eq!(names, [&parts[..], &["max_wait"]].concat());
+    for (steps, value) in [(1, "200"), (2, "90"), (1, "2m")] {
+        (0..steps).for_each(|_| form.step(1));
+        form.paste(value);
+    }
+    assert_eq!(form.problem_count(), 0, "{form:?}");
+    assert_eq!(
+        form.change_lines(),
+        [
+            "burst capacity max 100 → 200",
+            "burst rate max 60 → 90",
+            "burst rate per 1m → 2m"
+        ]
+    );
+    let limit = &form.body()["limits"][0];
+    assert_eq!(limit["capacity"]["max"], 200);
+    assert_eq!(limit["capacity"]["metadata"], quota["metadata"]);
+    assert_eq!(
+        (&limit["rate"]["amount"]["max"], &limit["rate"]["per"]),
+        (&json!(90), &json!("2m"))
+    );
+    form.focus_on(1);
+    form.paste("3");
+    let problem = form.fields[1].problem.clone().unwrap_or_default();
+    assert!(problem.contains("15 to"), "{problem}");
+}
+
 /// A trial of the rule with another first capacity, which another user changed.
 fn trial(capacity: u32) -> RuleView {
     let mut trial = view();
