@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::loudou_command;
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, TempDir, Terminal, eventually};
+use loudou_tests::{
+    Config, EDIT_TOKEN, Envoy, Fleet, Operator, Request, TempDir, Terminal, eventually,
+};
 use serde_json::{Value, json};
 
 const REQUESTS: u64 = 5_000;
@@ -172,4 +174,67 @@ fn tried_limits_are_compared_and_enforced_on_the_screen() -> Result<()> {
     terminal.shows("D ends it")?;
     terminal.quit()?;
     envoy.stop()
+}
+
+/// In a fleet, a trial holds no request for the relay's answer. Many requests of a fresh key at once count as admitted up
+/// to the tried capacity, and once more up to it in each Envoy.
+#[test]
+fn a_trial_in_a_fleet_counts_within_its_bound() -> Result<()> {
+    const ENVOYS: u64 = 2;
+    let rules = json!([{
+        "name": "per-user",
+        "scope": "fleet",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 200, "rate": "1/d" }],
+    }]);
+    let settings = json!({ "credit": 0, "timeout": "1s", "lease": "10s" });
+    let fleet = Fleet::start(usize::try_from(ENVOYS)?, &rules, &settings)?;
+    let envoy = fleet.envoys.first().context("an Envoy")?;
+    loudou(
+        envoy,
+        &[
+            "set",
+            "per-user",
+            "--capacity",
+            "20",
+            "--trial",
+            "--for",
+            "1h",
+        ],
+    )?;
+    for envoy in &fleet.envoys {
+        eventually(PATIENCE, "the trial to travel", || {
+            let rules = loudou(envoy, &["rules"])?;
+            Ok(rules.contains("per-user~trial").then_some(()))
+        })?;
+    }
+    let sum = |rule: &str| -> Result<[u64; 3]> {
+        let mut sum = [0; 3];
+        for envoy in &fleet.envoys {
+            for (sum, count) in sum.iter_mut().zip(counts(envoy, rule)?) {
+                *sum += count;
+            }
+        }
+        Ok(sum)
+    };
+    let mut before = [0; 3];
+    for key in ["alice", "bob", "carol"] {
+        let requests = REQUESTS / 10;
+        let counted = fleet.load(requests, CONNECTIONS, |_| {
+            Request::get("/").header("x-user-id", key)
+        })?;
+        ensure!(counted.of(200) == 200, "{key}: {counted:?}");
+        let after = sum("per-user~trial")?;
+        let [admitted, refused, shadow_refused] = [0, 1, 2].map(|at| after[at] - before[at]);
+        ensure!(
+            (20..=20 * (1 + ENVOYS)).contains(&admitted),
+            "{key}: {admitted}"
+        );
+        ensure!(
+            refused == 0 && admitted + shadow_refused == ENVOYS * requests,
+            "{key}: {after:?}"
+        );
+        before = after;
+    }
+    fleet.stop()
 }

@@ -33,6 +33,9 @@ impl FleetView {
                 Mode::Enforce => self.phase,
                 Mode::Shadow | Mode::Off => Phase::First,
             },
+            // The credit of a rule in shadow mode is its smallest capacity. A request beyond it would most
+            // likely be refused by the engine.
+            holds: matches!(mode, Mode::Enforce),
             is_down: self.is_down,
             outage: self.otherwise(),
         }

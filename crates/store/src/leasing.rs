@@ -19,6 +19,9 @@ pub struct ByLease<'a> {
     pub terms: &'a Terms,
     /// Phase of the request's wait for the lease.
     pub phase: Phase,
+    /// True if a request may be held for the engine's answer. Otherwise, a request beyond the credit
+    /// is refused.
+    pub holds: bool,
     /// True if the engine is unreachable.
     pub is_down: bool,
     /// What happens to requests while the engine is unreachable.
@@ -177,7 +180,7 @@ impl ByLease<'_> {
         let lease = slot.lease.get_or_insert_default();
         lease.turn(self.terms, slot.bucket.last, ask.clock());
         let mut verdict = lease.take(self.terms, ask.cost, now, self.phase, self.is_down);
-        if ask.is_hurried()
+        if (ask.is_hurried() || !self.holds)
             && let LeaseVerdict::Wait { until } = verdict
         {
             // The request cannot be held, so it is refused.

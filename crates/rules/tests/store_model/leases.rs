@@ -86,6 +86,7 @@ impl<'a> Model<'a> {
                 let ask = Ask::new(cost, Nanos::new(1));
                 let mut take = self.rule.take(KEY, ask);
                 take.lease = Some(ByLease {
+                    holds: true,
                     terms: self.terms,
                     phase: Phase::First,
                     is_down: false,
@@ -272,6 +273,7 @@ fn a_cost_that_was_admitted_alone_comes_back_by_the_part() {
     let take = |world: &mut World, cost: u64, at: u64| {
         let mut take = rule.take(KEY, Ask::new(cost, Nanos::new(at)));
         take.lease = Some(ByLease {
+            holds: true,
             terms: &terms,
             phase: Phase::First,
             is_down: true,
@@ -289,4 +291,38 @@ fn a_cost_that_was_admitted_alone_comes_back_by_the_part() {
     assert_eq!(given, Ok(()));
     let passes = (0..9).filter(|_| take(&mut world, 1, SECOND).is_some());
     assert_eq!(passes.count(), 4, "one of five is used");
+}
+
+/// A rule in shadow mode holds no request. Beyond its credit it refuses, so that requests during a call are not counted
+/// as admitted without taking anything.
+#[test]
+fn a_request_beyond_the_credit_is_held_or_refused() {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 20, "rate": "4/s" }]);
+    for holds in [true, false] {
+        let mut world = World::new(16);
+        let (rule, table) = (rule(&limits), world.table.clone());
+        let terms = terms(&rule, 2);
+        let mut verdicts = Vec::new();
+        for _ in 0..4 {
+            let mut take = rule.take(KEY, Ask::new(1, Nanos::new(1)));
+            take.lease = Some(ByLease {
+                terms: &terms,
+                phase: Phase::First,
+                holds,
+                is_down: false,
+                outage: Outage::Refuse,
+            });
+            let charge = table
+                .charge(&mut world.store, &take, &mut world.stats)
+                .expect("readable");
+            let leased = charge.leased.expect("a lease");
+            let refused = charge.answer.expect("no ban").is_refused();
+            verdicts.push((refused, leased.waits(), charge.receipt.is_some()));
+        }
+        let beyond = (!holds, holds, false);
+        assert_eq!(
+            verdicts,
+            [(false, false, true), (false, false, true), beyond, beyond]
+        );
+    }
 }
