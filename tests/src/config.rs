@@ -575,6 +575,20 @@ fn stats_tags() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::workspace_root;
+
+    /// Operators copy the labels from the examples, and the tests have the labels of this file.
+    #[test]
+    fn the_examples_have_the_labels_of_the_tests() {
+        for tag in stats_tags().as_array().expect("list") {
+            let line = format!("regex: '{}'", tag["regex"].as_str().expect("regex"));
+            for example in ["quickstart", "monitoring"] {
+                let file = workspace_root().join(format!("envoy/{example}/envoy.yaml"));
+                let yaml = std::fs::read_to_string(file).expect("example");
+                assert!(yaml.contains(&line), "{example}: {line}");
+            }
+        }
+    }
 
     #[test]
     fn both_plugins_share_one_vm() {

@@ -114,7 +114,7 @@ fn banned_here() -> State {
 /// The key that bans also unbans, once the key is banned in all rules that can have it.
 #[test]
 fn the_key_unbans_if_all_rules_ban() {
-    let ban_to = |banned: &[&str]| {
+    let ban_to = |banned: &[&str], by: BanBy| {
         let mut state = state(SIZE, 3);
         let mut snapshot = snapshot(4);
         let mallory = |(_, bucket): &&(u64, BucketView)| bucket.key == "mallory";
@@ -128,19 +128,24 @@ fn the_key_unbans_if_all_rules_ban() {
         for rule in ["reply-per-user", "search-per-key"] {
             let mut row = row.clone();
             row.1.rule = rule.to_owned();
-            row.1.ban = ban(BanBy::Operator, 1_602).filter(|_| banned.contains(&rule));
-            snapshot.buckets.push(row);
+            row.1.ban = ban(by, 1_602).filter(|_| banned.contains(&rule));
+            // The bans of another key do not count.
+            let mut other = row.clone();
+            other.1.key = "another".to_owned();
+            other.1.ban = ban(BanBy::Operator, 1_602);
+            snapshot.buckets.extend([row, other]);
         }
         send(&mut state, Msg::Polled(Ok(Box::new(snapshot))));
         let sending = sending_of(type_keys(&mut state, "/mallory<ret>B<ret>"));
         all_of(&sending).of.to
     };
-    assert_eq!(ban_to(&[]), TEN_MINUTES);
-    assert_eq!(ban_to(&["reply-per-user"]), TEN_MINUTES);
-    assert_eq!(
-        ban_to(&["reply-per-user", "search-per-key"]),
-        BanTo::Free(None)
-    );
+    let both = &["reply-per-user", "search-per-key"];
+    assert_eq!(ban_to(&[], BanBy::Operator), TEN_MINUTES);
+    assert_eq!(ban_to(&["reply-per-user"], BanBy::Operator), TEN_MINUTES);
+    assert_eq!(ban_to(both, BanBy::Operator), BanTo::Free(None));
+    assert_eq!(ban_to(both, BanBy::Penalty), BanTo::Free(None));
+    // An unban does not end the ban by an override.
+    assert_eq!(ban_to(both, BanBy::Override), TEN_MINUTES);
 }
 
 #[test]
