@@ -302,8 +302,8 @@ struct Conversion<'a> {
     old: Cow<'a, Limits>,
     new: Cow<'a, Limits>,
     carry: Carry,
-    /// When the rule was edited. `None` for the change from the numbers of one request to those of
-    /// another, which happens with that request.
+    /// When the rule was edited. `None` for the change from the numbers of one request to the numbers
+    /// of the next, which happens with the next request.
     at: Option<Nanos>,
 }
 

@@ -307,7 +307,7 @@ pub trait LiveRule {
 
     /// Returns the limits by which the bucket of `key` stands in the version in force. They differ
     /// from [`LiveRule::limits_of`] if numbers of the limits come with each request, and the bucket
-    /// stores those of its last request. `bucket` contains the bucket and its version; `None` for a
+    /// stores the numbers of its last request. `bucket` contains the bucket and its version; `None` for a
     /// new bucket.
     fn limits_in(&self, key: &str, _bucket: Option<(&Bucket, u32)>) -> Cow<'_, Limits> {
         Cow::Borrowed(self.limits_of(key))

@@ -126,7 +126,13 @@ pub(super) fn one(
     let fields = cursor.object(OVERRIDE.names, report)?;
     let (kind, value) = fields.one_of(OVERRIDE.choice, report)?;
     if kind == "limits" {
-        return limits::limits(&value, report).map(Override::Limits);
+        let limits = limits::limits(&value, report)?;
+        if limits.is_template() {
+            let allowed = "fixed numbers, or a scale of the numbers that requests bring";
+            report.error(&value, "the limits of an override are fixed", allowed);
+            return None;
+        }
+        return Some(Override::Limits(limits));
     }
     let scale = value.decimal_of(SCALE, report)?;
     if rule.is_some_and(|limits| !fits_scale(limits, scale)) {

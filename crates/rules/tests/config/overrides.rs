@@ -49,6 +49,15 @@ fn what_is_wrong_with_an_override_is_told() {
             problem("overrides.a.limits", "0 limits", None),
         ),
         (
+            json!({ "a": { "limits": [{ "algorithm": "funnel", "rate": "1/s",
+                "capacity": { "metadata": ["jwt", "quota"], "default": 1, "max": 9 } }] } }),
+            problem(
+                "overrides.a.limits",
+                "the limits of an override are fixed",
+                None,
+            ),
+        ),
+        (
             json!({ "": "banned" }),
             problem("overrides.", "invalid key", None),
         ),

@@ -62,6 +62,19 @@ fn duration(least: Nanos, most: Nanos) -> Values {
 }
 
 fn value(field: Field) -> Values {
+    let fixed = fixed(field);
+    let number = json!({ "metadata": ["jwt", field.name], "default": 1, "max": 9 });
+    match field.sourced {
+        None => fixed,
+        Some("rate_from_metadata") => {
+            let rate = json!({ "amount": number, "per": "1m" });
+            prop_oneof![4 => fixed, 1 => Just(rate)].boxed()
+        }
+        Some(_) => prop_oneof![4 => fixed, 1 => Just(number)].boxed(),
+    }
+}
+
+fn fixed(field: Field) -> Values {
     match field.form {
         Form::Integer(least, most) => {
             let small = (least..=least.saturating_add(20).min(most)).prop_map(Value::from);

@@ -139,7 +139,7 @@ fn overrides_know_the_numbers() {
     );
 }
 
-/// A refused request of a later rule gets its units back, also if its numbers are not those of the request before.
+/// A refused request of a later rule gets its units back, also if the request before brought other numbers.
 #[test]
 fn what_another_rule_refuses_is_given_back() {
     let mut full = limited(&json!({ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }));
