@@ -206,7 +206,7 @@ mod tests {
     // SAFETY: the system's allocator does all the work.
     unsafe impl GlobalAlloc for Counted {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller guarantees what the system's allocator requires.
             let block = unsafe { System.alloc(layout) };
             assert_eq!(self.out().insert(block.addr(), layout), None);
             block
@@ -214,7 +214,7 @@ mod tests {
 
         unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
             assert_eq!(self.out().remove(&(block.addr())), Some(layout));
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller guarantees what the system's allocator requires.
             unsafe { System.dealloc(block, layout) };
         }
     }

@@ -302,7 +302,7 @@ impl Later {
         all
     }
 
-    /// Returns the names of unreadable rules in force.
+    /// Returns the names of the rules in force whose stored text this build cannot read.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let rules = self.rules.iter().filter(|rule| !rule.is_gone);
         rules.map(|rule| rule.name.as_str())

@@ -176,7 +176,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns this algorithm with another capacity, another amount of its rate, or both. A capacity also replaces the
+    /// Returns a copy of this algorithm with the given capacity, the given amount of its rate, or both. A capacity also replaces the
     /// numbers that follow from it by default.
     pub(crate) fn with(
         &self,

@@ -96,7 +96,7 @@ pub struct Intake {
     pub answered_429: u64,
     /// Number of record bytes that were sorted on disk.
     pub spilled: u64,
-    /// Choice of the client, as the option's text.
+    /// Part of a line that names the client, as given by the option `--source`.
     pub source: Option<String>,
     pub(crate) seen: Seen,
 }

@@ -170,7 +170,7 @@ impl Sorted {
     }
 }
 
-/// Size of a record's head in a run: its instant and its length, in bytes.
+/// Size of a record's header in a run, in bytes: a timestamp and a length.
 const HEAD: usize = 12;
 
 fn head(at: u64, length: usize) -> io::Result<[u8; HEAD]> {

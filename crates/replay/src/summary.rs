@@ -55,7 +55,7 @@ pub struct BesideLog {
 pub struct Trace {
     /// Name of the trace.
     pub name: String,
-    /// Name of its format, `mixed` for several formats; `None` when no line showed it.
+    /// Format of the input: `mixed` for several formats, `None` if no line identifies one.
     pub format: Option<&'static str>,
     /// Files, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -438,7 +438,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Returns the entries that are `wanted` in descending order of their counts. Entries with
+    /// Returns the entries for which `wanted` is true, in descending order of their counts. Entries with
     /// equal counts are ordered by rule and key.
     pub fn most(&self, wanted: impl Fn(&Entry<M>) -> bool) -> Vec<&Entry<M>> {
         let all = self.entries().iter().enumerate();

@@ -4,7 +4,7 @@
 //! keep all workers busy, and every request would wait behind a search. So after working for t, a
 //! search pauses for 10 t. Each response reports how long its client should wait before the next
 //! call. A client that calls earlier is refused while the worker's searches are too far ahead of
-//! their pauses. Each worker has its own pace.
+//! their pauses. Each worker throttles its clients independently.
 
 use loudou_limiter::Nanos;
 

@@ -12,7 +12,7 @@ use loudou_rules::joined::joined;
 const EDIT: &[&str] = &["carry", "for", "reason", "dry_run"];
 const BUCKETS: &[&str] = &["rule", "key", "state", "cursor", "limit"];
 
-/// Every call, in the order of the documentation.
+/// All endpoints, in the order of the documentation.
 pub static ROUTES: [Route; 17] = [
     get("/v1/status", &[], AdminPlane::status),
     get("/v1/rules", &["cursor"], AdminPlane::rules),
@@ -48,7 +48,7 @@ pub static ROUTES: [Route; 17] = [
     .with_if_match(),
     post("/v1/buckets/RULE/KEY/unban", &["reason"], AdminPlane::unban).with_if_match(),
     get("/v1/top", &["rule", "by", "limit"], AdminPlane::top),
-    // A sample request does not fit into a query.
+    // A POST, because a sample request is too large for the query string of a GET.
     post("/v1/explain", &[], AdminPlane::explain)
         .for_viewers()
         .with_body(),

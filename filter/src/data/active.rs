@@ -76,7 +76,7 @@ enum ReportDetail {
     Nothing,
     /// Rate-limit headers to the client.
     Headers,
-    /// Headers, and the decision to the upstream and access logs.
+    /// Rate-limit headers to the client, and the decision to the upstream and to access logs.
     Decision,
 }
 

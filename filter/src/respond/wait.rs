@@ -8,7 +8,7 @@ use crate::respond::text::Digits;
 /// Time until a retry may be admitted.
 #[derive(Clone, Copy)]
 pub(super) enum Wait {
-    /// After this time.
+    /// The retry may be admitted after this duration.
     For(Nanos),
     /// The time is unknown: the retry may be admitted once other requests have ended, or once the store works again.
     Unknown,

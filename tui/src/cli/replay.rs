@@ -397,7 +397,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// Writes lines of JSON. They are escaped, because clients choose the keys and paths in them.
+/// Writes JSON Lines. They are escaped, because clients choose the keys and paths in them.
 fn write_safe(out: &mut dyn Write, lines: Vec<u8>) -> io::Result<()> {
     let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) || *byte == b'\n';
     if lines.iter().all(is_plain) {

@@ -171,7 +171,7 @@ fn of_name<'a>(name: &str, named: &'a BTreeMap<String, NamedTarget>) -> Result<&
     )));
 }
 
-/// Rejects URLs that cannot be called. The host name of a `dns:` URL is not resolved.
+/// Rejects URLs to which no request can be sent. The host name of a `dns:` URL is not resolved.
 pub(super) fn check(url: &str, named: &BTreeMap<String, NamedTarget>) -> Result<()> {
     match url.strip_prefix('@') {
         Some(name) => of_name(name, named).map(drop),

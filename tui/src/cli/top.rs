@@ -150,7 +150,7 @@ fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Number of buckets in one call. Clients may create long names, and this many always fit.
+/// Number of buckets that one call asks for. That many names fit into a call even if clients chose the longest keys.
 const AT_ONCE: usize = 16;
 
 /// Buckets of the listed keys by rule and key. The list is useful without them, too.

@@ -31,7 +31,7 @@ pub struct Override {
     pub expires_after: Option<Nanos>,
     /// The rule as it was when this was decided.
     pub seen: Box<RuleView>,
-    /// Reason for the events. May be empty.
+    /// Reason that the events of this change record. May be empty.
     pub reason: String,
 }
 

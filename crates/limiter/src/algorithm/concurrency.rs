@@ -90,7 +90,7 @@ impl Concurrency {
         Ok(Self { capacity, lease })
     }
 
-    /// Returns this limit with another capacity.
+    /// Returns a copy of this limit with the given capacity.
     pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
         Self::new(capacity.unwrap_or(self.capacity), self.lease)
     }

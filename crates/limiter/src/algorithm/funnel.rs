@@ -55,7 +55,7 @@ impl Funnel {
         })
     }
 
-    /// Returns this funnel with another capacity and rate.
+    /// Returns a copy of this funnel with the given capacity and rate.
     pub(super) fn with(
         &self,
         capacity: Option<u64>,

@@ -76,7 +76,7 @@ impl LeakyQueue {
         Ok(queue)
     }
 
-    /// Returns this queue with another capacity and rate.
+    /// Returns a copy of this queue with the given capacity and rate.
     pub(super) fn with(
         &self,
         capacity: Option<u64>,

@@ -74,7 +74,7 @@ impl SlidingCounter {
         })
     }
 
-    /// Returns this limit with another capacity.
+    /// Returns a copy of this limit with the given capacity.
     pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
         Ok(Self::new(capacity.unwrap_or(self.capacity), self.window)?.aligned(self.align))
     }

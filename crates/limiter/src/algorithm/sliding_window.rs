@@ -100,7 +100,7 @@ impl SlidingWindow {
         })
     }
 
-    /// Returns this limit with another capacity, from which the capacity of a slot follows.
+    /// Returns a copy of this limit with the given capacity, from which the capacity of a slot follows.
     pub(super) fn with(&self, capacity: Option<u64>) -> Result<Self, BadNumbers> {
         let window = Self::new(
             capacity.unwrap_or(self.capacity),

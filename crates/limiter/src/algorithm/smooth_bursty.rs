@@ -69,7 +69,7 @@ impl SmoothBursty {
         Ok(bursty)
     }
 
-    /// Returns this limiter with another rate.
+    /// Returns a copy of this limiter with the given rate.
     pub(super) fn with(&self, rate: Option<Rate>) -> Result<Self, BadNumbers> {
         Self::new(rate.unwrap_or(self.rate), self.burst_seconds)?.waiting(self.max_wait)
     }

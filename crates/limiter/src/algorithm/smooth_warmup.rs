@@ -104,7 +104,7 @@ impl SmoothWarmup {
         })
     }
 
-    /// Returns this limiter with another rate.
+    /// Returns a copy of this limiter with the given rate.
     pub(super) fn with(&self, rate: Option<Rate>) -> Result<Self, BadNumbers> {
         Self::new(rate.unwrap_or(self.rate), self.warmup, self.cold_factor)?.waiting(self.max_wait)
     }

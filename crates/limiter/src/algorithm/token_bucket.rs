@@ -99,7 +99,7 @@ impl TokenBucket {
         })
     }
 
-    /// Returns this bucket with another capacity and rate. A bucket that starts full still does.
+    /// Returns a copy of this bucket with the given capacity and rate. A bucket that starts full still does.
     pub(super) fn with(
         &self,
         capacity: Option<u64>,

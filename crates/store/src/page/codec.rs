@@ -32,7 +32,7 @@ pub(super) const WORDS_AT: usize = 47;
 pub(super) const FLAG_GIVEN: u8 = 1;
 /// Encoded size of these units, in bytes.
 pub(super) const GIVEN_BYTES: usize = 5;
-/// Flag of the encoded form only: the slot's conduct is present.
+/// Flag that only the encoded slot has: set if the slot's strikes and bans follow.
 pub(super) const FLAG_CONDUCT: u8 = 8;
 /// Encoded size of a conduct, in bytes.
 const CONDUCT: usize = 18;

@@ -317,7 +317,7 @@ fn way_out(limit: &LimitView) -> String {
     }
 }
 
-/// Draws the level in percent in the middle of the cone.
+/// Draws the level as a percentage at the centre of the cone.
 fn number_in_water(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     let theme = pen.theme;
     let y = shape.rim.saturating_add(shape.height / 2);
