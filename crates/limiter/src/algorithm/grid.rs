@@ -62,6 +62,13 @@ pub(super) struct Place {
     ahead: u64,
 }
 
+impl Place {
+    /// Returns the instant on the clock of the periods.
+    pub(super) const fn at(&self) -> Nanos {
+        self.at
+    }
+}
+
 impl Periods {
     /// Returns whole windows as periods.
     pub(super) const fn of(grid: Grid, window: Nanos) -> Self {

@@ -59,6 +59,11 @@ pub struct TokenBucket {
     initial: u64,
     #[serde(skip_serializing_if = "Nanos::is_zero")]
     max_wait: Nanos,
+    /// Number of periods of the whole bucket in a period of this bucket, which is more than 1 only for a
+    /// part of an interval bucket. States count periods of the whole bucket, so that the whole bucket and
+    /// its parts can read each other's states.
+    #[serde(skip)]
+    of_whole: u64,
 }
 
 impl TokenBucket {
@@ -96,6 +101,7 @@ impl TokenBucket {
             align: Grid::Process,
             initial,
             max_wait: Nanos::ZERO,
+            of_whole: 1,
         })
     }
 
@@ -181,10 +187,12 @@ impl TokenBucket {
             Refill::Greedy => self.rate.divided(envoys),
             Refill::Interval => self.rate.divided_in_lumps(envoys),
         };
+        let periods = rate.period().get().checked_div(self.rate.period().get());
         Self {
             capacity,
             rate,
             initial: capacity,
+            of_whole: periods.unwrap_or(1).max(1),
             ..*self
         }
     }
@@ -204,6 +212,7 @@ impl TokenBucket {
     /// written, and the tokens that were used then.
     fn place(&self, words: &[u64], now: Nanos) -> Place {
         let written = words.first().copied().unwrap_or(0);
+        let written = written.checked_div(self.of_whole).unwrap_or(0);
         self.periods().place(written.into(), words, now)
     }
 
@@ -233,9 +242,20 @@ impl TokenBucket {
         used.saturating_sub(refilled).min(self.most_used())
     }
 
+    /// Returns the number of the period of the whole bucket that contains this position.
+    fn number_of_whole(&self, place: &Place) -> u128 {
+        if self.of_whole == 1 {
+            return place.number;
+        }
+        let period = self.rate.period().get().checked_div(self.of_whole);
+        let whole = Periods::of(self.align, Nanos::new(period.unwrap_or(1).max(1)));
+        let first = place.number.saturating_mul(self.of_whole.into());
+        whole.number(place.at()).max(first)
+    }
+
     fn write_used(&self, words: &mut [u64], used: u64, place: &Place) {
         if let [written, tokens, ..] = words {
-            *written = clamp(place.number);
+            *written = clamp(self.number_of_whole(place));
             *tokens = used;
         }
         self.periods().note(words, place);

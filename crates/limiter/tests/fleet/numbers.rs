@@ -5,7 +5,7 @@ use loudou_limiter::algorithm::{
     TokenBucket,
 };
 use loudou_limiter::lease::{Grant, Lease, LeaseVerdict, Shared, Terms, Unfit};
-use loudou_limiter::{Ask, Limit, Limits, Nanos, Verdict};
+use loudou_limiter::{Ask, Clock, Limit, Limits, Nanos, Rate, Verdict};
 
 use crate::setup::{funnel, limits, one, rate, window};
 use crate::table::{answered, at, granted, held, left, terms};
@@ -59,7 +59,7 @@ fn others_cannot() {
 #[test]
 fn periods_are_such_as_the_engine_knows() {
     let funnel = |period| {
-        let rate = loudou_limiter::Rate::new(1, Nanos::new(period)).expect("valid");
+        let rate = Rate::new(1, Nanos::new(period)).expect("valid");
         shared(Funnel::new(10, rate).expect("valid"))
     };
     let window = |window| {
@@ -329,4 +329,35 @@ fn each_limit_has_its_own_numbers() {
         unexplained.iter().all(|one| one.1 == Some(30)),
         "{unexplained:?}"
     );
+}
+
+/// During an outage, a part of the limits decides on a bucket that edits and views read with the whole limits. Lumps of a
+/// part may come in longer periods, but no reader may see a refill that has not happened.
+#[test]
+fn the_whole_reads_what_a_part_of_lumps_has_used() {
+    let day = Nanos::from_secs(86_400);
+    let rate = Rate::new(1, day).expect("a rate");
+    let lumps = TokenBucket::new(100, rate, Refill::Interval, 100).expect("valid");
+    for align in [Grid::Process, Grid::Clock] {
+        let lumps = lumps.aligned(align).expect("lumps");
+        let whole = one(Limit::new("lumps", lumps));
+        let part = whole.divided(3).expect("fits");
+        let clock = |days: u64| Clock {
+            now: Nanos::from_secs(86_400 * (days + 7)),
+            wall: Nanos::from_secs(86_400 * (days + 20_000)),
+        };
+        let ask = |days| Ask::new(33, clock(days).now).at_wall(clock(days).wall);
+        let mut bucket = part.start_at(clock(0));
+        assert!(!part.answer(&mut bucket, &ask(0)).is_refused());
+        assert_eq!(whole.used(&bucket, clock(0).now), [33], "{align:?}");
+        assert_eq!(part.used(&bucket, clock(0).now), [33], "{align:?}");
+        // The whole gets back one each day, and the part one each three days.
+        assert_eq!(whole.used(&bucket, clock(6).now), [33 - 6], "{align:?}");
+        let left = part.used(&bucket, clock(6).now);
+        assert!(left == [31] || left == [32], "{align:?}: {left:?}");
+        // And the other way.
+        let mut bucket = whole.start_at(clock(0));
+        whole.answer(&mut bucket, &ask(0));
+        assert_eq!(part.used(&bucket, clock(0).now), [33], "{align:?}");
+    }
 }
