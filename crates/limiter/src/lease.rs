@@ -223,6 +223,13 @@ impl Lease {
         };
     }
 
+    /// Discards a cached denial, because the request brings other numbers of the limits than the request
+    /// before. The tokens remain: the engine has charged them, whatever numbers the call had.
+    pub const fn after_numbers(&mut self) {
+        self.denied_until = Nanos::ZERO;
+        self.denied_cost = 0;
+    }
+
     /// Takes back the cost of an admitted request that did not pass. Expired tokens are not
     /// restored.
     pub fn give_back(&mut self, cost: u64, now: Nanos) {

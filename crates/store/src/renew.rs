@@ -62,6 +62,7 @@ impl Slot {
         clock: Clock,
     ) -> bool {
         let brought = rule.bring_forward((key, limits), (&self.bucket, self.version), clock);
+        let is_edited = self.version != rule.version();
         self.version = rule.version();
         let Some(bucket) = brought else { return false };
         self.bucket = bucket;
@@ -72,7 +73,11 @@ impl Slot {
         // Asks the limits directly, because a ban may keep them from answering requests.
         self.note(limits, &limits.peek(&self.bucket, 0, clock.now));
         if let Some(lease) = &mut self.lease {
-            lease.after_edit();
+            if is_edited {
+                lease.after_edit();
+            } else {
+                lease.after_numbers();
+            }
         }
         self.note_lease(clock.now, false);
         true
