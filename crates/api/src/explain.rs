@@ -202,7 +202,7 @@ fn numbers(limits: &Limits, found: &[FoundNumbers]) -> Vec<ExplainedNumber> {
                     FoundNumber::Missing => (source.default, NumberOrigin::Missing),
                     FoundNumber::Invalid => (source.default, NumberOrigin::Invalid),
                     FoundNumber::TooSmall => (1, NumberOrigin::TooSmall),
-                    FoundNumber::TooLarge => (source.max, NumberOrigin::TooLarge),
+                    FoundNumber::TooLarge(_) => (source.max, NumberOrigin::TooLarge),
                 };
                 numbers.push(ExplainedNumber {
                     limit: limit.name().to_owned(),

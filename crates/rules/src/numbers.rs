@@ -22,8 +22,9 @@ pub enum FoundNumber {
     Invalid,
     /// The number is 0, so 1 is in force.
     TooSmall,
-    /// The number is above the maximum, so the maximum is in force.
-    TooLarge,
+    /// The number is above the maximum, so the maximum is in force. Numbers of more than 32 bits are
+    /// stored as the largest with 32 bits.
+    TooLarge(u32),
 }
 
 impl FoundNumber {
@@ -31,15 +32,16 @@ impl FoundNumber {
     fn of(source: &Source, request: &mut dyn Request) -> Self {
         let (mut count, mut found) = (0_u32, None);
         request.each_metadata(&source.metadata, &mut |value| {
+            let value = value.trim_ascii();
             count = count.saturating_add(1);
-            found = whole(value.trim_ascii());
+            found = whole(value).or_else(|| is_huge(value).then_some(u64::MAX));
         });
         match found {
             _ if count == 0 => Self::Missing,
             Some(0) if count == 1 => Self::TooSmall,
             Some(number) if count == 1 => match u32::try_from(number) {
                 Ok(number) if number <= source.max => Self::Valid(number),
-                _ => Self::TooLarge,
+                number => Self::TooLarge(number.unwrap_or(u32::MAX)),
             },
             _ => Self::Invalid,
         }
@@ -48,10 +50,9 @@ impl FoundNumber {
     /// Returns the number that a bucket stores; 0 for the default.
     const fn stored(self) -> u32 {
         match self {
-            Self::Valid(number) => number,
+            Self::Valid(number) | Self::TooLarge(number) => number,
             Self::Missing | Self::Invalid => 0,
             Self::TooSmall => 1,
-            Self::TooLarge => u32::MAX,
         }
     }
 
@@ -59,6 +60,23 @@ impl FoundNumber {
     pub const fn is_odd(self) -> bool {
         !matches!(self, Self::Valid(_))
     }
+}
+
+/// Returns true for a number from 10²¹ on, which JSON writes with an exponent: `1.5e21`.
+fn is_huge(value: &[u8]) -> bool {
+    let mut parts = value.split(|byte| matches!(byte, b'e' | b'E'));
+    let (Some(mantissa), Some(exponent), None) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let starts = mantissa
+        .first()
+        .is_some_and(|byte| (b'1'..=b'9').contains(byte));
+    let is_number = starts
+        && mantissa
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let exponent = whole(exponent.strip_prefix(b"+").unwrap_or(exponent));
+    is_number && exponent.is_some_and(|exponent| exponent >= 21)
 }
 
 /// Numbers of a request for one limit. `None` for a number that does not come with requests.
@@ -72,6 +90,15 @@ pub struct FoundNumbers {
     pub amount: Option<FoundNumber>,
 }
 
+impl FoundNumbers {
+    /// Returns the numbers in the form in which buckets store them.
+    fn brought(&self) -> Brought {
+        let stored = |found: Option<FoundNumber>| found.map_or(0, FoundNumber::stored);
+        let (capacity, amount) = (stored(self.capacity), stored(self.amount));
+        Brought { capacity, amount }
+    }
+}
+
 /// Finds the numbers of limits in a request.
 pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
     let mut found = Vec::new();
@@ -82,22 +109,29 @@ pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
     {
         let mut find =
             |source: Option<&Source>| source.map(|source| FoundNumber::of(source, request));
-        found.push(FoundNumbers {
+        let mut numbers = FoundNumbers {
             limit,
             capacity: find(sources.capacity.as_ref()),
             amount: find(sources.amount.as_ref()),
-        });
+        };
+        // Numbers that are no valid limit together have no effect.
+        let accepts = limits
+            .iter()
+            .nth(limit)
+            .is_none_or(|limit| limit.accepts(numbers.brought()));
+        if !accepts {
+            let invalid = |found: Option<FoundNumber>| found.map(|_| FoundNumber::Invalid);
+            numbers.capacity = invalid(numbers.capacity);
+            numbers.amount = invalid(numbers.amount);
+        }
+        found.push(numbers);
     }
     found
 }
 
 /// Returns the numbers in the form in which buckets store them, and true if any of them is not in force as it is.
 pub(crate) fn stored(found: &[FoundNumbers]) -> (Numbers, bool) {
-    let stored = |found: Option<FoundNumber>| found.map_or(0, FoundNumber::stored);
-    let words = found.iter().map(|found| {
-        let (capacity, amount) = (stored(found.capacity), stored(found.amount));
-        Brought { capacity, amount }.to_word()
-    });
+    let words = found.iter().map(|found| found.brought().to_word());
     let odd = |found: &FoundNumbers| {
         [found.capacity, found.amount]
             .into_iter()

@@ -116,19 +116,28 @@ impl Limit {
 
     /// Returns this limit with the numbers of a request. If they are no valid limit, it has the default numbers.
     fn with(&self, brought: Brought) -> Self {
-        let Some(sources) = self.sources() else {
-            return self.clone();
-        };
-        let capacity = sources.capacity.as_ref();
-        let capacity = capacity.map(|source| source.in_force(brought.capacity).into());
-        let amount = sources.amount.as_ref();
-        let amount = amount.map(|source| source.in_force(brought.amount));
-        let algorithm = self.algorithm.with(capacity, amount);
+        let algorithm = self.algorithm_with(brought);
         Self {
             name: self.name.clone(),
             algorithm: algorithm.unwrap_or_else(|_| self.algorithm.clone()),
             sources: None,
         }
+    }
+
+    /// Returns true if the numbers of a request are a valid limit.
+    pub fn accepts(&self, brought: Brought) -> bool {
+        self.algorithm_with(brought).is_ok()
+    }
+
+    fn algorithm_with(&self, brought: Brought) -> Result<Algorithm, BadNumbers> {
+        let Some(sources) = self.sources() else {
+            return Ok(self.algorithm.clone());
+        };
+        let capacity = sources.capacity.as_ref();
+        let capacity = capacity.map(|source| source.in_force(brought.capacity).into());
+        let amount = sources.amount.as_ref();
+        let amount = amount.map(|source| source.in_force(brought.amount));
+        self.algorithm.with(capacity, amount)
     }
 }
 

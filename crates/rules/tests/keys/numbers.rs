@@ -80,13 +80,23 @@ fn hostile_numbers_are_bounded() {
         (&b"42"[..], FoundNumber::Valid(42), 42),
         (b" 42 ", FoundNumber::Valid(42), 42),
         (b"1000", FoundNumber::Valid(1_000), 1_000),
-        (b"1001", FoundNumber::TooLarge, 1_000),
-        (b"4294967296", FoundNumber::TooLarge, 1_000),
-        (b"99999999999999999999999999", FoundNumber::TooLarge, 1_000),
+        (b"1001", FoundNumber::TooLarge(1_001), 1_000),
+        (b"4294967296", FoundNumber::TooLarge(u32::MAX), 1_000),
+        (
+            b"99999999999999999999999999",
+            FoundNumber::TooLarge(u32::MAX),
+            1_000,
+        ),
         (b"0", FoundNumber::TooSmall, 1),
         (b"-1", FoundNumber::Invalid, 10),
         (b"2.5", FoundNumber::Invalid, 10),
         (b"1e3", FoundNumber::Invalid, 10),
+        (b"1e21", FoundNumber::TooLarge(u32::MAX), 1_000),
+        (b"1e300", FoundNumber::TooLarge(u32::MAX), 1_000),
+        (b"-1e300", FoundNumber::Invalid, 10),
+        (b"1e-300", FoundNumber::Invalid, 10),
+        (b"inf", FoundNumber::Invalid, 10),
+        (b"nan", FoundNumber::Invalid, 10),
         (b"many", FoundNumber::Invalid, 10),
         (b"true", FoundNumber::Invalid, 10),
         (b"", FoundNumber::Invalid, 10),
@@ -118,6 +128,24 @@ fn another_number_applies_from_the_next_request_on() {
         world.at(&bringing(100, 600), at(2));
     }
     assert_eq!(numbers(&world.at(&bringing(100, 1), at(3))), (100, 57));
+}
+
+/// Numbers that are no valid limit together count as wrong.
+#[test]
+fn numbers_have_to_fit_together() {
+    let mut rule = funnel();
+    let amount = json!({ "metadata": ["jwt", "pace"], "default": 10, "max": 10 });
+    rule["limits"][0]["rate"] = json!({ "amount": amount, "per": "366d" });
+    rule["limits"][0]["capacity"]["max"] = json!(100);
+    let own = super::rule(&rule);
+    let found = find(&own.limits, &mut bringing(100, 1));
+    let invalid = Some(FoundNumber::Invalid);
+    assert_eq!((found[0].capacity, found[0].amount), (invalid, invalid));
+    let mut world = World::new(&[rule]);
+    let outcome = world.at(&bringing(100, 1), at(0));
+    assert!(outcome.rules[0].odd_numbers);
+    assert_eq!(numbers(&outcome), (10, 9));
+    assert_eq!(numbers(&world.at(&bringing(100, 10), at(0))), (100, 98));
 }
 
 #[test]
@@ -237,8 +265,23 @@ fn limits_that_the_largest_number_breaks_are_refused() {
     for (limit, place, words) in [
         (
             json!({ "algorithm": "sliding_log", "capacity": quota(1_000), "window": "1m" }),
-            "capacity",
-            "requests may bring",
+            "capacity.max",
+            "10 to 256",
+        ),
+        (
+            json!({ "algorithm": "leaky_queue", "capacity": 5, "rate": pace(9) }),
+            "rate",
+            "holds requests",
+        ),
+        (
+            json!({ "algorithm": "funnel", "capacity": 5, "rate": pace(9), "max_wait": "1s" }),
+            "rate",
+            "holds requests",
+        ),
+        (
+            json!({ "algorithm": "smooth_warmup", "rate": pace(9), "warmup": "1m" }),
+            "rate",
+            "invalid rate",
         ),
         (
             json!({ "algorithm": "funnel", "capacity": quota(1_000_000_000), "rate": "1/d" }),
@@ -298,9 +341,7 @@ fn limits_are_written_as_they_were_read() {
         assert_eq!(parse_rule(&written).as_ref(), Ok(&rule), "{written}");
         let own = &written["limits"][0];
         assert_eq!(own.get("capacity"), limit.get("capacity"));
-        if limit.get("rate").is_some() {
-            assert_eq!(own["rate"], pace(600));
-        }
+        assert_eq!(own.get("rate"), limit.get("rate"));
     }
 }
 
@@ -309,18 +350,16 @@ fn kinds(max: u32) -> Vec<Value> {
     let (capacity, rate) = (quota(max), pace(600));
     vec![
         json!({ "algorithm": "funnel", "capacity": capacity, "rate": rate }),
-        json!({ "algorithm": "funnel", "capacity": capacity, "rate": rate, "max_wait": "30s" }),
+        json!({ "algorithm": "funnel", "capacity": capacity, "rate": "5/m", "max_wait": "30s" }),
         json!({ "algorithm": "token_bucket", "capacity": capacity, "rate": rate }),
         json!({ "algorithm": "token_bucket", "capacity": capacity, "rate": rate, "refill": "interval" }),
-        json!({ "algorithm": "token_bucket", "capacity": capacity, "rate": rate, "initial": 0 }),
         json!({ "algorithm": "fixed_window", "capacity": capacity, "window": "1m" }),
         json!({ "algorithm": "fixed_window", "capacity": capacity, "window": "1m", "align": "clock" }),
         json!({ "algorithm": "sliding_window", "capacity": capacity, "window": "1m" }),
         json!({ "algorithm": "sliding_log", "capacity": quota(max.min(100)), "window": "1m" }),
         json!({ "algorithm": "sliding_counter", "capacity": capacity, "window": "1m" }),
-        json!({ "algorithm": "leaky_queue", "capacity": capacity, "rate": rate }),
-        json!({ "algorithm": "smooth_bursty", "rate": rate, "max_wait": "30s" }),
-        json!({ "algorithm": "smooth_warmup", "rate": rate, "warmup": "10s" }),
+        json!({ "algorithm": "leaky_queue", "capacity": capacity, "rate": "5/m" }),
+        json!({ "algorithm": "smooth_bursty", "rate": rate }),
         json!({ "algorithm": "concurrency", "capacity": capacity, "lease": "1m" }),
     ]
 }
@@ -376,7 +415,7 @@ proptest! {
     /// Whatever numbers requests bring, and whatever is given back, a bucket admits no more than with the largest
     /// numbers all the time.
     #[test]
-    fn alternating_numbers_gain_nothing(kind in 0..14_usize, steps in steps()) {
+    fn alternating_numbers_gain_nothing(kind in 0..12_usize, steps in steps()) {
         let limit = &kinds(1_000)[kind];
         let mut world = World::new(&[limited(limit)]);
         let (mut now, mut kept) = (0, Vec::new());
