@@ -170,7 +170,7 @@ fn own_name(limit: &Value) -> Option<&str> {
 fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
     let entry = entry(cursor, report)?;
     let written = cursor.object(&allowed(entry), report)?;
-    let (sources, fixed) = sources::read(&written, cursor.value, report)?;
+    let (sources, fixed) = sources::read((&written, entry.fields), cursor.value, report)?;
     let fixed = fixed.as_ref().map_or(*cursor, |fixed| cursor.with(fixed));
     // The names were checked above.
     let fields = fixed.object(&allowed(entry), &mut Report::default())?;
@@ -184,6 +184,13 @@ fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
     };
     let algorithm = (entry.read)(&numbers, report);
     match (name, algorithm?) {
+        (Some(_), Ok(algorithm)) if sources.amount.is_some() && algorithm.may_hold() => {
+            let rate = written.get("rate").unwrap_or(*cursor);
+            let message = "a rate from metadata is not possible for a limit that holds requests, because their turns are \
+                           computed with the rate";
+            report.error(&rate, message, "a fixed rate, or max_wait: 0s");
+            None
+        }
         (Some(name), Ok(algorithm)) => {
             let limit = Limit::new(name, algorithm).sourced(sources);
             match limit.check_sources() {

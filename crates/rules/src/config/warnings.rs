@@ -121,6 +121,7 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     let cost = u64::from(rule.cost.least());
     let small: Vec<_> = rule
         .limits
+        .largest()
         .iter()
         .filter(|limit| cost > limit.algorithm().max_cost())
         .map(|limit| String::from(limit.name()))

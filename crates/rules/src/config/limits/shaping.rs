@@ -107,7 +107,8 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
         fast.",
     ),
     fields: &[
-        RATE.meaning("The rate of permits when the limiter is warm."),
+        RATE.meaning("The rate of permits when the limiter is warm.")
+            .fixed(),
         WARMUP,
         COLD_FACTOR,
         MAX_WAIT_FIELD,

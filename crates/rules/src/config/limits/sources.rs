@@ -51,7 +51,7 @@ const PER: Field = Field::required(
 /// Reads the sources of a limit's numbers. If there are any, also returns the limit with the default numbers in place
 /// of the sources. Returns `None` after a problem.
 pub(super) fn read(
-    fields: &Fields<'_, '_>,
+    (fields, table): (&Fields<'_, '_>, &[Field]),
     limit: &Value,
     report: &mut Report,
 ) -> Option<(Sources, Option<Value>)> {
@@ -63,15 +63,24 @@ pub(super) fn read(
             *place = value;
         }
     };
-    if let Some(capacity) = fields.get("capacity").filter(|own| own.value.is_object()) {
-        let source = number(&capacity, report)?;
+    let object = |name: &str| {
+        let field = table.iter().find(|field| field.name == name)?;
+        let own = fields.get(name).filter(|own| own.value.is_object())?;
+        field.sourced.map(|_| (own, field.form))
+    };
+    if let Some((capacity, form)) = object("capacity") {
+        let most = match form {
+            Form::Integer(_, most) => most,
+            _ => MAX_AMOUNT,
+        };
+        let source = number(&capacity, most, report)?;
         fix("capacity", Value::from(source.default));
         sources.capacity = Some(source);
     }
-    if let Some(rate) = fields.get("rate").filter(|own| own.value.is_object()) {
+    if let Some((rate, _)) = object("rate") {
         let parts = rate.object(RATE.names, report)?;
         let amount = parts.need("amount", &NUMBER.names.join(", "), report);
-        let amount = amount.and_then(|amount| number(&amount, report));
+        let amount = amount.and_then(|amount| number(&amount, MAX_AMOUNT, report));
         let numbers = Numbers {
             fields: parts,
             table: &[PER],
@@ -83,16 +92,10 @@ pub(super) fn read(
     }
     // With another capacity, these numbers would have another meaning.
     if sources.capacity.is_some() {
-        for (name, other) in [("initial", 0), ("slot_capacity", u64::MAX)] {
-            let given = fields.get(name);
-            if let Some(given) = given.filter(|given| given.value.as_u64() != Some(other)) {
-                let allowed = if other == 0 {
-                    "0, or nothing"
-                } else {
-                    "nothing"
-                };
+        for name in ["initial", "slot_capacity"] {
+            if let Some(given) = fields.get(name) {
                 let message = "not possible with a capacity from metadata, which it follows";
-                report.error(&given, message, allowed);
+                report.error(&given, message, "nothing");
                 return None;
             }
         }
@@ -100,14 +103,14 @@ pub(super) fn read(
     Some((sources, fixed))
 }
 
-fn number(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Source> {
+fn number(cursor: &Cursor<'_, '_>, most: u32, report: &mut Report) -> Option<Source> {
     let fields = cursor.object(NUMBER.names, report)?;
     let path = fields.need("metadata", METADATA_FORM, report);
     let metadata = path.and_then(|path| metadata_path(&path, report));
     let default = fields.need("default", &DEFAULT.form.allowed(), report);
-    let default = default.and_then(|default| default.integer_of(DEFAULT, report));
+    let default = default.and_then(|default| default.integer(1, most, report));
     let max = fields.need("max", &MAX.form.allowed(), report);
-    let max = max.and_then(|max| max.integer(default.unwrap_or(1), MAX_AMOUNT, report));
+    let max = max.and_then(|max| max.integer(default.unwrap_or(1), most, report));
     Some(Source {
         metadata: metadata?,
         default: default?,
