@@ -440,6 +440,9 @@ impl ActiveRule {
         key: &str,
         request: &mut dyn Request,
     ) -> Option<(Box<Limits>, bool)> {
+        if !self.rule.limits.is_template() {
+            return None;
+        }
         let granted = Granted::of(&self.rule, key);
         let template = granted.template()?;
         let (numbers, is_odd) = numbers::stored(&numbers::find(template, request));
