@@ -11,6 +11,7 @@ pub use bucket::Origins;
 pub use bucket::Standing;
 pub use bucket::WOULD_REFUSE;
 pub use bucket::banned;
+pub use bucket::brought;
 pub use bucket::enforced_ban;
 pub use bucket::imposed;
 pub use bucket::main_limit;

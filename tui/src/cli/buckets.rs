@@ -13,7 +13,7 @@ use loudou_api::{
 };
 use loudou_client::{BucketsQuery, Client, ClientError, Pace};
 use loudou_words::meaning::leased::{self, answered, denied, down, envoys, heard, lease, outage};
-use loudou_words::meaning::{Origins, enforced_ban, refusals, stands_out, state_word};
+use loudou_words::meaning::{Origins, brought, enforced_ban, refusals, stands_out, state_word};
 use loudou_words::num::typed;
 use loudou_words::text::{escape, humanise};
 use serde::Serialize;
@@ -437,7 +437,8 @@ pub(in crate::cli) fn one(
 
 /// Prints notable properties of a bucket besides its level.
 fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
-    for line in stands_out(bucket, now_ns, Origins::default()) {
+    let numbers = brought(bucket).into_iter();
+    for line in numbers.chain(stands_out(bucket, now_ns, Origins::default())) {
         writeln!(out, "{}", escape(&line))?;
     }
     Ok(())

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use loudou_api::{
-    BanBy, BanView, BucketState, BucketView, Event, KeyOverrideView, LimitView, OutageView,
-    OverrideKind, RuleView,
+    BanBy, BanView, BroughtView, BucketState, BucketView, Event, KeyOverrideView, LimitView,
+    OutageView, OverrideKind, RuleView,
 };
 
 use super::{leased, short};
@@ -144,6 +144,32 @@ pub fn main_limit(bucket: &BucketView) -> usize {
 /// Returns the word for the state of a bucket if it is unknown whether its key has requests.
 pub fn state_word(bucket: &BucketView) -> &'static str {
     Standing::of(bucket, false).word()
+}
+
+/// Describes the numbers of the limits that the last request of a bucket brought. Returns `None` if no number of them
+/// comes with each request.
+pub fn brought(bucket: &BucketView) -> Option<String> {
+    if bucket.numbers.is_empty() {
+        return None;
+    }
+    let mut words = Vec::new();
+    for BroughtView {
+        limit,
+        capacity,
+        amount,
+    } in &bucket.numbers
+    {
+        let numbers = [("capacity", capacity), ("rate", amount)];
+        let numbers = numbers
+            .into_iter()
+            .filter_map(|(name, number)| Some((name, (*number)?)));
+        words.extend(numbers.map(|(name, number)| format!("{limit} {name} {number}")));
+    }
+    Some(if words.is_empty() {
+        "its last request brought no number of its limits".to_owned()
+    } else {
+        format!("its last request brought {}", words.join(", "))
+    })
 }
 
 /// Formats a number of refusals. It is in parentheses for a rule in shadow mode, because those requests passed.
@@ -286,6 +312,35 @@ fn made(what: &str, by: &str, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_the_last_request_in_words() {
+        let view = |capacity, amount| BroughtView {
+            limit: "burst".to_owned(),
+            capacity,
+            amount,
+        };
+        let words = |numbers: &[BroughtView]| {
+            brought(&BucketView {
+                numbers: numbers.to_vec(),
+                ..BucketView::default()
+            })
+        };
+        assert_eq!(words(&[]), None);
+        for (view, expected) in [
+            (
+                view(Some(500), Some(7)),
+                "its last request brought burst capacity 500, burst rate 7",
+            ),
+            (view(None, Some(7)), "its last request brought burst rate 7"),
+            (
+                view(None, None),
+                "its last request brought no number of its limits",
+            ),
+        ] {
+            assert_eq!(words(&[view]).as_deref(), Some(expected));
+        }
+    }
 
     #[test]
     fn a_run_of_refusals_in_words() {

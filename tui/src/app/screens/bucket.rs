@@ -19,7 +19,7 @@ use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::widgets::{self, all};
 use crate::draw::words::{ago, amount, percent, seen, text, wrap};
-use loudou_words::meaning::{Origins, enforced_ban, leased, main_limit, stands_out};
+use loudou_words::meaning::{Origins, brought, enforced_ban, leased, main_limit, stands_out};
 use loudou_words::num::cells;
 use loudou_words::text::humanise;
 
@@ -363,7 +363,11 @@ fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
     };
     let more = stands_out(&row.view, Some(now), origins).into_iter();
     let demand = Demand::of(state, row).map(|demand| (theme.said(&demand.words()), theme.warn));
-    let more = lease.into_iter().chain(more.map(|line| (line, theme.warn)));
+    let numbers = brought(&row.view).map(|line| (line, plain));
+    let more = numbers
+        .into_iter()
+        .chain(lease)
+        .chain(more.map(|line| (line, theme.warn)));
     let more = demand.into_iter().chain(more);
     let mut lines = Vec::new();
     for (words, style) in std::iter::once(total).chain(more) {
