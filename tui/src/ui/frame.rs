@@ -349,6 +349,11 @@ fn totals(pen: &mut Pen<'_>, row: Rect, state: &State) {
     let full = full_words(state, down.clone(), theme);
     let few = few_words(state, theme);
     let (mut parts, gap) = if end(&full, wide) <= room {
+        let mut full = full;
+        let beside = room.saturating_sub(end(&full, wide));
+        if let (Some(words), Some(last)) = (warning_beside(state, theme, beside), full.last_mut()) {
+            last.push(text(&words, theme.warn));
+        }
         (full, wide)
     } else {
         // If necessary, the admitted requests are left out.
@@ -506,6 +511,23 @@ fn warnings(state: &State) -> Option<(usize, usize)> {
     };
     let (own, apart) = (warnings(of_one(state)), warnings(apart(state)));
     (own > 0 || apart > 0).then_some((own, apart))
+}
+
+/// Minimum space for the text of a warning in the head, in cells. Less would show no more than its beginning.
+const LEAST_WARNING: u16 = 30;
+
+/// Returns the text of a warning, cut to `room` cells, or `None` if there is none, or too little room. A warning about the
+/// traffic precedes the filter's own warnings, most of which are about its configuration.
+fn warning_beside(state: &State, theme: &Theme, room: u16) -> Option<String> {
+    let found = of_one(state).into_iter().chain(apart(state));
+    let warnings: Vec<Finding> = found
+        .filter(|finding| finding.weight == Weight::Warning)
+        .collect();
+    let data = state.data.as_ref().filter(|_| room >= LEAST_WARNING)?;
+    let of_filter = of_filter(&data.status).count();
+    let shown = warnings.get(of_filter).or_else(|| warnings.first())?;
+    let words = theme.said(&format!(": {}", safe(&shown.text)));
+    Some(theme.fit(&words, room.saturating_sub(1)).into_owned())
 }
 
 /// Returns the parts that are shown only if there is room.
