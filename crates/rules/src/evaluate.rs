@@ -23,6 +23,7 @@ use loudou_store::{
 };
 
 use crate::fleet::FleetView;
+use crate::numbers::FoundNumbers;
 use crate::patience::{NotHeld, patience};
 use crate::request::Request;
 use crate::rule::key::Key;
@@ -106,10 +107,10 @@ impl RuleOutcome {
             has_place: false,
         };
         if active.is_sourced()
-            && let Some((limits, is_odd)) = active.sourced(&key, request)
+            && let Some(sourced) = active.sourced(&key, request)
         {
-            self.own = Some(limits);
-            self.odd_numbers = is_odd;
+            self.own = Some(sourced.limits);
+            self.odd_numbers = sourced.found.iter().any(FoundNumbers::is_odd);
         }
         (self.answer, self.receipt) = match active.grant(&key) {
             Grant::Limits(limits) => {

@@ -22,7 +22,7 @@ use crate::request::Request;
 use crate::rule::key::{Key, NoKey};
 use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
 use crate::rule_set::RuleSet;
-use crate::rule_set::{ActiveRule, Grant};
+use crate::rule_set::{ActiveRule, Grant, Sourced};
 
 /// Outcome that a rule set would have for a request, with reasons.
 #[derive(Clone, Debug)]
@@ -183,11 +183,21 @@ impl Look<'_, '_> {
             let read = self.table.look(self.store, id).ok();
             let slot = read.as_ref().and_then(Option::as_ref);
             explained.allowance = self.allowance(active, &key, slot, standing);
+            let sourced = active.sourced(&key, self.request);
+            if let Some(sourced) = &sourced {
+                explained.numbers.clone_from(&sourced.found);
+            }
             if let (Some(_), Grant::Limits(_)) = (&read, active.grant(&key)) {
-                explained.bucket = Some(self.bucket(active, &key, slot, price, standing));
+                let fleet = self.request.fleet();
+                let level = match sourced {
+                    None => Level::of(active, &key, slot, self.clock, fleet),
+                    Some(Sourced { limits, .. }) => {
+                        Level::under(Cow::Owned(*limits), active, (&key, slot), self.clock, fleet)
+                    }
+                };
+                explained.bucket = Some(self.bucket(&level, price, standing));
             }
             explained.price = Some(price);
-            explained.numbers = active.numbers(&key, self.request);
             explained.key = Some(key);
         }
         explained
@@ -243,22 +253,8 @@ impl Look<'_, '_> {
 
     /// Returns the bucket with its answer in the evaluation, or with the answer that it would give
     /// if the rule was skipped.
-    fn bucket(
-        &mut self,
-        active: &ActiveRule,
-        key: &str,
-        slot: Option<&Slot>,
-        price: Price,
-        standing: Standing,
-    ) -> BucketExplained {
+    fn bucket(&mut self, level: &Level<'_>, price: Price, standing: Standing) -> BucketExplained {
         let Clock { now, wall } = self.clock;
-        let fleet = self.request.fleet();
-        let level = match active.sourced(key, self.request) {
-            None => Level::of(active, key, slot, self.clock, fleet),
-            Some((limits, _)) => {
-                Level::under(Cow::Owned(*limits), active, (key, slot), self.clock, fleet)
-            }
-        };
         let ask = Ask {
             cost: price.cost,
             now,

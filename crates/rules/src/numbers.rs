@@ -91,6 +91,12 @@ pub struct FoundNumbers {
 }
 
 impl FoundNumbers {
+    /// Returns true if a number is not in force as it is.
+    pub(crate) fn is_odd(&self) -> bool {
+        let mut numbers = [self.capacity, self.amount].into_iter().flatten();
+        numbers.any(FoundNumber::is_odd)
+    }
+
     /// Returns the numbers in the form in which buckets store them.
     fn brought(&self) -> Brought {
         let stored = |found: Option<FoundNumber>| found.map_or(0, FoundNumber::stored);
@@ -102,24 +108,19 @@ impl FoundNumbers {
 /// Finds the numbers of limits in a request.
 pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
     let mut found = Vec::new();
-    for (limit, sources) in limits
-        .iter()
-        .enumerate()
-        .filter_map(|(at, limit)| Some((at, limit.sources()?)))
-    {
+    for (index, limit) in limits.iter().enumerate() {
+        let Some(sources) = limit.sources() else {
+            continue;
+        };
         let mut find =
             |source: Option<&Source>| source.map(|source| FoundNumber::of(source, request));
         let mut numbers = FoundNumbers {
-            limit,
+            limit: index,
             capacity: find(sources.capacity.as_ref()),
             amount: find(sources.amount.as_ref()),
         };
         // Numbers that are no valid limit together have no effect.
-        let accepts = limits
-            .iter()
-            .nth(limit)
-            .is_none_or(|limit| limit.accepts(numbers.brought()));
-        if !accepts {
+        if !limit.accepts(numbers.brought()) {
             let invalid = |found: Option<FoundNumber>| found.map(|_| FoundNumber::Invalid);
             numbers.capacity = invalid(numbers.capacity);
             numbers.amount = invalid(numbers.amount);
@@ -129,14 +130,10 @@ pub fn find(limits: &Limits, request: &mut dyn Request) -> Vec<FoundNumbers> {
     found
 }
 
-/// Returns the numbers in the form in which buckets store them, and true if any of them is not in force as it is.
-pub(crate) fn stored(found: &[FoundNumbers]) -> (Numbers, bool) {
-    let words = found.iter().map(|found| found.brought().to_word());
-    let odd = |found: &FoundNumbers| {
-        [found.capacity, found.amount]
-            .into_iter()
-            .flatten()
-            .any(FoundNumber::is_odd)
-    };
-    (words.collect(), found.iter().any(odd))
+/// Returns the numbers in the form in which buckets store them.
+pub(crate) fn stored(found: &[FoundNumbers]) -> Numbers {
+    found
+        .iter()
+        .map(|found| found.brought().to_word())
+        .collect()
 }

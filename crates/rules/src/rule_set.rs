@@ -320,6 +320,13 @@ pub struct ActiveRule {
 #[derive(Debug, Default)]
 struct Scales(Vec<(Decimal, Limits)>);
 
+/// Limits of a request that brings numbers of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Sourced {
+    pub(crate) limits: Box<Limits>,
+    pub(crate) found: Vec<FoundNumbers>,
+}
+
 /// What a rule grants to a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
@@ -424,29 +431,20 @@ impl ActiveRule {
         self.is_sourced
     }
 
-    /// Returns the numbers of the key's limits that a request brings.
-    pub(crate) fn numbers(&self, key: &str, request: &mut dyn Request) -> Vec<FoundNumbers> {
-        let is_sourced = self.rule.limits.is_template();
-        let granted = is_sourced.then(|| Granted::of(&self.rule, key));
-        let template = granted.as_ref().and_then(Granted::template);
-        template.map_or_else(Vec::new, |template| numbers::find(template, request))
-    }
-
-    /// Returns the limits of a request to the bucket of `key`, and true if the request brings a number that is not in
-    /// force as it is. Returns `None` if no number of the key's limits comes with each request.
+    /// Returns the limits of a request to the bucket of `key`, and the numbers that it brings. Returns
+    /// `None` if no number of the key's limits comes with each request.
     #[inline(never)]
-    pub(crate) fn sourced(
-        &self,
-        key: &str,
-        request: &mut dyn Request,
-    ) -> Option<(Box<Limits>, bool)> {
+    pub(crate) fn sourced(&self, key: &str, request: &mut dyn Request) -> Option<Sourced> {
         if !self.rule.limits.is_template() {
             return None;
         }
         let granted = Granted::of(&self.rule, key);
-        let template = granted.template()?;
-        let (numbers, is_odd) = numbers::stored(&numbers::find(template, request));
-        Some((Box::new(granted.limits(&numbers).into_owned()), is_odd))
+        let found = numbers::find(granted.template()?, request);
+        let limits = granted.limits(&numbers::stored(&found)).into_owned();
+        Some(Sourced {
+            limits: Box::new(limits),
+            found,
+        })
     }
 
     /// Returns what the rule grants to a key.

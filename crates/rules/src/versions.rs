@@ -200,26 +200,12 @@ impl History {
         (bucket, version): (&Bucket, u32),
     ) -> Cow<'a, Limits> {
         let granted = Granted::of(rule, key);
-        let mut numbers = if version < self.since {
-            Numbers::new()
-        } else {
-            granted.numbers_in(bucket)
-        };
-        if (self.since..self.version).contains(&version) {
-            let steps = self.steps(rule, key, version);
-            if let Some((oldest, _)) = steps.last() {
-                numbers = oldest.numbers_in(bucket);
-            }
-            let mut steps = steps.iter().rev().map(|(granted, _)| granted).peekable();
-            while let Some(old) = steps.next() {
-                numbers = steps
-                    .peek()
-                    .copied()
-                    .unwrap_or(&granted)
-                    .numbers_from(old, numbers);
-            }
+        if version < self.since {
+            return granted.limits(&[]);
         }
-        granted.limits(&numbers)
+        let stages = self.stages(rule, (key, granted), (bucket, version));
+        let last = stages.into_iter().next_back();
+        last.map_or(Cow::Borrowed(&rule.limits), |stage| stage.limits)
     }
 
     /// Returns the conversions of a bucket of `key` from `version` to `limits`, oldest first.
@@ -227,29 +213,38 @@ impl History {
         &'a self,
         rule: &'a Rule,
         (key, limits): (&str, &'a Limits),
-        (bucket, version): (&Bucket, u32),
+        of: (&Bucket, u32),
     ) -> Vec<Conversion<'a>> {
-        let granted = Granted::of(rule, key);
-        let steps = self.steps(rule, key, version);
-        let first = steps.last().map_or(&granted, |(first, _)| first);
-        let mut numbers = first.numbers_in(bucket);
-        let mut old = first.limits(&numbers);
-        let mut conversions = Vec::with_capacity(steps.len());
-        for (place, (before, change)) in steps.iter().enumerate().rev() {
-            let after = place.checked_sub(1).and_then(|next| steps.get(next));
-            let after = after.map_or(&granted, |(after, _)| after);
-            numbers = after.numbers_from(before, numbers);
-            let new = after.limits(&numbers);
-            conversions.push(Conversion {
-                old: core::mem::replace(&mut old, new.clone()),
-                new,
-                carry: change.carry,
-                at: Some(change.at),
+        // The limits of a key without numbers from requests are known.
+        let granted = if limits.numbers().is_empty() {
+            Granted::fixed(limits)
+        } else {
+            Granted::of(rule, key)
+        };
+        let mut stages = self.stages(rule, (key, granted), of).into_iter();
+        let mut conversions = Vec::with_capacity(stages.len());
+        let Some(mut before) = stages.next() else {
+            return conversions;
+        };
+        for after in stages {
+            let new = after.limits.clone();
+            let Stage {
+                limits: old,
+                change,
+            } = core::mem::replace(&mut before, after);
+            let (carry, at) = change.map_or((Carry::Keep, None), |change| {
+                (change.carry, Some(change.at))
             });
-        }
-        if numbers.as_slice() != limits.numbers() {
             conversions.push(Conversion {
                 old,
+                new,
+                carry,
+                at,
+            });
+        }
+        if before.limits.numbers() != limits.numbers() {
+            conversions.push(Conversion {
+                old: before.limits,
                 new: Cow::Borrowed(limits),
                 carry: Carry::Keep,
                 at: None,
@@ -258,12 +253,39 @@ impl History {
         conversions
     }
 
+    /// Returns the limits that a bucket of `key` had since `version`, oldest first, with the numbers
+    /// that the bucket stores. `granted` gives the key its limits in the version in force.
+    fn stages<'a>(
+        &'a self,
+        rule: &'a Rule,
+        (key, granted): (&str, Granted<'a>),
+        (bucket, version): (&Bucket, u32),
+    ) -> Vec<Stage<'a>> {
+        let mut steps = self.steps(rule, (key, granted.clone()), version);
+        steps.reverse();
+        let mut numbers: Option<(Granted<'_>, Numbers)> = None;
+        let all = steps
+            .into_iter()
+            .map(|(granted, change)| (granted, Some(change)));
+        let all = all.chain([(granted, None)]);
+        let stage = |(granted, change): (Granted<'a>, Option<&'a Change>)| {
+            let own = match numbers.take() {
+                None => granted.numbers_in(bucket),
+                Some((before, numbers)) => granted.numbers_from(&before, numbers),
+            };
+            let limits = granted.limits(&own);
+            numbers = Some((granted, own));
+            Stage { limits, change }
+        };
+        all.map(stage).collect()
+    }
+
     /// Returns the changes since `version` that concern `key`, newest first, with what gave the key
     /// its limits before.
     fn steps<'a>(
         &'a self,
         rule: &'a Rule,
-        key: &str,
+        (key, granted): (&str, Granted<'a>),
         version: u32,
     ) -> Vec<(Granted<'a>, &'a Change)> {
         let mut own: Vec<(String, Override)> = rule
@@ -272,7 +294,7 @@ impl History {
             .map(|(pattern, gives)| (pattern, gives.clone()))
             .collect();
         let mut of_rule = &rule.limits;
-        let mut after = Granted::by(&own, of_rule);
+        let mut after = granted;
         let mut steps = Vec::new();
         let changes = self.changes.iter().rev();
         for change in changes.take_while(|change| change.version > version) {
@@ -295,6 +317,12 @@ impl History {
         }
         steps
     }
+}
+
+/// Limits of a bucket, and the change that replaced them; `None` for the limits in force.
+struct Stage<'a> {
+    limits: Cow<'a, Limits>,
+    change: Option<&'a Change>,
 }
 
 /// A conversion of a bucket.
@@ -328,6 +356,15 @@ impl<'a> Granted<'a> {
         let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
         let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
         Self::new(rule, first.map(|(_, gives)| gives.clone()))
+    }
+
+    /// Returns what gives a key these limits, whatever requests bring.
+    const fn fixed(limits: &'a Limits) -> Self {
+        Self {
+            rule: limits,
+            gives: None,
+            fixed: Some(Cow::Borrowed(limits)),
+        }
     }
 
     fn new(rule: &'a Limits, gives: Option<Override>) -> Self {
