@@ -176,8 +176,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns a copy of this algorithm with the given capacity, the given amount of its rate, or both. A capacity also replaces the
-    /// numbers that follow from it by default.
+    /// Returns a copy of this algorithm with the given capacity, the given amount of its rate, or both. A capacity also
+    /// replaces the numbers that follow from it by default.
     pub(crate) fn with(
         &self,
         capacity: Option<u64>,
@@ -198,7 +198,8 @@ impl Algorithm {
             Self::SlidingCounter(counter) => counter.with(capacity)?.into(),
             Self::LeakyQueue(queue) => queue.with(capacity, rate)?.into(),
             Self::SmoothBursty(bursty) => bursty.with(rate)?.into(),
-            Self::SmoothWarmup(warmup) => warmup.with(rate)?.into(),
+            // Its warmth belongs to its rate.
+            Self::SmoothWarmup(warmup) => (*warmup).into(),
             Self::Concurrency(limit) => limit.with(capacity)?.into(),
         })
     }

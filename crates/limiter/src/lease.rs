@@ -2,8 +2,8 @@
 //!
 //! A central engine keeps the limit. Each Envoy takes tokens from it in advance, as a *lease*, and decides with these
 //! tokens without a call. [`Lease`] is the state of one key in one Envoy, shared by its workers. [`Terms`] are the
-//! numbers, [`Central`] is the engine's side, and [`breaker`] distinguishes a dead engine from a slow one. Nothing here makes a
-//! call or reads a clock.
+//! numbers, [`Central`] is the engine's side, and [`breaker`] distinguishes a dead engine from a slow one. Nothing here
+//! makes a call or reads a clock.
 //!
 //! # The bound
 //!

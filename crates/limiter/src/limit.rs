@@ -164,8 +164,8 @@ impl Limits {
         self.list.iter()
     }
 
-    /// Returns the number of words of the limits, with the numbers before them. Surplus, notes and promises need further words,
-    /// up to [`MAX_BUCKET_WORDS`] in total.
+    /// Returns the number of words of the limits, with the numbers before them. Surplus, notes and
+    /// promises need further words, up to [`MAX_BUCKET_WORDS`] in total.
     pub const fn words(&self) -> usize {
         self.facts.words
     }

@@ -104,11 +104,6 @@ impl SmoothWarmup {
         })
     }
 
-    /// Returns a copy of this limiter with the given rate.
-    pub(super) fn with(&self, rate: Option<Rate>) -> Result<Self, BadNumbers> {
-        Self::new(rate.unwrap_or(self.rate), self.warmup, self.cold_factor)?.waiting(self.max_wait)
-    }
-
     /// Returns this limiter, but with requests held for up to `max_wait` instead of refused.
     ///
     /// ```

@@ -105,18 +105,15 @@ impl TokenBucket {
         })
     }
 
-    /// Returns a copy of this bucket with the given capacity and rate. A bucket that starts full still does.
+    /// Returns a copy of this bucket with the given capacity and rate. With
+    /// another capacity, it starts full.
     pub(super) fn with(
         &self,
         capacity: Option<u64>,
         rate: Option<Rate>,
     ) -> Result<Self, BadNumbers> {
+        let initial = capacity.unwrap_or(self.initial);
         let (capacity, rate) = (capacity.unwrap_or(self.capacity), rate.unwrap_or(self.rate));
-        let initial = if self.initial == self.capacity {
-            capacity
-        } else {
-            self.initial.min(capacity)
-        };
         let bucket = Self::new(capacity, rate, self.refill, initial)?;
         bucket.aligned(self.align)?.waiting(self.max_wait)
     }

@@ -263,8 +263,7 @@ impl Serialize for Limit {
                     out.serialize_entry(field, &SourcedRate { amount, per })?;
                 }
                 // These follow the capacity.
-                (Some(_), _, _) if field == "slot_capacity" => {}
-                (Some(_), _, _) if field == "initial" && fields.get("capacity") == Some(value) => {}
+                (Some(_), _, _) if field == "slot_capacity" || field == "initial" => {}
                 _ => out.serialize_entry(field, value)?,
             }
         }

@@ -86,14 +86,6 @@ impl Field {
         }
     }
 
-    /// Returns the field, whose number cannot come with each request.
-    pub(super) const fn fixed(self) -> Self {
-        Self {
-            sourced: None,
-            ..self
-        }
-    }
-
     /// Returns the field with another meaning.
     pub(super) const fn meaning(self, doc: &'static str) -> Self {
         Self {

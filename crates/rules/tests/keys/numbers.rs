@@ -281,7 +281,7 @@ fn limits_that_the_largest_number_breaks_are_refused() {
         (
             json!({ "algorithm": "smooth_warmup", "rate": pace(9), "warmup": "1m" }),
             "rate",
-            "invalid rate",
+            "warm-up belongs to one rate",
         ),
         (
             json!({ "algorithm": "funnel", "capacity": quota(1_000_000_000), "rate": "1/d" }),

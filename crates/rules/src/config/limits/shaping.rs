@@ -107,8 +107,10 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
         fast.",
     ),
     fields: &[
-        RATE.meaning("The rate of permits when the limiter is warm.")
-            .fixed(),
+        Field {
+            sourced: None,
+            ..RATE.meaning("The rate of permits when the limiter is warm.")
+        },
         WARMUP,
         COLD_FACTOR,
         MAX_WAIT_FIELD,

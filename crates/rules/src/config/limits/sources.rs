@@ -63,6 +63,15 @@ pub(super) fn read(
             *place = value;
         }
     };
+    let is_fixed = |field: &&Field| field.name == "rate" && field.sourced.is_none();
+    if let Some(rate) = fields.get("rate").filter(|own| own.value.is_object())
+        && table.iter().any(|field| is_fixed(&field))
+    {
+        let message =
+            "a rate from metadata is not possible here, because warm-up belongs to one rate";
+        report.error(&rate, message, "a fixed rate");
+        return None;
+    }
     let object = |name: &str| {
         let field = table.iter().find(|field| field.name == name)?;
         let own = fields.get(name).filter(|own| own.value.is_object())?;
