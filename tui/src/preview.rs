@@ -5,9 +5,7 @@
 use std::borrow::Cow;
 
 use loudou_api::BroughtView;
-use loudou_limiter::{
-    Brought, Bucket, Carry, Clock, Limit, Limits, Nanos, Numbers, Rate, convert, partly_used,
-};
+use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos, Rate, convert, partly_used};
 use loudou_rules::config::scaled;
 use loudou_rules::rule::{Cost, Mode, Override, Rule};
 
@@ -81,7 +79,10 @@ enum Terms<'a> {
 impl<'a> Terms<'a> {
     /// Returns the limits of the rule, or the key's override.
     fn of(rule: &'a Rule, key: &Key<'_>) -> Self {
-        let limits = || rule.limits.with(&stored(&rule.limits, key.numbers));
+        let limits = || {
+            rule.limits
+                .with(&BroughtView::stored(&rule.limits, key.numbers))
+        };
         match rule.overrides.get(key.name) {
             None => Self::Limits(limits()),
             Some(Override::Scale(scale)) => {
@@ -105,21 +106,6 @@ impl<'a> Terms<'a> {
     fn holds_until_end(&self) -> bool {
         self.limits().is_some_and(Limits::holds_until_end)
     }
-}
-
-/// Returns the numbers of a key in the form in which a bucket of these limits stores them.
-fn stored(limits: &Limits, numbers: &[BroughtView]) -> Numbers {
-    let sourced = limits.iter().filter(|limit| limit.sources().is_some());
-    let words = sourced.map(|limit| {
-        let of_limit = numbers.iter().find(|view| view.limit == limit.name());
-        let number = |of: fn(&BroughtView) -> Option<u32>| of_limit.and_then(of).unwrap_or(0);
-        let brought = Brought {
-            capacity: number(|view| view.capacity),
-            amount: number(|view| view.amount),
-        };
-        brought.to_word()
-    });
-    words.collect()
 }
 
 /// Simulates the keys under the rule before and after the edit, or `None` if a limit depends on the

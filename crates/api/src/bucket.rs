@@ -1,6 +1,6 @@
 //! `GET /v1/buckets` and `GET /v1/buckets/{rule}/{key}`.
 
-use loudou_limiter::{Decision, Limit, Nanos};
+use loudou_limiter::{Brought, Decision, Limit, Limits, Nanos, Numbers};
 use loudou_store::Outage;
 use serde::{Deserialize, Serialize};
 
@@ -95,8 +95,8 @@ pub struct BucketView {
     /// Absent without a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at_ns: Option<u64>,
-    /// When the refusals that still go on began: since then, at most 60 s passed between one refusal and the
-    /// next, even if requests in between were admitted. Absent if the last refusal is more than 60 s ago. Absent, too, while
+    /// When the refusals that still go on began: since then, at most 60 s passed between one refusal and the next, even
+    /// if requests in between were admitted. Absent if the last refusal is more than 60 s ago. Absent, too, while
     /// requests in flight hold permits, because the filter then keeps only the time of the last refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since_ns: Option<u64>,
@@ -351,6 +351,39 @@ pub struct BroughtView {
     /// Number for the amount of the rate. Absent if the request brought none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<u32>,
+}
+
+impl BroughtView {
+    /// Returns the numbers that a bucket stores for limits that a rule's `template` makes.
+    pub fn of(template: &Limits, numbers: &[u64]) -> Vec<Self> {
+        let some = |number: u32| Some(number).filter(|number| *number > 0);
+        let view = |(limit, word): (&Limit, &u64)| {
+            let Brought { capacity, amount } = Brought::of_word(*word);
+            Self {
+                limit: limit.name().to_owned(),
+                capacity: some(capacity),
+                amount: some(amount),
+            }
+        };
+        sourced(template).zip(numbers).map(view).collect()
+    }
+
+    /// Returns these numbers in the form in which a bucket stores them.
+    pub fn stored(template: &Limits, views: &[Self]) -> Numbers {
+        let word = |limit: &Limit| {
+            let view = views.iter().find(|view| view.limit == limit.name());
+            let number = |of: fn(&Self) -> Option<u32>| view.and_then(of).unwrap_or(0);
+            let capacity = number(|view| view.capacity);
+            let amount = number(|view| view.amount);
+            Brought { capacity, amount }.to_word()
+        };
+        sourced(template).map(word).collect()
+    }
+}
+
+/// Returns the limits whose numbers come with each request.
+fn sourced(template: &Limits) -> impl Iterator<Item = &Limit> {
+    template.iter().filter(|limit| limit.sources().is_some())
 }
 
 /// State of a limit in a bucket, at `now_ns` of the answer.

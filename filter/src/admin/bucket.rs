@@ -6,7 +6,7 @@ use loudou_api::{
 };
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::Lease;
-use loudou_limiter::{Ask, Brought, BucketDecision, Clock, Limit, Limits, Nanos};
+use loudou_limiter::{Ask, BucketDecision, Clock, Nanos};
 use loudou_rules::fleet::FleetView;
 use loudou_rules::level::Level;
 use loudou_rules::rule::{Mode, Override};
@@ -103,25 +103,9 @@ impl<'a> Current<'a> {
                 .and_then(|lease| lease_view(lease, limits.iter().count(), now)),
             outage: self.level.outage().map(Into::into),
             own: key_override(rule, key),
-            numbers: brought(&rule.rule().limits, limits),
+            numbers: BroughtView::of(&rule.rule().limits, limits.numbers()),
         }
     }
-}
-
-/// Returns the numbers that the last request of a bucket with these `limits` brought.
-fn brought(template: &Limits, limits: &Limits) -> Vec<BroughtView> {
-    let sourced = template.iter().filter(|limit| limit.sources().is_some());
-    let numbers = sourced.zip(limits.numbers());
-    let some = |number: u32| Some(number).filter(|number| *number > 0);
-    let view = |(limit, word): (&Limit, &u64)| {
-        let Brought { capacity, amount } = Brought::of_word(*word);
-        BroughtView {
-            limit: limit.name().to_owned(),
-            capacity: some(capacity),
-            amount: some(amount),
-        }
-    };
-    numbers.map(view).collect()
 }
 
 /// Returns the ban in force. The ban of an override has no known end.

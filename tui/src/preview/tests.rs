@@ -201,3 +201,38 @@ fn the_level_counts() {
     assert_eq!(told(Carry::Keep), "- 1 becomes refused: half (loses 100%)");
     assert_eq!(told(Carry::Reset), "- none is refused, before and after");
 }
+
+/// Each key is played with the numbers that its last request brought, under the sources before and after the edit.
+#[test]
+fn keys_have_the_numbers_of_their_requests() {
+    let rule = |max: u32| {
+        let amount = json!({ "metadata": ["jwt", "pace"], "default": 20, "max": max });
+        parse(&json!({
+            "name": "r", "key": ["source"],
+            "limits": [{ "algorithm": "funnel", "capacity": 10, "rate": { "amount": amount, "per": "1s" } }],
+        }))
+    };
+    let brought = |amount| BroughtView {
+        limit: "funnel".to_owned(),
+        capacity: None,
+        amount: Some(amount),
+    };
+    let (fast, slow) = ([brought(40)], [brought(2)]);
+    let with = |name, numbers| Key {
+        numbers,
+        ..key(name, 0, 30.0)
+    };
+    let keys = [
+        with("fast", &fast),
+        with("slow", &slow),
+        key("default", 0, 10.0),
+    ];
+    assert_eq!(
+        lines(&rule(100), &rule(20), Carry::Keep, &keys),
+        [
+            "of 3 keys seen, if they go on as in the last 10s:",
+            "- 1 becomes refused: fast",
+            "- 1 stays refused: slow"
+        ]
+    );
+}

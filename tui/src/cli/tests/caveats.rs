@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::*;
 
-/// Returns the warnings of a run of one rule over `log`. `rule` has its fields as YAML.
-fn warnings(rule: &str, log: &str, options: &str) -> Vec<String> {
+/// Runs one rule over `log`. `rule` has its fields as YAML.
+fn replay(rule: &str, log: &str, options: &str) -> Ran {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("rules.yaml");
     let text = format!("version: 1\nrules:\n- {{ name: r, {rule} }}\n");
@@ -14,10 +14,12 @@ fn warnings(rule: &str, log: &str, options: &str) -> Vec<String> {
         bytes: log.as_bytes(),
         ..Loudou::default()
     };
-    let ran = loudou.run(&format!(
-        "replay --config {} -o json {options}",
-        file.display()
-    ));
+    loudou.run(&format!("replay --config {} {options}", file.display()))
+}
+
+/// Returns the warnings of a run of one rule over `log`. `rule` has its fields as YAML.
+fn warnings(rule: &str, log: &str, options: &str) -> Vec<String> {
+    let ran = replay(rule, log, &format!("-o json {options}"));
     assert_eq!(ran.code, 0, "{}", ran.seen());
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
     let warnings = document["warnings"].as_array().expect("a list").iter();
@@ -59,18 +61,7 @@ fn numbers_come_from_the_metadata_of_a_trace() {
     let trace = ["", ",\"quota\":2", "", ",\"quota\":99", ",\"quota\":99"]
         .map(line)
         .concat();
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("rules.yaml");
-    std::fs::write(
-        &file,
-        format!("version: 1\nrules:\n- {{ name: r, {rule} }}\n"),
-    )
-    .expect("room");
-    let loudou = Loudou {
-        bytes: trace.as_bytes(),
-        ..Loudou::default()
-    };
-    let ran = loudou.run(&format!("replay --config {} -o jsonl", file.display()));
+    let ran = replay(&rule, &trace, "-o jsonl");
     let seen = ran.out.lines().map(|line| {
         let decision: serde_json::Value = serde_json::from_str(line).expect("JSON");
         let capacity = decision["capacity"].as_u64().expect("a number");
