@@ -1,8 +1,8 @@
 //! Counters as Envoy metrics: process-wide, so that any worker can read the counts of all workers.
 //!
 //! ```text
-//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | invalid_costs |
-//!                     invalid_numbers      counters
+//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors             counters
+//! <share>.rule.<rule>.invalid_costs | invalid_numbers                                           counters
 //! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
 //! <share>.waiting                                           gauge, requests held now
 //! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held

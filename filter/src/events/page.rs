@@ -29,8 +29,8 @@ pub(super) struct Page {
 }
 
 /// Returns the events with numbers above `after` from the log `of`, or from both logs if `of` is `None`. With
-/// `is_other` the client's `after` is a number of an earlier process, which says nothing about this one, so all events
-/// are returned.
+/// `is_other` the client's `after` is the number of an event of an earlier process. This process numbers its events from
+/// the start, so all events are returned.
 pub(super) fn read(
     host: &dyn Host,
     share: &str,
