@@ -12,8 +12,10 @@ use super::several::{config, is_banned, watch};
 /// Number of users other than mallory, who sends half of all requests.
 const USERS: u64 = 200;
 
+/// Two requests in turn are mallory's: the clients of the two Envoys take numbers alternately, and
+/// mallory must be seen at both.
 fn request(number: u64) -> Request {
-    let user = if number.is_multiple_of(2) {
+    let user = if number % 4 < 2 {
         "mallory".to_owned()
     } else {
         format!("user-{}", number % USERS)
@@ -24,8 +26,9 @@ fn request(number: u64) -> Request {
 /// Returns four rates from the first row of the screen Keys: admitted in total, refused in total,
 /// and refused at each of the two Envoys.
 fn rates(screen: &str) -> Option<[f64; 4]> {
-    let row = screen.lines().find(|line| line.contains("per-user"))?;
-    let (_, rates) = row.split_once("mallory")?;
+    // The head of the screen names the rule, too, while it shows a warning about it.
+    let mut rows = screen.lines().filter(|line| line.contains("per-user"));
+    let (_, rates) = rows.find_map(|row| row.split_once("mallory"))?;
     let rates: Option<Vec<f64>> = rates
         .split_whitespace()
         .filter(|word| word.chars().any(|c| c.is_ascii_digit()))
