@@ -101,6 +101,18 @@ algorithms! {
     "concurrency": Concurrency,
 }
 
+/// How an algorithm replaces the cost that a request reserved by what it really cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Settling {
+    /// Not at all: requests wait for units, or units are taken until requests end.
+    Never,
+    /// Units that were not needed are given back. The algorithm forgets what it counted at the end of a window, so a
+    /// debt would be forgiven.
+    WithinReservation,
+    /// What is missing becomes a debt.
+    WithDebt,
+}
+
 impl Algorithm {
     /// Returns the maximum number of cost units that a bucket admits at once.
     pub fn capacity(&self) -> u64 {
@@ -142,6 +154,19 @@ impl Algorithm {
     /// Returns true if the algorithm must be notified of the end of each request that passed.
     pub fn holds_until_end(&self) -> bool {
         self.meter().gives_back()
+    }
+
+    /// Returns how the algorithm settles the cost of a request that has ended.
+    pub fn settling(&self) -> Settling {
+        match self {
+            _ if self.may_hold() => Settling::Never,
+            Self::Funnel(_) | Self::TokenBucket(_) => Settling::WithDebt,
+            Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingCounter(_) => Settling::WithinReservation,
+            _ => Settling::Never,
+        }
     }
 
     /// Returns true if the algorithm reads the wall clock.

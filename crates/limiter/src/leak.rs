@@ -145,7 +145,7 @@ impl Level {
     /// promised to them leave no gap that could be filled. Then nothing is given back.
     pub(crate) fn give_back(self, words: &mut [u64], back: &Back<'_>, free: u128) -> bool {
         let level = self.read(words, back.last);
-        if level > free {
+        if level > free && !back.nobody_waits {
             return false;
         }
         let found = self.read(back.before, back.ask.now);
@@ -156,6 +156,12 @@ impl Level {
         let left = taken.saturating_sub(leaked.saturating_sub(ahead));
         self.write(words, level.saturating_sub(left), back.last);
         left.min(level) > 0
+    }
+
+    /// Takes units, whether they are available or not.
+    pub(crate) fn overdraw(self, words: &mut [u64], units: u64, now: Nanos) {
+        let level = self.read(words, now);
+        self.write(words, level.saturating_add(self.drops(units)), now);
     }
 
     pub(crate) fn used(self, words: &[u64], now: Nanos) -> Used {

@@ -239,6 +239,15 @@ impl Lease {
         self.tokens.give_back(cost.saturating_sub(owed), now);
     }
 
+    /// Takes units that a request has cost beyond what it took: tokens that are available, and a debt for the rest,
+    /// which the next call charges.
+    pub fn overdraw(&mut self, units: u64, now: Nanos) {
+        let tokens = self.tokens(now).min(units);
+        self.tokens.take(tokens, now);
+        let debt = u64::from(self.debt).saturating_add(units.saturating_sub(tokens));
+        self.debt = u32::try_from(debt).unwrap_or(u32::MAX);
+    }
+
     /// Returns true if the key is unknown.
     pub fn is_fresh(&self) -> bool {
         *self == Self::default()

@@ -123,6 +123,7 @@ pub mod taken;
 pub mod time;
 pub mod wide;
 
+pub use algorithm::Settling;
 pub use ban::{Ban, Penalty};
 pub use bounds::BadNumbers;
 pub use convert::{Carry, Later, convert, full_later, partly_used};

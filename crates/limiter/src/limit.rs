@@ -259,7 +259,7 @@ impl Limits {
         let now = ask.now;
         let mut after = bucket.clone();
         after.last = now;
-        let settled = self.settle(&mut after, now).then(|| after.clone());
+        let settled = self.drop_expired(&mut after, now).then(|| after.clone());
         let answer = self.decide_each(&mut after, ask);
         if answer.is_refused() {
             bucket.last = now;
@@ -328,7 +328,7 @@ impl Limits {
             return refused;
         }
         let mut settled = bucket.clone();
-        self.settle(&mut settled, ask.now);
+        self.drop_expired(&mut settled, ask.now);
         let refused = if is_noted {
             self.decide_each(&mut settled.clone(), ask)
         } else {

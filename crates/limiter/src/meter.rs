@@ -73,6 +73,20 @@ pub(crate) trait Meter: Any {
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }
+    /// Takes `units` for a request that has passed and cost more than it had taken, whether they are available or
+    /// not. What is not available becomes a debt, which is repaid before the next request is admitted. An algorithm
+    /// that cannot count a debt takes what is available.
+    fn overdraw(&self, words: &mut [u64], units: u64, clock: Clock) {
+        if let Some(level) = self.as_level() {
+            return level.overdraw(words, units, clock.now);
+        }
+        if self.gives_back() {
+            return;
+        }
+        let ask = |cost| Ask::new(cost, clock.now).at_wall(clock.wall);
+        let available = self.decide(words, &ask(0)).remaining;
+        self.decide(words, &ask(units.min(available)));
+    }
     /// Returns true if evicting a full bucket loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
@@ -170,4 +184,6 @@ pub(crate) struct Back<'a> {
     pub(crate) given: u64,
     /// Time of the last change of the bucket.
     pub(crate) last: Nanos,
+    /// True if no request waits in the bucket, so that a use above the capacity is only a debt.
+    pub(crate) nobody_waits: bool,
 }

@@ -161,6 +161,11 @@ impl Limits {
     ///
     /// If no other request took units after it, the bucket is restored.
     pub fn give_back(&self, bucket: &mut Bucket, taken: &Taken) -> bool {
+        self.return_to(bucket, taken, false)
+    }
+
+    /// Gives back a cost. `nobody_waits` is true if no request can wait in the bucket.
+    fn return_to(&self, bucket: &mut Bucket, taken: &Taken, nobody_waits: bool) -> bool {
         let Taken { before, ask, .. } = taken;
         let Some((after, waits)) = self.taken_from(taken) else {
             return false;
@@ -183,7 +188,7 @@ impl Limits {
         let last = bucket.last;
         // Promises that had expired when the request arrived were already removed then.
         let mut found = before.clone();
-        self.settle(&mut found, ask.now);
+        self.drop_expired(&mut found, ask.now);
         found.words.resize(self.words(), 0);
         let mut rest = found.words.get(self.numbers().len()..).unwrap_or(&[]);
         let mut comes_back = false;
@@ -202,6 +207,7 @@ impl Limits {
                 before,
                 given,
                 last,
+                nobody_waits,
             };
             comes_back |= meter.give_back(words, &back);
         });
@@ -210,6 +216,65 @@ impl Limits {
             self.gather(bucket, mark);
         }
         comes_back || goes_back
+    }
+
+    /// Replaces the cost of a request that has passed by what it really cost. If that is less than it took, the rest
+    /// is given back as [`Limits::give_back`] would give it back to a request that had taken only `actual`. If it is
+    /// more, the difference is taken now. Units that are not available become a debt, which is repaid before the next
+    /// request is admitted; an algorithm that cannot count a debt takes what is available.
+    ///
+    /// The limits must not hold requests. Returns true if that changed the bucket.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(100, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("tokens", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let mut take = |cost| {
+    ///     let ask = Ask::new(cost, Nanos::ZERO);
+    ///     let taken = Taken::new(&bucket, &ask);
+    ///     assert!(!limits.answer(&mut bucket, &ask).is_refused());
+    ///     taken
+    /// };
+    /// let (first, second) = (take(40), take(40));
+    /// // One cost less than it had reserved, the other one more: 10 + 120 of 100.
+    /// limits.settle(&mut bucket, &first, 10, Clock::at(Nanos::ZERO));
+    /// limits.settle(&mut bucket, &second, 120, Clock::at(Nanos::ZERO));
+    /// let answer = limits.peek(&bucket, 1, Nanos::ZERO);
+    /// let decision = answer.reported().unwrap();
+    /// assert_eq!(decision.remaining, 0);
+    /// assert_eq!(decision.retry_after, Some(Nanos::from_secs(31)));
+    /// ```
+    pub fn settle(&self, bucket: &mut Bucket, taken: &Taken, actual: u64, clock: Clock) -> bool {
+        let cost = taken.cost();
+        if actual < cost {
+            return self.return_to(bucket, &self.unspent(taken, actual), true);
+        }
+        self.overdraw(bucket, actual.saturating_sub(cost), clock)
+    }
+
+    /// Takes units that a request has cost beyond what it took. Returns true if that changed the bucket.
+    pub fn overdraw(&self, bucket: &mut Bucket, units: u64, clock: Clock) -> bool {
+        if units == 0 {
+            return false;
+        }
+        let clock = clock.moved_to(clock.now.max(bucket.last));
+        bucket.last = clock.now;
+        self.each(bucket, &mut |_, meter, words| {
+            meter.overdraw(words, units, clock);
+        });
+        true
+    }
+
+    /// Returns the part of a cost that a request did not need, as if a second request had taken it right after the
+    /// part that it needed. Units leave a bucket in the order in which they were taken, so the part that is given
+    /// back is the part that leaves last.
+    fn unspent(&self, taken: &Taken, actual: u64) -> Taken {
+        let (mut before, ask) = (taken.before.clone(), taken.ask);
+        let with = |cost| Ask { cost, ..ask };
+        self.answer(&mut before, &with(actual));
+        Taken::from(before, with(ask.cost.saturating_sub(actual)))
     }
 
     /// Resolves the promise to a request that waited and now passes. Returns true if that changed

@@ -26,6 +26,9 @@ pub enum Why {
     /// Like [`Why::Left`], but because another rule refused the request. Also stops counting it as
     /// admitted.
     Refused,
+    /// The request passed and has ended, and it cost this much. Gives back what it did not need, or
+    /// takes what it cost beyond what it took.
+    Settled(u64),
 }
 
 /// A return of the amount that a request took from a bucket.
@@ -90,6 +93,9 @@ impl<'a> Giving<'a> {
             clock,
         } = self.give;
         let now = clock.now;
+        if let Why::Settled(actual) = why {
+            return self.plan_settlement(actual);
+        }
         if receipt.is_leased {
             return Ok(self.plan_lease());
         }
@@ -188,6 +194,57 @@ impl<'a> Giving<'a> {
         }
         self.change.page.replace(index, &slot);
         true
+    }
+
+    /// Like [`Giving::plan`], but for a request that cost `actual`. What was not needed is given back
+    /// only while the slot has the state from which it was taken. What is missing is always taken, from
+    /// a new bucket if the bucket is missing.
+    fn plan_settlement(&mut self, actual: u64) -> Result<bool, GaveUp> {
+        let Give {
+            rule,
+            key,
+            receipt,
+            clock,
+            ..
+        } = self.give;
+        let taken = &receipt.taken;
+        let missing = actual.saturating_sub(taken.cost());
+        let unspent = taken.cost().saturating_sub(actual);
+        let found = self.change.page.find(self.change.id.fingerprint);
+        if actual == taken.cost() || missing == 0 && found.is_none() {
+            return Ok(false);
+        }
+        let bucket = found.as_ref();
+        let bucket = bucket.map(|(_, slot)| (&slot.bucket, slot.version));
+        let limits = &*rule.limits_in(key, bucket);
+        let (index, mut slot) = self.change.slot(rule, limits, clock)?;
+        if missing == 0 && slot.origin != receipt.origin {
+            return Ok(false);
+        }
+        let clock = clock.moved_to(clock.now.max(slot.bucket.last));
+        let now = clock.now;
+        if receipt.is_leased {
+            let lease = slot.lease.get_or_insert_default();
+            if missing > 0 {
+                lease.overdraw(missing, now);
+            } else {
+                lease.give_back(unspent, now);
+            }
+        } else {
+            let part = (receipt.envoys > 0).then(|| limits.divided(receipt.envoys));
+            let part = part.flatten();
+            let own = part.as_ref().unwrap_or(limits);
+            own.settle(&mut slot.bucket, taken, actual, clock);
+            if let Some(lease) = slot.lease.as_mut().filter(|_| receipt.envoys > 0) {
+                lease.forgive(unspent);
+                lease.overdraw(missing, now);
+            }
+        }
+        slot.note(limits, &limits.peek(&slot.bucket, 0, now));
+        slot.note_lease(now, true);
+        slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
+        self.change.put(index, &slot);
+        Ok(true)
     }
 
     /// Writes the result. Returns `None` if another worker was faster. Then read again.

@@ -293,7 +293,7 @@ impl TokenBucket {
     fn give_back_interval(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let place = self.place(words, back.last);
         let used = self.used_tokens(words, &place);
-        if used > self.capacity {
+        if used > self.capacity && !back.nobody_waits {
             return false;
         }
         let found = self.place(back.before, back.ask.now);
@@ -365,6 +365,19 @@ impl Meter for TokenBucket {
                 leak.level().give_back(words, back, leak.full())
             }
             Refill::Interval => self.give_back_interval(words, back),
+        }
+    }
+
+    fn overdraw(&self, words: &mut [u64], units: u64, clock: Clock) {
+        match self.refill {
+            Refill::Greedy => self.leak().level().overdraw(words, units, clock.now),
+            Refill::Interval => {
+                let place = self.place(words, clock.now);
+                let used = self.used_tokens(words, &place);
+                let place = self.periods().follow(place, used == 0, clock);
+                let used = used.saturating_add(units).min(self.most_used());
+                self.write_used(words, used, &place);
+            }
         }
     }
 

@@ -218,7 +218,7 @@ impl Limits {
     }
 
     /// Removes the promises that have expired at `now`. Returns true if that changed `bucket`.
-    pub(crate) fn settle(&self, bucket: &mut Bucket, now: Nanos) -> bool {
+    pub(crate) fn drop_expired(&self, bucket: &mut Bucket, now: Nanos) -> bool {
         let Some(promises) = self.promises(bucket) else {
             return false;
         };
@@ -314,7 +314,7 @@ impl Limits {
         convert: &dyn Fn(&Bucket) -> Bucket,
     ) {
         let mut before = bucket.clone();
-        old.settle(&mut before, converted.last);
+        old.drop_expired(&mut before, converted.last);
         let Some(promises) = old.promises(&before) else {
             return;
         };

@@ -34,6 +34,7 @@ mod pairs;
 mod promises;
 mod queue;
 mod refunds;
+mod settled;
 mod spec;
 mod windows;
 

@@ -24,6 +24,7 @@ mod races;
 mod refunds;
 mod returns;
 mod runs;
+mod settled;
 mod shares;
 mod stepwise;
 mod sweeping;

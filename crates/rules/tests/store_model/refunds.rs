@@ -146,7 +146,7 @@ impl<'a> Worker<'a> {
 }
 
 /// Returns the worker of the next step. The schedule ends when all workers are done.
-type Schedule<'s> = &'s mut dyn FnMut(&[bool]) -> usize;
+pub(super) type Schedule<'s> = &'s mut dyn FnMut(&[bool]) -> usize;
 
 /// Lets `workers` make `requests` each, and checks the remaining capacity.
 fn run(rules: &Rules, strict: u64, workers: usize, requests: usize, schedule: Schedule<'_>) {
@@ -228,7 +228,7 @@ fn strict(capacity: u64) -> Value {
 
 /// Runs every schedule of this many workers with at most `switches` switches between them.
 /// Afterwards, the workers finish in turn.
-fn every_schedule(workers: usize, switches: usize, mut run: impl FnMut(Schedule<'_>)) {
+pub(super) fn every_schedule(workers: usize, switches: usize, mut run: impl FnMut(Schedule<'_>)) {
     // A schedule is how many steps are made before each switch, and to whom.
     let mut plan: Vec<(usize, usize)> = vec![(0, 0); switches];
     loop {
