@@ -7,7 +7,6 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::Penalty;
-use loudou_limiter::bounds::MAX_AMOUNT;
 use loudou_limiter::hash::tag;
 use loudou_limiter::{Decimal, Limits};
 use loudou_store::When;
@@ -20,6 +19,8 @@ use crate::request::Request;
 
 pub use cidr::Cidr;
 pub use cidr::SourcePrefix;
+pub(crate) use cost::whole;
+pub use cost::{Cost, Price};
 pub use failing::Failing;
 pub use failing::Found;
 pub use failing::Missing;
@@ -49,6 +50,7 @@ pub use text::Test;
 pub use text::Truth;
 
 pub mod cidr;
+pub mod cost;
 mod failing;
 mod fleet;
 pub mod key;
@@ -430,131 +432,4 @@ impl KeyPart {
 
 fn text(text: &str) -> Value {
     Value::String(text.to_string())
-}
-
-// Costs of requests.
-
-/// Cost of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// A fixed cost.
-    Fixed(u32),
-    /// The value of a header.
-    Header {
-        /// Name of the header, in lower case.
-        name: String,
-        /// Cost if the header is missing or is not a whole number from 1.
-        default: u32,
-        /// Maximum cost. Larger values count as this.
-        max: u32,
-    },
-    /// The value in the dynamic metadata at this path.
-    Metadata {
-        /// The namespace, and the keys below it.
-        path: Vec<String>,
-        /// Cost if the value is missing or is not a whole number from 1.
-        default: u32,
-        /// Maximum cost. Larger values count as this.
-        max: u32,
-    },
-    /// One unit for each of this many bytes of the content length, rounded up. The cost is 1
-    /// without a content length.
-    RequestBytes(u32),
-}
-
-/// Cost that a rule charges for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Price {
-    /// The cost.
-    pub cost: u64,
-    /// True if the request contains an invalid cost, so that the default is charged.
-    pub is_invalid: bool,
-}
-
-impl Price {
-    const fn of(cost: u64) -> Self {
-        let is_invalid = false;
-        Self { cost, is_invalid }
-    }
-
-    /// Returns the price in a value of the request.
-    fn named(value: Option<&[u8]>, default: u32, max: u32) -> Self {
-        let Some(value) = value else {
-            return Self::of(default.into());
-        };
-        let cost = whole(value.trim_ascii()).filter(|cost| *cost > 0);
-        Self {
-            cost: cost.map_or_else(|| default.into(), |cost| cost.min(max.into())),
-            is_invalid: cost.is_none(),
-        }
-    }
-}
-
-impl Cost {
-    /// Returns the cost of `request` according to its headers or metadata.
-    pub fn price(&self, request: &mut dyn Request) -> Price {
-        match self {
-            Self::Fixed(cost) => Price::of((*cost).into()),
-            Self::Header { name, default, max } => {
-                Price::named(request.header(name).as_deref(), *default, *max)
-            }
-            Self::Metadata { path, default, max } => {
-                Price::named(request.metadata(path).as_deref(), *default, *max)
-            }
-            Self::RequestBytes(bytes) => {
-                let length = request.header("content-length");
-                let length = length.and_then(|length| whole(length.trim_ascii()));
-                let cost = length.unwrap_or(0).div_ceil(u64::from(*bytes).max(1));
-                Price::of(cost.clamp(1, MAX_AMOUNT.into()))
-            }
-        }
-    }
-
-    /// Minimum cost.
-    pub const fn least(&self) -> u32 {
-        match self {
-            Self::Fixed(cost) => *cost,
-            Self::Header { .. } | Self::Metadata { .. } | Self::RequestBytes(_) => 1,
-        }
-    }
-
-    /// Cost of a request that does not specify one.
-    pub const fn usual(&self) -> u32 {
-        match self {
-            Self::Fixed(cost) => *cost,
-            Self::Header { default, .. } | Self::Metadata { default, .. } => *default,
-            Self::RequestBytes(_) => 1,
-        }
-    }
-}
-
-/// Parses digits as a number, which saturates at the maximum.
-pub(crate) fn whole(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |number, byte| {
-        let digit = char::from(*byte).to_digit(10)?;
-        Some(number.saturating_mul(10).saturating_add(digit.into()))
-    })
-}
-
-impl Serialize for Cost {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = match self {
-            Self::Fixed(cost) => return serializer.serialize_u32(*cost),
-            _ => serializer.serialize_map(None)?,
-        };
-        match self {
-            Self::Fixed(_) => {}
-            Self::Header { name, .. } => fields.serialize_entry("header", name)?,
-            Self::Metadata { path, .. } => fields.serialize_entry("metadata", path)?,
-            Self::RequestBytes(bytes) => fields.serialize_entry("request_bytes", bytes)?,
-        }
-        if let Self::Header { default, max, .. } | Self::Metadata { default, max, .. } = self {
-            fields.serialize_entry("default", default)?;
-            fields.serialize_entry("max", max)?;
-        }
-        fields.end()
-    }
 }
