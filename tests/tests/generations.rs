@@ -255,6 +255,6 @@ fn slots_in_flight_are_shared_by_all_generations() -> Result<()> {
     }
     drop((first, second));
     flying(&mut ops, 0)?;
-    ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
+    ensure!(envoy.counter("wasmcustom.loudou.store.lost_returns")? == 0);
     envoy.stop()
 }

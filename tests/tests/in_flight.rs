@@ -83,7 +83,7 @@ fn a_slot_is_free_again_when_its_request_ends() -> Result<()> {
             Ok((places_left(&mut ops)? == 3).then_some(()))
         })?;
     }
-    ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
+    ensure!(envoy.counter("wasmcustom.loudou.store.lost_returns")? == 0);
     envoy.stop()
 }
 
@@ -146,7 +146,7 @@ fn a_slot_is_free_again_however_its_request_ends() -> Result<()> {
             })?;
         }
     }
-    ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
+    ensure!(envoy.counter("wasmcustom.loudou.store.lost_returns")? == 0);
     envoy.stop()
 }
 

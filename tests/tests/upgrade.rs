@@ -414,7 +414,7 @@ fn swapped_in_flight(of: Of) -> Result<()> {
     for user in ["busy", "others"] {
         await_permits(&mut ops, user, FLIGHTS)?;
     }
-    ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
+    ensure!(envoy.counter("wasmcustom.loudou.store.lost_returns")? == 0);
     envoy.stop()
 }
 
