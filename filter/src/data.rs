@@ -56,6 +56,14 @@ pub struct HoldState {
     is_watched: bool,
 }
 
+impl HoldState {
+    /// Returns true if [`DataPlane::responded`] must see the head of the response.
+    pub fn awaits_response(&self) -> bool {
+        let reservations = self.reservations.as_ref();
+        reservations.is_some_and(Reservations::settles)
+    }
+}
+
 /// Adds headers to the current response. The headers of the draft are lists, so an upstream's
 /// values are kept. Headers that begin with `x-` have a single value, which the filter replaces.
 pub fn put(host: &dyn Host, headers: Headers) {
@@ -244,6 +252,13 @@ impl DataPlane {
         }
         if hold_state.is_watched {
             active.see_response(host, configuration.share(), now);
+        }
+    }
+
+    /// Reads the head of the current response, on which the cost of its request depends.
+    pub fn responded(&self, host: &dyn Host, hold_state: &HoldState) {
+        if let (Some(active), Some(reservations)) = (&self.active, &hold_state.reservations) {
+            reservations.respond(active.read_response(host, reservations));
         }
     }
 

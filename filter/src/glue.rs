@@ -209,10 +209,16 @@ impl Vm {
     }
 
     fn response_headers(&mut self, context: u32) -> Action {
-        if let Some(stream) = self.streams.get_mut(context)
-            && !stream.response_headers.is_empty()
-        {
+        let Some(stream) = self.streams.get_mut(context) else {
+            return Action::Continue;
+        };
+        if !stream.response_headers.is_empty() {
             data::put(&EnvoyHost, mem::take(&mut stream.response_headers));
+        }
+        if stream.hold_state.awaits_response()
+            && let Some((stream, Root::Data(plane))) = self.find(context)
+        {
+            plane.responded(&EnvoyHost, &stream.hold_state);
         }
         Action::Continue
     }

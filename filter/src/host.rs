@@ -118,6 +118,8 @@ pub trait Host {
     fn set_request_header(&self, name: &str, value: &str);
     /// Sets a property of the current stream for access logs. Envoy puts `wasm.` before its name.
     fn set_property(&self, name: &str, value: &str);
+    /// Returns the first line of a header of the current response.
+    fn response_header(&self, name: &str) -> Option<Vec<u8>>;
     /// Sets a header of the current response and replaces an existing value.
     fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.

@@ -59,6 +59,7 @@ mod record;
 mod request;
 mod reservation;
 mod respond;
+mod settle;
 mod sweep;
 mod upstream;
 pub mod waiting;

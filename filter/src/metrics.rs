@@ -3,6 +3,8 @@
 //! ```text
 //! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors             counters
 //! <share>.rule.<rule>.invalid_costs | invalid_numbers                                           counters
+//! <share>.rule.<rule>.settled_reported | settled_estimated          counters of requests, with `settle`
+//! <share>.rule.<rule>.settled_returned | settled_debt                counters of units, with `settle`
 //! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
 //! <share>.waiting                                           gauge, requests held now
 //! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
@@ -25,7 +27,7 @@
 use loudou_api::{FleetStatus, RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
 use loudou_rules::patience::NotHeld;
-use loudou_rules::rule::Mode;
+use loudou_rules::rule::{Mode, Settled, SettledBy};
 use loudou_store::page::Slot;
 use loudou_store::{SetTo, StoreStats};
 
@@ -193,6 +195,51 @@ impl RuleMetrics {
             edited,
             upstreams: None,
         }
+    }
+}
+
+/// The counters of the costs that a rule settles when requests end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SettlementMetrics {
+    /// Requests with a number of a source.
+    reported: Option<MetricId>,
+    /// Requests without a certain number.
+    estimated: Option<MetricId>,
+    /// Units that were reserved and not needed.
+    returned: Option<MetricId>,
+    /// Units that were needed beyond the reservations.
+    debt: Option<MetricId>,
+}
+
+impl SettlementMetrics {
+    /// Defines the metrics of a rule.
+    pub(crate) fn define(
+        host: &dyn Host,
+        registry: &mut Registry,
+        share: &str,
+        rule: &str,
+    ) -> Self {
+        let mut counter = |what: &str| {
+            let name = format!("{share}.rule.{rule}.settled_{what}");
+            registry.get(host, MetricKind::Counter, name)
+        };
+        Self {
+            reported: counter("reported"),
+            estimated: counter("estimated"),
+            returned: counter("returned"),
+            debt: counter("debt"),
+        }
+    }
+
+    /// Counts a request that reserved this many units.
+    pub(crate) fn count(&self, host: &dyn Host, reserved: u64, settled: Settled) {
+        match settled.by {
+            SettledBy::Report => add(host, self.reported, 1),
+            SettledBy::Estimate => add(host, self.estimated, 1),
+            SettledBy::Nothing => {}
+        }
+        add(host, self.returned, reserved.saturating_sub(settled.actual));
+        add(host, self.debt, settled.actual.saturating_sub(reserved));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -13,10 +13,12 @@ use anyhow::{Context as _, Result};
 use crate::clock::now;
 use crate::wire::{Message, Wire};
 
-const ANSWER: &[u8] =
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\n\r\nok\n";
+const ANSWER: [&str; 2] = [
+    "HTTP/1.1 200 OK\r\n",
+    "content-type: text/plain\r\ncontent-length: 3\r\n\r\nok\n",
+];
 
-const HALF: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
+const HALF: [&str; 2] = ["HTTP/1.1 200 OK\r\n", "content-length: 9\r\n\r\nhalf"];
 
 const UPGRADED: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
@@ -24,8 +26,16 @@ const UPGRADED: &[u8] =
 /// The request header that selects the answer: a status; none at all (`hang`); the end
 /// of the connection before an answer (`close`) or in the middle of its body (`cut`); with half a body
 /// and no end until the client leaves (`hold`); with 500 and 200 in turn (`flaky`); with another protocol
-/// from then on (`upgrade`).
+/// from then on (`upgrade`); with `200 ok` when [`Upstream::open_gate`] is called (`gate`); with the body of the
+/// request, and its header [`TYPE`] as content type (`echo`), or with that in pieces of seven bytes (`dribble`),
+/// which end in the middle (`dribble-cut`).
 pub const AS: &str = "x-answer-as";
+
+/// The request header whose value is the content type of an echo.
+pub const TYPE: &str = "x-answer-type";
+
+/// The request header whose value the response's header `x-cost` has.
+pub const COST: &str = "x-answer-cost";
 
 /// A server on a port of the operating system's choice; it answers every request with `200 ok`, or as
 /// the request's header [`AS`] selects, and stops when dropped.
@@ -51,6 +61,8 @@ struct Shared {
     /// When the request of each path last arrived, if that is noted.
     arrivals: Option<Mutex<BTreeMap<String, Instant>>>,
     witness: Option<Witness>,
+    /// True if requests for the gate are answered.
+    gate: (Mutex<bool>, Condvar),
     /// The open connections, so that stopping can close them under their threads.
     open: Mutex<BTreeMap<u64, TcpStream>>,
 }
@@ -96,6 +108,11 @@ impl Upstream {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
+    /// Answers the requests that wait at the gate, and from then on all requests for it.
+    pub fn open_gate(&self) {
+        self.shared.open_gate();
+    }
+
     /// When the request of each path last arrived, for a server with a log.
     pub fn arrivals(&self) -> BTreeMap<String, Instant> {
         let arrivals = self.shared.arrivals.as_ref();
@@ -107,6 +124,7 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Release);
+        self.shared.open_gate();
         // Wakes the accepting thread, which then sees the request to stop.
         drop(TcpStream::connect(self.address));
         let mut open = self
@@ -121,6 +139,18 @@ impl Drop for Upstream {
 }
 
 impl Shared {
+    fn open_gate(&self) {
+        let (is_open, opened) = &self.gate;
+        *is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        opened.notify_all();
+    }
+
+    fn pass_gate(&self) {
+        let (is_open, opened) = &self.gate;
+        let is_open = is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(opened.wait_while(is_open, |is_open| !*is_open));
+    }
+
     fn note(&self, request_line: &str) {
         let Some(arrivals) = &self.arrivals else {
             return;
@@ -158,6 +188,22 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
+fn content_type(request: &Message) -> String {
+    let kind = request.header(TYPE).unwrap_or(b"text/plain");
+    format!("content-type: {}\r\n", String::from_utf8_lossy(kind))
+}
+
+/// Sends a body in chunks of seven bytes, without its end.
+fn dribble(wire: &mut Wire, request: &Message, body: &[u8]) -> Result<()> {
+    let kind = content_type(request);
+    wire.send(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n{kind}\r\n").as_bytes())?;
+    for piece in body.chunks(7) {
+        let size = format!("{:x}\r\n", piece.len());
+        wire.send(&[size.as_bytes(), piece, b"\r\n"].concat())?;
+    }
+    Ok(())
+}
+
 /// Answers until the client closes; broken connections are the client's problem.
 fn serve(stream: TcpStream, shared: &Shared) {
     drop(stream.set_nodelay(true));
@@ -168,14 +214,46 @@ fn serve(stream: TcpStream, shared: &Shared) {
             witness(&request);
         }
         let before = shared.requests.fetch_add(1, Ordering::Relaxed);
+        let cost = request.header(COST).map(|cost| {
+            let cost = String::from_utf8_lossy(cost);
+            format!("x-cost: {cost}\r\n")
+        });
+        let cost = cost.unwrap_or_default();
+        let respond = |wire: &mut Wire, [line, rest]: [&str; 2]| {
+            wire.send([line, &cost, rest].concat().as_bytes())
+        };
         let sent = match request.header(AS) {
-            None => wire.send(ANSWER),
+            None => respond(&mut wire, ANSWER),
+            Some(b"gate") => {
+                shared.pass_gate();
+                respond(&mut wire, ANSWER)
+            }
+            Some(b"echo") => {
+                let head = format!(
+                    "content-length: {}\r\n{}\r\n",
+                    request.body.len(),
+                    content_type(&request)
+                );
+                respond(&mut wire, ["HTTP/1.1 200 OK\r\n", &head])
+                    .and_then(|()| wire.send(&request.body))
+            }
+            Some(b"dribble") => {
+                dribble(&mut wire, &request, &request.body).and_then(|()| wire.send(b"0\r\n\r\n"))
+            }
+            Some(b"dribble-cut") => {
+                let half = request
+                    .body
+                    .get(..request.body.len() / 2)
+                    .unwrap_or_default();
+                drop(dribble(&mut wire, &request, half));
+                return;
+            }
             Some(b"hang") => continue,
             Some(b"close") => return,
             Some(b"upgrade") => wire.send(UPGRADED),
-            Some(b"hold") => wire.send(HALF),
+            Some(b"hold") => respond(&mut wire, HALF),
             Some(b"cut") => {
-                drop(wire.send(HALF));
+                drop(respond(&mut wire, HALF));
                 return;
             }
             Some(status) => {
@@ -185,9 +263,8 @@ fn serve(stream: TcpStream, shared: &Shared) {
                     status => status,
                 };
                 let status = String::from_utf8_lossy(status);
-                wire.send(
-                    format!("HTTP/1.1 {status} As Told\r\ncontent-length: 0\r\n\r\n").as_bytes(),
-                )
+                let line = format!("HTTP/1.1 {status} As Told\r\n");
+                respond(&mut wire, [&line, "content-length: 0\r\n\r\n"])
             }
         };
         if sent.is_err() {

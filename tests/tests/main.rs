@@ -61,6 +61,7 @@ mod responding;
 mod retry;
 mod rollback;
 mod searches;
+mod settling;
 mod several;
 mod smoke;
 mod top;

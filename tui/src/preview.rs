@@ -192,7 +192,7 @@ fn loss(
     };
     let cost = match rule.cost {
         Cost::Fixed(cost) => cost.into(),
-        Cost::Header { .. } | Cost::Metadata { .. } | Cost::RequestBytes(_) => 1,
+        Cost::Header { .. } | Cost::Metadata { .. } | Cost::RequestBytes(_) | Cost::Settled(_) => 1,
     };
     // The long-term share of refusals, independent of bursts.
     let demand = key.per_second * float(cost);

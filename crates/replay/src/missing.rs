@@ -1,5 +1,6 @@
 //! Finds parts of requests that rules need and that no line of a log has.
 
+use loudou_rules::rule::settlement::{Reserve, Settlement};
 use loudou_rules::rule::{Cost, KeyPart, Match, Rule};
 
 use super::encode::flag;
@@ -53,6 +54,7 @@ pub(crate) fn missing(rule: &Rule, seen: &Seen) -> Vec<MissingPart> {
         Cost::Metadata { .. } => missing.metadata(),
         Cost::RequestBytes(_) if !seen.has_lengths => missing.header("content-length"),
         Cost::RequestBytes(_) | Cost::Fixed(_) => {}
+        Cost::Settled(settlement) => missing.of_settlement(settlement),
     }
     if rule.limits.is_template() {
         missing.need = Need::Numbers;
@@ -86,6 +88,18 @@ impl MissingParts<'_> {
         }
         if let Some(not) = &matches.not {
             self.of_match(not);
+        }
+    }
+
+    fn of_settlement(&mut self, settlement: &Settlement) {
+        for source in &settlement.reserve {
+            match source {
+                Reserve::Fixed(_) => return,
+                Reserve::Header(name) => self.header(name),
+                Reserve::Metadata(_) => self.metadata(),
+                Reserve::RequestBytes(_) if !self.seen.has_lengths => self.header("content-length"),
+                Reserve::RequestBytes(_) => {}
+            }
         }
     }
 

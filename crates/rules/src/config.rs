@@ -34,6 +34,7 @@ mod rules;
 mod sample;
 mod scale;
 mod schema;
+mod settlement;
 mod spoken;
 mod suggest;
 mod warnings;
@@ -55,6 +56,7 @@ pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_metadata, parse_sample};
 pub(crate) use scale::fits_scale;
 pub use scale::scaled;
 pub use schema::schema;
+pub use settlement::unsettled;
 pub use spoken::{
     short, short_with_algorithm, short_with_name, spoken, spoken_value, text as spoken_text,
 };

@@ -147,6 +147,7 @@ impl RuleOutcome {
                 decision.verdict() == Verdict::Admit
                     && self.leased.is_none()
                     && !self.limits().holds_until_end()
+                    && self.active.rule().cost.settlement().is_none()
             }
             _ => false,
         }

@@ -42,4 +42,5 @@ pub mod request;
 pub mod rule;
 pub mod rule_set;
 pub mod size;
+pub mod usage;
 pub mod versions;

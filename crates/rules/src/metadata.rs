@@ -143,7 +143,7 @@ fn kind(value: &[u8]) -> Option<(u64, Wire<'_>)> {
 
 /// Content of a field.
 #[derive(Clone, Copy)]
-enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     /// A varint.
     Number(u64),
     /// Eight bytes.
@@ -155,7 +155,7 @@ enum Wire<'a> {
 }
 
 /// The fields of a message, in order.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
     type Item = (u64, Wire<'a>);

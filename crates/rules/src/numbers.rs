@@ -63,7 +63,7 @@ impl FoundNumber {
 }
 
 /// Returns true for a number from 10²¹ on, which JSON writes with an exponent: `1.5e21`.
-fn is_huge(value: &[u8]) -> bool {
+pub(crate) fn is_huge(value: &[u8]) -> bool {
     let mut parts = value.split(|byte| matches!(byte, b'e' | b'E'));
     let (Some(mantissa), Some(exponent), None) = (parts.next(), parts.next(), parts.next()) else {
         return false;

@@ -44,6 +44,7 @@ pub use respond::RateLimitHeaders;
 pub use respond::Refuse;
 pub use respond::RefuseBody;
 pub use respond::Respond;
+pub use settlement::{End, Ended, Settled, SettledBy, Settlement};
 pub use text::MetadataTest;
 pub use text::NamedTest;
 pub use text::Test;
@@ -62,6 +63,7 @@ pub mod paths;
 pub mod pattern;
 mod possible;
 mod respond;
+pub mod settlement;
 pub mod text;
 
 /// A whole rule file. The rules already include the `defaults`.

@@ -3,7 +3,7 @@
 use key::{ambiguous, missing};
 use loudou_limiter::Penalty;
 use loudou_rules::config::{phrase, scaled};
-use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Override, Rule};
+use loudou_rules::rule::{Mode, OnError, OnLongValue, Override, Rule};
 use serde_json::Value;
 
 pub use bucket::BAN_OFF;
@@ -26,6 +26,7 @@ pub use upstream::upstreams;
 
 mod answers;
 mod bucket;
+mod cost;
 pub mod explained;
 mod fleet;
 mod key;
@@ -33,30 +34,6 @@ pub mod leased;
 mod requests;
 pub mod short;
 mod upstream;
-
-/// Describes the cost of a request. Returns `None` for the default cost.
-fn cost(cost: &Cost) -> Option<String> {
-    Some(match cost {
-        Cost::Fixed(1) => return None,
-        Cost::Fixed(cost) => format!("a request takes {cost} units"),
-        Cost::Header { name, default, max } => format!(
-            "a request takes the units that its header {name} names, at most {max}, or {default} without it"
-        ),
-        Cost::Metadata { path, default, max } => format!(
-            "a request takes the units that its metadata {} names, at most {max}, or {default} without it",
-            path.join(".")
-        ),
-        Cost::RequestBytes(size) => {
-            let size = match size {
-                1 => "byte".to_owned(),
-                1024 => "KiB".to_owned(),
-                size if size % 1024 == 0 => format!("{} KiB", size / 1024),
-                size => format!("{size} bytes"),
-            };
-            format!("a request takes a unit for each {size} of its body")
-        }
-    })
-}
 
 /// Describes the limits of a rule in a sentence of one or more lines.
 pub fn limits(rule: &Rule) -> Vec<String> {
@@ -97,7 +74,7 @@ pub fn notes(rule: &Rule) -> Vec<String> {
     }
     notes.extend(rule.when.as_ref().map(upstream::condition));
     notes.extend(long_values(rule));
-    notes.extend(cost(&rule.cost));
+    notes.extend(cost::cost(&rule.cost));
     notes.extend(missing(rule));
     notes.extend(ambiguous(rule));
     if rule.on_error == OnError::Refuse {

@@ -7,7 +7,7 @@ use loudou_limiter::lease::LeaseVerdict;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
 use loudou_rules::fleet::FleetView;
-use loudou_rules::rule::{Mode, Reach, Rule, RuleFile};
+use loudou_rules::rule::{Mode, Reach, Rule, RuleFile, Settled};
 use loudou_rules::rule_set::{ActiveRule, Grant, RuleSet};
 use loudou_store::top::{By, Tally};
 use loudou_store::{BucketId, GaveUp, Leased, LiveRule, Receipt, StoreStats, Table, Why};
@@ -15,11 +15,12 @@ use loudou_store::{BucketId, GaveUp, Leased, LiveRule, Receipt, StoreStats, Tabl
 use crate::fleet::Wanted;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
 use crate::instance::Instance;
-use crate::metrics::{Counted, Registry, RuleMetrics, StoreMetrics};
+use crate::metrics::{Counted, Registry, RuleMetrics, SettlementMetrics, StoreMetrics};
 use crate::record::{Record, RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
-use crate::reservation::{Reservation, Reservations, reservations};
+use crate::reservation::{AtEnd, Reservation, Reservations, reservations};
 use crate::respond::{Refusal, explain, of_admitted};
+use crate::settle::{EndedRequest, UpstreamResponse};
 use crate::sweep::Sweep;
 use crate::upstream::Watch;
 use crate::waiting::{Room, sooner};
@@ -319,13 +320,50 @@ impl Active {
         left: bool,
         now: Nanos,
     ) {
-        self.give(host, reservations, now, |reservation, mode| {
-            if left && mode == Mode::Enforce {
-                Some(Why::Left)
-            } else {
-                reservation.until_end.then_some(Why::Ended)
+        let mut ended = EndedRequest::new(host, reservations.take_response());
+        self.give(host, reservations, now, |reservation, active| {
+            if left && active.rule().mode == Mode::Enforce {
+                return Some(Why::Left);
+            }
+            match reservation.at_end {
+                AtEnd::Keep => None,
+                AtEnd::Release => Some(Why::Ended),
+                AtEnd::Settle => self.settle(host, reservation, active, &mut ended),
             }
         });
+    }
+
+    /// Returns what the request of a reservation cost, and counts it. `None` if an edit of the
+    /// configuration has given the rule another cost, so that the reservation stays taken.
+    fn settle(
+        &self,
+        host: &dyn Host,
+        reservation: &Reservation,
+        active: &ActiveRule,
+        ended: &mut EndedRequest<'_>,
+    ) -> Option<Why> {
+        let reserved = reservation.receipt.taken().cost();
+        let settled = active.rule().cost.settlement()?.settle(reserved, ended);
+        let tag = active.tag();
+        let place = self.rules.iter().position(|rule| rule.tag() == tag)?;
+        self.counts.settled(host, place, reserved, settled);
+        Some(Why::Settled(settled.actual))
+    }
+
+    /// Reads the head of the current response, as far as the cost of its request depends on it.
+    pub(super) fn read_response(
+        &self,
+        host: &dyn Host,
+        reservations: &Reservations,
+    ) -> UpstreamResponse {
+        let mut rules = Vec::new();
+        reservations.each(|reservation| {
+            if reservation.at_end == AtEnd::Settle {
+                rules.extend(self.reserving_rule(reservation));
+            }
+        });
+        let settlements = rules.iter().map(|active| active.rule().cost.settlement());
+        UpstreamResponse::read(host, settlements.flatten())
     }
 
     /// Returns true if a ban refuses a held request that is due. Reads each bucket from which the
@@ -376,13 +414,13 @@ impl Active {
         host: &dyn Host,
         reservations: &Reservations,
         now: Nanos,
-        why: impl Fn(&Reservation, Mode) -> Option<Why>,
+        mut why: impl FnMut(&Reservation, &ActiveRule) -> Option<Why>,
     ) {
         let mut stats = StoreStats::default();
         let clock = self.clock(host, now);
         reservations.each(|reservation| {
             if let Some(active) = self.reserving_rule(reservation)
-                && let Some(why) = why(reservation, active.rule().mode)
+                && let Some(why) = why(reservation, active)
             {
                 let give = active.give(&reservation.key, &reservation.receipt, why, clock);
                 // Lost returns are counted. They expire with the lease, and lost notices expire
@@ -632,6 +670,8 @@ pub(super) fn is_local(outcome: &Outcome) -> bool {
 pub(super) struct Counts {
     /// The metrics of the rules, in the order of the rules.
     of_rules: Vec<RuleMetrics>,
+    /// Metrics of the settled costs of each rule. `None` for a rule that settles none.
+    of_settled: Vec<Option<SettlementMetrics>>,
     /// All defined metrics, with the metrics of ended trials, which a trial of the same rule uses again.
     registry: Registry,
     tally: Tally,
@@ -642,6 +682,7 @@ impl Counts {
     pub(super) fn new(tally: Tally) -> Self {
         Self {
             of_rules: Vec::new(),
+            of_settled: Vec::new(),
             registry: Registry::default(),
             tally,
         }
@@ -653,6 +694,19 @@ impl Counts {
         let names = rules.iter().map(|active| active.rule().name.as_str());
         let metrics = names.map(|name| RuleMetrics::define(host, registry, share, name));
         self.of_rules = metrics.collect();
+        let settled = rules.iter().map(|active| {
+            let rule = active.rule();
+            rule.cost.settlement()?;
+            Some(SettlementMetrics::define(host, registry, share, &rule.name))
+        });
+        self.of_settled = settled.collect();
+    }
+
+    /// Counts what a request of a rule cost.
+    fn settled(&self, host: &dyn Host, rule: usize, reserved: u64, settled: Settled) {
+        if let Some(Some(metrics)) = self.of_settled.get(rule) {
+            metrics.count(host, reserved, settled);
+        }
     }
 
     /// Counts the outcome of a request.

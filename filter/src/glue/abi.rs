@@ -186,11 +186,11 @@ impl Host for EnvoyHost {
     }
 
     fn request_header(&self, name: &str) -> Option<Vec<u8>> {
-        // SAFETY: the pointers and lengths describe a live str and live locals in `bytes`.
-        bytes(|data, len| unsafe {
-            proxy_get_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len(), data, len)
-        })
-        .ok()
+        header_of(REQUEST_HEADERS, name)
+    }
+
+    fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        header_of(RESPONSE_HEADERS, name)
     }
 
     fn request_headers(&self) -> Option<HeaderLines> {
@@ -383,6 +383,14 @@ impl Host for EnvoyHost {
         };
         log(level, line);
     }
+}
+
+fn header_of(map: u32, name: &str) -> Option<Vec<u8>> {
+    // SAFETY: the pointers and lengths describe a live str and live locals in `bytes`.
+    bytes(|data, len| unsafe {
+        proxy_get_header_map_value(map, name.as_ptr(), name.len(), data, len)
+    })
+    .ok()
 }
 
 fn set_header(map: u32, name: &str, value: &str) {

@@ -176,6 +176,13 @@ impl Host for FakeHost {
         properties.insert(format!("wasm.{name}"), value.as_bytes().to_vec());
     }
 
+    fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        let headers = self.response_headers.borrow();
+        let mut headers = headers.iter();
+        let found = headers.find(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_bytes().to_vec())
+    }
+
     fn set_response_header(&self, name: &str, value: &str) {
         let mut headers = self.response_headers.borrow_mut();
         headers.retain(|(other, _)| other != name);

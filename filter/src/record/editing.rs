@@ -19,16 +19,17 @@ pub(crate) enum NotAllowed {
 }
 
 impl RuleRecord {
-    /// Checks an edited rule: the number of its overrides, that they fit its limits, and that a
-    /// fleet can share both.
+    /// Checks an edited rule: the number of its overrides, that they fit its limits, that a
+    /// fleet can share both, and that both can settle the costs of the rule.
     pub(crate) fn check(&self) -> Result<(), NotAllowed> {
         let effective = self.effective();
         if !self.activate().scales_fit() {
             return Err(NotAllowed::Wrong(config::misfits(effective)));
         }
-        let unshared = config::unshared(effective);
-        if !unshared.is_empty() {
-            return Err(NotAllowed::Wrong(unshared));
+        let mut unfit = config::unshared(effective);
+        unfit.extend(config::unsettled(effective));
+        if !unfit.is_empty() {
+            return Err(NotAllowed::Wrong(unfit));
         }
         let (edited, all) = (self.own.len(), effective.overrides.len());
         if edited <= MAX_EDITED && all <= MAX_OVERRIDES {

@@ -165,6 +165,41 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         &["on_ambiguous_key"],
     ),
     (
+        "settling.rs",
+        "every_source_of_a_cost",
+        &[
+            "cost.beyond_reservation",
+            "cost.reserve",
+            "cost.reserve.header",
+            "cost.reserve.metadata",
+            "cost.reserve.request_bytes",
+            "cost.settle",
+            "cost.settle.duration",
+            "cost.settle.metadata",
+            "cost.settle.response_bytes",
+        ],
+    ),
+    (
+        "settling.rs",
+        "every_end_has_its_cost",
+        &["cost.settle.response_header"],
+    ),
+    (
+        "settling.rs",
+        "only_wrong_passwords_count",
+        &["cost.settle.status"],
+    ),
+    (
+        "settling.rs",
+        "tokens_are_counted_in_every_shape",
+        &[
+            "cost.weights",
+            "cost.weights.cached",
+            "cost.weights.input",
+            "cost.weights.output",
+        ],
+    ),
+    (
         "costs.rs",
         "headers_and_bodies_set_the_cost_of_a_request",
         &[

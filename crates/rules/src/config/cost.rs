@@ -5,6 +5,7 @@ use loudou_limiter::bounds::MAX_AMOUNT;
 use super::grammar::{Field, Form, Object, object};
 use super::named::{HEADER_NAME, METADATA_PATH, Named, metadata_path, name};
 use super::reader::{Cursor, Report};
+use super::settlement;
 use crate::rule::Cost;
 
 const AMOUNT: Form = Form::Integer(1, MAX_AMOUNT);
@@ -46,12 +47,41 @@ pub(super) const COST: Object = object!(
             "max",
             AMOUNT,
             "",
-            "With `header` or `metadata`: the maximum cost. Larger values count as this.",
+            "With `header` or `metadata`: the maximum cost. With `settle`: the maximum reservation. Larger values count \
+             as this.",
         ),
         REQUEST_BYTES,
+        Field::optional(
+            "settle",
+            settlement::USAGES,
+            "",
+            "What the request cost when it has ended: the first number that is there. `reserve` is taken when the \
+             request arrives.",
+        ),
+        Field::optional(
+            "reserve",
+            settlement::RESERVES,
+            "",
+            "With `settle`: the units that are taken when the request arrives, by the first source that is there, and \
+             `max` without any.",
+        ),
+        Field::optional(
+            "weights",
+            Form::Defined("weights"),
+            "",
+            "With `settle: token_usage`: the cost of a token of each kind.",
+        ),
+        Field::optional(
+            "beyond_reservation",
+            Form::Boolean,
+            "false",
+            "With `settle`: if true, a request whose response was cut off may cost more than it reserved.",
+        ),
     ],
-    &["header", "metadata", "request_bytes"]
+    &["header", "metadata", "request_bytes", "settle"]
 );
+/// Fields that only a cost with `settle` has.
+const WITH_SETTLE: [&str; 3] = ["reserve", "weights", "beyond_reservation"];
 
 pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost> {
     if !cursor.value.is_object() {
@@ -60,6 +90,16 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
     let fields = cursor.object(COST.names, report)?;
     let (kind, value) = fields.one_of(COST.choice, report)?;
     let (default, max) = (fields.get("default"), fields.get("max"));
+    if kind == "settle" {
+        if let Some(default) = default {
+            let message = "without effect: a request without any source reserves `max`";
+            report.error(&default, message, "a number at the end of `reserve`");
+        }
+        return settlement::settlement(&fields, &value, report);
+    }
+    for other in WITH_SETTLE.iter().filter_map(|name| fields.get(name)) {
+        report.error(&other, "requires `settle`", "`settle` beside it");
+    }
     if kind == "request_bytes" {
         for other in default.iter().chain(&max) {
             let message = "requires `header` or `metadata`";

@@ -25,7 +25,7 @@ mod shaping;
 pub(super) mod sources;
 mod windows;
 
-pub(super) use numbers::Numbers;
+pub(super) use numbers::{Numbers, duration};
 #[cfg(feature = "words")]
 pub use phrase::phrase;
 

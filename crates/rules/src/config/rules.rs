@@ -11,7 +11,8 @@ use super::grammar::{Field, Form, Object, Text, object, words};
 use super::limits::Numbers;
 use super::reader::{Cursor, Fields, Report};
 use super::{
-    NameKind, answers, cost, fleet, keys, limits, matches, mode, name, overrides, warnings,
+    NameKind, answers, cost, fleet, keys, limits, matches, mode, name, overrides, settlement,
+    warnings,
 };
 use crate::rule::{
     Cost, KeyPart, Match, Mode, OnAmbiguousKey, OnError, OnLongValue, OnMissingKey, Overrides,
@@ -92,7 +93,8 @@ pub(super) const RULE: Object = object!([
         "cost",
         cost::COSTS,
         "1",
-        "The cost of a request: a number, the value of a header, or by the length of the body.",
+        "The cost of a request: a number, the value of a header or of metadata, by the length of the body, or \
+         reserved at first and settled at the end.",
     ),
     mode::MODE,
     part(
@@ -285,6 +287,17 @@ impl Parts {
             report.problems.extend(unshared);
         }
     }
+
+    /// Reports the limits that cannot settle the costs of the rule.
+    fn check_settled(&self, fields: &WithDefaults<'_, '_>, report: &mut Report) {
+        let settlement = self.cost.as_ref().and_then(Cost::settlement);
+        let at = |name| fields.get(name).map(|at| at.path()).unwrap_or_default();
+        if let (Some(settlement), Some(limits)) = (settlement, &self.limits) {
+            let overrides = (&self.overrides, &at("overrides"));
+            let problems = settlement::check(settlement, (limits, &at("limits")), overrides);
+            report.problems.extend(problems);
+        }
+    }
 }
 
 pub(super) fn rule(
@@ -306,6 +319,7 @@ pub(super) fn rule(
     }
     let parts = Parts::read(&fields, report);
     parts.check_shared(&fields, report);
+    parts.check_settled(&fields, report);
     let rule = Rule {
         name: name?,
         matches: parts.matches?,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
 use super::{RULE_FILE, STORE, WAITING, admin};
-use super::{answers, cost, fleet, keys, limits, matches, overrides, rules};
+use super::{answers, cost, fleet, keys, limits, matches, overrides, rules, settlement};
 
 /// Pattern of a rate whose amount and period are not zero.
 const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
@@ -46,6 +46,9 @@ const DEFINITIONS: [&[Field]; 2] = [
         Field::required("override", Form::Object(&overrides::OVERRIDE), ""),
         Field::required("penalty", Form::Object(&overrides::PENALTY), ""),
         Field::required("cost", Form::Object(&cost::COST), ""),
+        Field::required("reserve", Form::Object(&settlement::RESERVE), ""),
+        Field::required("usage", Form::Object(&settlement::USAGE), ""),
+        Field::required("weights", Form::Object(&settlement::WEIGHTS), ""),
         Field::required(
             "number_from_metadata",
             Form::Object(&limits::sources::NUMBER),

@@ -1,5 +1,6 @@
 //! The cost of a request in cost units.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -7,6 +8,7 @@ use loudou_limiter::bounds::MAX_AMOUNT;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
+use super::settlement::Settlement;
 use crate::request::Request;
 
 /// Cost of a request.
@@ -35,6 +37,8 @@ pub enum Cost {
     /// One unit for each of this many bytes of the content length, rounded up. The cost is 1
     /// without a content length.
     RequestBytes(u32),
+    /// Reserved when the request arrives, and settled when it ends.
+    Settled(Box<Settlement>),
 }
 
 /// Cost that a rule charges for a request.
@@ -82,23 +86,34 @@ impl Cost {
                 let cost = length.unwrap_or(0).div_ceil(u64::from(*bytes).max(1));
                 Price::of(cost.clamp(1, MAX_AMOUNT.into()))
             }
+            Self::Settled(settlement) => settlement.price(request),
         }
     }
 
     /// Minimum cost.
-    pub const fn least(&self) -> u32 {
+    pub fn least(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
             Self::Header { .. } | Self::Metadata { .. } | Self::RequestBytes(_) => 1,
+            Self::Settled(settlement) => settlement.least(),
         }
     }
 
     /// Cost of a request that does not specify one.
-    pub const fn usual(&self) -> u32 {
+    pub fn usual(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
             Self::Header { default, .. } | Self::Metadata { default, .. } => *default,
             Self::RequestBytes(_) => 1,
+            Self::Settled(settlement) => settlement.usual(),
+        }
+    }
+
+    /// Returns how requests are settled at their ends, if they are.
+    pub fn settlement(&self) -> Option<&Settlement> {
+        match self {
+            Self::Settled(settlement) => Some(settlement),
+            _ => None,
         }
     }
 }
@@ -118,10 +133,11 @@ impl Serialize for Cost {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = match self {
             Self::Fixed(cost) => return serializer.serialize_u32(*cost),
+            Self::Settled(settlement) => return settlement.serialize(serializer),
             _ => serializer.serialize_map(None)?,
         };
         match self {
-            Self::Fixed(_) => {}
+            Self::Fixed(_) | Self::Settled(_) => {}
             Self::Header { name, .. } => fields.serialize_entry("header", name)?,
             Self::Metadata { path, .. } => fields.serialize_entry("metadata", path)?,
             Self::RequestBytes(bytes) => fields.serialize_entry("request_bytes", bytes)?,

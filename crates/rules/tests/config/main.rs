@@ -18,6 +18,7 @@ mod right;
 mod sample;
 mod scaling;
 mod schema;
+mod settled;
 mod shaping;
 mod valid;
 mod when;

@@ -85,6 +85,15 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
         ),
         ("cost", in_rule(json!({ "cost": zz() }))),
         (
+            "reserve",
+            in_rule(json!({ "cost": { "settle": [], "reserve": zz(), "max": 1 } })),
+        ),
+        ("usage", in_rule(json!({ "cost": { "settle": zz() } }))),
+        (
+            "weights",
+            in_rule(json!({ "cost": { "settle": "token_usage", "weights": zz() } })),
+        ),
+        (
             "number_from_metadata",
             in_rule(json!({ "limits": [
             { "algorithm": "funnel", "capacity": zz(), "rate": "1/s" },
@@ -177,8 +186,8 @@ fn the_schema_has_the_fields_that_the_reader_knows() {
         .to_string()
         .matches("\"additionalProperties\"")
         .count();
-    // The object of overrides has arbitrary keys.
-    assert_eq!(objects, cases.len() + 1);
+    // The objects of overrides and of costs by status have arbitrary keys.
+    assert_eq!(objects, cases.len() + 2);
 }
 
 /// Every property has a description, in itself or in its definition.

@@ -243,6 +243,77 @@ fn cost() -> Values {
     .boxed()
 }
 
+/// A cost that is settled at the end, for limits with a capacity of 1000.
+fn settled() -> Values {
+    let amount = || (1..=1_000_u32).prop_map(Value::from).boxed();
+    let of = |name: &'static str, value: Values| {
+        value.prop_map(move |value| json!({ name: value })).boxed()
+    };
+    let several = |one: Values| {
+        prop_oneof![
+            one.clone(),
+            prop::collection::vec(one, 1..=8).prop_map(Value::from)
+        ]
+        .boxed()
+    };
+    let header = || text("[A-Za-z0-9-]{1,12}");
+    let reserve = prop_oneof![
+        amount(),
+        of("header", header()),
+        of("metadata", metadata_path()),
+        of("request_bytes", amount()),
+    ];
+    let status = prop::collection::vec(("[1-5]([0-9][0-9]|xx)", 0..=9_u32), 0..4);
+    let status = status.prop_map(|costs| {
+        let costs = costs
+            .into_iter()
+            .map(|(status, cost)| (status, Value::from(cost)));
+        Value::from(costs.collect::<Map<_, _>>())
+    });
+    let usage = prop_oneof![
+        Just(json!("token_usage")),
+        of("metadata", metadata_path()),
+        of("response_header", header()),
+        of("response_bytes", amount()),
+        of(
+            "duration",
+            duration(Nanos::from_millis(1), Nanos::from_secs(86_400))
+        ),
+        of("status", status.boxed()),
+    ];
+    let beyond = any::<bool>().prop_map(Value::from).boxed();
+    let weight = || {
+        (0..=1_000_000_u32)
+            .prop_map(|n| json!(Decimal::from_thousandths(n)))
+            .boxed()
+    };
+    let weights = optional(vec![
+        ("input", weight()),
+        ("output", weight()),
+        ("cached", weight()),
+    ]);
+    let any_usage = with(
+        optional(vec![("beyond_reservation", beyond.clone())]),
+        vec![
+            ("settle", several(usage.boxed())),
+            ("reserve", several(reserve.clone().boxed())),
+        ],
+    );
+    let tokens = with(
+        optional(vec![("beyond_reservation", beyond), ("weights", weights)]),
+        vec![
+            ("settle", Just(json!(["token_usage"])).boxed()),
+            ("reserve", several(reserve.boxed())),
+        ],
+    );
+    let cost = prop_oneof![any_usage, tokens];
+    cost.prop_map(|mut cost| {
+        cost["max"] = json!(1_000);
+        cost
+    })
+    .boxed()
+}
+
 /// The response to refused requests.
 fn refuse() -> Values {
     let value = || text("[!-~]([ -~]{0,20}[!-~])?");
@@ -348,6 +419,16 @@ pub(super) fn valid_file() -> impl Strategy<Value = Value> {
     );
     let mut defaults = defaultable();
     defaults.extend([("key", key()), ("limits", limits())]);
+    let large = json!([{ "algorithm": "funnel", "capacity": 1_000, "rate": "7/s" }]);
+    let settled_rule = with(
+        optional(defaultable()),
+        vec![
+            ("key", key()),
+            ("limits", Just(large).boxed()),
+            ("cost", settled()),
+        ],
+    );
+    let rule = prop_oneof![5 => rule, 1 => settled_rule];
     let rules = prop::collection::vec(rule, 0..4).prop_map(|mut rules: Vec<Value>| {
         for (index, rule) in rules.iter_mut().enumerate() {
             rule["name"] = json!(format!("rule-{index}"));

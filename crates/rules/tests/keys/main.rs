@@ -22,6 +22,7 @@ mod parts;
 mod paths;
 mod patterns;
 mod repeated;
+mod settling;
 mod tags;
 
 /// A request of arbitrary bytes.

@@ -31,17 +31,16 @@ struct Worker<'a> {
     doing: Option<Doing<'a>>,
 }
 
-impl<'a> Worker<'a> {
+impl Worker<'_> {
     /// Executes a read or a write. Returns how the charged units change, or `None` if there was nothing to do.
     fn step(&mut self, world: &mut World, now: u64) -> Option<(bool, i64)> {
         let (store, stats) = (&mut world.store, &mut world.stats);
-        let mut doing = match self.doing.take() {
-            Some(doing) => doing,
-            None => {
-                let (reserved, _) = self.requests.last()?;
-                let take = self.rule.take(KEY, Ask::new(*reserved, Nanos::new(now)));
-                Doing::Take(Box::new(Attempt::new(self.table, take)))
-            }
+        let mut doing = if let Some(doing) = self.doing.take() {
+            doing
+        } else {
+            let (reserved, _) = self.requests.last()?;
+            let take = self.rule.take(KEY, Ask::new(*reserved, Nanos::new(now)));
+            Doing::Take(Box::new(Attempt::new(self.table, take)))
         };
         let reads = !self.has_read;
         self.has_read = reads;
@@ -57,7 +56,7 @@ impl<'a> Worker<'a> {
             }
             Doing::Take(attempt) => match attempt.write(store, stats) {
                 None => Some(doing),
-                Some(charge) => match charge.expect("decided").receipt {
+                Some(decided) => match decided.expect("decided").receipt {
                     None => {
                         self.requests.pop();
                         None
@@ -182,9 +181,13 @@ fn has_debts(limit: &Value) -> bool {
 
 /// The requests with costs that the limit can settle.
 fn fitting(limit: &Value, requests: &[Vec<Request>]) -> Vec<Vec<Request>> {
-    let fit = |(reserved, actual): &Request| match has_debts(limit) {
-        true => (*reserved, *actual),
-        false => (*reserved, *actual.min(reserved)),
+    let fit = |(reserved, actual): &Request| {
+        let most = if has_debts(limit) {
+            u64::MAX
+        } else {
+            *reserved
+        };
+        (*reserved, *actual.min(&most))
     };
     requests
         .iter()

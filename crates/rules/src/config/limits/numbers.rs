@@ -134,7 +134,7 @@ fn is_zero_rate(rate: &str) -> bool {
     })
 }
 
-fn duration(
+pub(in crate::config) fn duration(
     cursor: &Cursor<'_, '_>,
     [least, most]: [Nanos; 2],
     report: &mut Report,

@@ -1,0 +1,361 @@
+//! Costs that are known only when a request has ended: a request reserves a cost when it arrives, and is settled at what
+//! it really cost when it ends.
+//!
+//! What a request cost is the first number that is there of a list of sources. A report of the upstream counts only if
+//! the response is whole, because a response that was cut off has not been reported to its end. What Envoy itself has
+//! measured counts for every response. An end without a number is not free: it costs what was reserved, except if no
+//! upstream received the request, or the upstream answered with an error.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::bounds::MAX_AMOUNT;
+use loudou_limiter::{Decimal, Nanos};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use super::cost::{Price, whole};
+use crate::numbers::is_huge;
+use crate::request::Request;
+use crate::usage::TokenUsage;
+
+/// A cost that is reserved when a request arrives, and settled when it ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Settlement {
+    /// Sources of the reservation. The first that a request has counts.
+    pub reserve: Vec<Reserve>,
+    /// Sources of the real cost. The first that the end of a request has counts.
+    pub settle: Vec<Usage>,
+    /// What a token of each kind costs.
+    #[serde(skip_serializing_if = "Weights::is_default")]
+    pub weights: Weights,
+    /// The largest reservation, which a request without any source makes.
+    pub max: u32,
+    /// True if a request whose response was cut off may cost more than it reserved.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub beyond_reservation: bool,
+}
+
+/// A source of a reservation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reserve {
+    /// The value of a header with this name in lower case.
+    Header(String),
+    /// The value at a path in the dynamic metadata.
+    Metadata(Vec<String>),
+    /// One unit for each of this many bytes of the content length, rounded up.
+    RequestBytes(u32),
+    /// A fixed cost.
+    #[serde(untagged)]
+    Fixed(u32),
+}
+
+/// A source of a real cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Usage {
+    /// The record in which Envoy's filter `ai_protocol_manager` counts the tokens of a response.
+    TokenUsage,
+    /// The value at a path in the dynamic metadata.
+    Metadata(Vec<String>),
+    /// The value of a header of the response, with this name in lower case.
+    ResponseHeader(String),
+    /// One unit for each of this many bytes of the response's body, rounded up.
+    ResponseBytes(u32),
+    /// One unit for each span of this length that the request took, rounded up.
+    Duration(Nanos),
+    /// A cost for each status of the response.
+    Status(StatusCosts),
+}
+
+/// What a token of each kind costs, in cost units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Weights {
+    /// A token of the request.
+    pub input: Decimal,
+    /// A token of the response.
+    pub output: Decimal,
+    /// A token of the request that the upstream had in its cache.
+    pub cached: Decimal,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        let one = Decimal::from_thousandths(1_000);
+        Self {
+            input: one,
+            output: one,
+            cached: one,
+        }
+    }
+}
+
+impl Weights {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the cost of a request, rounded up.
+    fn cost(&self, usage: &TokenUsage) -> u64 {
+        let cached = usage.cached.min(usage.input);
+        let part = |tokens: u64, weight: Decimal| {
+            u128::from(tokens).saturating_mul(weight.thousandths().into())
+        };
+        let thousandths = part(usage.input.saturating_sub(cached), self.input)
+            .saturating_add(part(cached, self.cached))
+            .saturating_add(part(usage.output, self.output));
+        u64::try_from(thousandths.div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Costs by the status of a response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusCosts {
+    /// Costs of single codes, which precede their classes.
+    pub codes: Vec<(u16, u32)>,
+    /// Costs of classes of codes, by the first digit: 2 for `2xx`.
+    pub classes: Vec<(u16, u32)>,
+}
+
+impl StatusCosts {
+    fn cost(&self, status: u16) -> Option<u32> {
+        let find = |costs: &[(u16, u32)], key: u16| {
+            let mut costs = costs.iter();
+            costs.find(|(own, _)| *own == key).map(|(_, cost)| *cost)
+        };
+        find(&self.codes, status).or_else(|| find(&self.classes, status.div_euclid(100)))
+    }
+
+    /// Returns the largest cost in the table.
+    fn largest(&self) -> u32 {
+        let all = self.codes.iter().chain(&self.classes);
+        all.map(|(_, cost)| *cost).max().unwrap_or(0)
+    }
+}
+
+impl Serialize for StatusCosts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_map(None)?;
+        for (code, cost) in &self.codes {
+            fields.serialize_entry(&format!("{code}"), cost)?;
+        }
+        for (class, cost) in &self.classes {
+            fields.serialize_entry(&format!("{class}xx"), cost)?;
+        }
+        fields.end()
+    }
+}
+
+/// A request that has ended, as far as its cost depends on it.
+pub trait Ended {
+    /// Returns how the request ended.
+    fn end(&mut self) -> End;
+    /// Returns the status of the upstream's response, if it has sent one.
+    fn status(&mut self) -> Option<u16>;
+    /// Returns the serialised message `envoy.ai.token_usage`.
+    fn token_usage(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// Returns the value at a path of the dynamic metadata.
+    fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>>;
+    /// Returns the value of a header of the upstream's response.
+    fn response_header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
+    /// Returns the number of bytes of the body that were sent to the client.
+    fn response_bytes(&mut self) -> u64;
+    /// Returns the time that the request took.
+    fn duration(&mut self) -> Nanos;
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The upstream's response is whole.
+    Whole,
+    /// An upstream received the request, but its response did not come, or not to its end.
+    Cut,
+    /// No upstream received the request.
+    Unsent,
+}
+
+/// What a request cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The cost in cost units.
+    pub actual: u64,
+    /// Where it comes from.
+    pub by: SettledBy,
+}
+
+/// Where the cost of a request comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettledBy {
+    /// A source.
+    Report,
+    /// An estimate, because the request ended without a number of which it is certain.
+    Estimate,
+    /// The request cost nothing, because no upstream received it or the upstream answered with an error.
+    Nothing,
+}
+
+impl Settlement {
+    /// Returns what a request reserves.
+    pub(super) fn price(&self, request: &mut dyn Request) -> Price {
+        let (mut is_invalid, mut reserved) = (false, None);
+        for source in &self.reserve {
+            let found = match source {
+                Reserve::Fixed(cost) => Some(Some(u64::from(*cost))),
+                Reserve::Header(name) => request.header(name).map(|value| amount(&value)),
+                Reserve::Metadata(path) => request.metadata(path).map(|value| amount(&value)),
+                Reserve::RequestBytes(bytes) => request.header("content-length").map(|length| {
+                    whole(length.trim_ascii()).map(|length| parts(length, (*bytes).into()))
+                }),
+            };
+            match found {
+                Some(Some(found)) => {
+                    reserved = Some(found);
+                    break;
+                }
+                Some(None) => is_invalid = true,
+                None => {}
+            }
+        }
+        let max = u64::from(self.max);
+        let cost = reserved.map_or(max, |reserved| reserved.clamp(1, max));
+        Price { cost, is_invalid }
+    }
+
+    /// Returns the smallest reservation.
+    pub(super) fn least(&self) -> u32 {
+        match self.reserve.as_slice() {
+            [Reserve::Fixed(cost), ..] => (*cost).min(self.max),
+            _ => 1,
+        }
+    }
+
+    /// Returns the reservation of a request without any source that depends on it.
+    pub(super) fn usual(&self) -> u32 {
+        let fixed = self.reserve.iter().find_map(|source| match source {
+            Reserve::Fixed(cost) => Some(*cost),
+            _ => None,
+        });
+        fixed.map_or(self.max, |cost| cost.min(self.max))
+    }
+
+    /// Returns true if a request may cost more than it reserved.
+    pub fn may_owe(&self) -> bool {
+        self.settle.iter().any(|source| match source {
+            Usage::Status(costs) => costs.largest() > self.least(),
+            _ => true,
+        })
+    }
+
+    /// Returns the names of the response headers that the cost may depend on.
+    pub fn response_headers(&self) -> impl Iterator<Item = &str> {
+        self.settle.iter().filter_map(|source| match source {
+            Usage::ResponseHeader(name) => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// Returns what a request cost that reserved `reserved` units.
+    pub fn settle(&self, reserved: u64, ended: &mut dyn Ended) -> Settled {
+        let end = ended.end();
+        let nothing = Settled {
+            actual: 0,
+            by: SettledBy::Nothing,
+        };
+        if end == End::Unsent {
+            return nothing;
+        }
+        let mut at_least = 0;
+        for source in &self.settle {
+            match self.read(source, ended) {
+                Some(Reading::Exact(actual)) if end == End::Whole => {
+                    let by = SettledBy::Report;
+                    return Settled { actual, by };
+                }
+                Some(Reading::Measured(actual)) if end == End::Whole => {
+                    let actual = actual.max(at_least);
+                    let by = SettledBy::Report;
+                    return Settled { actual, by };
+                }
+                Some(Reading::Measured(actual)) => {
+                    return self.estimate(reserved, actual.max(at_least));
+                }
+                Some(Reading::Exact(actual) | Reading::AtLeast(actual)) => {
+                    at_least = at_least.max(actual);
+                }
+                None => {}
+            }
+        }
+        if end == End::Whole && ended.status().is_some_and(|status| status >= 400) {
+            return nothing;
+        }
+        self.estimate(reserved, reserved.max(at_least))
+    }
+
+    /// Returns an estimated cost, which is at most the reservation unless the rule allows more.
+    fn estimate(&self, reserved: u64, cost: u64) -> Settled {
+        let actual = if self.beyond_reservation {
+            cost
+        } else {
+            cost.min(reserved)
+        };
+        let by = SettledBy::Estimate;
+        Settled { actual, by }
+    }
+
+    /// Reads a source. Returns `None` if the end of the request has no valid number there.
+    fn read(&self, source: &Usage, ended: &mut dyn Ended) -> Option<Reading> {
+        Some(match source {
+            Usage::TokenUsage => {
+                let usage = TokenUsage::parse(&ended.token_usage()?)?;
+                let cost = self.weights.cost(&usage).min(MAX_AMOUNT.into());
+                if usage.is_complete {
+                    Reading::Exact(cost)
+                } else {
+                    Reading::AtLeast(cost)
+                }
+            }
+            Usage::Metadata(path) => Reading::Exact(amount(&ended.metadata(path)?)?),
+            Usage::ResponseHeader(name) => Reading::Exact(amount(&ended.response_header(name)?)?),
+            Usage::ResponseBytes(bytes) => {
+                Reading::Measured(parts(ended.response_bytes(), (*bytes).into()))
+            }
+            Usage::Duration(span) => Reading::Measured(parts(ended.duration().get(), span.get())),
+            Usage::Status(costs) => Reading::Measured(costs.cost(ended.status()?)?.into()),
+        })
+    }
+}
+
+/// What a source says.
+enum Reading {
+    /// What a whole response cost.
+    Exact(u64),
+    /// What a response has cost so far, in which more may be uncounted.
+    AtLeast(u64),
+    /// What Envoy has measured until the end of the response, whole or not.
+    Measured(u64),
+}
+
+/// Returns the number of parts of this size, rounded up.
+fn parts(of: u64, size: u64) -> u64 {
+    of.div_ceil(size.max(1)).min(MAX_AMOUNT.into())
+}
+
+/// Reads a number without a sign, rounded up to a whole number. Numbers above the maximum count as that.
+fn amount(value: &[u8]) -> Option<u64> {
+    let value = value.trim_ascii();
+    let most = u64::from(MAX_AMOUNT);
+    if is_huge(value) {
+        return Some(most);
+    }
+    let point = value.iter().position(|byte| *byte == b'.');
+    let (digits, fraction) = match point.and_then(|point| value.split_at_checked(point)) {
+        Some((digits, fraction)) => (digits, fraction.get(1..).unwrap_or_default()),
+        None => (value, &b"0"[..]),
+    };
+    let more = u64::from(whole(fraction)? > 0);
+    Some(whole(digits)?.saturating_add(more).min(most))
+}

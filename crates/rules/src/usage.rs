@@ -1,0 +1,65 @@
+//! Reads the message `envoy.ai.token_usage`, in which Envoy's filter `ai_protocol_manager` counts the tokens of a
+//! response.
+//!
+//! The numbers are wrapped, so that a number that is unknown differs from 0. Unknown fields are skipped, and a malformed
+//! message ends where it is malformed.
+
+use crate::metadata::{Fields, Wire};
+
+/// Fields of `TokenUsage`.
+const INPUT: u64 = 3;
+const OUTPUT: u64 = 4;
+const INPUT_DETAILS: u64 = 6;
+const EXTRACTION_STATUS: u64 = 9;
+/// Field of the details of the input.
+const CACHED: u64 = 1;
+/// Field of a wrapped number.
+const VALUE: u64 = 1;
+/// Status of a record that is complete.
+const COMPLETE: u64 = 1;
+
+/// The tokens of a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenUsage {
+    /// Tokens of the request.
+    pub input: u64,
+    /// Tokens of the response.
+    pub output: u64,
+    /// Tokens of the request that the upstream had in its cache.
+    pub cached: u64,
+    /// True if Envoy has read the whole response.
+    pub is_complete: bool,
+}
+
+impl TokenUsage {
+    /// Reads a message. Returns `None` if it counts no tokens at all.
+    pub fn parse(message: &[u8]) -> Option<Self> {
+        let mut usage = Self::default();
+        let mut is_known = false;
+        for (field, wire) in Fields(message) {
+            match (field, wire) {
+                (INPUT, Wire::Bytes(wrapped)) => (usage.input, is_known) = (number(wrapped), true),
+                (OUTPUT, Wire::Bytes(wrapped)) => {
+                    (usage.output, is_known) = (number(wrapped), true);
+                }
+                (INPUT_DETAILS, Wire::Bytes(details)) => {
+                    let cached = Fields(details).filter(|(field, _)| *field == CACHED).last();
+                    if let Some((_, Wire::Bytes(wrapped))) = cached {
+                        usage.cached = number(wrapped);
+                    }
+                }
+                (EXTRACTION_STATUS, Wire::Number(status)) => usage.is_complete = status == COMPLETE,
+                _ => {}
+            }
+        }
+        is_known.then_some(usage)
+    }
+}
+
+/// Returns a wrapped number, which is absent if it is 0.
+fn number(wrapped: &[u8]) -> u64 {
+    match Fields(wrapped).filter(|(field, _)| *field == VALUE).last() {
+        Some((_, Wire::Number(number))) => number,
+        _ => 0,
+    }
+}

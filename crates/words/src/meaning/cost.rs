@@ -1,0 +1,121 @@
+//! Describes the cost of a request.
+
+use loudou_rules::rule::Cost;
+use loudou_rules::rule::settlement::{Reserve, Settlement, StatusCosts, Usage, Weights};
+
+/// Describes the cost of a request, one sentence each. There are none for the default cost.
+pub(super) fn cost(cost: &Cost) -> Vec<String> {
+    let one = match cost {
+        Cost::Fixed(1) => return Vec::new(),
+        Cost::Settled(settlement) => return settled(settlement),
+        Cost::Fixed(cost) => format!("a request takes {cost} units"),
+        Cost::Header { name, default, max } => format!(
+            "a request takes the units that its header {name} names, at most {max}, or {default} without it"
+        ),
+        Cost::Metadata { path, default, max } => format!(
+            "a request takes the units that its metadata {} names, at most {max}, or {default} without it",
+            path.join(".")
+        ),
+        Cost::RequestBytes(size) => {
+            format!(
+                "a request takes a unit for each {} of its body",
+                bytes(*size)
+            )
+        }
+    };
+    vec![one]
+}
+
+/// Names a number of bytes.
+fn bytes(size: u32) -> String {
+    match size {
+        1 => "byte".to_owned(),
+        1024 => "KiB".to_owned(),
+        size if size % 1024 == 0 => format!("{} KiB", size / 1024),
+        size => format!("{size} bytes"),
+    }
+}
+
+fn settled(settlement: &Settlement) -> Vec<String> {
+    let max = settlement.max;
+    let mut reserve: Vec<String> = settlement.reserve.iter().map(reserve).collect();
+    let is_fixed = |source: &Reserve| matches!(source, Reserve::Fixed(_));
+    if !settlement.reserve.iter().any(is_fixed) {
+        reserve.push(format!("{max} units"));
+    }
+    let most = match settlement.reserve.as_slice() {
+        [Reserve::Fixed(_), ..] => String::new(),
+        _ => format!("; at most {max}"),
+    };
+    let reserves = format!("a request reserves {}{most}", reserve.join(", or else "));
+    let settle: Vec<String> = settlement
+        .settle
+        .iter()
+        .map(|source| usage(source, settlement.weights))
+        .collect();
+    let mut notes = vec![
+        reserves,
+        format!(
+            "when it has ended, it has cost {}",
+            settle.join(", or else ")
+        ),
+        "what it reserved and did not need comes back, as far as it has not drained meanwhile"
+            .to_owned(),
+    ];
+    if settlement.may_owe() {
+        notes.push(
+            "what it cost beyond its reservation is repaid before the next request is admitted"
+                .to_owned(),
+        );
+    }
+    let cut = if settlement.beyond_reservation {
+        "at least what it reserved"
+    } else {
+        "what it reserved"
+    };
+    notes.push(format!(
+        "a request that ends without such a number costs {cut}, and nothing if no upstream received it or the \
+         upstream answered with an error"
+    ));
+    notes
+}
+
+fn reserve(source: &Reserve) -> String {
+    match source {
+        Reserve::Fixed(1) => "1 unit".to_owned(),
+        Reserve::Fixed(cost) => format!("{cost} units"),
+        Reserve::Header(name) => format!("the units that its header {name} names"),
+        Reserve::Metadata(path) => format!("the units that its metadata {} names", path.join(".")),
+        Reserve::RequestBytes(size) => format!("a unit for each {} of its body", bytes(*size)),
+    }
+}
+
+fn usage(source: &Usage, weights: Weights) -> String {
+    match source {
+        Usage::TokenUsage if weights == Weights::default() => {
+            "a unit for each token that Envoy has counted".to_owned()
+        }
+        Usage::TokenUsage => format!(
+            "for each token that Envoy has counted {} (request), {} (cached) or {} (response)",
+            weights.input, weights.cached, weights.output
+        ),
+        Usage::Metadata(path) => format!("what the metadata {} names", path.join(".")),
+        Usage::ResponseHeader(name) => format!("what the header {name} of the response names"),
+        Usage::ResponseBytes(size) => format!("a unit for each {} of the response", bytes(*size)),
+        Usage::Duration(span) => format!("a unit for each {span} that it took"),
+        Usage::Status(costs) => statuses(costs),
+    }
+}
+
+/// Describes a table of costs by status: `1 for 401, 0 for 2xx`.
+fn statuses(costs: &StatusCosts) -> String {
+    let codes = costs
+        .codes
+        .iter()
+        .map(|(code, cost)| format!("{cost} for {code}"));
+    let classes = costs
+        .classes
+        .iter()
+        .map(|(class, cost)| format!("{cost} for {class}xx"));
+    codes.chain(classes).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,456 @@
+//! Costs that are reserved when a request arrives, and settled when it ends.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::upstream::{AS, COST, TYPE};
+use loudou_tests::{Config, Envoy, Operator, Request, Upstream, eventually};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Returns a rule with a bucket of tokens for each user, of which practically none come back.
+fn tokens(capacity: u32, cost: &Value) -> Value {
+    json!({
+        "name": "tokens",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "token_bucket", "capacity": capacity, "rate": "1/d" }],
+        "cost": cost,
+    })
+}
+
+fn in_front_of(upstream: &Upstream, rule: &Value) -> Result<Envoy> {
+    let to = |path: &str, cluster: &str| json!({ "match": { "prefix": path }, "route": { "cluster": cluster, "timeout": "0.5s" } });
+    let direct = json!({ "match": { "prefix": "/direct" }, "direct_response": { "status": 418 } });
+    let slow = json!({ "match": { "prefix": "/slow" }, "route": { "cluster": "upstream", "timeout": "60s" } });
+    let config = Config::new(json!([rule]))
+        .upstream(upstream.address())
+        .cluster("nowhere", None)
+        .routes(json!([
+            direct,
+            slow,
+            to("/nowhere", "nowhere"),
+            to("/", "upstream")
+        ]));
+    Envoy::start(&config)
+}
+
+fn used(ops: &mut Operator, user: &str) -> Result<u64> {
+    let bucket = ops.bucket("tokens", user)?;
+    let limit = bucket
+        .as_ref()
+        .and_then(|bucket| bucket.pointer("/limits/0/used"));
+    Ok(limit.and_then(Value::as_u64).unwrap_or(0))
+}
+
+/// Waits until a user has used this many tokens.
+fn has_used(ops: &mut Operator, user: &str, expected: u64) -> Result<()> {
+    let mut last = 0;
+    eventually(SOON, &format!("{user} to have used {expected}"), || {
+        last = used(ops, user)?;
+        Ok((last == expected).then_some(()))
+    })
+    .with_context(|| format!("the last number was {last}"))
+}
+
+/// Sends a request for each of `users`, all at once, and returns how many of them were admitted. The upstream answers
+/// when all of them have been decided.
+fn at_once(envoy: &Envoy, upstream: &Upstream, users: &[String], request: &Request) -> Result<u64> {
+    let before = upstream.requests();
+    let admitted = thread::scope(|scope| {
+        let clients: Vec<_> = users
+            .iter()
+            .map(|user| {
+                let request = request.clone().header("x-user-id", user);
+                scope.spawn(move || envoy.data().send(&request))
+            })
+            .collect();
+        let decided = || -> Result<u64> {
+            Ok(envoy.counter("wasmcustom.loudou.rule.tokens.admitted")?
+                + envoy.counter("wasmcustom.loudou.rule.tokens.refused")?)
+        };
+        let all = u64::try_from(users.len())?;
+        let decided = eventually(SOON, "all to be decided", || {
+            let arrived = upstream.requests() - before;
+            Ok((decided()? % all == 0
+                && decided()? > 0
+                && arrived == envoy.counter("wasmcustom.loudou.rule.tokens.admitted")?)
+            .then_some(()))
+        });
+        upstream.open_gate();
+        decided?;
+        let mut admitted = 0;
+        for client in clients {
+            let answer = client
+                .join()
+                .map_err(|_panic| anyhow::anyhow!("a client panicked"))??;
+            ensure!(matches!(answer.status, 200 | 429), "{answer:?}");
+            admitted += u64::from(answer.status == 200);
+        }
+        Ok(admitted)
+    })?;
+    ensure!(upstream.requests() - before == admitted);
+    Ok(admitted)
+}
+
+/// Five calls at once cost 133 tokens each, of a limit of 100. What they spend depends on what they reserve: the limit
+/// and what the admitted calls need beyond their reservations.
+#[test]
+fn parallel_calls_spend_what_they_reserve() -> Result<()> {
+    for (reserve, admitted) in [(100, 1), (50, 2), (20, 5), (1, 5)] {
+        let upstream = Upstream::start()?;
+        let cost =
+            json!({ "reserve": reserve, "settle": { "response_header": "x-cost" }, "max": 100 });
+        let envoy = in_front_of(&upstream, &tokens(100, &cost))?;
+        let mut ops = Operator::viewer(&envoy);
+        let request = Request::get("/slow").header(AS, "gate").header(COST, "133");
+        let users = vec!["alice".to_owned(); 5];
+        let calls = at_once(&envoy, &upstream, &users, &request)?;
+        let spent = calls * 133;
+        println!("reserve {reserve:>3}: {calls} of 5 calls pass, {spent} tokens spent of 100");
+        ensure!(
+            calls == admitted,
+            "reserve {reserve}: {calls} were admitted"
+        );
+        ensure!(spent <= 100 + calls * (133 - reserve), "the bound");
+        has_used(&mut ops, "alice", spent)?;
+        // The debt is repaid before anybody passes: at a token a day, not today.
+        let refused = envoy
+            .data()
+            .send(&Request::get("/").header("x-user-id", "alice"))?;
+        ensure!(refused.status == 429, "{refused:?}");
+        let retry_after: u64 = refused.header("retry-after").context("no time")?.parse()?;
+        let days = (spent + reserve - 100) * 86_400;
+        // The bucket has refilled for seconds at most, and the time is rounded up.
+        ensure!(
+            retry_after <= days && retry_after + 60 > days,
+            "{retry_after} of {days} s"
+        );
+        let counter =
+            |name: &str| envoy.counter(&format!("wasmcustom.loudou.rule.tokens.settled_{name}"));
+        ensure!(counter("reported")? == calls && counter("estimated")? == 0);
+        ensure!(counter("debt")? == spent - calls * reserve && counter("returned")? == 0);
+        envoy.stop()?;
+    }
+    Ok(())
+}
+
+/// A login is charged for a wrong password only. It reserves one try, so that wrong passwords at once are not free, and
+/// gets it back if the password is right or the upstream fails.
+#[test]
+fn only_wrong_passwords_count() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let cost =
+        json!({ "reserve": 1, "settle": { "status": { "401": 1, "2xx": 0, "5xx": 0 } }, "max": 1 });
+    let mut rule = tokens(5, &cost);
+    *rule.pointer_mut("/limits/0").context("a limit")? =
+        json!({ "algorithm": "sliding_log", "capacity": 5, "window": "10m" });
+    let envoy = in_front_of(&upstream, &rule)?;
+    let mut ops = Operator::viewer(&envoy);
+    let login = |user: &str, status: &str| {
+        Request::post("/")
+            .header("x-user-id", user)
+            .header(AS, status)
+    };
+    let mut http = envoy.data();
+    for n in 0..500 {
+        let answer = http.send(&login("alice", "200"))?;
+        ensure!(answer.status == 200, "right password {n}: {answer:?}");
+        // The next login is decided when the reservation of this one is back.
+        has_used(&mut ops, "alice", 0)?;
+    }
+    for _ in 0..20 {
+        ensure!(http.send(&login("carol", "503"))?.status == 503);
+        has_used(&mut ops, "carol", 0)?;
+    }
+    let before = upstream.requests();
+    let statuses = thread::scope(|scope| {
+        let tries: Vec<_> = (0..50)
+            .map(|_| scope.spawn(|| envoy.data().send(&login("mallory", "401"))))
+            .collect();
+        let mut statuses = Vec::new();
+        for one in tries {
+            let answer = one
+                .join()
+                .map_err(|_panic| anyhow::anyhow!("a client panicked"))??;
+            statuses.push(answer.status);
+        }
+        Ok::<_, anyhow::Error>(statuses)
+    })?;
+    let tried = statuses.iter().filter(|status| **status == 401).count();
+    ensure!(
+        tried == 5 && upstream.requests() - before == 5,
+        "{statuses:?}"
+    );
+    has_used(&mut ops, "mallory", 5)?;
+    envoy.stop()
+}
+
+/// What a request costs that reserved 100 units, however it ends. Nothing stays reserved.
+#[test]
+fn every_end_has_its_cost() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let settle = json!([{ "response_header": "x-cost" }]);
+    let cost = json!({ "reserve": 100, "settle": settle, "max": 100 });
+    let envoy = in_front_of(&upstream, &tokens(2_000, &cost))?;
+    let mut ops = Operator::viewer(&envoy);
+    let mut table = Vec::new();
+    for (path, answer_as, cost, expected) in [
+        // The upstream has told the cost.
+        ("/", "200", "7", 7),
+        ("/", "200", "0", 0),
+        ("/", "200", "1234", 1_234),
+        ("/", "404", "5", 5),
+        ("/", "503", "5", 5),
+        // A response without a valid number.
+        ("/", "200", "", 100),
+        ("/", "200", "-7", 100),
+        ("/", "404", "", 0),
+        ("/", "503", "", 0),
+        // The upstream may have worked, but its response is not whole.
+        ("/", "hang", "", 100),
+        ("/", "close", "", 100),
+        ("/", "cut", "", 100),
+        ("/", "cut", "7", 100),
+        // No upstream has received it.
+        ("/nowhere", "200", "7", 0),
+        ("/direct", "200", "7", 0),
+    ] {
+        let user = format!("user-{}", table.len());
+        let mut request = Request::get(path)
+            .header("x-user-id", &user)
+            .header(AS, answer_as);
+        if !cost.is_empty() {
+            request = request.header(COST, cost);
+        }
+        let status = envoy.data().send(&request).map(|answer| answer.status).ok();
+        has_used(&mut ops, &user, expected)
+            .with_context(|| format!("{path} {answer_as} {cost:?}: {status:?}"))?;
+        table.push(format!(
+            "{path} {answer_as} {cost:?}: {status:?} costs {expected}"
+        ));
+    }
+    println!("{}", table.join("\n"));
+    ensure!(envoy.counter("wasmcustom.loudou.store.lost_returns")? == 0);
+    envoy.stop()
+}
+
+/// Returns a rule for the requests below a path, with a bucket for each user.
+fn rule_of(name: &str, cost: &Value) -> Value {
+    json!({
+        "name": name,
+        "match": { "path": { "prefix": format!("/{name}") } },
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "token_bucket", "capacity": 2_000, "rate": "1/d" }],
+        "cost": cost,
+    })
+}
+
+/// An Envoy that counts tokens, and that reads the header `x-cost` of responses into the metadata.
+fn counting_tokens(upstream: &Upstream, rules: Value) -> Result<Envoy> {
+    let config = Config::new(rules).upstream(upstream.address());
+    let config = config.filter_behind(json!({ "name": "tokens", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.ai_protocol_manager.v3.AiProtocolManager",
+        "response_handling": { "token_usage": { "include_unconfigured_routes": true } },
+    } }));
+    let config = config.filter_behind(json!({ "name": "metadata", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
+        "response_rules": [{ "header": "x-cost", "on_header_present": { "metadata_namespace": "costs", "key": "cost", "type": "NUMBER" } }],
+    } }));
+    Envoy::start(&config)
+}
+
+fn used_in(ops: &mut Operator, rule: &str, user: &str) -> Result<u64> {
+    let bucket = ops.bucket(rule, user)?;
+    let limit = bucket
+        .as_ref()
+        .and_then(|bucket| bucket.pointer("/limits/0/used"));
+    Ok(limit.and_then(Value::as_u64).unwrap_or(0))
+}
+
+/// Sends a request to a rule, and waits until it has cost this much.
+fn costs(envoy: &Envoy, rule: &str, user: &str, request: Request, expected: u64) -> Result<()> {
+    let mut ops = Operator::viewer(envoy);
+    let answer = envoy.data().send(&request.header("x-user-id", user));
+    let answer = answer.map(|answer| answer.status).ok();
+    let mut last = 0;
+    eventually(SOON, "the cost", || {
+        last = used_in(&mut ops, rule, user)?;
+        Ok((last == expected).then_some(()))
+    })
+    .with_context(|| {
+        format!("{rule} {user}: {last} instead of {expected}, answered with {answer:?}")
+    })
+}
+
+/// Each source of a reservation and of a real cost, in a real Envoy.
+#[test]
+fn every_source_of_a_cost() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let envoy = counting_tokens(
+        &upstream,
+        json!([
+            rule_of(
+                "metadata",
+                &json!({ "reserve": [{ "metadata": ["costs", "none"] }, { "header": "x-max" }], "settle": { "metadata": ["costs", "cost"] }, "max": 1_000 })
+            ),
+            rule_of(
+                "bytes",
+                &json!({ "reserve": { "request_bytes": 10 }, "settle": { "response_bytes": 10 }, "max": 1_000 })
+            ),
+            rule_of(
+                "beyond",
+                &json!({ "reserve": 5, "settle": { "response_bytes": 1 }, "max": 5, "beyond_reservation": true })
+            ),
+            rule_of(
+                "duration",
+                &json!({ "reserve": 500, "settle": { "duration": "1d" }, "max": 500 })
+            ),
+        ]),
+    )?;
+    let body = |length: usize| {
+        Request::post("/bytes")
+            .header(AS, "echo")
+            .body(vec![b'a'; length])
+    };
+    costs(&envoy, "bytes", "alice", body(95), 10)?;
+    costs(&envoy, "bytes", "bob", body(1), 1)?;
+    costs(&envoy, "bytes", "carol", Request::get("/bytes"), 1)?;
+    let metadata = |cost: &str| {
+        Request::get("/metadata")
+            .header("x-max", "300")
+            .header(COST, cost)
+    };
+    costs(&envoy, "metadata", "alice", metadata("42"), 42)?;
+    costs(&envoy, "metadata", "bob", metadata("1900.5"), 1_901)?;
+    costs(&envoy, "metadata", "carol", metadata("-42"), 300)?;
+    let cut = |rule: &str| {
+        Request::post(&format!("/{rule}"))
+            .header(AS, "dribble-cut")
+            .body(vec![b'a'; 70])
+    };
+    costs(
+        &envoy,
+        "metadata",
+        "dave",
+        cut("metadata").header("x-max", "7"),
+        7,
+    )?;
+    costs(&envoy, "bytes", "dave", cut("bytes"), 4)?;
+    costs(&envoy, "beyond", "dave", cut("beyond"), 35)?;
+    // A request that takes less than a day takes a part of it.
+    costs(&envoy, "duration", "alice", Request::get("/duration"), 1)?;
+    envoy.stop()
+}
+
+/// The responses of LLM services in all their shapes, whole and in pieces that split events and letters.
+#[test]
+fn tokens_are_counted_in_every_shape() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let cost = |weights: &Value| json!({ "reserve": 500, "settle": "token_usage", "weights": weights, "max": 500 });
+    let envoy = counting_tokens(
+        &upstream,
+        json!([
+            rule_of("plain", &cost(&json!({}))),
+            rule_of(
+                "weighted",
+                &cost(&json!({ "input": 1, "output": 4, "cached": 0.1 }))
+            ),
+        ]),
+    )?;
+    let sse = |events: &[Value], done: bool| {
+        let mut text: String = events
+            .iter()
+            .map(|event| {
+                let name = event.get("type").and_then(Value::as_str);
+                let name = name.map_or_else(String::new, |name| format!("event: {name}\n"));
+                format!("{name}data: {event}\n\n")
+            })
+            .collect();
+        if done {
+            text.push_str("data: [DONE]\n\n");
+        }
+        text
+    };
+    let chat = json!({
+        "id": "c", "object": "chat.completion", "model": "m",
+        "choices": [{ "index": 0, "message": { "role": "assistant", "content": "h\u{e9}llo" }, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120, "prompt_tokens_details": { "cached_tokens": 50 } },
+    });
+    let chunk = |choices: Value, usage: Value| json!({ "id": "c", "object": "chat.completion.chunk", "model": "m", "choices": choices, "usage": usage });
+    let delta = |text: &str| json!([{ "index": 0, "delta": { "content": text } }]);
+    let chat_stream = sse(
+        &[
+            chunk(delta("h\u{e9}"), Value::Null),
+            chunk(delta("llo \u{6f0f}\u{6597}"), Value::Null),
+            chunk(
+                json!([]),
+                json!({ "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120, "prompt_tokens_details": { "cached_tokens": 50 } }),
+            ),
+        ],
+        true,
+    );
+    let response = json!({
+        "id": "r", "object": "response", "status": "completed", "model": "m", "output": [],
+        "usage": { "input_tokens": 100, "input_tokens_details": { "cached_tokens": 50 }, "output_tokens": 20, "output_tokens_details": { "reasoning_tokens": 5 }, "total_tokens": 120 },
+    });
+    let response_stream = sse(
+        &[
+            json!({ "type": "response.created", "response": { "id": "r", "object": "response", "status": "in_progress" } }),
+            json!({ "type": "response.output_text.delta", "delta": "h\u{e9}llo" }),
+            json!({ "type": "response.completed", "response": response }),
+        ],
+        false,
+    );
+    let message = json!({
+        "id": "m", "type": "message", "role": "assistant", "model": "m", "content": [{ "type": "text", "text": "h\u{e9}llo" }],
+        "stop_reason": "end_turn", "usage": { "input_tokens": 100, "output_tokens": 20 },
+    });
+    let message_stream = sse(
+        &[
+            json!({ "type": "message_start", "message": { "id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": { "input_tokens": 100, "output_tokens": 1 } } }),
+            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "h\u{e9}llo" } }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" }, "usage": { "output_tokens": 20 } }),
+            json!({ "type": "message_stop" }),
+        ],
+        false,
+    );
+    let (json_type, sse_type) = ("application/json", "text/event-stream");
+    for (name, kind, body, plain, weighted) in [
+        ("chat", json_type, chat.to_string(), 120, 135),
+        ("chat-stream", sse_type, chat_stream.clone(), 120, 135),
+        ("responses", json_type, response.to_string(), 120, 135),
+        ("responses-stream", sse_type, response_stream, 120, 135),
+        ("messages", json_type, message.to_string(), 120, 180),
+        ("messages-stream", sse_type, message_stream, 120, 180),
+        // Without a record, the reservation is the cost.
+        (
+            "no-usage",
+            json_type,
+            json!({ "id": "c", "object": "chat.completion", "choices": [] }).to_string(),
+            500,
+            500,
+        ),
+        ("no-json", json_type, "{\"usage\": {".to_owned(), 500, 500),
+        ("no-tokens", "text/plain", "hello".to_owned(), 500, 500),
+    ] {
+        for how in ["echo", "dribble"] {
+            let user = format!("{name}-{how}");
+            let request = |rule: &str| {
+                Request::post(&format!("/{rule}"))
+                    .header(AS, how)
+                    .header(TYPE, kind)
+                    .body(body.clone())
+            };
+            costs(&envoy, "plain", &user, request("plain"), plain)?;
+            costs(&envoy, "weighted", &user, request("weighted"), weighted)?;
+        }
+    }
+    let cut = Request::post("/plain")
+        .header(AS, "dribble-cut")
+        .header(TYPE, sse_type)
+        .body(chat_stream);
+    costs(&envoy, "plain", "cut", cut, 500)?;
+    envoy.stop()
+}
