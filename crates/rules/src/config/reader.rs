@@ -252,18 +252,26 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Reads a number with at most three decimals from `least` to `most`.
+    /// Reads a number with at most three decimals from `least` to `most`. Envoy reads a number with a
+    /// fraction in YAML as a text, so its digits are accepted as a text.
     pub(crate) fn decimal(
         &self,
         least: Decimal,
         most: Decimal,
         report: &mut Report,
     ) -> Option<Decimal> {
-        let number = self.value.as_number().map(ToString::to_string);
+        let number = match self.value {
+            Value::String(text) => Some(text.clone()),
+            value => value.as_number().map(ToString::to_string),
+        };
         let decimal = number.as_deref().and_then(Decimal::parse);
         let fits = decimal.filter(|decimal| (least..=most).contains(decimal));
         if fits.is_none() {
-            report.error(self, self.no_number(), &decimal_form(least, most));
+            let message = match decimal {
+                Some(_) => "out of range",
+                None => self.no_number(),
+            };
+            report.error(self, message, &decimal_form(least, most));
         }
         fits
     }

@@ -17,6 +17,8 @@ use super::{answers, cost, fleet, keys, limits, matches, overrides, rules, settl
 
 /// Pattern of a rate whose amount and period are not zero.
 const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
+/// Pattern of a number with a fraction as a text, as Envoy reads it in YAML.
+const DECIMAL: &str = "^[0-9]+(\\.[0-9]{1,3})?$";
 const DURATION: &str = "^[0-9]+(d|h|m|s|ms|us|ns)$";
 /// Pattern of a duration that is not zero.
 const SOME_DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
@@ -204,7 +206,7 @@ fn shape(form: Form) -> Map<String, Value> {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         Form::Decimal(least, most) => {
-            json!({ "type": "number", "minimum": least, "maximum": most })
+            json!({ "type": ["number", "string"], "minimum": least, "maximum": most, "pattern": DECIMAL })
         }
         Form::Rate => {
             let examples = ["30/60s", "10/s", "5/m", "1000/d", "1/250ms"];
@@ -353,6 +355,8 @@ fn or_null(mut fields: Map<String, Value>) -> Value {
     if let Some(Value::String(kind)) = fields.get("type") {
         let kinds = json!([kind, "null"]);
         fields.insert("type".to_string(), kinds);
+    } else if let Some(Value::Array(kinds)) = fields.get_mut("type") {
+        kinds.push(json!("null"));
     } else if let Some(Value::Array(words)) = fields.get_mut("enum") {
         words.push(Value::Null);
     } else if let Some(Value::Array(any)) = fields.get_mut("anyOf") {

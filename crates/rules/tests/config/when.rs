@@ -20,6 +20,28 @@ fn of(fields: &Value) -> Vec<String> {
         .collect()
 }
 
+/// Envoy reads a number with a fraction in YAML as a text.
+#[test]
+fn shares_may_be_texts() {
+    let texts = json!({ "upstream_error_rate_over": "0.2", "until_under": "0.125" });
+    let numbers = json!({ "upstream_error_rate_over": 0.2, "until_under": 0.125 });
+    assert_eq!(when(&texts), when(&numbers));
+    for (value, message) in [
+        (json!("1.5"), "\"1.5\": out of range"),
+        (json!("0,2"), "\"0,2\": not a number"),
+        (json!("0.1255"), "\"0.1255\": not a number"),
+        (json!(""), "\"\": not a number"),
+    ] {
+        let allowed = "a number from 0.001 to 1 with at most 3 decimals";
+        assert_eq!(
+            of(&json!({ "upstream_error_rate_over": value })),
+            [format!(
+                "when.upstream_error_rate_over: {message}; allowed: {allowed}"
+            )]
+        );
+    }
+}
+
 #[test]
 fn fields_and_their_defaults() {
     let all = json!({ "upstream_error_rate_over": 0.2, "until_under": 0.125, "within": "1m", "least": 5.0 });
