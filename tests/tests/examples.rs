@@ -95,6 +95,16 @@ fn login() -> Result<()> {
 }
 
 #[test]
+fn llm_tokens() -> Result<()> {
+    follow("llm-tokens", 8)
+}
+
+#[test]
+fn graphql_cost() -> Result<()> {
+    follow("graphql-cost", 6)
+}
+
+#[test]
 fn shaping() -> Result<()> {
     follow("shaping", 6)
 }

@@ -154,15 +154,14 @@ fn only_wrong_passwords_count() -> Result<()> {
             .header(AS, status)
     };
     let mut http = envoy.data();
+    // Envoy settles a request before it sends the end of the response, so the client's next request finds the
+    // reservation returned.
     for n in 0..500 {
         let answer = http.send(&login("alice", "200"))?;
         ensure!(answer.status == 200, "right password {n}: {answer:?}");
-        // The next login is decided when the reservation of this one is back.
-        has_used(&mut ops, "alice", 0)?;
     }
     for _ in 0..20 {
         ensure!(http.send(&login("carol", "503"))?.status == 503);
-        has_used(&mut ops, "carol", 0)?;
     }
     let before = upstream.requests();
     let statuses = thread::scope(|scope| {

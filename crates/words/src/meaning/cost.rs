@@ -95,10 +95,22 @@ fn usage(source: &Usage, weights: Weights) -> String {
         Usage::TokenUsage if weights == Weights::default() => {
             "a unit for each token that Envoy has counted".to_owned()
         }
-        Usage::TokenUsage => format!(
-            "for each token that Envoy has counted {} (request), {} (cached) or {} (response)",
-            weights.input, weights.cached, weights.output
-        ),
+        Usage::TokenUsage => {
+            let Weights {
+                input,
+                cached,
+                output,
+            } = weights;
+            let cached = if cached == input {
+                String::new()
+            } else {
+                format!(", {cached} if it was cached")
+            };
+            format!(
+                "{input} for each token of the request that Envoy has counted{cached}, and {output} for each token of \
+                 the response"
+            )
+        }
         Usage::Metadata(path) => format!("what the metadata {} names", path.join(".")),
         Usage::ResponseHeader(name) => format!("what the header {name} of the response names"),
         Usage::ResponseBytes(size) => format!("a unit for each {} of the response", bytes(*size)),
