@@ -57,6 +57,8 @@ impl fmt::Debug for Witness {
 #[derive(Debug, Default)]
 struct Shared {
     requests: AtomicU64,
+    /// Sum of the costs that the requests named.
+    spent: AtomicU64,
     stopped: AtomicBool,
     /// When the request of each path last arrived, if that is noted.
     arrivals: Option<Mutex<BTreeMap<String, Instant>>>,
@@ -106,6 +108,11 @@ impl Upstream {
     /// The number of requests since the start.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    /// The sum of the costs of all requests, as their headers [`COST`] named them.
+    pub fn spent(&self) -> u64 {
+        self.shared.spent.load(Ordering::Relaxed)
     }
 
     /// Answers the requests that wait at the gate, and from then on all requests for it.
@@ -216,6 +223,9 @@ fn serve(stream: TcpStream, shared: &Shared) {
         let before = shared.requests.fetch_add(1, Ordering::Relaxed);
         let cost = request.header(COST).map(|cost| {
             let cost = String::from_utf8_lossy(cost);
+            shared
+                .spent
+                .fetch_add(cost.parse().unwrap_or(0), Ordering::Relaxed);
             format!("x-cost: {cost}\r\n")
         });
         let cost = cost.unwrap_or_default();

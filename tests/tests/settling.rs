@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::upstream::{AS, COST, TYPE};
-use loudou_tests::{Config, Envoy, Operator, Request, Upstream, eventually};
+use loudou_tests::{Config, Envoy, Fleet, Http, Operator, Request, Upstream, eventually};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -452,4 +452,152 @@ fn tokens_are_counted_in_every_shape() -> Result<()> {
         .body(chat_stream);
     costs(&envoy, "plain", "cut", cut, 500)?;
     envoy.stop()
+}
+
+/// Number of clients of each Envoy in a storm.
+const CLIENTS: u64 = 32;
+/// Number of requests of each client.
+const REQUESTS: u64 = 40;
+/// Maximum reservation and, above it, maximum cost of a request in a storm.
+const MOST: u64 = 20;
+
+/// A rule of 1000 tokens for all requests of a user, who names the reservation.
+fn storm(scope: &str) -> Value {
+    let mut rule = tokens(
+        1_000,
+        &json!({ "reserve": { "header": "x-max" }, "settle": { "response_header": "x-cost" }, "max": MOST }),
+    );
+    rule["scope"] = json!(scope);
+    rule
+}
+
+/// Lets clients send requests with reproducible random reservations and costs, which exceed the reservations if
+/// `overdraws`. Returns the sum of the costs of the answered requests.
+fn send_storm(envoys: &[&Envoy], user: &str, overdraws: bool) -> Result<u64> {
+    let client = |envoy: &Envoy, seed: u64| -> Result<u64> {
+        let (mut http, mut spent, mut state): (Http, u64, u64) =
+            (envoy.data(), 0, seed * 7_919 + 1);
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 16) % below
+        };
+        for _ in 0..REQUESTS {
+            let reserved = 1 + random(MOST);
+            let cost = if overdraws {
+                random(2 * MOST)
+            } else {
+                random(reserved + 1)
+            };
+            let request = Request::get("/")
+                .header("x-user-id", user)
+                .header("x-max", reserved.to_string());
+            let answer = http.send(&request.header(COST, cost.to_string()))?;
+            ensure!(matches!(answer.status, 200 | 429), "{answer:?}");
+            spent += if answer.status == 200 { cost } else { 0 };
+        }
+        Ok(spent)
+    };
+    thread::scope(|scope| {
+        let clients = (0..CLIENTS * u64::try_from(envoys.len())?).zip(envoys.iter().cycle());
+        let clients: Vec<_> = clients
+            .map(|(seed, envoy)| scope.spawn(move || client(envoy, seed)))
+            .collect();
+        let mut spent = 0;
+        for client in clients {
+            spent += client
+                .join()
+                .map_err(|_panic| anyhow::anyhow!("a client panicked"))??;
+        }
+        Ok(spent)
+    })
+}
+
+/// Four workers and 32 clients: at the end, the bucket has used exactly what the upstream has spent. Without costs above
+/// the reservations, that is at most the limit.
+#[test]
+fn a_storm_spends_what_the_bucket_says() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let config = Config::new(json!([storm("envoy")]))
+        .upstream(upstream.address())
+        .concurrency(4);
+    let envoy = Envoy::start(&config)?;
+    let mut ops = Operator::viewer(&envoy);
+    for (user, overdraws, most) in [
+        ("alice", false, 1_000),
+        ("bob", true, 1_000 + CLIENTS * 2 * MOST),
+    ] {
+        let before = upstream.spent();
+        let spent = send_storm(&[&envoy], user, overdraws)?;
+        ensure!(
+            upstream.spent() - before == spent,
+            "the ledger of the upstream"
+        );
+        ensure!(spent > 900 && spent <= most, "{user}: {spent} of {most}");
+        has_used(&mut ops, user, spent)?;
+    }
+    for nothing in [
+        "store.lost_returns",
+        "store.cas_give_ups",
+        "rule.tokens.errors",
+    ] {
+        let count = envoy.counter(&format!("wasmcustom.loudou.{nothing}"))?;
+        ensure!(count == 0, "{nothing}: {count}");
+    }
+    envoy.stop()
+}
+
+/// Two Envoys share a limit: what is missing is charged by the next call to the relay, so that the fleet spends at most
+/// the limit and what the requests in flight need beyond their reservations.
+#[test]
+fn a_fleet_pays_its_debt() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let config = Config::new(json!([storm("fleet")])).upstream(upstream.address());
+    let settings = json!({ "credit": 0, "timeout": "1s", "lease": "10s" });
+    let fleet = Fleet::of(2, config, &settings)?;
+    let envoys: Vec<&Envoy> = fleet.envoys.iter().collect();
+    let mut days = 0;
+    for (user, overdraws, most) in [
+        ("alice", false, 1_000),
+        ("bob", true, 1_000 + 2 * CLIENTS * 2 * MOST),
+    ] {
+        let before = upstream.spent();
+        let spent = send_storm(&envoys, user, overdraws)?;
+        ensure!(
+            upstream.spent() - before == spent,
+            "the ledger of the upstream"
+        );
+        ensure!(spent <= most, "{user}: {spent} of {most}");
+        // Tokens of a lease that were not used expire, and stay charged.
+        ensure!(spent > 500, "{user}: {spent}");
+        // A token a day comes back. One more is needed for the next request.
+        days = (spent + 1).saturating_sub(1_000);
+    }
+    // The debt is charged by the next calls, whichever Envoy has it.
+    for envoy in &envoys {
+        let mut http = envoy.data();
+        eventually(SOON, "the debt to be charged", || {
+            let request = Request::get("/")
+                .header("x-user-id", "bob")
+                .header("x-max", "1")
+                .header(COST, "0");
+            let answer = http.send(&request)?;
+            let retry_after: Option<u64> = answer
+                .header("retry-after")
+                .and_then(|text| text.parse().ok());
+            let is_charged = retry_after.is_some_and(|after| after + 60 >= days * 86_400);
+            Ok((answer.status == 429 && is_charged).then_some(()))
+        })?;
+    }
+    for nothing in [
+        "fleet.local",
+        "fleet.failed",
+        "store.cas_give_ups",
+        "store.lost_returns",
+    ] {
+        let count = fleet.counter(&format!("wasmcustom.loudou.{nothing}"))?;
+        ensure!(count == 0, "{nothing}: {count}");
+    }
+    fleet.stop()
 }
