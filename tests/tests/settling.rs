@@ -343,30 +343,18 @@ fn every_source_of_a_cost() -> Result<()> {
     envoy.stop()
 }
 
-/// The responses of LLM services in all their shapes, whole and in pieces that split events and letters.
-#[test]
-fn tokens_are_counted_in_every_shape() -> Result<()> {
-    let upstream = Upstream::start()?;
-    let cost = |weights: &Value| json!({ "reserve": 500, "settle": "token_usage", "weights": weights, "max": 500 });
-    let envoy = counting_tokens(
-        &upstream,
-        json!([
-            rule_of("plain", &cost(&json!({}))),
-            rule_of(
-                "weighted",
-                &cost(&json!({ "input": 1, "output": 4, "cached": 0.1 }))
-            ),
-        ]),
-    )?;
+/// A response: its name, content type and body, and its cost without weights and with them.
+type Shape = (&'static str, &'static str, String, u64, u64);
+
+/// Returns the responses of LLM services in all their shapes.
+fn shapes() -> Vec<Shape> {
     let sse = |events: &[Value], done: bool| {
-        let mut text: String = events
-            .iter()
-            .map(|event| {
-                let name = event.get("type").and_then(Value::as_str);
-                let name = name.map_or_else(String::new, |name| format!("event: {name}\n"));
-                format!("{name}data: {event}\n\n")
-            })
-            .collect();
+        let event = |event: &Value| {
+            let name = event.get("type").and_then(Value::as_str);
+            let name = name.map_or_else(String::new, |name| format!("event: {name}\n"));
+            format!("{name}data: {event}\n\n")
+        };
+        let mut text = events.iter().map(event).collect::<Vec<_>>().concat();
         if done {
             text.push_str("data: [DONE]\n\n");
         }
@@ -416,9 +404,9 @@ fn tokens_are_counted_in_every_shape() -> Result<()> {
         false,
     );
     let (json_type, sse_type) = ("application/json", "text/event-stream");
-    for (name, kind, body, plain, weighted) in [
+    vec![
         ("chat", json_type, chat.to_string(), 120, 135),
-        ("chat-stream", sse_type, chat_stream.clone(), 120, 135),
+        ("chat-stream", sse_type, chat_stream, 120, 135),
         ("responses", json_type, response.to_string(), 120, 135),
         ("responses-stream", sse_type, response_stream, 120, 135),
         ("messages", json_type, message.to_string(), 120, 180),
@@ -433,7 +421,25 @@ fn tokens_are_counted_in_every_shape() -> Result<()> {
         ),
         ("no-json", json_type, "{\"usage\": {".to_owned(), 500, 500),
         ("no-tokens", "text/plain", "hello".to_owned(), 500, 500),
-    ] {
+    ]
+}
+
+/// Responses are counted whole, and in pieces that split events and letters.
+#[test]
+fn tokens_are_counted_in_every_shape() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let cost = |weights: &Value| json!({ "reserve": 500, "settle": "token_usage", "weights": weights, "max": 500 });
+    let envoy = counting_tokens(
+        &upstream,
+        json!([
+            rule_of("plain", &cost(&json!({}))),
+            rule_of(
+                "weighted",
+                &cost(&json!({ "input": 1, "output": 4, "cached": 0.1 }))
+            ),
+        ]),
+    )?;
+    for (name, kind, body, plain, weighted) in shapes() {
         for how in ["echo", "dribble"] {
             let user = format!("{name}-{how}");
             let request = |rule: &str| {
@@ -448,8 +454,8 @@ fn tokens_are_counted_in_every_shape() -> Result<()> {
     }
     let cut = Request::post("/plain")
         .header(AS, "dribble-cut")
-        .header(TYPE, sse_type)
-        .body(chat_stream);
+        .header(TYPE, "text/event-stream")
+        .body("data: {\"usage\": {\"prompt_tokens\": 1, \"completion_tokens\": 1}}\n\n".repeat(9));
     costs(&envoy, "plain", "cut", cut, 500)?;
     envoy.stop()
 }
