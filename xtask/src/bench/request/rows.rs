@@ -212,6 +212,14 @@ pub(in crate::bench) fn loudou(many: &[u64]) -> Vec<Row> {
             "a limit that may hold",
             json!([rule("holds", json!({ "limits": [waiting()] }))]),
         ),
+        // No upstream receives the request, so the whole reservation returns at its end.
+        Row::loudou(
+            "a cost settled at the end",
+            json!([rule(
+                "settles",
+                json!({ "cost": { "reserve": 2, "settle": { "status": { "2xx": 1 } }, "max": 2 } })
+            )]),
+        ),
         Row::loudou(
             "a regular expression",
             json!([rule(
