@@ -124,12 +124,12 @@ impl Ended for EndedRequest<'_> {
         self.response.header(name).map(Cow::Borrowed)
     }
 
-    fn response_bytes(&mut self) -> u64 {
-        self.number("response\0size").unwrap_or(0)
+    fn response_bytes(&mut self) -> Option<u64> {
+        self.number("response\0size")
     }
 
-    fn duration(&mut self) -> Nanos {
-        Nanos::new(self.number("request\0duration").unwrap_or(0))
+    fn duration(&mut self) -> Option<Nanos> {
+        self.number("request\0duration").map(Nanos::new)
     }
 }
 

@@ -122,6 +122,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, Unread> {
         },
         duration,
         status: wire.status.as_ref().and_then(status),
+        settled: None,
         verdict: None,
         // All headers are in the log.
         received: None,

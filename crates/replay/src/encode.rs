@@ -87,6 +87,7 @@ pub(crate) mod flag {
     pub(crate) const UNDERSCORES: u16 = 1 << 10;
     pub(super) const VERDICT: u16 = 1 << 11;
     pub(crate) const METADATA: u16 = 1 << 12;
+    pub(crate) const SETTLED: u16 = 1 << 13;
 }
 
 /// Returns true if this record is an [`edit`].
@@ -122,6 +123,7 @@ pub(crate) fn request(
         (flag::DURATION, logged.duration.map(Nanos::get)),
         (flag::STATUS, logged.status.map(u64::from)),
         (flag::VERDICT, logged.verdict.map(LogVerdict::number)),
+        (flag::SETTLED, logged.settled),
     ];
     let mut flags = if request.underscores {
         flag::UNDERSCORES
@@ -186,7 +188,7 @@ pub(crate) fn decode<'a>(
     let mut number = |flag| (flags & flag != 0).then(|| take_number(rest));
     let (cost, max_wait) = (number(flag::COST), number(flag::MAX_WAIT));
     let (duration, status) = (number(flag::DURATION), number(flag::STATUS));
-    let verdict = number(flag::VERDICT);
+    let (verdict, settled) = (number(flag::VERDICT), number(flag::SETTLED));
     // If any value is present but invalid, the whole record is rejected.
     let text = |value: Option<Option<&'a [u8]>>| match value {
         Some(Some(value)) => Some(Some(Text::Borrowed(value))),
@@ -220,6 +222,7 @@ pub(crate) fn decode<'a>(
         request,
         duration: number(duration)?.map(Nanos::new),
         status: number(status)?.and_then(|status| u16::try_from(status).ok()),
+        settled: number(settled)?,
         verdict: number(verdict)?.map(LogVerdict::from_number),
         received: None,
     };
@@ -328,7 +331,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             texts in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..200)), 5),
-            numbers in prop::collection::vec(prop::option::of(any::<u64>()), 3),
+            numbers in prop::collection::vec(prop::option::of(any::<u64>()), 4),
             status in prop::option::of(any::<u16>()),
             verdict in prop::option::of((0_u64..3).prop_map(LogVerdict::from_number)),
             headers in prop::collection::vec(("[a-zA-Z_-]{0,3}", prop::collection::vec(any::<u8>(), 0..9)), 0..5),
@@ -360,6 +363,7 @@ mod tests {
                 },
                 duration: nanos(2),
                 status,
+                settled: numbers[3],
                 verdict,
                 received: None,
             };

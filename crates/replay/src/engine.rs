@@ -1,8 +1,10 @@
 //! Decides requests by one rule file: the filter's own decision code over an in-memory store.
 
+use std::borrow::Cow;
+
 use loudou_limiter::{BucketDecision, Clock, Decision, Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, Outcome, evaluate};
-use loudou_rules::rule::RuleFile;
+use loudou_rules::rule::{End, Ended, RuleFile};
 use loudou_rules::rule_set::ActiveRule;
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
@@ -21,6 +23,41 @@ struct PendingReturn {
     rule: usize,
     key: Box<str>,
     receipt: Receipt,
+    why: Why,
+}
+
+/// The end of a request, as far as a log has it.
+struct LoggedEnd<'a>(&'a LoggedRequest<'a>);
+
+impl Ended for LoggedEnd<'_> {
+    fn end(&mut self) -> End {
+        End::Whole
+    }
+
+    /// A limiter refused a request with the status 429, so the upstream's answer is unknown.
+    fn status(&mut self) -> Option<u16> {
+        self.0.status.filter(|status| *status != 429)
+    }
+
+    fn token_usage(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn response_header(&mut self, _name: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn response_bytes(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn duration(&mut self) -> Option<Nanos> {
+        self.0.duration
+    }
 }
 
 /// A rule file with its buckets.
@@ -84,15 +121,26 @@ impl Engine {
             let (Some(receipt), Some(key)) = (&ruled.receipt, &ruled.key) else {
                 continue;
             };
-            if !ruled.limits().holds_until_end() {
+            let settlement = ruled.active.rule().cost.settlement();
+            if settlement.is_none() && !ruled.limits().holds_until_end() {
                 continue;
             }
+            let why = match settlement {
+                None => Why::Ended,
+                // A request that another rule refuses is sent to no upstream.
+                Some(_) if outcome.is_refused() => Why::Settled(0),
+                Some(settlement) => {
+                    let reserved = receipt.taken().cost();
+                    let by_log = || settlement.settle(reserved, &mut LoggedEnd(record)).actual;
+                    Why::Settled(record.settled.unwrap_or_else(by_log))
+                }
+            };
             // A request that another rule refuses ends immediately. Any other request keeps its
             // slot, even while it is held.
             let end = if outcome.is_refused() {
                 now
             } else {
-                is_endless |= record.duration.is_none();
+                is_endless |= record.duration.is_none() && settlement.is_none();
                 let passes = now.saturating_add(outcome.wait());
                 passes.saturating_add(record.duration.unwrap_or_default())
             };
@@ -100,6 +148,7 @@ impl Engine {
                 rule: ruled.rule,
                 key: key.as_str().into(),
                 receipt: receipt.clone(),
+                why,
             };
             if end == now {
                 self.release(&pending, clock);
@@ -115,7 +164,7 @@ impl Engine {
         let Some(rule) = self.rules.get(pending.rule) else {
             return;
         };
-        let give = rule.give(&pending.key, &pending.receipt, Why::Ended, clock);
+        let give = rule.give(&pending.key, &pending.receipt, pending.why, clock);
         // The store counts a failed return in `stats`, and its cost expires later.
         let (Ok(()) | Err(_)) = self.table.give(&mut self.store, &give, &mut self.stats);
     }

@@ -1,6 +1,6 @@
 //! Finds parts of requests that rules need and that no line of a log has.
 
-use loudou_rules::rule::settlement::{Reserve, Settlement};
+use loudou_rules::rule::settlement::{Reserve, Settlement, Usage};
 use loudou_rules::rule::{Cost, KeyPart, Match, Rule};
 
 use super::encode::flag;
@@ -12,6 +12,8 @@ pub(crate) enum Need {
     Key,
     Match,
     Cost,
+    /// What requests cost at their ends.
+    Settled,
     /// Numbers of the limits.
     Numbers,
 }
@@ -92,6 +94,12 @@ impl MissingParts<'_> {
     }
 
     fn of_settlement(&mut self, settlement: &Settlement) {
+        let is_in_logs = |source: &Usage| matches!(source, Usage::Status(_) | Usage::Duration(_));
+        if !self.seen.has(flag::SETTLED) && !settlement.settle.iter().all(is_in_logs) {
+            self.need = Need::Settled;
+            self.add("`settled`, what a request cost");
+            self.need = Need::Cost;
+        }
         for source in &settlement.reserve {
             match source {
                 Reserve::Fixed(_) => return,

@@ -30,6 +30,8 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) duration: Option<Nanos>,
     /// Status of the answer.
     pub(crate) status: Option<u16>,
+    /// What the request cost, for rules that settle costs.
+    pub(crate) settled: Option<u64>,
     /// Verdict of the filter; `None` in a log without a column for it.
     pub(crate) verdict: Option<LogVerdict>,
     /// Number of received body bytes. Rules use it as the body's length. It is not encoded.

@@ -75,6 +75,9 @@ fn effect(rule: &Rule, part: &MissingPart, counts: &RuleCounts) -> String {
             let units = counted(rule.cost.usual().into(), "unit");
             format!("each of {matched} costs {units}, the default")
         }
+        (Need::Settled, _) => {
+            format!("each of {matched} costs what its status or duration says, or what it reserves")
+        }
         (Need::Numbers, _) => format!("the limits of {matched} have their default numbers"),
     }
 }

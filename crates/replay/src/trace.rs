@@ -32,6 +32,7 @@ struct Wire<'a> {
     max_wait_ns: Option<u64>,
     duration_ns: Option<u64>,
     status: Option<u16>,
+    settled: Option<u64>,
     set: Option<Value>,
 }
 
@@ -70,6 +71,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, Unread> {
         request,
         duration: wire.duration_ns.map(Nanos::new),
         status: wire.status,
+        settled: wire.settled,
         verdict: None,
         received: None,
     }))
@@ -94,7 +96,13 @@ impl Wire<'_> {
             &self.route,
         ];
         let status = self.status.map(u64::from);
-        let numbers = [self.cost, self.max_wait_ns, self.duration_ns, status];
+        let numbers = [
+            self.cost,
+            self.max_wait_ns,
+            self.duration_ns,
+            status,
+            self.settled,
+        ];
         texts.iter().any(|text| text.is_some())
             || numbers.iter().any(Option::is_some)
             || self.headers.is_some()

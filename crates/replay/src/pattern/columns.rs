@@ -232,6 +232,7 @@ impl<'a> Columns<'a> {
             request,
             duration,
             status,
+            settled: None,
             verdict,
             received,
         }

@@ -161,10 +161,10 @@ pub trait Ended {
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>>;
     /// Returns the value of a header of the upstream's response.
     fn response_header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
-    /// Returns the number of bytes of the body that were sent to the client.
-    fn response_bytes(&mut self) -> u64;
-    /// Returns the time that the request took.
-    fn duration(&mut self) -> Nanos;
+    /// Returns the number of bytes of the body that were sent to the client, if it is known.
+    fn response_bytes(&mut self) -> Option<u64>;
+    /// Returns the time that the request took, if it is known.
+    fn duration(&mut self) -> Option<Nanos>;
 }
 
 /// How a request ended.
@@ -321,9 +321,9 @@ impl Settlement {
             Usage::Metadata(path) => Reading::Exact(amount(&ended.metadata(path)?)?),
             Usage::ResponseHeader(name) => Reading::Exact(amount(&ended.response_header(name)?)?),
             Usage::ResponseBytes(bytes) => {
-                Reading::Measured(parts(ended.response_bytes(), (*bytes).into()))
+                Reading::Measured(parts(ended.response_bytes()?, (*bytes).into()))
             }
-            Usage::Duration(span) => Reading::Measured(parts(ended.duration().get(), span.get())),
+            Usage::Duration(span) => Reading::Measured(parts(ended.duration()?.get(), span.get())),
             Usage::Status(costs) => Reading::Measured(costs.cost(ended.status()?)?.into()),
         })
     }

@@ -126,12 +126,12 @@ impl Ended for Over {
             .map(|value| Cow::Borrowed(value.as_bytes()))
     }
 
-    fn response_bytes(&mut self) -> u64 {
-        self.bytes
+    fn response_bytes(&mut self) -> Option<u64> {
+        Some(self.bytes)
     }
 
-    fn duration(&mut self) -> Nanos {
-        self.duration
+    fn duration(&mut self) -> Option<Nanos> {
+        Some(self.duration)
     }
 }
 

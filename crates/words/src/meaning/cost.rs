@@ -131,3 +131,67 @@ fn statuses(costs: &StatusCosts) -> String {
         .map(|(class, cost)| format!("{cost} for {class}xx"));
     codes.chain(classes).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use loudou_rules::config::parse_rule;
+    use serde_json::{Value, json};
+
+    fn notes(cost: &Value) -> Vec<String> {
+        let limits = json!([{ "algorithm": "funnel", "capacity": 10_000, "rate": "1/s" }]);
+        let rule = json!({ "name": "r", "key": [], "limits": limits, "cost": cost });
+        super::cost(&parse_rule(&rule).expect("valid").cost)
+    }
+
+    #[test]
+    fn a_settled_cost_is_told_from_beginning_to_end() {
+        let returns =
+            "what it reserved and did not need comes back, as far as it has not drained meanwhile";
+        let debt =
+            "what it cost beyond its reservation is repaid before the next request is admitted";
+        let without = |costs: &str| {
+            format!(
+                "a request that ends without such a number costs {costs}, and nothing if no upstream received it or the \
+                 upstream answered with an error"
+            )
+        };
+        let llm = json!({
+            "reserve": [{ "metadata": ["llm", "max_tokens"] }, { "request_bytes": 1024 }],
+            "settle": ["token_usage", { "response_header": "x-cost" }],
+            "weights": { "output": 4, "cached": 0.1 },
+            "max": 4_000,
+        });
+        assert_eq!(
+            notes(&llm),
+            [
+                "a request reserves the units that its metadata llm.max_tokens names, or else a unit for each KiB of its \
+                 body, or else 4000 units; at most 4000",
+                "when it has ended, it has cost 1 for each token of the request that Envoy has counted, 0.1 if it was \
+                 cached, and 4 for each token of the response, or else what the header x-cost of the response names",
+                returns,
+                debt,
+                &without("what it reserved"),
+            ]
+        );
+        let login =
+            json!({ "reserve": 1, "settle": { "status": { "401": 1, "2xx": 0 } }, "max": 1 });
+        assert_eq!(
+            notes(&login),
+            [
+                "a request reserves 1 unit",
+                "when it has ended, it has cost 1 for 401, 0 for 2xx",
+                returns,
+                &without("what it reserved"),
+            ]
+        );
+        let beyond = json!({ "reserve": 5, "settle": [{ "duration": "1s" }, "token_usage"], "max": 9, "beyond_reservation": true });
+        let beyond = notes(&beyond);
+        assert_eq!(beyond[0], "a request reserves 5 units");
+        assert_eq!(
+            beyond[1],
+            "when it has ended, it has cost a unit for each 1s that it took, or else a unit for each token that Envoy has \
+             counted"
+        );
+        assert_eq!(beyond[4], without("at least what it reserved"));
+    }
+}

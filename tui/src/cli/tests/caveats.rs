@@ -49,6 +49,51 @@ fn json_log(start: u32, count: u32, members: &str) -> String {
 
 const FUNNEL: &str = "limits: [{ algorithm: funnel, capacity: 100, rate: 1/s }]";
 
+/// A trace may have what a request cost. A log has its status and its duration. Otherwise, a request costs what it
+/// reserves, and a warning says so.
+#[test]
+fn costs_are_settled_as_far_as_the_log_knows_them() {
+    let limit = "limits: [{ algorithm: funnel, capacity: 10, rate: 1/365d }]";
+    let rule = |settle: &str| {
+        format!("key: [], {limit}, cost: {{ reserve: 4, settle: {settle}, max: 4 }}")
+    };
+    let line =
+        |at_s: u64, fields: &str| format!("{{\"at_ns\":{}{fields}}}\n", at_s * 1_000_000_000);
+    let admitted = |settle: &str, lines: &[String]| {
+        let ran = replay(&rule(settle), &lines.concat(), "-o jsonl");
+        assert_eq!(ran.code, 0, "{}", ran.seen());
+        ran.out.matches("\"verdict\":\"admit\"").count()
+    };
+    // Four are reserved and one is needed: seven requests pass, and the eighth would be the first above ten.
+    let cheap: Vec<String> = (0..20).map(|at| line(at, ",\"settled\":1")).collect();
+    assert_eq!(admitted("token_usage", &cheap), 7);
+    // Nothing comes back before the end.
+    let slow: Vec<String> = (0..20)
+        .map(|at| line(at, ",\"settled\":1,\"duration_ns\":90000000000"))
+        .collect();
+    assert_eq!(admitted("token_usage", &slow), 2);
+    // A debt keeps all others out.
+    let one: Vec<String> = (0..20).map(|at| line(at, ",\"settled\":11")).collect();
+    assert_eq!(admitted("token_usage", &one), 1);
+    let unknown: Vec<String> = (0..20).map(|at| line(at, "")).collect();
+    assert_eq!(admitted("token_usage", &unknown), 2);
+    let wrong: Vec<String> = (0..20)
+        .map(|at| {
+            line(
+                at,
+                &format!(",\"status\":{}", if at < 9 { 200 } else { 401 }),
+            )
+        })
+        .collect();
+    assert_eq!(admitted("{ status: { 401: 3, 2xx: 0 } }", &wrong), 9 + 3);
+    // What a request that was refused would have cost is unknown.
+    let refused: Vec<String> = (0..20).map(|at| line(at, ",\"status\":429")).collect();
+    assert_eq!(admitted("{ status: { 4xx: 0 } }", &refused), 2);
+    let warns = |settle: &str, lines: &[String]| warnings(&rule(settle), &lines.concat(), "");
+    assert_eq!(warns("token_usage", &cheap), [""; 0]);
+    assert_eq!(warns("{ status: { 401: 3 } }", &wrong), [""; 0]);
+}
+
 /// A trace may have the metadata from which the numbers of limits come. Other logs have none.
 #[test]
 fn numbers_come_from_the_metadata_of_a_trace() {

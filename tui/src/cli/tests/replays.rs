@@ -148,7 +148,7 @@ fn strict_ends_at_the_first_bad_line() {
     let ran = replay("funnel", input, "--strict -o jsonl");
     assert_snapshot!(ran.seen(), @r#"
     --- standard error
-    loudou: line 2: unknown field `sorce`, expected one of `at_ns`, `method`, `path`, `host`, `headers`, `source`, `route`, `metadata`, `cost`, `max_wait_ns`, `duration_ns`, `status`, `set` (column 18)
+    loudou: line 2: unknown field `sorce`, expected one of `at_ns`, `method`, `path`, `host`, `headers`, `source`, `route`, `metadata`, `cost`, `max_wait_ns`, `duration_ns`, `status`, `settled`, `set` (column 18)
       {"at_ns":2,"sorce":"x"}
     --- exit code 1
     "#);
@@ -158,7 +158,7 @@ fn strict_ends_at_the_first_bad_line() {
     {"line":3,"at_ns":3,"method":"GET","path":"/","verdict":"admit","rule":null,"limit":null,"key":null,"capacity":null,"remaining":null,"wait_ns":null,"retry_after_ns":null,"reset_after_ns":null}
     --- standard error
     1 invalid line was skipped:
-    line 2: unknown field `sorce`, expected one of `at_ns`, `method`, `path`, `host`, `headers`, `source`, `route`, `metadata`, `cost`, `max_wait_ns`, `duration_ns`, `status`, `set` (column 18)
+    line 2: unknown field `sorce`, expected one of `at_ns`, `method`, `path`, `host`, `headers`, `source`, `route`, `metadata`, `cost`, `max_wait_ns`, `duration_ns`, `status`, `settled`, `set` (column 18)
       {"at_ns":2,"sorce":"x"}
     --- exit code 0
     "#);
