@@ -14,6 +14,12 @@ const LEGACY: [&str; 3] = [
     "x-ratelimit-reset",
 ];
 
+const OPENAI: [&str; 3] = [
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+];
+
 fn rule(name: &str, respond: &Value) -> Value {
     json!({
         "name": name,
@@ -46,7 +52,7 @@ fn times(answer: &Response, names: &[&str]) -> Result<usize> {
 
 #[test]
 fn each_word_has_its_headers() -> Result<()> {
-    let words = ["refused", "draft11", "legacy", "both", "none"];
+    let words = ["refused", "draft11", "legacy", "both", "openai", "none"];
     let rules = words.map(|word| rule(word, &json!({ "ratelimit_headers": word })));
     let envoy = Envoy::start(&Config::new(json!(rules)))?;
     let mut http = envoy.data();
@@ -56,6 +62,7 @@ fn each_word_has_its_headers() -> Result<()> {
         ("draft11", (1, 0), (1, 0)),
         ("legacy", (0, 1), (0, 1)),
         ("both", (1, 1), (1, 1)),
+        ("openai", (0, 0), (0, 0)),
         ("none", (0, 0), (0, 0)),
     ] {
         for (status, expected) in [(200, admitted), (200, admitted), (429, refused)] {
@@ -63,6 +70,10 @@ fn each_word_has_its_headers() -> Result<()> {
             ensure!(answer.status == status, "{word}: {answer:?}");
             let counts = (times(&answer, &DRAFT)?, times(&answer, &LEGACY)?);
             ensure!(counts == expected, "{word}: {answer:?}");
+            ensure!(
+                times(&answer, &OPENAI)? == usize::from(word == "openai"),
+                "{word}: {answer:?}"
+            );
             let waits = times(&answer, &["retry-after"])?;
             ensure!(waits == usize::from(status == 429), "{word}: {answer:?}");
         }

@@ -179,7 +179,8 @@ fn add(
             needs.excepted += 1;
             continue;
         }
-        let own = request.cost();
+        let settled = rule.cost.settlement().and(record.settled);
+        let own = request.cost().or(settled);
         let cost = own.unwrap_or_else(|| rule.cost.price(request).cost);
         let one = (key.as_str(), record.at, cost);
         has_room &= needs.add(one, rates, room);

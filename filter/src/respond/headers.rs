@@ -4,7 +4,8 @@
 //! its capacity as the quota `q`. The window `w` is the time in which its rate yields that quota.
 //! `t` is the time until more of the quota is available than now, for admitted and refused requests
 //! alike. It is absent if it depends on the end of other requests. The legacy headers are
-//! `X-RateLimit-*` for the tightest limit, with `t` as their reset, in seconds from now.
+//! `X-RateLimit-*` for the tightest limit, with `t` as their reset, in seconds from now. The clients of
+//! `OpenAI` read such headers with `-tokens` at the end of their names, and a reset with a unit.
 //!
 //! Parsers of draft 7 first look for `limit=`, `remaining=` and `reset=` in any `RateLimit` header,
 //! and then for the legacy headers. With `both`, the tightest limit's item has these too. Other
@@ -12,7 +13,7 @@
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
-use loudou_rules::rule::Rule;
+use loudou_rules::rule::{RateLimitHeaders as Wanted, Rule};
 
 use super::text::{Digits, after_others, push, text};
 use crate::host::Headers;
@@ -20,9 +21,6 @@ use crate::host::Headers;
 pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
     text(&[&rule.name, ".", limit.name()])
 }
-
-/// Length of the legacy headers' prefix.
-const PREFIX: usize = "x-ratelimit-".len();
 
 /// Appends a rule's `RateLimit-Policy` items, an item for each limit.
 fn push_policies(list: &mut String, rule: &Rule, limits: &Limits) {
@@ -105,6 +103,8 @@ pub(super) struct RateLimitHeaders<'a> {
 struct Tightest<'a> {
     decision: &'a Decision,
     until: Option<Nanos>,
+    /// True if the headers have the names and the form that the clients of OpenAI read.
+    is_openai: bool,
     /// End of its item in the states. 0 if it has none.
     end: usize,
 }
@@ -130,6 +130,7 @@ impl<'a> RateLimitHeaders<'a> {
             self.tightest = Some(Tightest {
                 decision,
                 until: until(answer, decision),
+                is_openai: wanted == Wanted::Openai,
                 end: if is_both { self.states.len() } else { 0 },
             });
         }
@@ -139,16 +140,21 @@ impl<'a> RateLimitHeaders<'a> {
         let mut headers = Vec::new();
         if let Some(tightest) = self.tightest {
             let mut comment = String::new();
-            for (name, number) in [
-                ("x-ratelimit-limit", Some(tightest.decision.capacity)),
-                ("x-ratelimit-remaining", Some(tightest.decision.remaining)),
-                ("x-ratelimit-reset", tightest.until.map(Nanos::secs_ceil)),
+            let (suffix, unit) = if tightest.is_openai {
+                ("-tokens", "s")
+            } else {
+                ("", "")
+            };
+            for (name, number, unit) in [
+                ("limit", Some(tightest.decision.capacity), ""),
+                ("remaining", Some(tightest.decision.remaining), ""),
+                ("reset", tightest.until.map(Nanos::secs_ceil), unit),
             ] {
                 let Some(number) = number else { continue };
                 let number = Digits::of(number);
-                let short = name.get(PREFIX..).unwrap_or_default();
-                push(&mut comment, &[";", short, "=", number.as_str()]);
-                headers.push((name.into(), number.as_str().to_owned()));
+                push(&mut comment, &[";", name, "=", number.as_str()]);
+                let name = text(&["x-ratelimit-", name, suffix]);
+                headers.push((name.into(), text(&[number.as_str(), unit])));
             }
             if let Some((item, others)) = self.states.split_at_checked(tightest.end)
                 && !item.is_empty()

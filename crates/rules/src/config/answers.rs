@@ -103,11 +103,12 @@ pub(super) const BODY: Object = object!([
     ),
 ]);
 
-const HEADERS: [(&str, RateLimitHeaders); 5] = [
+const HEADERS: [(&str, RateLimitHeaders); 6] = [
     ("refused", RateLimitHeaders::Refused),
     ("draft11", RateLimitHeaders::Draft11),
     ("legacy", RateLimitHeaders::Legacy),
     ("both", RateLimitHeaders::Both),
+    ("openai", RateLimitHeaders::Openai),
     ("none", RateLimitHeaders::None),
 ];
 const JITTER: Field = Field::optional(
@@ -128,7 +129,7 @@ pub(super) const RESPOND: Object = object!([
         Form::Word(&words(&HEADERS)),
         "refused",
         "The rate-limit headers of responses: refused (those of the IETF draft 11, on refusals only), \
-         draft11 (the same on admitted ones, too), legacy (X-RateLimit-*), both, or none. Retry-After \
+         draft11 (the same on admitted ones, too), legacy (X-RateLimit-*), both, openai (X-RateLimit-*-Tokens), or none. Retry-After \
          comes with any of them.",
     ),
     JITTER,

@@ -37,6 +37,9 @@ pub enum RateLimitHeaders {
     Legacy,
     /// The headers of the draft and the legacy headers, in all responses.
     Both,
+    /// `X-RateLimit-Limit-Tokens`, `X-RateLimit-Remaining-Tokens` and `X-RateLimit-Reset-Tokens`, in all
+    /// responses, as the clients of `OpenAI` read them.
+    Openai,
     /// No rate-limit headers.
     None,
 }
@@ -49,6 +52,7 @@ impl RateLimitHeaders {
             Self::Draft11 => "draft11",
             Self::Legacy => "legacy",
             Self::Both => "both",
+            Self::Openai => "openai",
             Self::None => "none",
         }
     }
@@ -58,7 +62,7 @@ impl RateLimitHeaders {
         match self {
             Self::Refused => refused,
             Self::Draft11 | Self::Both => true,
-            Self::Legacy | Self::None => false,
+            Self::Legacy | Self::Openai | Self::None => false,
         }
     }
 
@@ -66,14 +70,15 @@ impl RateLimitHeaders {
     pub const fn tells_more(self) -> TellsMore {
         match self {
             Self::Refused => TellsMore::IfRefused,
-            Self::Draft11 | Self::Legacy | Self::Both => TellsMore::Always,
+            Self::Draft11 | Self::Legacy | Self::Both | Self::Openai => TellsMore::Always,
             Self::None => TellsMore::Never,
         }
     }
 
-    /// Returns true if responses get the legacy headers.
+    /// Returns true if responses get headers for the tightest limit only: the legacy headers, or those
+    /// of `OpenAI`.
     pub const fn legacy(self) -> bool {
-        matches!(self, Self::Legacy | Self::Both)
+        matches!(self, Self::Legacy | Self::Both | Self::Openai)
     }
 }
 

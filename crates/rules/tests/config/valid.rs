@@ -358,7 +358,7 @@ fn when() -> Values {
 fn defaultable() -> Vec<(&'static str, Values)> {
     let matches = matching(2);
     let mode = prop_oneof![4 => one_of(&["enforce", "shadow", "off"]), 1 => Just(json!(false))];
-    let headers = one_of(&["refused", "draft11", "legacy", "both", "none"]);
+    let headers = one_of(&["refused", "draft11", "legacy", "both", "openai", "none"]);
     let jitter = (0..=1_000_u32).prop_map(|n| json!(Decimal::from_thousandths(n)));
     let respond = vec![
         ("ratelimit_headers", headers),

@@ -46,6 +46,7 @@ pub(super) fn respond(respond: Respond) -> Vec<String> {
         RateLimitHeaders::Draft11 => Some(format!("responses carry {DRAFT}")),
         RateLimitHeaders::Legacy => Some("responses carry X-RateLimit headers".to_owned()),
         RateLimitHeaders::Both => Some(format!("responses carry {DRAFT}, and X-RateLimit headers")),
+        RateLimitHeaders::Openai => Some("responses carry X-RateLimit-*-Tokens headers".to_owned()),
         RateLimitHeaders::None => Some("refusals carry only Retry-After".to_owned()),
     };
     let jitter = respond.retry_after_jitter;

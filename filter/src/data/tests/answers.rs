@@ -45,6 +45,13 @@ fn each_word_has_its_headers() {
             format!("x-ratelimit-reset: {t}"),
         ]
     };
+    let openai = |left: u32, t: u32| {
+        vec![
+            "x-ratelimit-limit-tokens: 2".to_owned(),
+            format!("x-ratelimit-remaining-tokens: {left}"),
+            format!("x-ratelimit-reset-tokens: {t}s"),
+        ]
+    };
     let nothing = |_: u32, _: u32| Vec::new();
     let both = |left: u32, t: u32| {
         let mut all = [legacy(left, t), draft(left, t)].concat();
@@ -53,11 +60,12 @@ fn each_word_has_its_headers() {
         }
         all
     };
-    let cases: [(&str, [Expected<'_>; 2]); 5] = [
+    let cases: [(&str, [Expected<'_>; 2]); 6] = [
         ("refused", [&nothing, &draft]),
         ("draft11", [&draft, &draft]),
         ("legacy", [&legacy, &legacy]),
         ("both", [&both, &both]),
+        ("openai", [&openai, &openai]),
         ("none", [&nothing, &nothing]),
     ];
     for (word, [admitted, refused]) in cases {
