@@ -246,12 +246,18 @@ impl DataPlane {
         }
         let now = host.now();
         let configuration = &self.configuration;
+        let mut owing = Vec::new();
         if let Some(reservations) = &hold_state.reservations {
             active.keep_current(host, &configuration.file, now);
-            active.give_back(host, reservations, left, now);
+            owing = active.give_back(host, reservations, left, now);
         }
         if hold_state.is_watched {
             active.see_response(host, configuration.share(), now);
+        }
+        if let (Some(fleet), false) = (&mut self.fleet, owing.is_empty()) {
+            // The other Envoys know a debt only from the engine.
+            fleet.decided(host, false, &owing, now);
+            self.timer.fire_by(host, self.next_tick(now), now);
         }
     }
 

@@ -8,12 +8,9 @@ use loudou_rules::rule::{End, Ended, Settlement};
 
 use crate::host::Host;
 
-/// Envoy's response flags, as bits, of a whole response: the request was delayed on purpose, its retries were used up,
-/// or a cache has answered.
-const WHOLE: u64 = 0x200 | 0x8000 | 0x10_0000;
-/// Flags of a request that no upstream received: no healthy upstream, a failed connection, an open circuit breaker,
-/// and no route.
-const UNSENT: u64 = 0x2 | 0x20 | 0x80 | 0x100;
+/// Envoy's response flags, as bits, that a whole response can have: another try found no healthy upstream, no connection
+/// or an open circuit breaker, the request was delayed on purpose, its retries were used up, or a cache has answered.
+const WHOLE: u64 = 0x2 | 0x20 | 0x80 | 0x200 | 0x8000 | 0x10_0000;
 
 /// The head of the upstream's response, as far as costs depend on it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,8 +28,7 @@ impl UpstreamResponse {
         host: &dyn Host,
         settlements: impl Iterator<Item = &'a Settlement>,
     ) -> Self {
-        let details = host.property("response\0code_details");
-        if details.is_none_or(|details| details != b"via_upstream") {
+        if !is_upstream(host) {
             return Self::default();
         }
         let status = host.response_header(":status");
@@ -55,6 +51,12 @@ impl UpstreamResponse {
         let found = self.headers.iter().find(|(own, _)| own == name);
         found.map(|(_, value)| &**value)
     }
+}
+
+/// Returns true if the current response is the upstream's, and nothing has replaced or ended it.
+fn is_upstream(host: &dyn Host) -> bool {
+    let details = host.property("response\0code_details");
+    details.is_some_and(|details| details == b"via_upstream")
 }
 
 /// The current request, which has ended.
@@ -81,21 +83,23 @@ impl<'a> EndedRequest<'a> {
 }
 
 impl Ended for EndedRequest<'_> {
+    /// An upstream received the request if Envoy had a connection for it, which has an address of its
+    /// own. Each try forgets the connection of the try before.
     fn end(&mut self) -> End {
-        let flags = self.number("response\0flags").unwrap_or(0);
         if self.response.has_come {
-            return if flags & !WHOLE == 0 {
-                End::Whole
-            } else {
-                End::Cut
-            };
+            let flags = self.number("response\0flags").unwrap_or(0);
+            let is_whole = flags & !WHOLE == 0 && is_upstream(self.host);
+            return if is_whole { End::Whole } else { End::Cut };
         }
-        if flags & UNSENT != 0 {
-            return End::Unsent;
-        }
-        match self.host.property("upstream\0address") {
-            Some(address) if !address.is_empty() => End::Cut,
-            _ => End::Unsent,
+        let tries = self.number("upstream\0request_attempt_count");
+        let is_connected = || {
+            let own = self.host.property("upstream\0local_address");
+            own.is_some_and(|address| !address.is_empty())
+        };
+        if tries.is_some_and(|tries| tries > 1) || is_connected() {
+            End::Cut
+        } else {
+            End::Unsent
         }
     }
 
@@ -124,8 +128,10 @@ impl Ended for EndedRequest<'_> {
         self.response.header(name).map(Cow::Borrowed)
     }
 
+    /// The bytes of an answer by Envoy itself are no measure of what the upstream has done.
     fn response_bytes(&mut self) -> Option<u64> {
-        self.number("response\0size")
+        let bytes = || self.number("response\0size");
+        self.response.has_come.then(bytes).flatten()
     }
 
     fn duration(&mut self) -> Option<Nanos> {
@@ -144,47 +150,78 @@ mod tests {
             .insert(path.to_owned(), value.to_vec());
     }
 
+    /// Returns the end of a request with these flags, details and tries, and with the address of Envoy's end of the
+    /// connection to the upstream.
+    fn end(has_response: bool, flags: u64, details: &str, tries: u64, address: &str) -> End {
+        let host = FakeHost::default();
+        set(&host, "response\0flags", &u64::to_le_bytes(flags));
+        set(&host, "response\0code_details", details.as_bytes());
+        set(
+            &host,
+            "upstream\0request_attempt_count",
+            &u64::to_le_bytes(tries),
+        );
+        set(&host, "upstream\0local_address", address.as_bytes());
+        let response = UpstreamResponse {
+            has_come: has_response,
+            ..UpstreamResponse::default()
+        };
+        EndedRequest::new(&host, response).end()
+    }
+
     #[test]
-    fn ends_by_flags_and_addresses() {
-        for (flags, has_response, address, expected) in [
-            (0, true, "10.0.0.1:80", End::Whole),
-            // A delay on purpose, and an error after all retries.
-            (0x200, true, "10.0.0.1:80", End::Whole),
-            (0x8000, true, "10.0.0.1:80", End::Whole),
+    fn responses_are_whole_or_cut() {
+        for (flags, details, expected) in [
+            (0, "via_upstream", End::Whole),
+            // A delay on purpose, and an error after all tries or after a try that a circuit breaker refused.
+            (0x200, "via_upstream", End::Whole),
+            (0x8000, "via_upstream", End::Whole),
+            (0x80, "via_upstream", End::Whole),
             // The client left, resets by the upstream, time-outs, and errors of the protocol.
-            (0x4000, true, "10.0.0.1:80", End::Cut),
-            (0x10, true, "10.0.0.1:80", End::Cut),
-            (0x40, true, "10.0.0.1:80", End::Cut),
-            (0x1_0000, true, "10.0.0.1:80", End::Cut),
-            (0x80_0000, true, "10.0.0.1:80", End::Cut),
-            (0x4000 | 0x8000, true, "10.0.0.1:80", End::Cut),
-            // There was no response, although the upstream may have worked.
-            (0, false, "10.0.0.1:80", End::Cut),
-            (0x4, false, "10.0.0.1:80", End::Cut),
-            (0x4000, false, "10.0.0.1:80", End::Cut),
-            // Nothing was sent to an upstream.
-            (0, false, "", End::Unsent),
-            (0x4000, false, "", End::Unsent),
-            (0x2, false, "", End::Unsent),
-            (0x20, false, "10.0.0.1:80", End::Unsent),
-            (0x80, false, "10.0.0.1:80", End::Unsent),
-            (0x100, false, "", End::Unsent),
+            (0x4000, "via_upstream", End::Cut),
+            (0x10, "via_upstream", End::Cut),
+            (0x40, "via_upstream", End::Cut),
+            (0x1_0000, "via_upstream", End::Cut),
+            (0x80_0000, "via_upstream", End::Cut),
+            (0x4000 | 0x8000, "via_upstream", End::Cut),
+            (0, "max_duration_timeout", End::Cut),
         ] {
-            let host = FakeHost::default();
-            set(&host, "response\0flags", &u64::to_le_bytes(flags));
-            set(&host, "upstream\0address", address.as_bytes());
-            let response = UpstreamResponse {
-                has_come: has_response,
-                ..UpstreamResponse::default()
-            };
-            let end = EndedRequest::new(&host, response).end();
-            assert_eq!(end, expected, "{flags:x} {has_response} {address}");
+            assert_eq!(
+                end(true, flags, details, 1, "10.0.0.1:80"),
+                expected,
+                "{flags:x} {details}"
+            );
+        }
+    }
+
+    #[test]
+    fn requests_that_an_upstream_received_are_not_free() {
+        for (flags, tries, address, expected) in [
+            // Time-outs, resets and clients that left, after the request was sent.
+            (0x4, 1, "10.0.0.1:80", End::Cut),
+            (0x40, 1, "10.0.0.1:80", End::Cut),
+            (0x4000, 1, "10.0.0.1:80", End::Cut),
+            // The first try was sent, and a circuit breaker refused the second one.
+            (0x40 | 0x80, 1, "10.0.0.1:80", End::Cut),
+            // The first try was sent, and the second one found no connection, or no healthy upstream.
+            (0x20 | 0x8000, 2, "", End::Cut),
+            (0x2, 2, "", End::Cut),
+            // No connection came about, or the client left before it did.
+            (0x20, 1, "", End::Unsent),
+            (0x4, 1, "", End::Unsent),
+            (0x4000, 1, "", End::Unsent),
+            (0x80, 1, "", End::Unsent),
+            (0x100, 0, "", End::Unsent),
+        ] {
+            assert_eq!(
+                end(false, flags, "", tries, address),
+                expected,
+                "{flags:x} {tries} {address}"
+            );
         }
         let host = FakeHost::default();
-        assert_eq!(
-            EndedRequest::new(&host, UpstreamResponse::default()).end(),
-            End::Unsent
-        );
+        let none = UpstreamResponse::default();
+        assert_eq!(EndedRequest::new(&host, none).end(), End::Unsent);
     }
 
     /// Only the upstream's own response tells what a request cost.

@@ -235,6 +235,78 @@ fn every_end_has_its_cost() -> Result<()> {
     envoy.stop()
 }
 
+/// Retries, time-outs and circuit breakers hide neither that an upstream has received a request nor that none has.
+#[test]
+fn tries_and_time_outs_have_their_costs() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let cost = json!({ "reserve": 100, "settle": [{ "response_header": "x-cost" }, { "response_bytes": 1 }], "max": 100 });
+    let route = |path: &str, more: &Value| {
+        let mut route = json!({ "cluster": "upstream", "timeout": "0.5s" });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            route[field.as_str()] = value.clone();
+        }
+        json!({ "match": { "prefix": path }, "route": route })
+    };
+    let retried = json!({ "retry_policy": { "retry_on": "5xx,reset", "num_retries": 1 } });
+    let short =
+        json!({ "timeout": "60s", "max_stream_duration": { "max_stream_duration": "0.5s" } });
+    // No second try is ever allowed, and there is only one connection.
+    let breaker = json!({ "thresholds": [{ "max_retries": 0, "max_connections": 1 }] });
+    let config = Config::new(json!([tokens(2_000, &cost)]))
+        .upstream(upstream.address())
+        .cluster_field("circuit_breakers", breaker)
+        .concurrency(1)
+        .routes(json!([
+            route("/retried", &retried),
+            route("/short", &short),
+            route("/slow", &json!({ "timeout": "60s" })),
+            route("/", &json!({}))
+        ]));
+    let envoy = Envoy::start(&config)?;
+    let request = |path: &str, answer_as: &str| Request::get(path).header(AS, answer_as);
+    // The first try was received, and a circuit breaker refused the second one.
+    costs(&envoy, "tokens", "reset", request("/retried", "close"), 100)?;
+    costs(
+        &envoy,
+        "tokens",
+        "told",
+        request("/retried", "503").header(COST, "700"),
+        700,
+    )?;
+    costs(&envoy, "tokens", "error", request("/retried", "503"), 0)?;
+    // Envoy ends a response without a flag. What has come of it is no whole cost.
+    costs(
+        &envoy,
+        "tokens",
+        "short",
+        request("/short", "hold").header(COST, "700"),
+        100,
+    )?;
+    // Envoy's own answers have a body, too.
+    costs(&envoy, "tokens", "hang", request("/", "hang"), 100)?;
+    costs(&envoy, "tokens", "cut", request("/", "cut"), 4)?;
+    // The only connection is busy, so this request is still in Envoy when its time is over.
+    thread::scope(|scope| {
+        let before = upstream.requests();
+        let busy = scope.spawn(|| envoy.data().send(&request("/slow", "gate")));
+        eventually(SOON, "the request to arrive", || {
+            Ok((upstream.requests() > before).then_some(()))
+        })?;
+        let waits = request("/", "200").header("x-user-id", "waits");
+        let answer = envoy.data().send(&waits);
+        let sent = upstream.requests();
+        upstream.open_gate();
+        let answer = answer?;
+        ensure!(answer.status == 504 && sent == before + 1, "{answer:?}");
+        let mut ops = Operator::viewer(&envoy);
+        has_used(&mut ops, "waits", 0)?;
+        busy.join()
+            .map_err(|_panic| anyhow::anyhow!("a client panicked"))??;
+        Ok::<_, anyhow::Error>(())
+    })?;
+    envoy.stop()
+}
+
 /// Returns a rule for the requests below a path, with a bucket for each user.
 fn rule_of(name: &str, cost: &Value) -> Value {
     json!({
@@ -552,6 +624,34 @@ fn a_storm_spends_what_the_bucket_says() -> Result<()> {
         ensure!(count == 0, "{nothing}: {count}");
     }
     envoy.stop()
+}
+
+/// An Envoy that has a debt tells the relay at once, so that other Envoys refuse the key although it never comes back to
+/// the first one.
+#[test]
+fn other_envoys_learn_of_a_debt() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let config = Config::new(json!([storm("fleet")])).upstream(upstream.address());
+    let fleet = Fleet::of(
+        2,
+        config,
+        &json!({ "credit": 0, "timeout": "1s", "lease": "10s" }),
+    )?;
+    let [one, other] = fleet.envoys.as_slice() else {
+        anyhow::bail!("two Envoys")
+    };
+    let cost = |cost: &str| {
+        Request::get("/")
+            .header("x-user-id", "alice")
+            .header("x-max", "1")
+            .header(COST, cost)
+    };
+    ensure!(one.data().send(&cost("5000"))?.status == 200);
+    let mut http = other.data();
+    eventually(SOON, "the other Envoy to refuse", || {
+        Ok((http.send(&cost("0"))?.status == 429).then_some(()))
+    })?;
+    fleet.stop()
 }
 
 /// Two Envoys share a limit: what is missing is charged by the next call to the relay, so that the fleet spends at most

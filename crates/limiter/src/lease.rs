@@ -52,7 +52,7 @@
 //! assert_eq!(verdict, LeaseVerdict::Admit);
 //! ```
 
-use portions::Portions;
+use portions::{Portion, Portions};
 use recent::Recent;
 use smallvec::SmallVec;
 
@@ -237,6 +237,27 @@ impl Lease {
         let debt = u64::from(self.debt).saturating_sub(owed);
         self.debt = u32::try_from(debt).unwrap_or(self.debt);
         self.tokens.give_back(cost.saturating_sub(owed), now);
+    }
+
+    /// Returns the time from which the tokens are void that a request of this cost takes first; zero if there are not
+    /// enough tokens for it.
+    pub fn first_end(&self, cost: u64, now: Nanos) -> Nanos {
+        if cost == 0 || self.tokens(now) < cost {
+            return Nanos::ZERO;
+        }
+        self.tokens.first_end(now)
+    }
+
+    /// Takes back units that a request did not need, unless their tokens have expired. They expire when the tokens would
+    /// have that the request took first. A debt is paid first.
+    pub fn return_unspent(&mut self, units: u64, end: Nanos, now: Nanos) {
+        if now >= end {
+            return;
+        }
+        let owed = u64::from(self.debt).min(units);
+        self.forgive(owed);
+        let tokens = u32::try_from(units.saturating_sub(owed)).unwrap_or(0);
+        self.tokens.add(Portion { tokens, end }, now);
     }
 
     /// Takes units that a request has cost beyond what it took: tokens that are available, and a debt for the rest,
@@ -497,6 +518,53 @@ mod bound_tests {
         }
         let ask = lease.ask(terms, Held { units: 0, least: 0 }, now);
         ask.map_or(0, |ask| ask.demand.want)
+    }
+
+    /// Units that were not needed never outlive the tokens that the request took, and pay a debt first.
+    #[test]
+    fn unspent_units_expire_with_their_tokens() {
+        let terms = terms(leak(100, "100/s"));
+        let at = Nanos::from_millis;
+        let mut lease = Lease::default();
+        let lend = |lease: &mut Lease, units: u64, now: Nanos| {
+            let ask = lease.ask(
+                &terms,
+                Held {
+                    units,
+                    least: units,
+                },
+                now,
+            );
+            let ask = ask.expect("it asks");
+            let grant = Grant {
+                granted: ask.demand.want,
+                ..Grant::default()
+            };
+            assert!(lease.apply(&terms, &ask, &grant, now, 0));
+        };
+        lend(&mut lease, 10, at(0));
+        let end = lease.first_end(4, at(1));
+        assert_eq!(end, at(200));
+        assert_eq!(
+            lease.first_end(11, at(1)),
+            Nanos::ZERO,
+            "there are not enough"
+        );
+        assert!(lease.tokens.take(4, at(1)));
+        lease.return_unspent(3, end, at(100));
+        assert_eq!(lease.tokens(at(100)), 9);
+        assert_eq!(lease.tokens(at(200)), 0);
+        // A later lease gives units of the earlier one no longer life.
+        lend(&mut lease, 5, at(300));
+        lease.return_unspent(3, end, at(300));
+        assert_eq!(lease.tokens(at(300)), 5);
+        // A debt that others have is not paid by units that have drained.
+        lease.overdraw(12, at(300));
+        assert_eq!((lease.tokens(at(300)), lease.debt()), (0, 7));
+        lease.return_unspent(9, end, at(300));
+        assert_eq!(lease.debt(), 7);
+        lease.return_unspent(9, at(500), at(300));
+        assert_eq!((lease.tokens(at(300)), lease.debt()), (2, 0));
     }
 
     #[test]

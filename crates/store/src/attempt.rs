@@ -111,8 +111,13 @@ impl<'a> Attempt<'a> {
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         let mut receipt = Receipt::new(self.change.id, &slot, &ask);
         let root = limits.root(&slot.bucket);
+        let tokens_end = slot
+            .lease
+            .as_ref()
+            .map(|lease| lease.first_end(ask.cost, now));
         let (answer, leased) = self.answer(&mut slot, lease.as_ref());
         receipt.is_leased = leased.is_some_and(Leased::admits);
+        receipt.tokens_end = tokens_end.unwrap_or_default();
         if limits.holds_until_end() {
             receipt.permits_at = Some(receipt.taken.at());
         }
@@ -321,6 +326,8 @@ pub struct Receipt {
     /// since. If `None`, a limit of requests in flight gets nothing back, although an edit may have
     /// added such a limit.
     pub(crate) permits_at: Option<Nanos>,
+    /// Time from which the tokens of the lease that covered the cost are void; zero without such tokens.
+    pub(crate) tokens_end: Nanos,
     /// Number of Envoys by which the limits were divided when the cost was taken; 0 if they were
     /// not divided.
     pub(crate) envoys: u32,
@@ -352,6 +359,7 @@ impl Receipt {
             root: 0,
             is_leased: false,
             permits_at: None,
+            tokens_end: Nanos::ZERO,
             envoys: 0,
         }
     }

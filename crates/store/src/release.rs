@@ -228,15 +228,16 @@ impl<'a> Giving<'a> {
             if missing > 0 {
                 lease.overdraw(missing, now);
             } else {
-                lease.give_back(unspent, now);
+                lease.return_unspent(unspent, receipt.tokens_end, now);
             }
         } else {
             let part = (receipt.envoys > 0).then(|| limits.divided(receipt.envoys));
             let part = part.flatten();
             let own = part.as_ref().unwrap_or(limits);
             own.settle(&mut slot.bucket, taken, actual, clock);
+            // The debt of requests that were admitted alone is bounded, so it may contain less of this
+            // one's cost than it did not need.
             if let Some(lease) = slot.lease.as_mut().filter(|_| receipt.envoys > 0) {
-                lease.forgive(unspent);
                 lease.overdraw(missing, now);
             }
         }

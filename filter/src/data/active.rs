@@ -312,14 +312,15 @@ impl Active {
 
     /// Returns the reserved tokens of a request that has ended, or whose client left while the
     /// request was held. A removed rule has no bucket for them. A rule in shadow mode would not
-    /// have held the request.
+    /// have held the request. Returns the keys whose leases have a debt now.
     pub(super) fn give_back(
         &self,
         host: &dyn Host,
         reservations: &Reservations,
         left: bool,
         now: Nanos,
-    ) {
+    ) -> Vec<(BucketId, String)> {
+        let mut owing = Vec::new();
         let mut ended = EndedRequest::new(host, reservations.take_response());
         self.give(host, reservations, now, |reservation, active| {
             if left && active.rule().mode == Mode::Enforce {
@@ -328,9 +329,17 @@ impl Active {
             match reservation.at_end {
                 AtEnd::Keep => None,
                 AtEnd::Release => Some(Why::Ended),
-                AtEnd::Settle => self.settle(host, reservation, active, &mut ended),
+                AtEnd::Settle => {
+                    let actual = self.settle(host, reservation, active, &mut ended)?;
+                    let receipt = &reservation.receipt;
+                    if receipt.is_leased() && actual > receipt.taken().cost() {
+                        owing.push((receipt.id(), reservation.key.clone()));
+                    }
+                    Some(Why::Settled(actual))
+                }
             }
         });
+        owing
     }
 
     /// Returns what the request of a reservation cost, and counts it. `None` if an edit of the
@@ -341,13 +350,13 @@ impl Active {
         reservation: &Reservation,
         active: &ActiveRule,
         ended: &mut EndedRequest<'_>,
-    ) -> Option<Why> {
+    ) -> Option<u64> {
         let reserved = reservation.receipt.taken().cost();
         let settled = active.rule().cost.settlement()?.settle(reserved, ended);
         let tag = active.tag();
         let place = self.rules.iter().position(|rule| rule.tag() == tag)?;
         self.counts.settled(host, place, reserved, settled);
-        Some(Why::Settled(settled.actual))
+        Some(settled.actual)
     }
 
     /// Reads the head of the current response, as far as the cost of its request depends on it.

@@ -103,7 +103,7 @@ pub(super) struct RateLimitHeaders<'a> {
 struct Tightest<'a> {
     decision: &'a Decision,
     until: Option<Nanos>,
-    /// True if the headers have the names and the form that the clients of OpenAI read.
+    /// True if the headers have the names and the form that the clients of `OpenAI` read.
     is_openai: bool,
     /// End of its item in the states. 0 if it has none.
     end: usize,

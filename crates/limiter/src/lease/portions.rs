@@ -77,6 +77,16 @@ impl Portions {
         end(self.early).max(end(self.late))
     }
 
+    /// Returns the expiry of the tokens that are used first; zero without tokens.
+    pub(super) fn first_end(self, now: Nanos) -> Nanos {
+        let Self { early, late } = self.at(now);
+        if early.tokens > 0 {
+            early.end
+        } else {
+            late.end
+        }
+    }
+
     /// Takes `cost` tokens, or none if there are fewer.
     pub(super) fn take(&mut self, cost: u64, now: Nanos) -> bool {
         if self.tokens(now) < cost {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use loudou_limiter::bounds::MAX_AMOUNT;
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Settling};
+use serde_json::Map;
 
 use super::grammar::{Field, Form, List, Names, Object, Text, object};
 use super::limits::duration;
@@ -251,6 +252,9 @@ fn status(cursor: &Cursor<'_, '_>, report: &mut Report) -> StatusCosts {
     let mut costs = StatusCosts::default();
     let form = "costs by status: { 401: 1, 2xx: 0 }";
     let members = cursor.members(form, report);
+    if cursor.value.as_object().is_some_and(Map::is_empty) {
+        report.error(cursor, "the table is empty", form);
+    }
     if members.len() > MOST_STATUSES {
         let allowed = format!("at most {MOST_STATUSES}");
         report.error(cursor, "too many statuses", &allowed);

@@ -66,6 +66,11 @@ fn wrong_costs() {
         ),
         (
             "settle",
+            json!({ "status": {} }),
+            "settle.status: {}: the table is empty; allowed: costs by status: { 401: 1, 2xx: 0 }",
+        ),
+        (
+            "settle",
             json!({ "status": { "6xx": 1 } }),
             "settle.status.6xx: unknown status; allowed: a code such as 401, or a class such as 5xx",
         ),

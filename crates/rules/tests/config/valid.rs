@@ -263,7 +263,7 @@ fn settled() -> Values {
         of("metadata", metadata_path()),
         of("request_bytes", amount()),
     ];
-    let status = prop::collection::vec(("[1-5]([0-9][0-9]|xx)", 0..=9_u32), 0..4);
+    let status = prop::collection::vec(("[1-5]([0-9][0-9]|xx)", 0..=9_u32), 1..4);
     let status = status.prop_map(|costs| {
         let costs = costs
             .into_iter()
