@@ -206,7 +206,7 @@ fn words() {
             "on_error: 1: unknown value; allowed: admit, refuse",
             "respond.explain: unknown field; allowed: ratelimit_headers, retry_after_jitter, explain_header",
             "respond.ratelimit_headers: \"draft-11\": unknown value; allowed: refused, draft11, legacy, both, \
-             none; did you mean `draft11`?",
+             openai, none; did you mean `draft11`?",
             "respond.retry_after_jitter: 1.5: out of range; allowed: a number from 0 to 1 with at most 3 decimals",
             "respond.explain_header: 1: a number instead of true or false; allowed: true, false",
         ]

@@ -107,6 +107,10 @@ fn wrong_costs() {
     ] {
         assert_eq!(of_cost(&with(field, value)), [expected], "{field}");
     }
+}
+
+#[test]
+fn fields_that_need_another_one() {
     let weights =
         json!({ "reserve": 5, "settle": { "status": { "401": 1 } }, "max": 9, "weights": {} });
     assert_eq!(
