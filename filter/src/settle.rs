@@ -23,7 +23,7 @@ pub(crate) struct UpstreamResponse {
 }
 
 impl UpstreamResponse {
-    /// Reads the head of the current response, which may be that of another filter.
+    /// Reads the head of the current response, which another filter may have sent.
     pub(crate) fn read<'a>(
         host: &dyn Host,
         settlements: impl Iterator<Item = &'a Settlement>,

@@ -109,7 +109,7 @@ pub enum Settling {
     /// Units that were not needed are given back. The algorithm forgets what it counted at the end of a window, so a
     /// debt would be forgiven.
     WithinReservation,
-    /// What is missing becomes a debt.
+    /// Missing units become a debt.
     WithDebt,
 }
 

@@ -75,8 +75,8 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Returns true if responses get headers for the tightest limit only: the legacy headers, or those
-    /// of `OpenAI`.
+    /// Returns true if responses get headers for the tightest limit only: the legacy headers, or the
+    /// headers of `OpenAI`.
     pub const fn legacy(self) -> bool {
         matches!(self, Self::Legacy | Self::Both | Self::Openai)
     }

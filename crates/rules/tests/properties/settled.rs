@@ -141,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the bucket is at most as full as that of the requests which knew their costs.
+    /// Checks that the bucket has at most as much room as the bucket of the requests which knew their costs.
     fn is_no_better(&self, now: u64) -> Result<(), TestCaseError> {
         let peek = |bucket: &Bucket, cost| only(&self.limits.peek(bucket, cost, Nanos::new(now)));
         for cost in [0, 1, 2, 5] {
@@ -168,9 +168,9 @@ fn steps(train: &[Step], spec: &Spec, start: u64) -> Vec<((u64, u64), u64, usize
 proptest! {
     #![proptest_config(config(1_024))]
 
-    /// At each admission, what the requests of any window before it have cost, and what those of them that have not
-    /// ended have reserved, is within the bound of the limit. So a window never costs more than the bound and what the
-    /// requests in flight need beyond their reservations.
+    /// At each admission and for any window before it, the costs of the requests that have ended and the reservations of
+    /// the others are within the bound of the limit. So a window never costs more than the bound and what the requests
+    /// in flight need beyond their reservations.
     #[test]
     fn every_window_keeps_its_bound(spec in spec_of(is_monotone), train in train(60), start in 0..=100_u64) {
         let mut world = World::new(spec, start);
