@@ -326,3 +326,71 @@ fn a_request_beyond_the_credit_is_held_or_refused() {
         );
     }
 }
+
+/// Units that a request of a fleet did not need return only while the tokens that it took would have lived. A longer
+/// request returns nothing to a later lease: the engine has refilled these units meanwhile.
+#[test]
+fn long_requests_return_nothing_to_a_later_lease() {
+    let rule = rule(&json!([{ "algorithm": "funnel", "capacity": 100, "rate": "100/s" }]));
+    let terms = terms(&rule, 0);
+    let at = |millis: u64| loudou_limiter::Clock::at(Nanos::from_millis(millis));
+    for (ends_ms, expected) in [(150, 9), (250, 5)] {
+        let mut world = World::new(64);
+        let table = world.table.clone();
+        let id = table.id(rule.tag(), KEY);
+        let lend = |world: &mut World, units: u64, clock| {
+            let of = LeaseOf {
+                rule: &rule,
+                limits: limits(&rule),
+                terms: &terms,
+                key: KEY,
+                id,
+                clock,
+            };
+            let change = &mut |lease: &mut loudou_limiter::lease::Lease| {
+                let ask = lease
+                    .ask(
+                        &terms,
+                        Held {
+                            units,
+                            least: units,
+                        },
+                        clock.now,
+                    )
+                    .expect("it asks");
+                let grant = Grant {
+                    granted: ask.demand.want,
+                    ..Grant::default()
+                };
+                assert!(lease.apply(&terms, &ask, &grant, clock.now, 7));
+            };
+            table
+                .lease(&mut world.store, of, change, &mut world.stats)
+                .expect("a page");
+        };
+        lend(&mut world, 10, at(1));
+        let mut take = rule.take(KEY, Ask::new(10, Nanos::from_millis(1)));
+        take.lease = Some(ByLease {
+            holds: true,
+            terms: &terms,
+            phase: Phase::First,
+            is_down: false,
+            outage: Outage::Refuse,
+        });
+        let charge = table
+            .charge(&mut world.store, &take, &mut world.stats)
+            .expect("decided");
+        let receipt = charge.receipt.expect("it is admitted");
+        // The lease of the request ends after 201 ms.
+        lend(&mut world, 5, at(ends_ms));
+        let give = rule.give(KEY, &receipt, loudou_store::Why::Settled(6), at(ends_ms));
+        table
+            .give(&mut world.store, &give, &mut world.stats)
+            .expect("settled");
+        let slot = world.slot(KEY).expect("a bucket");
+        let tokens = slot
+            .lease
+            .map(|lease| lease.tokens(Nanos::from_millis(ends_ms)));
+        assert_eq!(tokens, Some(expected), "{ends_ms}");
+    }
+}
