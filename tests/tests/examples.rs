@@ -96,7 +96,7 @@ fn login() -> Result<()> {
 
 #[test]
 fn llm_tokens() -> Result<()> {
-    follow("llm-tokens", 8)
+    follow("llm-tokens", 9)
 }
 
 #[test]

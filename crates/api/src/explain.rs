@@ -123,7 +123,10 @@ pub struct ExplainedRule {
     /// Cost that the rule charges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// True if the cost of the request is invalid, so that the default is charged.
+    /// Units that the rule reserves instead, if the end of the request decides what it costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<u64>,
+    /// True if the cost of the request is invalid, so that the default or another source is charged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub invalid_cost: bool,
     /// Numbers of the key's limits that come with each request.
@@ -320,6 +323,8 @@ impl ExplainedRule {
                 reset_after_ns: answer.reset_after.get(),
             }
         });
+        let price = explained.price.map(|price| price.cost);
+        let settles = rule.cost.settlement().is_some();
         Self {
             rule: rule.name.clone(),
             mode: rule.mode.name().to_owned(),
@@ -328,7 +333,8 @@ impl ExplainedRule {
             missing: explained.missing.as_ref().map(UnmetPart::from),
             repeated: explained.repeated.as_ref().map(UnmetPart::from),
             key: explained.key.clone(),
-            cost: explained.price.map(|price| price.cost),
+            cost: price.filter(|_| !settles),
+            reserved: price.filter(|_| settles),
             invalid_cost: explained.price.is_some_and(|price| price.is_invalid),
             numbers: numbers(&rule.limits, &explained.numbers),
             unlimited: explained.allowance == Allowance::Unlimited,

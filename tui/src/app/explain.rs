@@ -208,7 +208,7 @@ impl Explain {
                 // For a banned key, the ban decides and the limits do not.
                 if rule.ban.is_none() {
                     text.push_str(", ");
-                    text.push_str(&explained::limit(limit, rule.cost));
+                    text.push_str(&explained::limit(limit, rule.cost.or(rule.reserved)));
                 }
                 let line = ShownLine::plain(Tone::Plain, INDENT, &text);
                 let level = Some(now.level(0));

@@ -194,7 +194,7 @@ fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
             if rule.ban.is_some() {
                 String::from(" ").into()
             } else {
-                words::limit(limit, rule.cost).into()
+                words::limit(limit, rule.cost.or(rule.reserved)).into()
             },
         ]);
     }
@@ -239,7 +239,7 @@ fn of_rule(rule: &ExplainedRule) -> Vec<String> {
         of(|part| part.asked.to_string()),
         of(|part| part.found.clone().unwrap_or_default()),
         text(&rule.key),
-        number(rule.cost),
+        number(rule.cost.or(rule.reserved)),
         rule.unlimited.to_string(),
         rule.ban.is_some().to_string(),
         number(rule.ban.as_ref().and_then(|ban| ban.lasts_ns)),

@@ -8,7 +8,7 @@ use loudou_rules::config::parse_rule;
 use serde_json::{Map, Value, json};
 
 use super::leased::outage;
-use crate::text::{escape, humanise};
+use crate::text::{counted, escape, humanise};
 
 /// Place of a rule's negated match.
 const NOT: &str = "match.not";
@@ -193,6 +193,18 @@ pub fn rows(rule: &ExplainedRule) -> Vec<(String, String)> {
         };
         row("not held", words.to_owned());
     }
+    if let Some(reserved) = rule.reserved {
+        let odd = if rule.invalid_cost {
+            ", after a source without a valid number"
+        } else {
+            ""
+        };
+        let units = counted(reserved, "unit");
+        row(
+            "reserves",
+            format!("{units}{odd}; its end decides what it costs"),
+        );
+    }
     if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.invalid_cost) {
         let odd = if rule.invalid_cost {
             ", the default: the request has no cost that is a whole number from 1"
@@ -281,6 +293,27 @@ pub fn found(part: &UnmetPart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reservation_is_no_cost() {
+        let of = |reserved, invalid_cost| {
+            let rule = ExplainedRule {
+                reserved: Some(reserved),
+                invalid_cost,
+                ..ExplainedRule::default()
+            };
+            rows(&rule)
+        };
+        let row = |text: &str| vec![("reserves".to_owned(), text.to_owned())];
+        assert_eq!(
+            of(300, false),
+            row("300 units; its end decides what it costs")
+        );
+        assert_eq!(
+            of(1, true),
+            row("1 unit, after a source without a valid number; its end decides what it costs")
+        );
+    }
 
     #[test]
     fn numbers_state_their_origin() {
