@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use serde_json::{Value, json};
 
 use crate::clock::eventually;
@@ -404,9 +404,11 @@ impl Envoy {
 
 /// Keeps an address for Envoy, while nothing listens there: the system gives out ports of ended listeners, to any
 /// connection of any process. The socket never listens, so clients are refused as in a restart, and Envoy's
-/// listeners may join it because both share the port (`SO_REUSEPORT`).
+/// listeners may join it because both share the port (`SO_REUSEPORT`). A process that another thread starts meanwhile
+/// must not inherit the socket, which would then outlive this one.
 fn reserve(address: SocketAddr) -> Result<OwnedFd> {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, &address).with_context(|| format!("cannot reserve {address}"))?;
     Ok(socket)
