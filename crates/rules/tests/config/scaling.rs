@@ -1,6 +1,6 @@
 //! The effect of a scale on each field of a rule's limits.
 
-use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
+use loudou_limiter::bounds::{MAX_AMOUNT, MAX_DRAIN, MAX_PERIOD};
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
 use loudou_rules::config::{parse_limits, scaled};
 use proptest::prelude::*;
@@ -237,7 +237,12 @@ proptest! {
         limit in limit(), by in prop_oneof![1..=25_000_u32, 990..=1_010_u32, Just(1_000_u32)],
     ) {
         let old = limits(&json!([limit]));
-        let new = scaled(&old, Decimal::from_thousandths(by)).expect("no number is too large");
+        let Some(new) = scaled(&old, Decimal::from_thousandths(by)) else {
+            // A capacity is rounded up, so that a bucket which empties as slowly as is allowed may not fit.
+            let drains = old.iter().map(|limit| limit.algorithm().drain_time()).max();
+            prop_assert!(drains > Some(Nanos::new(MAX_DRAIN.get() / 2)), "no number is too large");
+            return Ok(());
+        };
         let [old, new] = [&old, &new].map(|limits| limits.iter().next().expect("one").clone());
         let lesser_first = |a: Limit, b: Limit| if by >= 1_000 { [a, b] } else { [b, a] };
         let [small, large] = lesser_first(old.clone(), new.clone());
