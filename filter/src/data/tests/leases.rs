@@ -92,6 +92,12 @@ impl Engine {
 
     /// Answers the oldest unanswered call. Returns the verdicts on the requests that it resumed.
     fn answer(&mut self, host: &FakeHost, plane: &mut DataPlane) -> Vec<(u32, u16)> {
+        let again = self.answer_call(host, plane);
+        decide_again(host, plane, again)
+    }
+
+    /// Answers the oldest unanswered call. Returns the requests to decide again.
+    fn answer_call(&mut self, host: &FakeHost, plane: &mut DataPlane) -> Vec<Again> {
         let Sent { path, body, .. } = host.calls.borrow()[self.answered].clone();
         assert_eq!(path, "/v1/leases");
         let request: LeaseRequest = serde_json::from_slice(&body).expect("a request");
@@ -99,7 +105,7 @@ impl Engine {
             &request,
             host.now().saturating_add(Nanos::from_secs(1_000_000)),
         );
-        end(host, plane, &mut self.answered, Some(&answer))
+        end_call(host, plane, &mut self.answered, Some(&answer))
     }
 
     fn lose(&mut self, host: &FakeHost, plane: &mut DataPlane) -> Vec<(u32, u16)> {
@@ -114,6 +120,16 @@ fn end(
     call: &mut usize,
     answer: Option<&LeaseAnswer>,
 ) -> Vec<(u32, u16)> {
+    let again = end_call(host, plane, call, answer);
+    decide_again(host, plane, again)
+}
+
+fn end_call(
+    host: &FakeHost,
+    plane: &mut DataPlane,
+    call: &mut usize,
+    answer: Option<&LeaseAnswer>,
+) -> Vec<Again> {
     let status = if answer.is_some() { "200" } else { "504" };
     let mut headers = vec![(":status".to_owned(), status.as_bytes().to_vec())];
     if answer.is_some() {
@@ -124,8 +140,7 @@ fn end(
     *host.called.borrow_mut() = (headers, body);
     let number = u32::try_from(*call).expect("few");
     *call += 1;
-    let again = plane.called(host, number, size);
-    decide_again(host, plane, again)
+    plane.called(host, number, size)
 }
 
 fn decide_again(host: &FakeHost, plane: &mut DataPlane, again: Vec<Again>) -> Vec<(u32, u16)> {
@@ -175,14 +190,34 @@ fn fleet(extra: &[(&str, serde_json::Value)], settings: &serde_json::Value) -> R
         .unwrap_or_else(|| panic!("{:?}", parsed.problems))
 }
 
-/// Returns the calls that ask for a key.
+/// Returns the number of calls that ask for a key.
 fn asking_calls(host: &FakeHost) -> usize {
     let calls = host.calls.borrow();
-    let asks = |sent: &&Sent| {
-        let call: LeaseRequest = serde_json::from_slice(&sent.body).expect("a call");
-        !call.keys.is_empty()
-    };
-    calls.iter().filter(asks).count()
+    calls.iter().filter(|call| asks_for_a_key(call)).count()
+}
+
+fn asks_for_a_key(sent: &Sent) -> bool {
+    let call: LeaseRequest = serde_json::from_slice(&sent.body).expect("a call");
+    !call.keys.is_empty()
+}
+
+/// Lets 400 ms pass, in which refills that wait for others become due. The relay answers heartbeats at once.
+fn tick_often(host: &FakeHost, plane: &mut DataPlane) {
+    for _ in 0..20 {
+        host.pass(Nanos::from_millis(20));
+        let before = host.calls.borrow().len();
+        let _again = plane.tick(host);
+        let calls = host.calls.borrow().clone();
+        for (mut call, sent) in calls.iter().enumerate().skip(before) {
+            if !asks_for_a_key(sent) {
+                let answer = LeaseAnswer {
+                    envoys: 1,
+                    ..LeaseAnswer::default()
+                };
+                end(host, plane, &mut call, Some(&answer));
+            }
+        }
+    }
 }
 
 fn plane() -> DataPlane {
@@ -442,4 +477,64 @@ fn a_rule_in_shadow_mode_holds_nobody_and_settles_afterwards() {
     }
     assert_eq!(host.metric("loudou.rule.per-user.shadow_refused"), 6);
     assert_eq!(host.metric("loudou.fleet.held"), 0);
+}
+
+/// A debt that arises while the call for the debt before is in flight is charged by a call after it, although the key
+/// never comes back here.
+#[test]
+fn a_debt_during_a_call_is_charged_by_the_next_call() {
+    let settle = json!({ "response_header": "x-cost" });
+    let cost = json!({ "reserve": 1, "settle": settle, "beyond_reservation": true, "max": 50 });
+    let limits = json!([{ "algorithm": "funnel", "capacity": 100, "rate": "1/d" }]);
+    let rule = fleet(
+        &[("cost", cost), ("limits", limits)],
+        &json!({ "timeout": "1s" }),
+    );
+    let (host, mut engine) = (host_that_knows(), Engine::default());
+    let mut plane = DataPlane::new(rule, Nanos::ZERO);
+    let mut passing = Vec::new();
+    for stream in 1..=2 {
+        host.request("GET", "/", &[("x-user-id", b"alice")]);
+        let headers = host.headers.borrow().clone();
+        host.paused.borrow_mut().insert(stream, headers);
+        let (_, hold_state) = plane.decide(&host, stream, false);
+        assert!(plane.waits(&hold_state));
+        host.pass(Nanos::from_millis(50));
+        for again in engine.answer_call(&host, &mut plane) {
+            assert!(host.focus(again.stream));
+            let (outcome, hold_state) = plane.decide_again(&host, again, false);
+            assert_eq!(status(&outcome), 0);
+            passing.push(hold_state);
+        }
+    }
+    for hold_state in &passing {
+        host.properties.borrow_mut().insert(
+            "response\0code_details".to_owned(),
+            b"via_upstream".to_vec(),
+        );
+        *host.response_headers.borrow_mut() = vec![
+            (":status".to_owned(), "200".to_owned()),
+            ("x-cost".to_owned(), "31".to_owned()),
+        ];
+        plane.responded(&host, hold_state);
+        plane.end(&host, hold_state);
+        tick_often(&host, &mut plane);
+    }
+    let debts = || {
+        let calls = host.calls.borrow();
+        let debts = calls.iter().map(|sent| {
+            let call: LeaseRequest = serde_json::from_slice(&sent.body).expect("a call");
+            call.keys.iter().map(|key| key.debt).sum::<u64>()
+        });
+        debts.filter(|debt| *debt > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(debts(), [30]);
+    let calls = host.calls.borrow().len();
+    let charging = (0..calls)
+        .rev()
+        .find(|call| asks_for_a_key(&host.calls.borrow()[*call]));
+    engine.answered = charging.expect("the call with the debt");
+    let _again = engine.answer(&host, &mut plane);
+    tick_often(&host, &mut plane);
+    assert_eq!(debts(), [30, 30]);
 }
