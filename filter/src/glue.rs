@@ -5,18 +5,16 @@
 //! every request on the worker. Plugins of both roles may share a VM, so each context is found by
 //! its number.
 
-use std::mem;
-
 use self::abi::EnvoyHost;
 use crate::RecordCaches;
-use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
 use crate::by_context::ByContext;
-use crate::data::{self, Again, DataPlane, HoldState, RequestOutcome};
+use crate::data::Again;
 #[cfg(feature = "trap-for-tests")]
 use crate::host::MetricKind;
-use crate::host::{Headers, Host, LogLevel};
+use crate::host::{Host, LogLevel};
 use crate::memory::Recycled;
-use crate::plugin::{self, Plugin};
+use crate::plugin;
+use crate::role::{self, Role};
 
 mod abi;
 mod exports;
@@ -27,7 +25,7 @@ mod exports;
 static MEMORY: Recycled<talc::wasm::WasmDynamicTalc> =
     Recycled::new(talc::wasm::new_wasm_dynamic_allocator());
 
-/// Next step of Envoy after a callback.
+/// Next step of Envoy after a callback, as the ABI writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Action {
@@ -35,6 +33,15 @@ enum Action {
     Continue = 0,
     /// Pause the stream until it is resumed or answered.
     Pause = 1,
+}
+
+impl From<role::Action> for Action {
+    fn from(action: role::Action) -> Self {
+        match action {
+            role::Action::Continue => Self::Continue,
+            role::Action::Pause | role::Action::AwaitBody => Self::Pause,
+        }
+    }
 }
 
 /// State of this VM.
@@ -47,25 +54,14 @@ struct Vm {
     caches: RecordCaches,
 }
 
-/// A root context: one plugin on this worker.
-enum Root {
-    Unconfigured,
-    Data(Box<DataPlane>),
-    Admin(Box<AdminPlane>),
-}
+/// A root context: one plugin on this worker, once it is configured.
+type Root = Option<Role>;
 
 /// A stream context: one request.
 #[derive(Default)]
 struct Stream {
     root: u32,
-    /// Headers to add to the response if the request passes.
-    response_headers: Headers,
-    /// Resources that the request holds until it ends, including its place in the queue.
-    hold_state: HoldState,
-    /// True if a body or trailers follow the headers.
-    has_body: bool,
-    /// Admin API call whose body is still incomplete.
-    call: Option<Box<Call>>,
+    request: role::Stream,
 }
 
 impl Vm {
@@ -73,7 +69,7 @@ impl Vm {
     /// plugin.
     fn create(&mut self, context: u32, root: u32) {
         if root == 0 {
-            self.put(context, Root::Unconfigured);
+            self.put(context, None);
         } else {
             let stream = Stream {
                 root,
@@ -104,8 +100,10 @@ impl Vm {
                 for warning in warnings {
                     host.log(LogLevel::Warn, &format!("configuration: {warning}"));
                 }
-                let configured = Root::new(plugin, &mut self.caches);
-                self.put(root, configured);
+                let mut role = Role::new(plugin, &mut self.caches, &host);
+                role.cleanup().into_iter().for_each(exports::deposit);
+                role.configured(&host);
+                self.put(root, Some(role));
                 true
             }
             Err(problems) => {
@@ -124,20 +122,19 @@ impl Vm {
 
     fn tick(&mut self, root: u32) {
         match self.root(root) {
-            Some(Root::Data(plane)) => {
-                let again = plane.tick(&EnvoyHost);
+            Some(Some(role)) => {
+                let again = role.tick(&EnvoyHost);
                 self.decide_again(&again);
             }
-            Some(Root::Admin(plane)) => plane.tick(&EnvoyHost),
-            Some(Root::Unconfigured) | None => abi::set_tick_period_ms(0),
+            Some(None) | None => abi::set_tick_period_ms(0),
         }
     }
 
     /// Passes a call's response, or its failure, to the plugin that made the call.
     fn called(&mut self, root: u32, call: u32, size: u32) {
-        if let Some(Root::Data(plane)) = self.root(root) {
+        if let Some(Some(role)) = self.root(root) {
             let size = usize::try_from(size).unwrap_or(usize::MAX);
-            let again = plane.called(&EnvoyHost, call, size);
+            let again = role.called(&EnvoyHost, call, size);
             self.decide_again(&again);
         }
     }
@@ -145,80 +142,56 @@ impl Vm {
     fn decide_again(&mut self, requests: &[Again]) {
         for again in requests {
             let context = again.stream;
-            if let Some((stream, Root::Data(plane))) = self.find(context)
+            if let Some((request, role)) = self.find(context)
                 && EnvoyHost.focus(context)
             {
-                stream.limit_again(*again, plane);
+                request.decide_again(role, &EnvoyHost, *again);
             }
         }
     }
 
-    /// Returns a stream with its plugin.
-    fn find(&mut self, context: u32) -> Option<(&mut Stream, &mut Root)> {
+    /// Returns a request with its plugin.
+    fn find(&mut self, context: u32) -> Option<(&mut role::Stream, &mut Role)> {
         let stream = self.streams.get_mut(context)?;
         let mut roots = self.roots.iter_mut();
         let (_, root) = roots.find(|(other, _)| *other == stream.root)?;
-        Some((stream, root))
+        Some((&mut stream.request, root.as_mut()?))
     }
 
     fn request_headers(&mut self, context: u32, end_of_stream: bool) -> Action {
         #[cfg(feature = "trap-for-tests")]
         trap_on_request();
-        let has_body = !end_of_stream;
-        let (stream, begin) = match self.find(context) {
-            Some((stream, Root::Data(plane))) => {
-                let begin = plane.has_admin().then(|| plane.call(&EnvoyHost, has_body));
-                let Some(begin) = begin.flatten() else {
-                    return stream.limit(context, plane, has_body);
-                };
-                (stream, begin)
-            }
-            Some((stream, Root::Admin(plane))) => (stream, plane.begin(&EnvoyHost, has_body)),
-            Some((_, Root::Unconfigured)) | None => return Action::Continue,
+        let Some((request, role)) = self.find(context) else {
+            return Action::Continue;
         };
-        match begin {
-            Begin::Answer(reply) => EnvoyHost.reply(&reply),
-            Begin::AwaitBody(call) => stream.call = Some(call),
-        }
-        Action::Pause
+        let action = request.request_headers(role, &EnvoyHost, context, !end_of_stream);
+        action.into()
     }
 
     fn request_body(&mut self, context: u32, size: u32, end_of_stream: bool) -> Action {
-        // A body that is too large is answered at once, without its remainder.
-        let too_large = usize::try_from(size).is_ok_and(|size| size > MAX_BODY);
-        self.rest(context, end_of_stream || too_large)
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let Some((request, role)) = self.find(context) else {
+            return Action::Continue;
+        };
+        let action = request.request_body(role, &EnvoyHost, size, end_of_stream);
+        action.into()
     }
 
     fn request_trailers(&mut self, context: u32) -> Action {
-        self.rest(context, true)
-    }
-
-    /// Handles the body and trailers of a request. They wait while the request is held, and they
-    /// complete the body of an admin API call.
-    fn rest(&mut self, context: u32, is_whole: bool) -> Action {
-        match self.find(context) {
-            Some((stream, Root::Data(plane))) if plane.waits(&stream.hold_state) => Action::Pause,
-            Some((stream, Root::Admin(plane))) => {
-                if is_whole && let Some(call) = stream.call.take() {
-                    EnvoyHost.reply(&plane.finish(&EnvoyHost, call));
-                }
-                Action::Pause
-            }
-            Some((_, Root::Data(_) | Root::Unconfigured)) | None => Action::Continue,
-        }
+        let Some((request, role)) = self.find(context) else {
+            return Action::Continue;
+        };
+        request.request_trailers(role, &EnvoyHost).into()
     }
 
     fn response_headers(&mut self, context: u32) -> Action {
         let Some(stream) = self.streams.get_mut(context) else {
             return Action::Continue;
         };
-        if !stream.response_headers.is_empty() {
-            data::put(&EnvoyHost, mem::take(&mut stream.response_headers));
-        }
-        if stream.hold_state.awaits_response()
-            && let Some((stream, Root::Data(plane))) = self.find(context)
+        if stream.request.response_headers(&EnvoyHost)
+            && let Some((request, role)) = self.find(context)
         {
-            plane.responded(&EnvoyHost, &stream.hold_state);
+            request.responded(role, &EnvoyHost);
         }
         Action::Continue
     }
@@ -226,84 +199,15 @@ impl Vm {
     /// Ends a context: a request that finished or failed, or a plugin that was replaced.
     fn done(&mut self, context: u32) {
         if let Some(stream) = self.streams.remove(context) {
-            if let Some(Root::Data(plane)) = self.root(stream.root) {
-                plane.end(&EnvoyHost, &stream.hold_state);
+            if let Some(Some(role)) = self.root(stream.root) {
+                stream.request.end(role, &EnvoyHost);
             }
         } else {
-            if let Some(Root::Data(plane)) = self.root(context) {
-                plane.close(&EnvoyHost);
+            if let Some(Some(role)) = self.root(context) {
+                role.close(&EnvoyHost);
             }
             self.roots.retain(|(own, _)| *own != context);
             abi::set_tick_period_ms(0);
-        }
-    }
-}
-
-impl Root {
-    fn new(plugin: Plugin, caches: &mut RecordCaches) -> Self {
-        let host = EnvoyHost;
-        let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
-        match plugin {
-            Plugin::Data(file, admin) => {
-                let (rules, store) = (file.rules.len(), &file.store);
-                let line = format!(
-                    "{about}: data role, {rules} rules, {} buckets, namespace {}",
-                    store.buckets, store.namespace
-                );
-                host.log(LogLevel::Info, &line);
-                abi::set_tick_period_ms(data::START_TICK_MS);
-                let mut plane = DataPlane::new(file, host.now()).sharing(caches);
-                if let Some(admin) = admin {
-                    let admin = AdminPlane::embedded(admin, host.now()).sharing(caches);
-                    host.log(LogLevel::Info, &admin.about());
-                    plane = plane.with_admin(admin);
-                }
-                exports::deposit(plane.cleanup());
-                plane.configured(&host);
-                Self::Data(Box::new(plane))
-            }
-            Plugin::Admin(settings) => {
-                let plane = AdminPlane::new(settings).sharing(caches);
-                let role = plane.about();
-                host.log(LogLevel::Info, &format!("{about}: {role}"));
-                abi::set_tick_period_ms(admin::START_TICK_MS);
-                Self::Admin(Box::new(plane))
-            }
-        }
-    }
-}
-
-impl Stream {
-    fn limit(&mut self, context: u32, plane: &mut DataPlane, has_body: bool) -> Action {
-        self.has_body = has_body;
-        let (outcome, hold_state) = plane.decide(&EnvoyHost, context, has_body);
-        self.meet(outcome, hold_state)
-    }
-
-    /// Decides a paused request again. It must be the current request.
-    fn limit_again(&mut self, again: Again, plane: &mut DataPlane) {
-        let (outcome, hold_state) = plane.decide_again(&EnvoyHost, again, self.has_body);
-        if self.meet(outcome, hold_state) == Action::Continue {
-            EnvoyHost.resume(again.stream);
-        }
-    }
-
-    /// Applies the verdict to the current request.
-    fn meet(&mut self, outcome: RequestOutcome, hold_state: HoldState) -> Action {
-        self.hold_state = hold_state;
-        match outcome {
-            RequestOutcome::Pass(headers) => {
-                self.response_headers = headers;
-                Action::Continue
-            }
-            RequestOutcome::Hold(headers) => {
-                self.response_headers = headers;
-                Action::Pause
-            }
-            RequestOutcome::Refuse(reply) => {
-                EnvoyHost.reply(&reply);
-                Action::Pause
-            }
         }
     }
 }

@@ -59,6 +59,7 @@ mod record;
 mod request;
 mod reservation;
 mod respond;
+pub mod role;
 mod settle;
 mod sweep;
 mod upstream;

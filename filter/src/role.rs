@@ -1,0 +1,238 @@
+//! One plugin on one worker, and its requests, as both hosts use them: the Wasm sandbox and the
+//! native module.
+//!
+//! The hosts differ in how they find the plugin and the request of a callback. What a callback does
+//! then is here.
+
+use std::mem;
+
+use crate::RecordCaches;
+use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
+use crate::data::{self, Again, DataPlane, HoldState, RequestOutcome};
+use crate::host::{Headers, Host, LogLevel};
+use crate::plugin::Plugin;
+use crate::waiting::PanicCleanup;
+
+/// Next step of Envoy after a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Continue with the next filter.
+    Continue,
+    /// Pause the stream until it is resumed or answered.
+    Pause,
+    /// Pause the stream, but call back with its body.
+    AwaitBody,
+}
+
+/// The role of a plugin on one worker.
+#[derive(Debug)]
+pub enum Role {
+    /// Limits requests.
+    Data(Box<DataPlane>),
+    /// Answers the admin API.
+    Admin(Box<AdminPlane>),
+}
+
+impl Role {
+    /// Creates the role of a configured plugin, and starts its timer.
+    pub fn new(plugin: Plugin, caches: &mut RecordCaches, host: &dyn Host) -> Self {
+        let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
+        match plugin {
+            Plugin::Data(file, admin) => {
+                let (rules, store) = (file.rules.len(), &file.store);
+                let line = format!(
+                    "{about}: data role, {rules} rules, {} buckets, namespace {}",
+                    store.buckets, store.namespace
+                );
+                host.log(LogLevel::Info, &line);
+                host.set_timer_ms(data::START_TICK_MS);
+                let plane = DataPlane::new(file, host.now()).sharing(caches);
+                let Some(admin) = admin else {
+                    return Self::Data(Box::new(plane));
+                };
+                let admin = AdminPlane::embedded(admin, host.now()).sharing(caches);
+                host.log(LogLevel::Info, &admin.about());
+                Self::Data(Box::new(plane.with_admin(admin)))
+            }
+            Plugin::Admin(settings) => {
+                let plane = AdminPlane::new(settings).sharing(caches);
+                let role = plane.about();
+                host.log(LogLevel::Info, &format!("{about}: {role}"));
+                host.set_timer_ms(admin::START_TICK_MS);
+                Self::Admin(Box::new(plane))
+            }
+        }
+    }
+
+    /// Does what may be done as soon as Envoy has configured the plugin.
+    pub fn configured(&mut self, host: &dyn Host) {
+        if let Self::Data(plane) = self {
+            plane.configured(host);
+        }
+    }
+
+    /// Returns the last actions to take if the role dies in a panic.
+    pub fn cleanup(&self) -> Option<PanicCleanup> {
+        match self {
+            Self::Data(plane) => Some(plane.cleanup()),
+            Self::Admin(_) => None,
+        }
+    }
+
+    /// Does the timer's work. Returns the requests that the caller must decide again.
+    pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
+        match self {
+            Self::Data(plane) => plane.tick(host),
+            Self::Admin(plane) => {
+                plane.tick(host);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Handles the response to a call, or its failure. `size` is the number of bytes of its body.
+    /// Returns the requests that the caller must decide again.
+    pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Again> {
+        match self {
+            Self::Data(plane) => plane.called(host, call, size),
+            Self::Admin(_) => Vec::new(),
+        }
+    }
+
+    /// Ends the plugin, which was replaced.
+    pub fn close(&mut self, host: &dyn Host) {
+        if let Self::Data(plane) = self {
+            plane.close(host);
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug, Default)]
+pub struct Stream {
+    /// Headers to add to the response if the request passes.
+    response_headers: Headers,
+    /// Resources that the request holds until it ends, including its place in the queue.
+    hold_state: HoldState,
+    /// True if a body or trailers follow the headers.
+    has_body: bool,
+    /// Admin API call whose body is still incomplete.
+    call: Option<Box<Call>>,
+}
+
+impl Stream {
+    /// Handles the headers of the request, which is the host's current stream, with this number.
+    pub fn request_headers(
+        &mut self,
+        role: &mut Role,
+        host: &dyn Host,
+        number: u32,
+        has_body: bool,
+    ) -> Action {
+        let begin = match role {
+            Role::Data(plane) => {
+                let begin = plane.has_admin().then(|| plane.call(host, has_body));
+                let Some(begin) = begin.flatten() else {
+                    self.has_body = has_body;
+                    let (outcome, hold_state) = plane.decide(host, number, has_body);
+                    return self.meet(host, outcome, hold_state);
+                };
+                begin
+            }
+            Role::Admin(plane) => plane.begin(host, has_body),
+        };
+        match begin {
+            Begin::Answer(reply) => {
+                host.reply(&reply);
+                Action::Pause
+            }
+            Begin::AwaitBody(call) => {
+                self.call = Some(call);
+                Action::AwaitBody
+            }
+        }
+    }
+
+    /// Handles a part of the request's body. `size` is the number of bytes that have arrived.
+    pub fn request_body(
+        &mut self,
+        role: &mut Role,
+        host: &dyn Host,
+        size: usize,
+        is_whole: bool,
+    ) -> Action {
+        // A body that is too large is answered at once, without its remainder.
+        self.rest(role, host, is_whole || size > MAX_BODY)
+    }
+
+    /// Handles the trailers of the request.
+    pub fn request_trailers(&mut self, role: &mut Role, host: &dyn Host) -> Action {
+        self.rest(role, host, true)
+    }
+
+    /// Handles the body and trailers of a request. They wait while the request is held, and they
+    /// complete the body of an admin API call.
+    fn rest(&mut self, role: &mut Role, host: &dyn Host, is_whole: bool) -> Action {
+        match role {
+            Role::Data(plane) if plane.waits(&self.hold_state) => Action::Pause,
+            Role::Data(_) => Action::Continue,
+            Role::Admin(plane) => {
+                if is_whole && let Some(call) = self.call.take() {
+                    host.reply(&plane.finish(host, call));
+                }
+                Action::AwaitBody
+            }
+        }
+    }
+
+    /// Adds the headers of the verdict to the response, whose headers have come. Returns true if the
+    /// caller must call [`Self::responded`], which needs the role.
+    pub fn response_headers(&mut self, host: &dyn Host) -> bool {
+        if !self.response_headers.is_empty() {
+            data::put(host, mem::take(&mut self.response_headers));
+        }
+        self.hold_state.awaits_response()
+    }
+
+    /// Reads the headers of the response, on which the cost of the request depends.
+    pub fn responded(&self, role: &Role, host: &dyn Host) {
+        if let Role::Data(plane) = role {
+            plane.responded(host, &self.hold_state);
+        }
+    }
+
+    /// Decides a paused request again. It must be the current stream.
+    pub fn decide_again(&mut self, role: &mut Role, host: &dyn Host, again: Again) {
+        let Role::Data(plane) = role else { return };
+        let (outcome, hold_state) = plane.decide_again(host, again, self.has_body);
+        if self.meet(host, outcome, hold_state) == Action::Continue {
+            host.resume(again.stream);
+        }
+    }
+
+    /// Ends the request, which has finished or failed.
+    pub fn end(&self, role: &mut Role, host: &dyn Host) {
+        if let Role::Data(plane) = role {
+            plane.end(host, &self.hold_state);
+        }
+    }
+
+    /// Applies the verdict to the current stream.
+    fn meet(&mut self, host: &dyn Host, outcome: RequestOutcome, hold_state: HoldState) -> Action {
+        self.hold_state = hold_state;
+        match outcome {
+            RequestOutcome::Pass(headers) => {
+                self.response_headers = headers;
+                Action::Continue
+            }
+            RequestOutcome::Hold(headers) => {
+                self.response_headers = headers;
+                Action::Pause
+            }
+            RequestOutcome::Refuse(reply) => {
+                host.reply(&reply);
+                Action::Pause
+            }
+        }
+    }
+}
