@@ -3,7 +3,7 @@
 
 /// A table with open addressing. It grows with the number of live contexts, which Envoy bounds.
 #[derive(Debug)]
-pub(crate) struct ByContext<T> {
+pub struct ByContext<T> {
     /// Slots: none, or a power of two with at least a quarter free. A value is in the first free
     /// slot from its home slot on.
     slots: Vec<Option<(u32, T)>>,
@@ -20,14 +20,15 @@ impl<T> Default for ByContext<T> {
 }
 
 impl<T> ByContext<T> {
-    pub(crate) fn get_mut(&mut self, context: u32) -> Option<&mut T> {
+    /// Returns the value of a context.
+    pub fn get_mut(&mut self, context: u32) -> Option<&mut T> {
         let at = self.find(context)?;
         let (_, value) = self.slots.get_mut(at)?.as_mut()?;
         Some(value)
     }
 
     /// Inserts a value, replacing the context's earlier value.
-    pub(crate) fn insert(&mut self, context: u32, value: T) {
+    pub fn insert(&mut self, context: u32, value: T) {
         if let Some(place) = self.get_mut(context) {
             *place = value;
             return;
@@ -39,7 +40,8 @@ impl<T> ByContext<T> {
         self.live = self.live.saturating_add(1);
     }
 
-    pub(crate) fn remove(&mut self, context: u32) -> Option<T> {
+    /// Removes and returns the value of a context.
+    pub fn remove(&mut self, context: u32) -> Option<T> {
         let mut hole = self.find(context)?;
         let (_, removed) = self.slots.get_mut(hole)?.take()?;
         self.live = self.live.saturating_sub(1);

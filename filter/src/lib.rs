@@ -34,8 +34,7 @@ pub mod admin;
 mod admin;
 mod ban_ends;
 mod behind;
-#[cfg(any(test, target_arch = "wasm32"))]
-mod by_context;
+pub mod by_context;
 mod bytes;
 mod current;
 pub mod data;

@@ -27,7 +27,7 @@
 use loudou_api::{FleetStatus, RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
 use loudou_rules::patience::NotHeld;
-use loudou_rules::rule::{Mode, Settled, SettledBy};
+use loudou_rules::rule::{Mode, RuleFile, Settled, SettledBy, TRIAL};
 use loudou_store::page::Slot;
 use loudou_store::{SetTo, StoreStats};
 
@@ -51,6 +51,26 @@ impl Registry {
                 self.known.insert(place, (name, id));
                 Some(id)
             }
+        }
+    }
+}
+
+/// Defines all metrics that a configuration of the data role can need, for a host that allows
+/// definitions only while the configuration is created.
+pub(crate) fn define_all(host: &dyn Host, file: &RuleFile) {
+    let (registry, share) = (&mut Registry::default(), file.store.namespace.as_str());
+    StoreMetrics::define(host, registry, share);
+    AdminMetrics::define(host, registry, share);
+    if file.fleet.is_some() {
+        FleetMetrics::define(host, registry, share);
+    }
+    for rule in &file.rules {
+        let trial = [&rule.name, TRIAL].concat();
+        for name in [&rule.name, &trial] {
+            RuleMetrics::define(host, registry, share, name);
+        }
+        if rule.cost.settlement().is_some() {
+            SettlementMetrics::define(host, registry, share, &rule.name);
         }
     }
 }

@@ -8,6 +8,8 @@ use loudou_rules::rule::RuleFile;
 use serde_json::Value;
 
 use crate::admin;
+use crate::host::Host;
+use crate::metrics;
 
 mod structure;
 
@@ -18,6 +20,16 @@ pub enum Plugin {
     Data(RuleFile, Option<admin::Embedded>),
     /// Answers the admin API.
     Admin(admin::Settings),
+}
+
+impl Plugin {
+    /// Defines all metrics that the plugin can need, for a host that allows definitions only while
+    /// the plugin is configured.
+    pub fn define_metrics(&self, host: &dyn Host) {
+        if let Self::Data(file, _) = self {
+            metrics::define_all(host, file);
+        }
+    }
 }
 
 /// Reads a plugin configuration. Warnings and problems are returned as log lines.
