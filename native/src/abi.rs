@@ -1,0 +1,748 @@
+//! Envoy's functions for dynamic modules, as far as Loudou calls them.
+//!
+//! The declarations follow `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40 (ABI
+//! v0.2.0). Pointers that Envoy returns are valid until the end of the current callback, or until
+//! the module changes the headers or the metadata that they point into. So the wrappers copy what
+//! they return.
+#![expect(unsafe_code, reason = "the ABI is C functions by name")]
+
+use std::ffi::c_void;
+use std::ptr;
+
+/// The ABI version that the module was written for. Envoy logs a warning if its own differs.
+pub(crate) const VERSION: &std::ffi::CStr = c"v0.2.0";
+
+/// Bytes that the module owns.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Bytes {
+    start: *const u8,
+    length: usize,
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        Self {
+            start: bytes.as_ptr(),
+            length: bytes.len(),
+        }
+    }
+}
+
+impl From<&str> for Bytes {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+/// Bytes that Envoy owns.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EnvoyBytes {
+    start: *const u8,
+    length: usize,
+}
+
+impl EnvoyBytes {
+    const NONE: Self = Self {
+        start: ptr::null(),
+        length: 0,
+    };
+
+    /// Copies the bytes.
+    ///
+    /// # Safety
+    ///
+    /// They must still be valid.
+    pub(crate) unsafe fn copy(self) -> Vec<u8> {
+        if self.start.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: the caller guarantees that the bytes are valid.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }.to_vec()
+    }
+}
+
+/// A header that the module owns.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Header {
+    name: Bytes,
+    value: Bytes,
+}
+
+impl Header {
+    fn new(name: &str, value: &str) -> Self {
+        Self {
+            name: name.into(),
+            value: value.into(),
+        }
+    }
+}
+
+/// A header that Envoy owns.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EnvoyHeader {
+    name: EnvoyBytes,
+    value: EnvoyBytes,
+}
+
+/// Copies the headers of a response to a call.
+///
+/// # Safety
+///
+/// `start` and `count` must be as Envoy passed them to the current callback.
+pub(crate) unsafe fn copy_headers(start: *const EnvoyHeader, count: usize) -> Lines {
+    if start.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller guarantees that the headers and their texts are valid.
+    unsafe {
+        let headers = std::slice::from_raw_parts(start, count).iter();
+        let copy = |header: &EnvoyHeader| (header.name.copy(), header.value.copy());
+        headers.map(copy).collect()
+    }
+}
+
+/// Copies the body of a response to a call.
+///
+/// # Safety
+///
+/// `start` and `count` must be as Envoy passed them to the current callback.
+pub(crate) unsafe fn copy_chunks(start: *const EnvoyBytes, count: usize) -> Vec<u8> {
+    if start.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller guarantees that the chunks are valid.
+    unsafe {
+        let chunks = std::slice::from_raw_parts(start, count).iter();
+        chunks.flat_map(|chunk| chunk.copy()).collect()
+    }
+}
+
+/// Names and values of headers.
+pub(crate) type Lines = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Envoy's object of a filter configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct EnvoyConfig(*mut c_void);
+
+// SAFETY: the functions that take it outside the main thread only look up metrics, which do not
+// change after the configuration was created, and add to atomic numbers.
+unsafe impl Send for EnvoyConfig {}
+// SAFETY: as above.
+unsafe impl Sync for EnvoyConfig {}
+
+/// Envoy's object of a request. It is used only in callbacks on its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct EnvoyStream(*mut c_void);
+
+impl EnvoyStream {
+    /// No request: the callback is about the configuration.
+    pub(crate) const NONE: Self = Self(ptr::null_mut());
+
+    const fn is_none(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+// SAFETY: other threads only move the pointer.
+unsafe impl Send for EnvoyStream {}
+
+/// Envoy's object that calls back a request on its worker, or a configuration on the main thread.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    object: *mut c_void,
+    commit: unsafe extern "C" fn(*mut c_void, u64),
+    delete: unsafe extern "C" fn(*mut c_void),
+}
+
+// SAFETY: Envoy's functions may be called from any thread.
+unsafe impl Send for Scheduler {}
+// SAFETY: as above.
+unsafe impl Sync for Scheduler {}
+
+impl Scheduler {
+    /// Creates the scheduler of a request.
+    pub(crate) fn of_stream(stream: EnvoyStream) -> Self {
+        Self {
+            // SAFETY: the request exists, because the caller runs in one of its callbacks.
+            object: unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(stream) },
+            commit: envoy_dynamic_module_callback_http_filter_scheduler_commit,
+            delete: envoy_dynamic_module_callback_http_filter_scheduler_delete,
+        }
+    }
+
+    /// Creates the scheduler of a configuration.
+    pub(crate) fn of_config(config: EnvoyConfig) -> Self {
+        Self {
+            // SAFETY: the configuration exists, because the caller creates its state.
+            object: unsafe {
+                envoy_dynamic_module_callback_http_filter_config_scheduler_new(config)
+            },
+            commit: envoy_dynamic_module_callback_http_filter_config_scheduler_commit,
+            delete: envoy_dynamic_module_callback_http_filter_config_scheduler_delete,
+        }
+    }
+
+    /// Requests a callback with this number. Does nothing if the request or configuration has
+    /// ended.
+    pub(crate) fn wake(&self, event: u64) {
+        // SAFETY: the object exists until it is dropped.
+        unsafe { (self.commit)(self.object, event) };
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // SAFETY: the object exists, and nobody uses it any more.
+        unsafe { (self.delete)(self.object) };
+    }
+}
+
+/// Kinds of header maps.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub(crate) enum Map {
+    Request = 0,
+    Response = 2,
+}
+
+/// Bodies of a request.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+enum Body {
+    /// The part of the current callback.
+    Received = 0,
+    /// All parts before, which Envoy keeps.
+    Buffered = 1,
+}
+
+/// Attributes of a request, by their numbers.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub(crate) enum Attribute {
+    ResponseCode = 15,
+    ResponseCodeDetails = 16,
+    SourceAddress = 24,
+    SourcePort = 25,
+    DestinationAddress = 26,
+    DestinationPort = 27,
+    ConnectionId = 28,
+    DnsSanPeerCertificate = 35,
+    UriSanPeerCertificate = 37,
+    RouteName = 61,
+}
+
+/// Result of a metric's definition or change.
+const SUCCESS: u32 = 0;
+
+unsafe extern "C" {
+    /// Writes a line to Envoy's log, at a level from 0 (trace) to 5 (critical).
+    fn envoy_dynamic_module_callback_log(level: u32, line: Bytes);
+    /// Returns the number of workers. Only on the main thread.
+    fn envoy_dynamic_module_callback_get_concurrency() -> u32;
+    /// Returns true if Envoy only validates its configuration. Only on the main thread.
+    fn envoy_dynamic_module_callback_is_validation_mode() -> bool;
+
+    fn envoy_dynamic_module_callback_http_filter_config_define_counter(
+        config: EnvoyConfig,
+        name: Bytes,
+        labels: *mut Bytes,
+        label_count: usize,
+        id: *mut usize,
+    ) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_define_gauge(
+        config: EnvoyConfig,
+        name: Bytes,
+        labels: *mut Bytes,
+        label_count: usize,
+        id: *mut usize,
+    ) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_define_histogram(
+        config: EnvoyConfig,
+        name: Bytes,
+        labels: *mut Bytes,
+        label_count: usize,
+        id: *mut usize,
+    ) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_increment_counter(
+        config: EnvoyConfig,
+        id: usize,
+        labels: *mut Bytes,
+        label_count: usize,
+        value: u64,
+    ) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_increment_gauge(
+        config: EnvoyConfig,
+        id: usize,
+        labels: *mut Bytes,
+        label_count: usize,
+        value: u64,
+    ) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_decrement_gauge(
+        config: EnvoyConfig,
+        id: usize,
+        labels: *mut Bytes,
+        label_count: usize,
+        value: u64,
+    ) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_set_gauge(
+        config: EnvoyConfig,
+        id: usize,
+        labels: *mut Bytes,
+        label_count: usize,
+        value: u64,
+    ) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_record_histogram_value(
+        config: EnvoyConfig,
+        id: usize,
+        labels: *mut Bytes,
+        label_count: usize,
+        value: u64,
+    ) -> u32;
+
+    /// Reads the value at `index` of the header's values, and their number if `count` is not null.
+    fn envoy_dynamic_module_callback_http_get_header(
+        stream: EnvoyStream,
+        map: Map,
+        name: Bytes,
+        value: *mut EnvoyBytes,
+        index: usize,
+        count: *mut usize,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_headers_size(stream: EnvoyStream, map: Map) -> usize;
+    /// Fills an array with room for as many headers as the function above returns.
+    fn envoy_dynamic_module_callback_http_get_headers(
+        stream: EnvoyStream,
+        map: Map,
+        headers: *mut EnvoyHeader,
+    ) -> bool;
+    /// Adds a header line, and keeps the lines before.
+    fn envoy_dynamic_module_callback_http_add_header(
+        stream: EnvoyStream,
+        map: Map,
+        name: Bytes,
+        value: Bytes,
+    ) -> bool;
+    /// Sets a header, and removes all lines before.
+    fn envoy_dynamic_module_callback_http_set_header(
+        stream: EnvoyStream,
+        map: Map,
+        name: Bytes,
+        value: Bytes,
+    ) -> bool;
+    /// Sends a response, before which Envoy calls back this and other filters with its headers.
+    fn envoy_dynamic_module_callback_http_send_response(
+        stream: EnvoyStream,
+        status: u32,
+        headers: *const Header,
+        header_count: usize,
+        body: Bytes,
+        details: Bytes,
+    );
+    /// Sends the headers of a response, as they are.
+    fn envoy_dynamic_module_callback_http_send_response_headers(
+        stream: EnvoyStream,
+        headers: *const Header,
+        header_count: usize,
+        end_stream: bool,
+    );
+    fn envoy_dynamic_module_callback_http_get_body_size(stream: EnvoyStream, body: Body) -> usize;
+    fn envoy_dynamic_module_callback_http_get_body_chunks_size(
+        stream: EnvoyStream,
+        body: Body,
+    ) -> usize;
+    /// Fills an array with room for as many chunks as the function above returns.
+    fn envoy_dynamic_module_callback_http_get_body_chunks(
+        stream: EnvoyStream,
+        body: Body,
+        chunks: *mut EnvoyBytes,
+    ) -> bool;
+    /// Returns true if the part of the current callback is the buffered body.
+    fn envoy_dynamic_module_callback_http_received_buffered_request_body(
+        stream: EnvoyStream,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_filter_get_attribute_string(
+        stream: EnvoyStream,
+        attribute: Attribute,
+        value: *mut EnvoyBytes,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
+        stream: EnvoyStream,
+        attribute: Attribute,
+        value: *mut u64,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_set_filter_state_bytes(
+        stream: EnvoyStream,
+        name: Bytes,
+        value: Bytes,
+    ) -> bool;
+    /// Returns the number of the worker, from 0.
+    fn envoy_dynamic_module_callback_http_filter_get_worker_index(stream: EnvoyStream) -> u32;
+    /// Resumes a paused request.
+    fn envoy_dynamic_module_callback_http_filter_continue_decoding(stream: EnvoyStream);
+
+    fn envoy_dynamic_module_callback_http_filter_scheduler_new(stream: EnvoyStream) -> *mut c_void;
+    fn envoy_dynamic_module_callback_http_filter_scheduler_commit(
+        scheduler: *mut c_void,
+        event: u64,
+    );
+    fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: *mut c_void);
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_new(
+        config: EnvoyConfig,
+    ) -> *mut c_void;
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
+        scheduler: *mut c_void,
+        event: u64,
+    );
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(scheduler: *mut c_void);
+
+    /// Sends a request for the configuration. Only on the main thread. `call` identifies it in the
+    /// callback with the response.
+    fn envoy_dynamic_module_callback_http_filter_config_http_callout(
+        config: EnvoyConfig,
+        call: *mut u64,
+        cluster: Bytes,
+        headers: *const Header,
+        header_count: usize,
+        body: Bytes,
+        timeout_ms: u64,
+    ) -> u32;
+}
+
+/// Writes a line to Envoy's log.
+pub(crate) fn log(level: u32, line: &str) {
+    // SAFETY: the bytes live.
+    unsafe { envoy_dynamic_module_callback_log(level, line.into()) };
+}
+
+/// Returns the number of workers. Only on the main thread.
+pub(crate) fn concurrency() -> usize {
+    // SAFETY: no pointers.
+    let count = unsafe { envoy_dynamic_module_callback_get_concurrency() };
+    usize::try_from(count).unwrap_or(1)
+}
+
+/// Returns true if Envoy only validates its configuration. Only on the main thread.
+pub(crate) fn only_validates() -> bool {
+    // SAFETY: no pointers.
+    unsafe { envoy_dynamic_module_callback_is_validation_mode() }
+}
+
+impl EnvoyConfig {
+    /// Defines a metric, while the configuration is created.
+    pub(crate) fn define(self, kind: loudou_filter::host::MetricKind, name: &str) -> Option<usize> {
+        use loudou_filter::host::MetricKind;
+        let define = match kind {
+            MetricKind::Counter => envoy_dynamic_module_callback_http_filter_config_define_counter,
+            MetricKind::Gauge => envoy_dynamic_module_callback_http_filter_config_define_gauge,
+            MetricKind::Histogram => {
+                envoy_dynamic_module_callback_http_filter_config_define_histogram
+            }
+        };
+        let mut id = 0;
+        // SAFETY: the configuration exists, the name lives, and there are no labels.
+        let result = unsafe { define(self, name.into(), ptr::null_mut(), 0, &raw mut id) };
+        (result == SUCCESS).then_some(id)
+    }
+
+    pub(crate) fn add_to_counter(self, id: usize, value: u64) {
+        // SAFETY: the configuration exists, and there are no labels.
+        let _result = unsafe {
+            envoy_dynamic_module_callback_http_filter_config_increment_counter(
+                self,
+                id,
+                ptr::null_mut(),
+                0,
+                value,
+            )
+        };
+    }
+
+    pub(crate) fn add_to_gauge(self, id: usize, offset: i64) {
+        let change = if offset < 0 {
+            envoy_dynamic_module_callback_http_filter_config_decrement_gauge
+        } else {
+            envoy_dynamic_module_callback_http_filter_config_increment_gauge
+        };
+        // SAFETY: as above.
+        let _result = unsafe { change(self, id, ptr::null_mut(), 0, offset.unsigned_abs()) };
+    }
+
+    pub(crate) fn set_gauge(self, id: usize, value: u64) {
+        // SAFETY: as above.
+        let _result = unsafe {
+            envoy_dynamic_module_callback_http_filter_config_set_gauge(
+                self,
+                id,
+                ptr::null_mut(),
+                0,
+                value,
+            )
+        };
+    }
+
+    pub(crate) fn record(self, id: usize, value: u64) {
+        // SAFETY: as above.
+        let _result = unsafe {
+            envoy_dynamic_module_callback_http_filter_config_record_histogram_value(
+                self,
+                id,
+                ptr::null_mut(),
+                0,
+                value,
+            )
+        };
+    }
+
+    /// Sends a request. Returns its number, or `None` if Envoy refuses it at once. Only on the main
+    /// thread.
+    pub(crate) fn call(
+        self,
+        cluster: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+        timeout_ms: u32,
+    ) -> Option<u64> {
+        let headers: Vec<Header> = headers
+            .iter()
+            .map(|(name, value)| Header::new(name, value))
+            .collect();
+        let mut call = 0;
+        // SAFETY: the configuration exists, and all texts live.
+        let result = unsafe {
+            envoy_dynamic_module_callback_http_filter_config_http_callout(
+                self,
+                &raw mut call,
+                cluster.into(),
+                headers.as_ptr(),
+                headers.len(),
+                body.into(),
+                timeout_ms.max(1).into(),
+            )
+        };
+        (result == SUCCESS).then_some(call)
+    }
+}
+
+impl EnvoyStream {
+    /// Returns the number of the worker, from 0.
+    pub(crate) fn worker(self) -> usize {
+        // SAFETY: the request exists in its callbacks.
+        let index = unsafe { envoy_dynamic_module_callback_http_filter_get_worker_index(self) };
+        usize::try_from(index).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the first line of a header.
+    pub(crate) fn header(self, map: Map, name: &str) -> Option<Vec<u8>> {
+        self.header_line(map, name, 0)
+    }
+
+    fn header_line(self, map: Map, name: &str, index: usize) -> Option<Vec<u8>> {
+        if self.is_none() {
+            return None;
+        }
+        let mut value = EnvoyBytes::NONE;
+        // SAFETY: the request exists in its callbacks, the name and the local live. The value is
+        // copied at once.
+        unsafe {
+            let found = envoy_dynamic_module_callback_http_get_header(
+                self,
+                map,
+                name.into(),
+                &raw mut value,
+                index,
+                ptr::null_mut(),
+            );
+            found.then(|| value.copy())
+        }
+    }
+
+    /// Returns the lines of a request header, joined by commas.
+    pub(crate) fn joined_header(self, name: &str) -> Option<Vec<u8>> {
+        let mut joined = self.header_line(Map::Request, name, 0)?;
+        let mut index: usize = 1;
+        while let Some(line) = self.header_line(Map::Request, name, index) {
+            joined.push(b',');
+            joined.extend(line);
+            index = index.saturating_add(1);
+        }
+        Some(joined)
+    }
+
+    /// Returns all request headers.
+    pub(crate) fn request_headers(self) -> Lines {
+        if self.is_none() {
+            return Vec::new();
+        }
+        // SAFETY: the request exists in its callbacks. The array has room for as many headers as
+        // Envoy counts, and nothing changes them in between. They are copied at once.
+        unsafe {
+            let count = envoy_dynamic_module_callback_http_get_headers_size(self, Map::Request);
+            let none = EnvoyHeader {
+                name: EnvoyBytes::NONE,
+                value: EnvoyBytes::NONE,
+            };
+            let mut headers = vec![none; count];
+            let start = headers.as_mut_ptr();
+            if !envoy_dynamic_module_callback_http_get_headers(self, Map::Request, start) {
+                return Vec::new();
+            }
+            copy_headers(headers.as_ptr(), headers.len())
+        }
+    }
+
+    pub(crate) fn add_header(self, map: Map, name: &str, value: &str) {
+        // SAFETY: the request exists in its callbacks, and the texts live.
+        let _added = unsafe {
+            envoy_dynamic_module_callback_http_add_header(self, map, name.into(), value.into())
+        };
+    }
+
+    pub(crate) fn set_header(self, map: Map, name: &str, value: &str) {
+        // SAFETY: as above.
+        let _set = unsafe {
+            envoy_dynamic_module_callback_http_set_header(self, map, name.into(), value.into())
+        };
+    }
+
+    /// Sends a response. Envoy calls back with its headers before this function returns.
+    pub(crate) fn send_response<'a>(
+        self,
+        status: u16,
+        headers: impl Iterator<Item = (&'a str, &'a str)>,
+        body: &[u8],
+        details: &str,
+    ) {
+        let headers: Vec<Header> = headers.map(|(n, v)| Header::new(n, v)).collect();
+        // SAFETY: the request exists in its callbacks, and all texts live.
+        unsafe {
+            envoy_dynamic_module_callback_http_send_response(
+                self,
+                status.into(),
+                headers.as_ptr(),
+                headers.len(),
+                body.into(),
+                details.into(),
+            );
+        }
+    }
+
+    /// Sends a response that has only headers, with `:status` among them.
+    pub(crate) fn send_headers<'a>(self, headers: impl Iterator<Item = (&'a str, &'a str)>) {
+        let headers: Vec<Header> = headers.map(|(n, v)| Header::new(n, v)).collect();
+        // SAFETY: as above.
+        unsafe {
+            envoy_dynamic_module_callback_http_send_response_headers(
+                self,
+                headers.as_ptr(),
+                headers.len(),
+                true,
+            );
+        }
+    }
+
+    /// Returns the number of bytes of the request's body that have arrived.
+    pub(crate) fn body_size(self) -> usize {
+        // SAFETY: the request exists in its callbacks.
+        unsafe {
+            let is_buffered =
+                envoy_dynamic_module_callback_http_received_buffered_request_body(self);
+            let received = envoy_dynamic_module_callback_http_get_body_size(self, Body::Received);
+            let buffered = envoy_dynamic_module_callback_http_get_body_size(self, Body::Buffered);
+            if is_buffered {
+                received
+            } else {
+                received.saturating_add(buffered)
+            }
+        }
+    }
+
+    /// Returns the first `most` bytes of the request's body.
+    pub(crate) fn body(self, most: usize) -> Vec<u8> {
+        // SAFETY: the request exists in its callbacks.
+        let is_buffered =
+            unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self) };
+        let mut body = if is_buffered {
+            Vec::new()
+        } else {
+            self.body_part(Body::Buffered)
+        };
+        body.extend(self.body_part(Body::Received));
+        body.truncate(most);
+        body
+    }
+
+    fn body_part(self, part: Body) -> Vec<u8> {
+        // SAFETY: the request exists in its callbacks. The array has room for as many chunks as
+        // Envoy counts, and nothing changes them in between. They are copied at once.
+        unsafe {
+            let count = envoy_dynamic_module_callback_http_get_body_chunks_size(self, part);
+            let mut chunks = vec![EnvoyBytes::NONE; count];
+            let start = chunks.as_mut_ptr();
+            if count == 0 || !envoy_dynamic_module_callback_http_get_body_chunks(self, part, start)
+            {
+                return Vec::new();
+            }
+            copy_chunks(chunks.as_ptr(), chunks.len())
+        }
+    }
+
+    /// Returns an attribute that is a text.
+    pub(crate) fn text(self, attribute: Attribute) -> Option<Vec<u8>> {
+        if self.is_none() {
+            return None;
+        }
+        let mut value = EnvoyBytes::NONE;
+        // SAFETY: the request exists in its callbacks, and the local lives. The value is copied at
+        // once.
+        unsafe {
+            let found = envoy_dynamic_module_callback_http_filter_get_attribute_string(
+                self,
+                attribute,
+                &raw mut value,
+            );
+            found.then(|| value.copy())
+        }
+    }
+
+    /// Returns an attribute that is a number.
+    pub(crate) fn number(self, attribute: Attribute) -> Option<u64> {
+        if self.is_none() {
+            return None;
+        }
+        let mut value = 0;
+        // SAFETY: the request exists in its callbacks, and the local lives.
+        let found = unsafe {
+            envoy_dynamic_module_callback_http_filter_get_attribute_int(
+                self,
+                attribute,
+                &raw mut value,
+            )
+        };
+        found.then_some(value)
+    }
+
+    /// Sets a filter state for access logs.
+    pub(crate) fn set_filter_state(self, name: &str, value: &str) {
+        // SAFETY: the request exists in its callbacks, and the texts live.
+        let _set = unsafe {
+            envoy_dynamic_module_callback_http_set_filter_state_bytes(
+                self,
+                name.into(),
+                value.into(),
+            )
+        };
+    }
+
+    /// Resumes a paused request. Envoy may call back before this function returns.
+    pub(crate) fn resume(self) {
+        // SAFETY: the request exists: the caller has found it among the live requests of the
+        // current worker.
+        unsafe { envoy_dynamic_module_callback_http_filter_continue_decoding(self) };
+    }
+}

@@ -1,0 +1,294 @@
+//! The host during one callback.
+
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+
+use loudou_filter::header_lines::{HeaderLines, serialized};
+use loudou_filter::host::{Host, LogLevel, MetricId, MetricKind, Outgoing, Reply};
+use loudou_limiter::Nanos;
+use loudou_store::{Cas, StoreFailed, Written};
+
+use crate::abi::{self, Attribute, EnvoyStream, Lines, Map};
+use crate::clock;
+use crate::metrics;
+use crate::plugin::Configuration;
+use crate::shared::Shared;
+
+/// An effect on a request, after which Envoy calls back before its function returns. So the hook
+/// causes it when it has released the lock of the role.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// Answers the request with this number.
+    Reply(u32, Reply),
+    /// Resumes the request with this number.
+    Resume(u32),
+}
+
+/// The response to a call. Without headers if the call failed.
+#[derive(Debug, Default)]
+pub(crate) struct Response {
+    pub(crate) headers: Lines,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Implementation of [`Host`] by Envoy's functions for modules.
+#[derive(Debug)]
+pub(crate) struct NativeHost<'a> {
+    configuration: &'a Configuration,
+    /// Number of the worker whose role is called.
+    worker: usize,
+    /// The current request.
+    stream: Cell<(u32, EnvoyStream)>,
+    /// The response that the role is called with.
+    response: RefCell<Response>,
+    effects: RefCell<Vec<Effect>>,
+    /// Period of the timer in milliseconds, if the role has set it.
+    timer_ms: Cell<Option<u32>>,
+}
+
+impl<'a> NativeHost<'a> {
+    /// Creates the host of a callback that is not about a request.
+    pub(crate) fn new(configuration: &'a Configuration, worker: usize) -> Self {
+        Self {
+            configuration,
+            worker,
+            stream: Cell::new((0, EnvoyStream::NONE)),
+            response: RefCell::default(),
+            effects: RefCell::default(),
+            timer_ms: Cell::default(),
+        }
+    }
+
+    /// Makes a request the current one.
+    pub(crate) fn enter(&self, number: u32, stream: EnvoyStream) {
+        self.stream.set((number, stream));
+    }
+
+    /// Sets the response that the role is called with.
+    pub(crate) fn receive(&self, response: Response) {
+        self.response.replace(response);
+    }
+
+    /// Takes the effects that the role has caused so far.
+    pub(crate) fn take_effects(&self) -> Vec<Effect> {
+        mem::take(&mut self.effects.borrow_mut())
+    }
+
+    /// Returns true if the role has caused an effect.
+    pub(crate) fn has_effects(&self) -> bool {
+        !self.effects.borrow().is_empty()
+    }
+
+    /// Takes the period of the timer, if the role has set it.
+    pub(crate) fn take_timer_ms(&self) -> Option<u32> {
+        self.timer_ms.take()
+    }
+
+    fn current(&self) -> EnvoyStream {
+        self.stream.get().1
+    }
+}
+
+impl Host for NativeHost<'_> {
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn unix(&self) -> Nanos {
+        clock::unix()
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut random = [0; 16];
+        let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+        if filled.is_err() {
+            self.log(
+                LogLevel::Error,
+                "the system has no random bytes, so clients can predict the placement of pages",
+            );
+        }
+        random
+    }
+
+    fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.current().header(Map::Request, name)
+    }
+
+    fn request_headers(&self) -> Option<HeaderLines> {
+        let lines = self.current().request_headers();
+        let lines = lines
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_slice()));
+        Some(HeaderLines::new(serialized(lines)))
+    }
+
+    fn request_headers_size(&self) -> u64 {
+        let lines = self.current().request_headers();
+        let sizes = lines
+            .iter()
+            .map(|(name, value)| name.len().saturating_add(value.len()));
+        let size = sizes.fold(0, usize::saturating_add);
+        u64::try_from(size).unwrap_or(u64::MAX)
+    }
+
+    fn property(&self, path: &str) -> Option<Vec<u8>> {
+        let stream = self.current();
+        let number = |attribute| stream.number(attribute).map(|n| n.to_le_bytes().to_vec());
+        match path {
+            "source\0address" => {
+                let address = stream.text(Attribute::SourceAddress)?;
+                Some(with_port(address, stream.number(Attribute::SourcePort)))
+            }
+            "destination\0address" => {
+                let address = stream.text(Attribute::DestinationAddress)?;
+                Some(with_port(
+                    address,
+                    stream.number(Attribute::DestinationPort),
+                ))
+            }
+            "xds\0route_name" => stream.text(Attribute::RouteName),
+            "connection\0uri_san_peer_certificate" => stream.text(Attribute::UriSanPeerCertificate),
+            "connection\0dns_san_peer_certificate" => stream.text(Attribute::DnsSanPeerCertificate),
+            "connection\0id" => number(Attribute::ConnectionId),
+            "response\0code" => number(Attribute::ResponseCode),
+            "response\0code_details" => stream.text(Attribute::ResponseCodeDetails),
+            _ => stream.joined_header(path.strip_prefix("request\0headers\0")?),
+        }
+    }
+
+    fn request_body(&self, most: usize) -> Option<Vec<u8>> {
+        Some(self.current().body(most))
+    }
+
+    fn add_response_header(&self, name: &str, value: &str) {
+        self.current().add_header(Map::Response, name, value);
+    }
+
+    fn set_request_header(&self, name: &str, value: &str) {
+        self.current().set_header(Map::Request, name, value);
+    }
+
+    /// Envoy stores what a Wasm filter sets under this name, too.
+    fn set_property(&self, name: &str, value: &str) {
+        self.current()
+            .set_filter_state(&format!("wasm.{name}"), value);
+    }
+
+    fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.current().header(Map::Response, name)
+    }
+
+    fn set_response_header(&self, name: &str, value: &str) {
+        self.current().set_header(Map::Response, name, value);
+    }
+
+    fn reply(&self, reply: &Reply) {
+        let effect = Effect::Reply(self.stream.get().0, reply.clone());
+        self.effects.borrow_mut().push(effect);
+    }
+
+    fn reply_to(&self, stream: u32, reply: &Reply) {
+        let effect = Effect::Reply(stream, reply.clone());
+        self.effects.borrow_mut().push(effect);
+    }
+
+    fn resume(&self, stream: u32) {
+        self.effects.borrow_mut().push(Effect::Resume(stream));
+    }
+
+    /// The hooks make a request the current one before they call its role.
+    fn focus(&self, stream: u32) -> bool {
+        self.stream.get().0 == stream
+    }
+
+    fn call(&self, request: &Outgoing<'_>) -> Option<u32> {
+        Some(self.configuration.post(self.worker, request))
+    }
+
+    fn called_header(&self, name: &str) -> Option<Vec<u8>> {
+        let response = self.response.borrow();
+        let mut headers = response.headers.iter();
+        let found = headers.find(|(own, _)| own == name.as_bytes());
+        found.map(|(_, value)| value.clone())
+    }
+
+    fn called_body(&self, most: usize) -> Option<Vec<u8>> {
+        let response = self.response.borrow();
+        Some(response.body.iter().take(most).copied().collect())
+    }
+
+    fn set_timer_ms(&self, period: u32) {
+        self.timer_ms.set(Some(period));
+    }
+
+    fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        Ok(Shared::of_process().get(key, value))
+    }
+
+    fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        let written = Shared::of_process().set(key, value, expected);
+        written.ok_or(StoreFailed)
+    }
+
+    fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId> {
+        self.configuration.define_metric(kind, name)
+    }
+
+    fn add_to_metric(&self, id: MetricId, offset: i64) {
+        self.configuration.add_to_metric(id, offset);
+    }
+
+    fn record(&self, id: MetricId, value: u64) {
+        self.configuration.record(id, value);
+    }
+
+    fn read_metric(&self, id: MetricId) -> Option<u64> {
+        metrics::read(id)
+    }
+
+    fn log(&self, level: LogLevel, line: &str) {
+        log(level, line);
+    }
+}
+
+/// Writes a line to Envoy's log.
+pub(crate) fn log(level: LogLevel, line: &str) {
+    let level = match level {
+        LogLevel::Info => 2,
+        LogLevel::Warn => 3,
+        LogLevel::Error => 4,
+    };
+    abi::log(level, line);
+}
+
+/// Returns an address as the Wasm host writes it: with its port, and brackets around IPv6. Envoy's
+/// versions differ in whether they tell a module the port with the address.
+fn with_port(address: Vec<u8>, port: Option<u64>) -> Vec<u8> {
+    let text = str::from_utf8(&address).ok();
+    let ip = text.and_then(|text| text.parse::<IpAddr>().ok());
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    match ip.zip(port) {
+        Some((ip, port)) => SocketAddr::new(ip, port).to_string().into_bytes(),
+        None => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_by_the_wasm_host() {
+        let written = |address: &str, port| {
+            let bytes = with_port(address.as_bytes().to_vec(), port);
+            String::from_utf8(bytes).expect("a text")
+        };
+        assert_eq!(written("127.0.0.1", Some(80)), "127.0.0.1:80");
+        assert_eq!(written("::1", Some(80)), "[::1]:80");
+        assert_eq!(written("::1", None), "::1");
+        assert_eq!(written("127.0.0.1:80", Some(80)), "127.0.0.1:80");
+        assert_eq!(written("[::1]:80", Some(80)), "[::1]:80");
+        assert_eq!(written("@pipe", Some(0)), "@pipe");
+    }
+}

@@ -1,0 +1,124 @@
+//! Metrics: numbers of this process, which Envoy's statistics repeat.
+//!
+//! Envoy defines the metrics of a module only while a configuration is created, and a module cannot
+//! read them. So every metric has a number here, by which the filter knows it and whose value it can
+//! read. A configuration also defines the metrics in Envoy that its rules will need. A metric that
+//! comes up later, for a rule that only another configuration has, is only in the process.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+
+use loudou_filter::host::{MetricId, MetricKind};
+
+use crate::abi::EnvoyConfig;
+
+/// Metrics in a block.
+const BLOCK: usize = 1_024;
+/// Blocks. A rule file of the maximum size has about 5 000 metrics.
+const BLOCKS: usize = 256;
+
+type Block = [AtomicI64; BLOCK];
+
+/// The metrics of this process.
+struct Registry {
+    numbers: Mutex<HashMap<String, u32>>,
+    values: [OnceLock<Box<Block>>; BLOCKS],
+}
+
+static PROCESS: LazyLock<Registry> = LazyLock::new(|| Registry {
+    numbers: Mutex::default(),
+    values: [const { OnceLock::new() }; BLOCKS],
+});
+
+/// Returns the number of a metric. `None` if there are too many.
+pub(crate) fn define(name: &str) -> Option<MetricId> {
+    let numbers = PROCESS.numbers.lock();
+    let mut numbers = numbers.unwrap_or_else(PoisonError::into_inner);
+    if let Some(number) = numbers.get(name) {
+        return Some(MetricId(*number));
+    }
+    let number = u32::try_from(numbers.len()).ok()?;
+    block_of(number)?;
+    numbers.insert(name.to_owned(), number);
+    Some(MetricId(number))
+}
+
+fn block_of(number: u32) -> Option<&'static Block> {
+    let number = usize::try_from(number).ok()?;
+    let block = PROCESS.values.get(number.div_euclid(BLOCK))?;
+    Some(block.get_or_init(|| Box::new([const { AtomicI64::new(0) }; BLOCK])))
+}
+
+fn value_of(id: MetricId) -> Option<&'static AtomicI64> {
+    let place = usize::try_from(id.0).ok()?.checked_rem(BLOCK)?;
+    block_of(id.0)?.get(place)
+}
+
+/// Reads a counter or gauge.
+pub(crate) fn read(id: MetricId) -> Option<u64> {
+    let value = value_of(id)?.load(Ordering::Acquire);
+    Some(u64::try_from(value).unwrap_or(0))
+}
+
+/// Adds to a counter or gauge.
+pub(crate) fn add(id: MetricId, offset: i64) {
+    if let Some(value) = value_of(id) {
+        value.fetch_add(offset, Ordering::AcqRel);
+    }
+}
+
+/// Sets a gauge.
+pub(crate) fn set(id: MetricId, value: u64) {
+    if let Some(own) = value_of(id) {
+        own.store(i64::try_from(value).unwrap_or(i64::MAX), Ordering::Release);
+    }
+}
+
+/// Envoy's metrics of one configuration, by the numbers of the process.
+#[derive(Debug, Default)]
+pub(crate) struct EnvoyMetrics(Vec<Option<(MetricKind, usize)>>);
+
+impl EnvoyMetrics {
+    /// Defines a metric in Envoy, while the configuration is created.
+    pub(crate) fn define(
+        &mut self,
+        config: EnvoyConfig,
+        id: MetricId,
+        kind: MetricKind,
+        name: &str,
+    ) {
+        let place = usize::try_from(id.0).unwrap_or(usize::MAX);
+        if place >= self.0.len() {
+            self.0.resize(place.saturating_add(1), None);
+        }
+        if let Some(known @ None) = self.0.get_mut(place) {
+            *known = config.define(kind, name).map(|id| (kind, id));
+        }
+    }
+
+    fn find(&self, id: MetricId) -> Option<(MetricKind, usize)> {
+        let place = usize::try_from(id.0).ok()?;
+        self.0.get(place).copied().flatten()
+    }
+
+    /// Adds to a counter or gauge.
+    pub(crate) fn add(&self, config: EnvoyConfig, id: MetricId, offset: i64) {
+        match self.find(id) {
+            Some((MetricKind::Counter, id)) => {
+                config.add_to_counter(id, u64::try_from(offset).unwrap_or(0));
+            }
+            Some((MetricKind::Gauge, id)) => config.add_to_gauge(id, offset),
+            Some((MetricKind::Histogram, _)) | None => {}
+        }
+    }
+
+    /// Sets a gauge, or records a value of a histogram.
+    pub(crate) fn record(&self, config: EnvoyConfig, id: MetricId, value: u64) {
+        match self.find(id) {
+            Some((MetricKind::Histogram, id)) => config.record(id, value),
+            Some((MetricKind::Gauge, id)) => config.set_gauge(id, value),
+            Some((MetricKind::Counter, _)) | None => {}
+        }
+    }
+}

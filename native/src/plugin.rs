@@ -1,0 +1,677 @@
+//! A configuration of the filter in Envoy: one role per worker, and one on the main thread.
+//!
+//! As in Wasm, each worker has its own role, which other threads do not use while the worker is
+//! busy. A role that has timed work while its worker is idle does it on the main thread, under the
+//! role's lock. The main thread's own role activates the configuration and does the work of the
+//! process, even if no request arrives.
+//!
+//! Everything of a role that is not thread-safe, the requests included, is in one [`Worker`] behind
+//! one lock. Envoy's functions that call back at once are called without the lock.
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use loudou_filter::RecordCaches;
+use loudou_filter::by_context::ByContext;
+use loudou_filter::data::Again;
+use loudou_filter::host::{Host as _, LogLevel, MetricId, MetricKind, Outgoing, Reply};
+use loudou_filter::plugin::{self, Plugin};
+use loudou_filter::role::{Action, Role, Stream};
+use loudou_rules::rule::Rule;
+use serde_json::Value;
+
+use crate::abi::{self, EnvoyConfig, EnvoyStream, Lines, Scheduler};
+use crate::clock;
+use crate::host::{Effect, NativeHost, Response, log};
+use crate::metrics::{self, EnvoyMetrics};
+use crate::timer::{self, Set};
+
+/// Names under which Envoy's configuration selects a role.
+const DATA: &str = "loudou";
+const ADMIN: &str = "loudou-admin";
+/// Counter of panics that were caught.
+const PANICS: &str = "loudou.panics";
+/// Event of a configuration's scheduler: calls wait to be sent. Event `n + 1` is for worker `n`.
+const SEND_CALLS: u64 = 0;
+
+/// A configuration of the filter.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    own: Weak<Self>,
+    envoy: EnvoyConfig,
+    plugin: Plugin,
+    /// Envoy's metrics, once all are defined.
+    metrics: OnceLock<EnvoyMetrics>,
+    /// Envoy's metrics while the configuration is created.
+    defined: Mutex<EnvoyMetrics>,
+    panics: OnceLock<MetricId>,
+    /// Calls back on the main thread.
+    scheduler: Scheduler,
+    /// One slot per worker, and the last one for the main thread.
+    slots: Vec<Slot>,
+    calls: Mutex<Calls>,
+}
+
+/// The state of one worker.
+#[derive(Debug, Default)]
+struct Slot {
+    worker: Mutex<Worker>,
+    /// Calls back the held requests on their worker, by their numbers.
+    wakers: Mutex<BTreeMap<u32, Scheduler>>,
+    /// Responses to the calls of the role.
+    responses: Mutex<Vec<(u32, Response)>>,
+    /// True from the moment at which a held request was woken until it is called back. It may end
+    /// before, and then another one must be woken.
+    is_woken: AtomicBool,
+}
+
+/// The role of a worker with its requests.
+#[derive(Debug, Default)]
+struct Worker {
+    role: Option<Role>,
+    caches: RecordCaches,
+    requests: ByContext<Request>,
+    /// Number of the latest request. Numbers rise, because the order of held requests depends on
+    /// them.
+    latest: u32,
+    timer: Timer,
+    /// Requests that were due on the main thread, and that their worker must decide or resume.
+    again: Vec<Again>,
+    resumed: Vec<u32>,
+}
+
+// SAFETY: a role is not `Send` because it counts references without atomics. All references are in
+// the role, its caches and its requests, so they are all in one `Worker`, and only the thread that
+// has the lock of its slot can reach any of them.
+#[expect(unsafe_code, reason = "see above")]
+unsafe impl Send for Worker {}
+
+#[derive(Debug)]
+struct Request {
+    envoy: EnvoyStream,
+    stream: Stream,
+}
+
+/// The timer of a role.
+#[derive(Debug, Default)]
+struct Timer {
+    period_ms: u32,
+    next: Option<Set>,
+}
+
+/// Calls to other services.
+#[derive(Debug, Default)]
+struct Calls {
+    latest: u32,
+    unsent: Vec<Call>,
+    /// Worker and number of each call in flight, by Envoy's number.
+    in_flight: HashMap<u64, (usize, u32)>,
+}
+
+#[derive(Debug)]
+struct Call {
+    worker: usize,
+    number: u32,
+    cluster: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    timeout_ms: u32,
+}
+
+impl Timer {
+    /// Applies the period that the role has set. Without a change, a timer that has fired runs
+    /// again.
+    fn set(&mut self, configuration: &Configuration, worker: usize, period_ms: Option<u32>) {
+        if let Some(period_ms) = period_ms {
+            self.next.take().into_iter().for_each(timer::cancel);
+            self.period_ms = period_ms;
+        }
+        if self.next.is_none() && self.period_ms > 0 {
+            let delay = Duration::from_millis(self.period_ms.into());
+            self.next = Some(timer::set(Weak::clone(&configuration.own), worker, delay));
+        }
+    }
+}
+
+impl Configuration {
+    /// Creates a configuration from its JSON text. Returns `None`, after it has logged the
+    /// problems, if it is invalid. Runs on the main thread.
+    pub(crate) fn new(envoy: EnvoyConfig, name: &[u8], json: &[u8]) -> Option<Arc<Self>> {
+        let plugin = match read(name, json) {
+            Ok(plugin) => plugin,
+            Err(problems) => {
+                for problem in &problems {
+                    log(LogLevel::Error, &format!("configuration: {problem}"));
+                }
+                let count = problems.len();
+                let line = format!("configuration refused: {count} problem(s), see above");
+                log(LogLevel::Error, &line);
+                return None;
+            }
+        };
+        if !timer::start() {
+            log(
+                LogLevel::Error,
+                "the system refuses a thread, which the module needs as its timer",
+            );
+            return None;
+        }
+        let slots = abi::concurrency().saturating_add(1);
+        let configuration = Arc::new_cyclic(|own| Self {
+            own: Weak::clone(own),
+            envoy,
+            plugin,
+            metrics: OnceLock::new(),
+            panics: OnceLock::new(),
+            defined: Mutex::default(),
+            scheduler: Scheduler::of_config(envoy),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            calls: Mutex::default(),
+        });
+        configuration.define_metrics();
+        // A role that began later, with the first request of its worker, could take an old
+        // configuration for a new one.
+        if !abi::only_validates() {
+            for worker in 0..slots {
+                configuration.with(worker, |_, _| {});
+            }
+        }
+        Some(configuration)
+    }
+
+    fn define_metrics(&self) {
+        let host = NativeHost::new(self, 0);
+        self.plugin.define_metrics(&host);
+        if let Some(id) = host.define_metric(MetricKind::Counter, PANICS) {
+            let _first = self.panics.set(id);
+        }
+        let defined = mem::take(&mut *lock(&self.defined));
+        let _first = self.metrics.set(defined);
+    }
+
+    /// Defines a metric, or returns the existing metric with this name.
+    pub(crate) fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId> {
+        let id = metrics::define(name)?;
+        if self.metrics.get().is_none() {
+            lock(&self.defined).define(self.envoy, id, kind, name);
+        }
+        Some(id)
+    }
+
+    /// Ends the configuration. Runs on the main thread, when all its requests have ended.
+    pub(crate) fn close(&self) {
+        for worker in 0..self.slots.len() {
+            let Some(mut state) = self.worker(worker) else {
+                continue;
+            };
+            state.timer.next.take().into_iter().for_each(timer::cancel);
+            state.timer.period_ms = 0;
+            let host = NativeHost::new(self, worker);
+            if let Some(mut role) = state.role.take() {
+                role.close(&host);
+            }
+        }
+    }
+
+    fn worker(&self, worker: usize) -> Option<MutexGuard<'_, Worker>> {
+        let slot = self.slots.get(worker)?;
+        Some(lock(&slot.worker))
+    }
+
+    /// Calls `f` with the state of a worker, which has a role then, and a host. Causes the effects
+    /// that the role has requested. Only on the worker's thread, or while there is no request.
+    fn with<T>(
+        &self,
+        worker: usize,
+        f: impl FnOnce(&mut Worker, &NativeHost<'_>) -> T,
+    ) -> Option<T> {
+        let host = NativeHost::new(self, worker);
+        let result = {
+            let mut state = self.worker(worker)?;
+            let state = &mut *state;
+            if state.role.is_none() {
+                let mut role = Role::new(self.plugin.clone(), &mut state.caches, &host);
+                role.configured(&host);
+                state.role = Some(role);
+            }
+            let result = f(state, &host);
+            if let Some(period_ms) = host.take_timer_ms() {
+                state.timer.set(self, worker, Some(period_ms));
+            }
+            result
+        };
+        self.cause(worker, host.take_effects());
+        Some(result)
+    }
+
+    /// Causes effects on requests of the current thread's worker.
+    fn cause(&self, worker: usize, effects: Vec<Effect>) {
+        for effect in effects {
+            let (Effect::Reply(number, _) | Effect::Resume(number)) = &effect;
+            // An effect before this one may have ended the request.
+            let found = self.worker(worker).and_then(|mut state| {
+                let request = state.requests.get_mut(*number)?;
+                Some(request.envoy)
+            });
+            let Some(stream) = found else { continue };
+            self.forget_waker(worker, *number);
+            match effect {
+                Effect::Reply(_, reply) => send(stream, &reply),
+                Effect::Resume(_) => stream.resume(),
+            }
+        }
+    }
+
+    /// Handles the headers of a request. Calls `begin` with the request's number, before Envoy can
+    /// call back.
+    pub(crate) fn request_headers(
+        &self,
+        worker: usize,
+        stream: EnvoyStream,
+        has_body: bool,
+        begin: impl FnOnce(u32),
+    ) -> Action {
+        let action = self.with(worker, |state, host| {
+            let number = state.latest.wrapping_add(1).max(1);
+            state.latest = number;
+            begin(number);
+            host.enter(number, stream);
+            let mut request = Stream::default();
+            let action = match &mut state.role {
+                Some(role) => request.request_headers(role, host, number, has_body),
+                None => Action::Continue,
+            };
+            state.requests.insert(
+                number,
+                Request {
+                    envoy: stream,
+                    stream: request,
+                },
+            );
+            if action == Action::Pause && !host.has_effects() {
+                self.keep_waker(worker, number, stream);
+            }
+            action
+        });
+        action.unwrap_or(Action::Continue)
+    }
+
+    /// Handles a part of a request's body, or its trailers.
+    pub(crate) fn request_rest(
+        &self,
+        (worker, number): (usize, u32),
+        stream: EnvoyStream,
+        is_whole: bool,
+    ) -> Action {
+        let action = self.with(worker, |state, host| {
+            host.enter(number, stream);
+            let request = state.requests.get_mut(number)?;
+            let role = state.role.as_mut()?;
+            let size = match role {
+                Role::Data(_) => 0,
+                Role::Admin(_) => stream.body_size(),
+            };
+            Some(request.stream.request_body(role, host, size, is_whole))
+        });
+        action.flatten().unwrap_or(Action::Continue)
+    }
+
+    /// Handles the headers of a response.
+    pub(crate) fn response_headers(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
+        self.with(worker, |state, host| {
+            host.enter(number, stream);
+            let (Some(request), Some(role)) = (state.requests.get_mut(number), state.role.as_ref())
+            else {
+                return;
+            };
+            if request.stream.response_headers(host) {
+                request.stream.responded(role, host);
+            }
+        });
+    }
+
+    /// Ends a request.
+    pub(crate) fn end(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
+        self.forget_waker(worker, number);
+        self.with(worker, |state, host| {
+            host.enter(number, stream);
+            if let (Some(request), Some(role)) =
+                (state.requests.remove(number), state.role.as_mut())
+            {
+                request.stream.end(role, host);
+            }
+        });
+        // The request may have been the one that was woken.
+        let slot = self.slots.get(worker);
+        if slot.is_some_and(|slot| slot.is_woken.swap(false, Ordering::AcqRel)) {
+            self.serve(worker);
+        }
+    }
+
+    /// Does the work for which a role was woken, on its worker's thread.
+    pub(crate) fn serve(&self, worker: usize) {
+        if let Some(slot) = self.slots.get(worker) {
+            slot.is_woken.store(false, Ordering::Release);
+        }
+        self.with(worker, |state, host| {
+            let mut again = mem::take(&mut state.again);
+            again.extend(self.work(worker, state, host));
+            let resumed = mem::take(&mut state.resumed);
+            for number in resumed {
+                host.resume(number);
+            }
+            let Some(role) = &mut state.role else { return };
+            for again in again {
+                if let Some(request) = state.requests.get_mut(again.stream) {
+                    host.enter(again.stream, request.envoy);
+                    request.stream.decide_again(role, host, again);
+                }
+            }
+        });
+    }
+
+    /// Does the work for which the role of an idle worker was woken, on the main thread. What it
+    /// does to requests is left to their worker.
+    fn serve_idle(&self, worker: usize) {
+        let host = NativeHost::new(self, worker);
+        let mut is_left = false;
+        if let Some(mut state) = self.worker(worker) {
+            let state = &mut *state;
+            let again = self.work(worker, state, &host);
+            state.again.extend(again);
+            for effect in host.take_effects() {
+                if let Effect::Resume(number) = effect {
+                    state.resumed.push(number);
+                }
+            }
+            is_left = !state.again.is_empty() || !state.resumed.is_empty();
+        }
+        if is_left {
+            self.wake_held(worker);
+        }
+    }
+
+    /// Passes responses to a role, and lets it do its timed work.
+    fn work(&self, worker: usize, state: &mut Worker, host: &NativeHost<'_>) -> Vec<Again> {
+        let Some(role) = &mut state.role else {
+            return Vec::new();
+        };
+        let mut again = Vec::new();
+        let responses = self
+            .slots
+            .get(worker)
+            .map(|slot| mem::take(&mut *lock(&slot.responses)));
+        for (call, response) in responses.unwrap_or_default() {
+            let size = response.body.len();
+            host.receive(response);
+            again.extend(role.called(host, call, size));
+        }
+        let is_due = state
+            .timer
+            .next
+            .is_some_and(|next| next.is_due(clock::instant()));
+        if is_due {
+            state.timer.next = None;
+            again.extend(role.tick(host));
+        }
+        state.timer.set(self, worker, host.take_timer_ms());
+        again
+    }
+
+    /// Wakes the role of a worker, from any thread: on its worker if a request is held there, and
+    /// otherwise on the main thread, because only a request can be called back on a worker.
+    pub(crate) fn wake(&self, worker: usize) {
+        if !self.wake_held(worker) {
+            self.scheduler.wake(event_of(worker));
+        }
+    }
+
+    /// Wakes a held request of a worker. Returns false if there is none.
+    fn wake_held(&self, worker: usize) -> bool {
+        let Some(slot) = self.slots.get(worker) else {
+            return false;
+        };
+        let wakers = lock(&slot.wakers);
+        let Some((_, waker)) = wakers.first_key_value() else {
+            return false;
+        };
+        slot.is_woken.store(true, Ordering::Release);
+        waker.wake(0);
+        true
+    }
+
+    fn keep_waker(&self, worker: usize, number: u32, stream: EnvoyStream) {
+        if let Some(slot) = self.slots.get(worker) {
+            lock(&slot.wakers).insert(number, Scheduler::of_stream(stream));
+        }
+    }
+
+    fn forget_waker(&self, worker: usize, number: u32) {
+        if let Some(slot) = self.slots.get(worker) {
+            lock(&slot.wakers).remove(&number);
+        }
+    }
+
+    /// Handles an event of the configuration's scheduler, on the main thread.
+    pub(crate) fn scheduled(&self, event: u64) {
+        if event == SEND_CALLS {
+            self.send_calls();
+            return;
+        }
+        let worker = usize::try_from(event.saturating_sub(1)).unwrap_or(usize::MAX);
+        let is_main = worker.saturating_add(1) == self.slots.len();
+        if is_main {
+            self.serve(worker);
+        } else if !self.wake_held(worker) {
+            self.serve_idle(worker);
+        }
+    }
+
+    /// Queues a call of a role. The main thread sends it, because a call of a request would end
+    /// with the request. Returns its number.
+    pub(crate) fn post(&self, worker: usize, request: &Outgoing<'_>) -> u32 {
+        let own = [
+            (":method", "POST"),
+            (":path", request.path),
+            (":authority", request.cluster),
+        ];
+        let headers = own.iter().chain(request.headers);
+        let headers = headers.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut calls = lock(&self.calls);
+        let number = calls.latest.wrapping_add(1);
+        calls.latest = number;
+        calls.unsent.push(Call {
+            worker,
+            number,
+            cluster: request.cluster.to_owned(),
+            headers: headers.collect(),
+            body: request.body.to_vec(),
+            timeout_ms: request.timeout_ms,
+        });
+        drop(calls);
+        self.scheduler.wake(SEND_CALLS);
+        number
+    }
+
+    fn send_calls(&self) {
+        let unsent = mem::take(&mut lock(&self.calls).unsent);
+        for call in unsent {
+            let sent = self
+                .envoy
+                .call(&call.cluster, &call.headers, &call.body, call.timeout_ms);
+            match sent {
+                Some(id) => {
+                    let mut calls = lock(&self.calls);
+                    calls.in_flight.insert(id, (call.worker, call.number));
+                }
+                None => self.deliver(call.worker, call.number, Response::default()),
+            }
+        }
+    }
+
+    /// Passes the response to a call on to the role that made the call. Without headers if it
+    /// failed.
+    pub(crate) fn called(&self, id: u64, headers: Lines, body: Vec<u8>) {
+        let call = lock(&self.calls).in_flight.remove(&id);
+        if let Some((worker, number)) = call {
+            self.deliver(worker, number, Response { headers, body });
+        }
+    }
+
+    fn deliver(&self, worker: usize, call: u32, response: Response) {
+        if let Some(slot) = self.slots.get(worker) {
+            lock(&slot.responses).push((call, response));
+            self.wake(worker);
+        }
+    }
+
+    /// Adds to a metric.
+    pub(crate) fn add_to_metric(&self, id: MetricId, offset: i64) {
+        metrics::add(id, offset);
+        if let Some(metrics) = self.metrics.get() {
+            metrics.add(self.envoy, id, offset);
+        }
+    }
+
+    /// Sets a gauge, or records a value of a histogram.
+    pub(crate) fn record(&self, id: MetricId, value: u64) {
+        metrics::set(id, value);
+        if let Some(metrics) = self.metrics.get() {
+            metrics.record(self.envoy, id, value);
+        }
+    }
+
+    /// Counts a panic.
+    pub(crate) fn count_panic(&self) {
+        if let Some(id) = self.panics.get() {
+            self.add_to_metric(*id, 1);
+        }
+    }
+
+    /// Returns the slot of a worker. Requests on another thread, as of an internal listener, are in
+    /// the main thread's slot.
+    pub(crate) fn slot_of(&self, worker: usize) -> usize {
+        worker.min(self.slots.len().saturating_sub(1))
+    }
+}
+
+fn event_of(worker: usize) -> u64 {
+    u64::try_from(worker)
+        .unwrap_or(u64::MAX - 1)
+        .saturating_add(1)
+}
+
+/// Locks a mutex. A panic while it was locked was caught and counted.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads a configuration. Returns its problems as log lines.
+fn read(name: &[u8], json: &[u8]) -> Result<Plugin, Vec<String>> {
+    let (plugin, warnings) = plugin::read(json)?;
+    for warning in warnings {
+        log(LogLevel::Warn, &format!("configuration: {warning}"));
+    }
+    let wanted = match plugin {
+        Plugin::Data(..) => DATA,
+        Plugin::Admin(_) => ADMIN,
+    };
+    if name != wanted.as_bytes() {
+        let name = String::from_utf8_lossy(name);
+        return Err(vec![format!(
+            "filter_name: {name:?} does not fit the configuration; allowed: {wanted:?}"
+        )]);
+    }
+    match &plugin {
+        Plugin::Data(file, _) => {
+            let unsupported: Vec<String> = file.rules.iter().filter_map(unsupported).collect();
+            if unsupported.is_empty() {
+                Ok(plugin)
+            } else {
+                Err(unsupported)
+            }
+        }
+        Plugin::Admin(_) => Ok(plugin),
+    }
+}
+
+/// Returns a problem if a rule needs facts about requests that Envoy does not tell a module.
+fn unsupported(rule: &Rule) -> Option<String> {
+    let field = if rule.when.is_some() {
+        "when"
+    } else if rule.cost.settlement().is_some() {
+        "cost.settle"
+    } else if has_metadata(&serde_json::to_value(rule).ok()?) {
+        "metadata"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "rule {:?}: the native module does not support `{field}` yet; use the Wasm filter",
+        rule.name
+    ))
+}
+
+/// Returns true if a field of a rule is `metadata`.
+fn has_metadata(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => {
+            let mut fields = fields.iter();
+            fields.any(|(name, value)| name == "metadata" || has_metadata(value))
+        }
+        Value::Array(values) => values.iter().any(has_metadata),
+        _ => false,
+    }
+}
+
+/// Sends a response. A gRPC client gets its status as headers, because Envoy would derive another
+/// one from the HTTP status.
+fn send(stream: EnvoyStream, reply: &Reply) {
+    let headers = reply.headers.iter();
+    let headers = headers.map(|(name, value)| (&**name, value.as_str()));
+    let Some(grpc_status) = reply.grpc_status else {
+        stream.send_response(reply.status, headers, &reply.body, &reply.details);
+        return;
+    };
+    let grpc_status = grpc_status.to_string();
+    let message = percent_encoded(&reply.body);
+    let own = [
+        (":status", "200"),
+        ("content-type", "application/grpc"),
+        ("grpc-status", grpc_status.as_str()),
+        ("grpc-message", message.as_str()),
+    ];
+    stream.send_headers(own.into_iter().chain(headers));
+}
+
+/// Encodes a message as the gRPC protocol requires for `grpc-message`.
+fn percent_encoded(message: &[u8]) -> String {
+    let mut encoded = String::with_capacity(message.len());
+    for byte in message {
+        match byte {
+            b' '..=b'~' if *byte != b'%' => encoded.push(char::from(*byte)),
+            _ => {
+                use std::fmt::Write as _;
+                // Writing to a string cannot fail.
+                let _written = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grpc_messages_are_encoded() {
+        assert_eq!(
+            percent_encoded("a 100% ü\n".as_bytes()),
+            "a 100%25 %C3%BC%0A"
+        );
+    }
+}
