@@ -331,7 +331,7 @@ impl Config {
         let log = self.access_log.as_deref().map(access_log);
         let filter = ecds.map_or_else(
             || limiter(&plugin("loudou", wasm, &self.data_plugin)),
-            discovered_limiter,
+            |ecds| discovered_limiter(ecds, wasm),
         );
         let mut data = listener("data", routes, [&self.before, &self.behind], filter, log);
         let manager = data.pointer_mut("/filter_chains/0/filters/0/typed_config");
@@ -475,11 +475,42 @@ fn plugin_in(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value 
     })
 }
 
-/// Returns the HTTP filter that runs a plugin.
+/// Returns the HTTP filter that runs a plugin: in a sandbox, or natively if its module is a library.
 fn limiter(plugin: &Value) -> Value {
-    json!({ "name": LIMITER, "typed_config": {
-        "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
-    } })
+    let file = plugin.pointer("/vm_config/code/local/filename");
+    let module = Path::new(file.and_then(Value::as_str).unwrap_or_default());
+    let typed_config = if is_native(module) {
+        json!({
+            "@type": filter_type(module),
+            "dynamic_module_config": {
+                "module": { "local": { "filename": file } },
+                "do_not_close": true,
+                // Dashboards and alerts name the metrics of the Wasm filter.
+                "metrics_namespace": "wasmcustom",
+            },
+            "filter_name": plugin.get("name"),
+            "filter_config": plugin.get("configuration"),
+        })
+    } else {
+        json!({ "@type": filter_type(module), "config": plugin })
+    };
+    json!({ "name": LIMITER, "typed_config": typed_config })
+}
+
+/// Returns the type of the HTTP filter that runs a module.
+fn filter_type(module: &Path) -> String {
+    if is_native(module) {
+        format!("{HTTP}dynamic_modules.v3.DynamicModuleFilter")
+    } else {
+        format!("{HTTP}wasm.v3.Wasm")
+    }
+}
+
+/// Returns true if a module is a library that Envoy loads into its process.
+pub(crate) fn is_native(module: &Path) -> bool {
+    module
+        .extension()
+        .is_some_and(|extension| extension == "so")
 }
 
 /// Returns the HTTP filter that runs a module with this configuration, in a sandbox with this name.
@@ -488,9 +519,9 @@ pub fn module(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value
 }
 
 /// Returns the filter's ECDS reference, which reads the filter from a separate file.
-fn discovered_limiter(ecds: &Path) -> Value {
+fn discovered_limiter(ecds: &Path, module: &Path) -> Value {
     json!({ "name": LIMITER, "config_discovery": {
-        "config_source": watched(ecds), "type_urls": [format!("{HTTP}wasm.v3.Wasm")],
+        "config_source": watched(ecds), "type_urls": [filter_type(module)],
     } })
 }
 

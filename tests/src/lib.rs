@@ -79,4 +79,7 @@ pub use terminal::Terminal;
 pub use traffic::{Exchange, Pace, Traffic};
 pub use upstream::Upstream;
 pub use valkey::{Valkey, ValkeyCluster, ValkeySentinels};
-pub use wasm::{RELEASED_GIT, data_wasm_path, released_wasm, trap_wasm_path, wasm_path};
+pub use wasm::{
+    RELEASED_GIT, data_wasm_path, native_path, released_wasm, trap_native_path, trap_wasm_path,
+    wasm_path,
+};

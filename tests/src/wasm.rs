@@ -45,6 +45,32 @@ pub fn data_wasm_path() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The native module: `LOUDOU_NATIVE`, or the output of `cargo xtask build --native`; never older than its sources.
+pub fn native_path() -> Result<PathBuf> {
+    let path = env::var_os("LOUDOU_NATIVE").map_or_else(built_native, PathBuf::from);
+    check_fresh(&path).context("`cargo xtask build --native` builds the native module")?;
+    Ok(path)
+}
+
+/// The native module that panics on request: `LOUDOU_TRAP_NATIVE`, or the output of `cargo xtask build --native --trap`;
+/// never older than its sources.
+pub fn trap_native_path() -> Result<PathBuf> {
+    let path = env::var_os("LOUDOU_TRAP_NATIVE").map_or_else(built_trap_native, PathBuf::from);
+    check_fresh(&path)
+        .context("`cargo xtask build --native --trap` builds the module that panics")?;
+    Ok(path)
+}
+
+/// The path at which `cargo xtask build --native` leaves the native module.
+pub fn built_native() -> PathBuf {
+    target_dir().join("native/libloudou.so")
+}
+
+/// The path at which `cargo xtask build --native --trap` leaves the native module that panics.
+pub fn built_trap_native() -> PathBuf {
+    trap_target_dir().join("debug/libloudou.so")
+}
+
 /// The module of the previous release, unpacked into this directory.
 pub fn released_wasm(dir: &TempDir) -> Result<PathBuf> {
     let path = dir.path().join("released.wasm");

@@ -46,6 +46,7 @@ mod matching;
 mod memory;
 mod mesh;
 mod monitoring;
+mod native;
 mod numbers;
 mod openapi;
 mod overrides;

@@ -38,6 +38,7 @@ macro_rules! step {
 }
 
 mod named;
+mod native;
 
 const SETUP: Step = step!("setup", setup::for_tests());
 const UNIT: Step = step!("unit tests", unit());
@@ -48,6 +49,11 @@ const WITHOUT_ADMIN: Step = step!(
     "the filter without the admin API",
     filter::build_without_admin()
 );
+const NATIVE: Step = step!("the native module", filter::build_native());
+const TRAP_NATIVE: Step = step!(
+    "the native module that can panic, for tests",
+    filter::build_trap_native()
+);
 const LOUDOU: Step = step!("the loudou command", loudou());
 const RELAY: Step = step!("the relay", relay());
 const FUZZ: Step = step!("fuzzing, two seconds for each target", fuzz::short(2));
@@ -56,6 +62,10 @@ const LONG_FUZZ: Step = step!("fuzzing, a minute for each target", fuzz::short(6
 const LONG_SOAK: Step = step!("a soak of ten minutes", soak::run(10, None, Vec::new()));
 const BENCH: Step = step!("benchmarks, cut short", bench::check());
 const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
+const END_TO_END_NATIVE: Step = step!(
+    "tests in a real Envoy with the native module",
+    native::end_to_end()
+);
 
 /// Runs the checks that a commit must pass. With `names`, runs only the tests that match a name.
 pub(crate) fn test(names: &[String]) -> Result<()> {
@@ -69,9 +79,12 @@ pub(crate) fn test(names: &[String]) -> Result<()> {
         INSTRUCTIONS,
         TRAP,
         WITHOUT_ADMIN,
+        NATIVE,
+        TRAP_NATIVE,
         LOUDOU,
         RELAY,
         END_TO_END,
+        END_TO_END_NATIVE,
         ("headers in HTTP clients", clients),
         ("pages in a browser", pages),
     ])
@@ -102,9 +115,12 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
         INSTRUCTIONS,
         TRAP,
         WITHOUT_ADMIN,
+        NATIVE,
+        TRAP_NATIVE,
         LOUDOU,
         RELAY,
         END_TO_END,
+        END_TO_END_NATIVE,
         ("headers in HTTP clients", clients),
         ("pages in a browser", pages),
         ("the image in a registry", registry),
@@ -232,6 +248,11 @@ fn set_programs(test: &mut Command) -> Result<()> {
         .env("LOUDOU_WASM", loudou_tests::wasm::built_wasm())
         .env("LOUDOU_TRAP_WASM", loudou_tests::wasm::built_trap_wasm())
         .env("LOUDOU_DATA_WASM", loudou_tests::wasm::built_data_wasm())
+        .env("LOUDOU_NATIVE", loudou_tests::wasm::built_native())
+        .env(
+            "LOUDOU_TRAP_NATIVE",
+            loudou_tests::wasm::built_trap_native(),
+        )
         .env("LOUDOU_BIN", target_dir().join("debug/loudou"))
         .env("VALKEY_BIN", loudou_tests::valkey_bin()?)
         .env("PROMETHEUS_BIN", loudou_tests::prometheus_bin()?)

@@ -58,8 +58,11 @@ enum Task {
         #[arg(long, conflicts_with = "without_admin")]
         trap: bool,
         /// Leave out the admin API, which another Envoy answers: a fifth less to load
-        #[arg(long)]
+        #[arg(long, conflicts_with = "native")]
         without_admin: bool,
+        /// Build the native module for Envoy 1.40, target/native/libloudou.so
+        #[arg(long)]
+        native: bool,
     },
     /// Write the filter as an OCI image, for Istio and Envoy Gateway
     Image {
@@ -139,6 +142,14 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Setup => setup::all(),
+        Task::Build {
+            native: true, trap, ..
+        } => if trap {
+            filter::build_trap_native()
+        } else {
+            filter::build_native()
+        }
+        .map(drop),
         Task::Build { trap: true, .. } => filter::build_trap().map(drop),
         Task::Build {
             without_admin: true,

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::Envoy;
+use crate::config::is_native;
 use crate::http::{Http, Request};
 use crate::operator::percent;
 
@@ -57,8 +58,12 @@ impl Envoy {
             .sum())
     }
 
-    /// Envoy's statistics of sandboxes: equal before and after means that none was created, ended or died.
+    /// Envoy's statistics of sandboxes: equal before and after means that none was created, ended or died. For the
+    /// native module, the number of panics.
     pub fn sandboxes(&self) -> Result<BTreeMap<String, u64>> {
+        if is_native(&self.wasm) {
+            return self.stats(r"\.loudou\.panics$");
+        }
         let mut stats = self.stats(r"^wasm\.|\.wasm\.|vm_reload|vm_failed")?;
         stats.retain(|name, _| !name.contains("cache"));
         ensure!(!stats.is_empty(), "Envoy reports nothing about sandboxes");

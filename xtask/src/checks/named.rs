@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
 
 use super::{
-    Action, FILTER, LOUDOU, Outcome, RELAY, Step, TRAP, WITHOUT_ADMIN, set_programs, steps_of,
+    Action, FILTER, LOUDOU, NATIVE, Outcome, RELAY, Step, TRAP, TRAP_NATIVE, WITHOUT_ADMIN,
+    set_programs, steps_of,
 };
 use crate::command::{cargo, run};
 use crate::setup;
@@ -91,6 +92,9 @@ fn needs(found: &[Source]) -> Vec<Step> {
     if mention(&["data_wasm"]) {
         steps.push(WITHOUT_ADMIN);
     }
+    if mention(&["native_path"]) {
+        steps.extend([NATIVE, TRAP_NATIVE]);
+    }
     // A fleet is several Envoys that share limits through relays.
     if mention(&["relay", "fleet"]) {
         steps.push(RELAY);
@@ -111,6 +115,7 @@ fn quoted(names: &[String]) -> String {
 fn sources(root: &Path) -> Result<Vec<Source>> {
     let mut folders = vec![
         "filter",
+        "native",
         "tui",
         "tests",
         "tests/floor",
