@@ -22,6 +22,8 @@ struct Handle {
     worker: usize,
     /// Number of the request. 0 before its headers and after its end.
     number: u32,
+    /// True if the module must see the headers of the response.
+    needs_response: bool,
 }
 
 /// What Envoy does after the request's headers: `FilterHeadersStatus`.
@@ -127,6 +129,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
         configuration,
         worker,
         number: 0,
+        needs_response: false,
     };
     Box::into_raw(Box::new(handle)).cast_const().cast()
 }
@@ -148,9 +151,15 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         trap(stream, b"headers");
         let begin = |number| {
             // SAFETY: as above. Nobody else has a reference now.
-            unsafe { (*handle.cast::<Handle>()).number = number };
+            let handle = unsafe { &mut *handle.cast::<Handle>() };
+            (handle.number, handle.needs_response) = (number, true);
         };
-        match configuration.request_headers(worker, stream, !end_of_stream, begin) {
+        let started = configuration.request_headers(worker, stream, !end_of_stream, begin);
+        if started.action == Action::Continue {
+            // SAFETY: as above. A request that continues was not answered, so it still exists.
+            unsafe { (*handle.cast::<Handle>()).needs_response = started.needs_response };
+        }
+        match started.action {
             Action::Continue => headers::CONTINUE,
             Action::AwaitBody => headers::STOP_ITERATION,
             Action::Pause => headers::STOP_ALL_AND_WATERMARK,
@@ -221,6 +230,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 ) -> u32 {
     // SAFETY: the pointer comes from `filter_new`.
     unsafe {
+        if !(*handle.cast::<Handle>()).needs_response && cfg!(not(feature = "trap-for-tests")) {
+            return headers::CONTINUE;
+        }
         with(handle, (), |configuration, at| {
             #[cfg(feature = "trap-for-tests")]
             trap(stream, b"response");
@@ -288,7 +300,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     unsafe {
         with(handle, (), |configuration, (worker, _)| {
             configuration.serve(worker);
-        })
+        });
     };
 }
 

@@ -20,8 +20,7 @@ use loudou_filter::data::Again;
 use loudou_filter::host::{Host as _, LogLevel, MetricId, MetricKind, Outgoing, Reply};
 use loudou_filter::plugin::{self, Plugin};
 use loudou_filter::role::{Action, Role, Stream};
-use loudou_rules::rule::Rule;
-use serde_json::Value;
+use loudou_rules::config;
 
 use crate::abi::{self, EnvoyConfig, EnvoyStream, Lines, Scheduler};
 use crate::clock;
@@ -93,6 +92,16 @@ unsafe impl Send for Worker {}
 struct Request {
     envoy: EnvoyStream,
     stream: Stream,
+    /// True if the request has been held, so that it may have a waker.
+    was_held: bool,
+}
+
+/// The state of a request after its headers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) action: Action,
+    /// True if the module must see the headers of the response.
+    pub(crate) needs_response: bool,
 }
 
 /// The timer of a role.
@@ -273,8 +282,8 @@ impl Configuration {
         stream: EnvoyStream,
         has_body: bool,
         begin: impl FnOnce(u32),
-    ) -> Action {
-        let action = self.with(worker, |state, host| {
+    ) -> Begun {
+        let started = self.with(worker, |state, host| {
             let number = state.latest.wrapping_add(1).max(1);
             state.latest = number;
             begin(number);
@@ -284,19 +293,28 @@ impl Configuration {
                 Some(role) => request.request_headers(role, host, number, has_body),
                 None => Action::Continue,
             };
+            let is_held = action == Action::Pause && !host.has_effects();
+            if is_held {
+                self.keep_waker(worker, number, stream);
+            }
+            let needs_response = is_held || request.needs_response_headers();
             state.requests.insert(
                 number,
                 Request {
                     envoy: stream,
                     stream: request,
+                    was_held: is_held,
                 },
             );
-            if action == Action::Pause && !host.has_effects() {
-                self.keep_waker(worker, number, stream);
+            Begun {
+                action,
+                needs_response,
             }
-            action
         });
-        action.unwrap_or(Action::Continue)
+        started.unwrap_or(Begun {
+            action: Action::Continue,
+            needs_response: false,
+        })
     }
 
     /// Handles a part of a request's body, or its trailers.
@@ -335,15 +353,16 @@ impl Configuration {
 
     /// Ends a request.
     pub(crate) fn end(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
-        self.forget_waker(worker, number);
-        self.with(worker, |state, host| {
+        let was_held = self.with(worker, |state, host| {
             host.enter(number, stream);
-            if let (Some(request), Some(role)) =
-                (state.requests.remove(number), state.role.as_mut())
-            {
-                request.stream.end(role, host);
-            }
+            let request = state.requests.remove(number)?;
+            request.stream.end(state.role.as_mut()?, host);
+            Some(request.was_held)
         });
+        if was_held.flatten() != Some(true) {
+            return;
+        }
+        self.forget_waker(worker, number);
         // The request may have been the one that was woken.
         let slot = self.slots.get(worker);
         if slot.is_some_and(|slot| slot.is_woken.swap(false, Ordering::AcqRel)) {
@@ -585,45 +604,12 @@ fn read(name: &[u8], json: &[u8]) -> Result<Plugin, Vec<String>> {
             "filter_name: {name:?} does not fit the configuration; allowed: {wanted:?}"
         )]);
     }
-    match &plugin {
-        Plugin::Data(file, _) => {
-            let unsupported: Vec<String> = file.rules.iter().filter_map(unsupported).collect();
-            if unsupported.is_empty() {
-                Ok(plugin)
-            } else {
-                Err(unsupported)
-            }
-        }
-        Plugin::Admin(_) => Ok(plugin),
-    }
-}
-
-/// Returns a problem if a rule needs facts about requests that Envoy does not tell a module.
-fn unsupported(rule: &Rule) -> Option<String> {
-    let field = if rule.when.is_some() {
-        "when"
-    } else if rule.cost.settlement().is_some() {
-        "cost.settle"
-    } else if has_metadata(&serde_json::to_value(rule).ok()?) {
-        "metadata"
+    let document = config::parse_json(json).unwrap_or_default();
+    let unsupported = config::unsupported_natively(&document);
+    if unsupported.is_empty() {
+        Ok(plugin)
     } else {
-        return None;
-    };
-    Some(format!(
-        "rule {:?}: the native module does not support `{field}` yet; use the Wasm filter",
-        rule.name
-    ))
-}
-
-/// Returns true if a field of a rule is `metadata`.
-fn has_metadata(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => {
-            let mut fields = fields.iter();
-            fields.any(|(name, value)| name == "metadata" || has_metadata(value))
-        }
-        Value::Array(values) => values.iter().any(has_metadata),
-        _ => false,
+        Err(unsupported.iter().map(ToString::to_string).collect())
     }
 }
 

@@ -42,8 +42,7 @@ impl Shared {
         }
     }
 
-    /// A thread that panics cannot leave a value half written, because a value is replaced by one
-    /// assignment after the copy. So a poisoned lock is used as it is.
+    /// Nothing panics while a lock is held, so a poisoned lock is used as it is.
     fn shard(&self, key: &[u8]) -> Option<MutexGuard<'_, HashMap<Vec<u8>, Value>>> {
         let hash = usize::try_from(self.hasher.hash_one(key) & 0xffff).ok()?;
         let shard = self.shards.get(hash.checked_rem(SHARDS)?)?;
@@ -61,9 +60,9 @@ impl Shared {
 
     /// Writes a value. If `expected` is not 0 and there is a value, its number must be `expected`.
     pub(crate) fn set(&self, key: &[u8], value: &[u8], expected: Cas) -> Option<Written> {
-        let bytes = value.to_vec();
         let mut shard = self.shard(key)?;
         let Some(found) = shard.get_mut(key) else {
+            let bytes = value.to_vec();
             shard.insert(key.to_vec(), Value { bytes, cas: 1 });
             return Some(Written::Done);
         };
@@ -71,8 +70,9 @@ impl Shared {
             return Some(Written::Conflict);
         }
         // 0 stands for "any number".
-        let cas = found.cas.checked_add(1).unwrap_or(1);
-        *found = Value { bytes, cas };
+        found.cas = found.cas.checked_add(1).unwrap_or(1);
+        found.bytes.clear();
+        found.bytes.extend_from_slice(value);
         Some(Written::Done)
     }
 }

@@ -29,8 +29,12 @@ pub(super) fn check(view: &mut View<'_>) {
     let patch = object.and_then(|object| patch_of(object, &plugin));
     let apply_to = patch.as_ref().map(|patch| patch.field("applyTo"));
     let apply_to = apply_to.and_then(|path| view.text(&path));
-    failure_policy(view, &plugin);
-    code(view, &plugin, apply_to == Some("EXTENSION_CONFIG"));
+    if is_module(view, &plugin) {
+        module(view, &plugin);
+    } else {
+        failure_policy(view, &plugin);
+        code(view, &plugin, apply_to == Some("EXTENSION_CONFIG"));
+    }
     if view.is_admin() {
         admin(view, &plugin);
     } else if let Some(patch) = &patch {
@@ -48,6 +52,36 @@ fn patch_of(object: &Object, plugin: &Path) -> Option<Path> {
     let depth = object.path.steps().len().checked_add(3)?;
     let steps = plugin.steps().get(..depth)?;
     (object.kind == "EnvoyFilter").then(|| Path::from(steps.to_vec()))
+}
+
+/// Returns true if the filter runs a native module.
+pub(super) fn is_module(view: &View<'_>, plugin: &Path) -> bool {
+    let module = view.envoy(plugin, &["dynamic_module_config"]);
+    view.at(&module).is_some()
+}
+
+/// Checks a native module.
+fn module(view: &mut View<'_>, plugin: &Path) {
+    let open = view.envoy(plugin, &["dynamic_module_config", "do_not_close"]);
+    if view.at(&open) != Some(&Value::Bool(true)) {
+        view.error(
+            &open,
+            "the buckets are in the module's memory, and its timer is a thread: Envoy must not unload it",
+            "true",
+            Some("true"),
+        );
+    }
+    let name = view.envoy(plugin, &["filter_name"]);
+    let wanted = if view.is_admin() {
+        "loudou-admin"
+    } else {
+        "loudou"
+    };
+    if view.text(&name) != Some(wanted) {
+        view.error(&name, "it selects the role", wanted, Some(wanted));
+    }
+    let unsupported = view.content.map(config::unsupported_natively);
+    view.inside.extend(unsupported.unwrap_or_default());
 }
 
 fn failure_policy(view: &mut View<'_>, plugin: &Path) {
@@ -148,7 +182,7 @@ fn data(view: &mut View<'_>, patch: &Path) {
 
 fn admin(view: &mut View<'_>, plugin: &Path) {
     let flag = view.envoy(plugin, &["allow_on_headers_stop_iteration"]);
-    if view.at(&flag) != Some(&Value::Bool(true)) {
+    if !is_module(view, plugin) && view.at(&flag) != Some(&Value::Bool(true)) {
         view.warning(
             &flag,
             "an edit with a body hangs, because the body never arrives",

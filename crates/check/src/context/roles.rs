@@ -7,6 +7,7 @@ use loudou_rules::config::{self, Path, Step};
 use loudou_rules::rule::StoreSettings;
 use serde_json::Value;
 
+use super::envoy;
 use super::view::View;
 
 /// The properties of a configuration with which other configurations must be consistent.
@@ -59,6 +60,8 @@ fn vm_id(view: &View<'_>) -> Option<String> {
         }
         // Only the rules are patched here. Their filter is defined elsewhere.
         _ if plugin.steps().is_empty() => None,
+        // All native modules of a process share its memory.
+        _ if envoy::is_module(view, plugin) => Some("native module".to_owned()),
         _ => {
             let path = view.envoy(plugin, &["vm_config", "vm_id"]);
             Some(view.text(&path).unwrap_or_default().to_owned())

@@ -19,6 +19,8 @@ const MAX_NAME: usize = 100;
 const MAX_TITLE: usize = 1_000;
 /// Type of an HTTP filter that runs wasm.
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+/// Type of an HTTP filter that runs a native module.
+const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 /// Types of HTTP filters that answer CORS preflights, or refuse them because they have no
 /// credentials.
 const ANSWER_PREFLIGHTS: [&str; 3] = [
@@ -51,7 +53,7 @@ fn none(others: usize) -> String {
         n => format!("; the file has {n} other wasm filters"),
     };
     format!(
-        "no Loudou filter in this Envoy file: expected `typed_config` of type {WASM} with `{OURS}` in its \
+        "no Loudou filter in this Envoy file: expected `typed_config` of type {WASM} or {MODULE} with `{OURS}` in its \
          name, its vm_id or the path of its module, or with rules in its configuration{others}"
     )
 }
@@ -138,14 +140,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Keeps the configuration of a wasm filter if it is a Loudou filter.
+    /// Keeps the configuration of a filter that runs a module if it is a Loudou filter.
     fn filter(
         &mut self,
         config: &Map<String, Value>,
         path: &Path,
         (listener, name): (Listener<'_>, Option<&str>),
     ) {
-        let payload = get(config, "configuration");
+        let payload = get(config, "configuration").or_else(|| get(config, "filter_config"));
         let content =
             payload.and_then(|(_, payload)| Some((payload, get(payload.as_object()?, "value")?.1)));
         let parsed = content.and_then(|(_, value)| match value {
@@ -278,20 +280,27 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the plugin configuration in a `typed_config` that runs wasm, with its path.
+/// Returns the plugin configuration in a `typed_config` that runs a module, with its path. A native module has its
+/// configuration beside its name.
 fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, Path)> {
     let kind = type_of(typed)?;
     let fields = typed.as_object()?;
-    let (fields, path) = if TYPED_STRUCT.contains(&kind) {
+    let (kind, fields, path) = if TYPED_STRUCT.contains(&kind) {
         let (_, carried) = get(fields, "type_url")?;
         let (field, value) = get(fields, "value")?;
-        let is_wasm = carried.as_str().map(short) == Some(WASM);
-        (value.as_object().filter(|_| is_wasm)?, path.field(field))
+        (
+            short(carried.as_str()?),
+            value.as_object()?,
+            path.field(field),
+        )
     } else {
-        (Some(fields).filter(|_| kind == WASM)?, path.clone())
+        (kind, fields, path.clone())
     };
-    let config = fields.get("config")?.as_object()?;
-    Some((config, path.field("config")))
+    match kind {
+        WASM => Some((fields.get("config")?.as_object()?, path.field("config"))),
+        MODULE => Some((fields, path)),
+        _ => None,
+    }
 }
 
 /// Returns true if CORS preflights end at a filter.
@@ -313,7 +322,18 @@ fn places(config: &Map<String, Value>) -> Vec<&str> {
         let remote = code.get("remote")?.as_object()?;
         get(remote, "http_uri")?.1.get("uri")?.as_str()
     });
+    let module = get(config, "dynamic_module_config").and_then(|(_, module)| module.as_object());
+    let file = module.and_then(|module| {
+        module
+            .get("module")?
+            .get("local")?
+            .get("filename")?
+            .as_str()
+    });
     let texts = [
+        text(config, "filter_name"),
+        module.and_then(|module| text(module, "name")),
+        file,
         text(config, "name"),
         text(config, "root_id"),
         vm.and_then(|vm| text(vm, "vm_id")),
