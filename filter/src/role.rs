@@ -185,6 +185,12 @@ impl Stream {
         }
     }
 
+    /// Returns true if [`Self::response_headers`] has something to do, unless the request is decided
+    /// again.
+    pub fn needs_response_headers(&self) -> bool {
+        !self.response_headers.is_empty() || self.hold_state.awaits_response()
+    }
+
     /// Adds the headers of the verdict to the response, whose headers have come. Returns true if the
     /// caller must call [`Self::responded`], which needs the role.
     pub fn response_headers(&mut self, host: &dyn Host) -> bool {

@@ -85,14 +85,16 @@ const LEAST: Size = Size {
 pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>, other: Option<PathBuf>) -> Result<()> {
     setup::run()?;
     let loudou = wasm.map_or_else(filter::build, Ok)?;
+    let native = filter::build_native()?;
     let size = if quick { QUICK } else { FULL };
-    measure(size, &modules(loudou, other)?).map(drop)
+    measure(size, &modules(loudou, other, native)?).map(drop)
 }
 
 /// Measures almost nothing, and checks that each row was measured and answered as expected.
 pub(super) fn check() -> Result<()> {
     let wasm = loudou_tests::wasm_path()?;
-    let found = measure(LEAST, &modules(wasm.clone(), Some(wasm))?)?;
+    let native = loudou_tests::native_path()?;
+    let found = measure(LEAST, &modules(wasm.clone(), Some(wasm), native)?)?;
     let rows = found.get("rows").and_then(Value::as_array);
     for row in rows.context("no rows")? {
         let spent = row.get("us").and_then(Value::as_f64);
@@ -118,7 +120,7 @@ pub(super) fn check() -> Result<()> {
     Ok(())
 }
 
-fn modules(loudou: PathBuf, other: Option<PathBuf>) -> Result<Modules> {
+fn modules(loudou: PathBuf, other: Option<PathBuf>, native: PathBuf) -> Result<Modules> {
     run(&mut cargo(&[
         "build",
         "--package",
@@ -132,6 +134,7 @@ fn modules(loudou: PathBuf, other: Option<PathBuf>) -> Result<Modules> {
     Ok(Modules {
         loudou,
         other,
+        native,
         floor: target_dir().join(WASM_TARGET).join("wasm/examples"),
     })
 }

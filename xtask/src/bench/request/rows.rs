@@ -25,11 +25,21 @@ pub(in crate::bench) enum Limits {
     },
     /// An example in `tests/floor`.
     Floor(&'static str),
-    /// Loudou with these rules. It uses the other build if there is a build to compare with.
+    /// Loudou with these rules, in this build.
     Loudou {
         rules: Value,
-        is_other: bool,
+        build: Build,
     },
+}
+
+/// A build of Loudou.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bench) enum Build {
+    Wasm,
+    /// The build to compare with.
+    Other,
+    /// The native module.
+    Native,
 }
 
 /// A listener and its requests.
@@ -54,6 +64,7 @@ pub(super) const PLAIN: &str = "Loudou, one rule, admitted";
 pub(super) struct Modules {
     pub(super) loudou: PathBuf,
     pub(super) other: Option<PathBuf>,
+    pub(super) native: PathBuf,
     /// Directory of the examples in `tests/floor`.
     pub(super) floor: PathBuf,
 }
@@ -69,21 +80,28 @@ impl Row {
     }
 
     fn loudou(name: &str, rules: Value) -> Self {
-        let limits = Limits::Loudou {
-            rules,
-            is_other: false,
-        };
+        let build = Build::Wasm;
+        let limits = Limits::Loudou { rules, build };
         Self::new(&format!("Loudou, {name}"), limits)
     }
 
-    /// Returns the row for the other build.
-    fn of_other(&self) -> Self {
+    /// Returns the row for another build, with this name in place of Loudou's.
+    fn of(&self, other: Build, name: &str) -> Self {
         let mut row = self.clone();
-        row.name = row.name.replacen("Loudou", "the other build", 1);
-        if let Limits::Loudou { is_other, .. } = &mut row.limits {
-            *is_other = true;
+        row.name = row.name.replacen("Loudou", name, 1);
+        if let Limits::Loudou { build, .. } = &mut row.limits {
+            *build = other;
         }
         row
+    }
+
+    /// Returns true if the native module supports its rules.
+    fn is_native(&self) -> bool {
+        let Limits::Loudou { rules, .. } = &self.limits else {
+            return false;
+        };
+        let mut rules = rules.as_array().into_iter().flatten();
+        rules.all(|rule| rule.pointer("/cost/settle").is_none())
     }
 
     /// Returns its filters, which precede the answering filter.
@@ -95,20 +113,19 @@ impl Row {
                 let wasm = modules.floor.join(format!("{example}.wasm"));
                 vec![module(id, id, &wasm, &json!({}))]
             }
-            Limits::Loudou { rules, is_other } => {
-                let wasm = if *is_other {
-                    modules.other.as_ref()
-                } else {
-                    None
+            Limits::Loudou { rules, build } => {
+                let (vm, name, file) = match build {
+                    Build::Wasm => ("loudou", id, Some(&modules.loudou)),
+                    Build::Other => ("other", id, modules.other.as_ref()),
+                    Build::Native => ("", "loudou", Some(&modules.native)),
                 };
-                let vm = if *is_other { "other" } else { "loudou" };
-                let wasm: &Path = wasm.unwrap_or(&modules.loudou);
+                let path: &Path = file.unwrap_or(&modules.loudou);
                 // Keys are assigned to pages at random. Without spare room, full pages would evict
                 // buckets.
                 let buckets = (self.users * 13 / 10).max(65_536);
                 let store = json!({ "namespace": id, "buckets": buckets });
                 let file = json!({ "version": 1, "store": store, "rules": rules });
-                vec![module(vm, id, wasm, &file)]
+                vec![module(vm, name, path, &file)]
             }
         }
     }
@@ -154,8 +171,11 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
     ];
     let of_loudou = loudou(many);
     if is_beside_other {
-        rows.extend(of_loudou.iter().map(Row::of_other));
+        let of_other = |row: &Row| row.of(Build::Other, "the other build");
+        rows.extend(of_loudou.iter().map(of_other));
     }
+    let native = of_loudou.iter().filter(|row| row.is_native());
+    rows.extend(native.map(|row| row.of(Build::Native, "the native module")));
     rows.extend(of_loudou);
     rows
 }
@@ -187,7 +207,7 @@ pub(in crate::bench) fn loudou(many: &[u64]) -> Vec<Row> {
             PLAIN,
             Limits::Loudou {
                 rules: plain(),
-                is_other: false,
+                build: Build::Wasm,
             },
         ),
         refused,
