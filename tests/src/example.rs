@@ -9,10 +9,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::config::is_native;
 use crate::console::{self, Shell, Step};
 use crate::envoy::Envoy;
 use crate::paths::workspace_root;
-use crate::wasm::wasm_path;
+use crate::wasm::{native_path, wasm_path};
 
 mod fleet;
 
@@ -22,6 +23,8 @@ pub use fleet::RunningFleet;
 const FOLDER: &str = "envoy";
 /// The filter as the files name it, from the root of the workspace.
 const WASM: &str = "target/wasm32-unknown-unknown/wasm/loudou_filter.wasm";
+/// The native module as the files name it.
+const NATIVE: &str = "target/native/libloudou.so";
 const PORT: &str = "port_value: ";
 /// The ports of clusters are not listener ports, although they stand next to listeners.
 const CLUSTERS: &str = "\n  clusters:\n";
@@ -131,8 +134,9 @@ impl Example {
             data,
             admin,
         } = self.ports()?;
-        ensure!(self.yaml.contains(WASM), "envoy.yaml does not name {WASM}");
-        let text = self.yaml.replace(WASM, &wasm.display().to_string());
+        let name = if is_native(wasm) { NATIVE } else { WASM };
+        ensure!(self.yaml.contains(name), "envoy.yaml does not name {name}");
+        let text = self.yaml.replace(name, &wasm.display().to_string());
         Ok([envoy_admin, data, admin]
             .into_iter()
             .fold(text, |text, port| {
@@ -143,7 +147,11 @@ impl Example {
     /// Starts Envoy with the example.
     pub fn start(self) -> Result<Running> {
         let shell = Shell::new()?;
-        let wasm = wasm_path()?;
+        let wasm = if self.yaml.contains(NATIVE) {
+            native_path()?
+        } else {
+            wasm_path()?
+        };
         let envoy = Envoy::start_yaml(&self.render(&wasm)?, &wasm)?;
         let ports = self.ports()?;
         Ok(Running {

@@ -105,6 +105,11 @@ fn graphql_cost() -> Result<()> {
 }
 
 #[test]
+fn native() -> Result<()> {
+    follow("native", 5)
+}
+
+#[test]
 fn shaping() -> Result<()> {
     follow("shaping", 6)
 }

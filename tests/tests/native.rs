@@ -84,15 +84,18 @@ fn rules_that_need_more_are_refused() -> Result<()> {
             json!({ "name": "r", "key": key, "limits": limits, "cost": cost }),
         ),
         (
-            "metadata",
+            "key[0].metadata",
             json!({ "name": "r", "key": claim, "limits": limits }),
         ),
     ] {
         let output = Envoy::validate(&Config::new(json!([rule])).wasm(native_path()?))?;
         let log = String::from_utf8_lossy(&output.stderr);
         ensure!(!output.status.success(), "{field} is accepted");
-        let problem = format!("rule \"r\": the native module does not support `{field}` yet");
-        ensure!(log.contains(&problem), "{field}: {log}");
+        let place = format!("configuration: rules[0].{field}: ");
+        ensure!(
+            log.contains(&place) && log.contains("the native module does not support"),
+            "{field}: {log}"
+        );
     }
     Ok(())
 }
