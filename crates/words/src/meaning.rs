@@ -16,6 +16,7 @@ pub use bucket::enforced_ban;
 pub use bucket::imposed;
 pub use bucket::main_limit;
 pub use bucket::refusals;
+pub use bucket::refuses_now;
 pub use bucket::stands_out;
 pub use bucket::state_word;
 pub use fleet::Sharing;

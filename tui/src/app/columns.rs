@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use loudou_limiter::Nanos;
-use loudou_words::meaning::Standing;
 use loudou_words::num::whole;
 
 use super::rows::Row;
@@ -105,7 +104,7 @@ impl Column {
 
     fn compare(self, a: &Row, b: &Row) -> Ordering {
         match self {
-            Self::State => severity(a).cmp(&severity(b)),
+            Self::State => a.severity().cmp(&b.severity()),
             Self::Rule => a.id.rule.cmp(&b.id.rule),
             Self::Key => a.id.key.cmp(&b.id.key),
             Self::Limit => limit_name(a).cmp(limit_name(b)),
@@ -129,12 +128,6 @@ impl Column {
             Self::Seen => a.idle_ns(Nanos::ZERO).cmp(&b.idle_ns(Nanos::ZERO)),
         }
     }
-}
-
-/// Returns the severity of a bucket's state. Request counts are ignored because rows would jump
-/// with each request.
-pub(crate) fn severity(row: &Row) -> Standing {
-    Standing::of(&row.view, false)
 }
 
 /// Returns the request rate as a power of four, which changes rarely.
@@ -221,10 +214,10 @@ pub(crate) struct Wishes {
 /// Returns the columns that fit into `width`, with their widths.
 pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
     let (rule, key) = wishes.longest;
-    // A state is shown as a glyph only, or with words: `◐ refused`, `◐ refused 5s ago`.
+    // A state is shown as a glyph only, or with words: `◐ refused`, `◐ refused 45s ago`.
     let state = Wish {
         in_steps: true,
-        ..Wish::growing(0, 1, 10, 16)
+        ..Wish::growing(0, 1, 10, 17)
     };
     let name = |rank, least: u16, good: u16, most: u16, longest: u16| {
         let most = most.min(longest).max(least);

@@ -247,6 +247,7 @@ fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
                 wanted.state = match state.as_str() {
                     WOULD_REFUSE | "would have refused" | "refused" => Some(BucketState::Refusing),
                     "ok" => Some(BucketState::Idle),
+                    "full" => Some(BucketState::Busy),
                     BAN_OFF => Some(BucketState::Banned),
                     state => all.find(|other| other.name() == state),
                 };

@@ -296,7 +296,7 @@ impl Rates {
     }
 
     /// Returns the rates multiplied by a factor.
-    fn times(self, factor: f64) -> Self {
+    pub(crate) fn times(self, factor: f64) -> Self {
         Self {
             admitted: self.admitted * factor,
             refused: self.refused * factor,

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use loudou_api::BucketState;
 use loudou_limiter::Nanos;
 
-use super::columns::severity;
 use super::filter::Filter;
 use super::history::Rates;
 use super::rows::{BucketName, Row};
@@ -112,7 +111,7 @@ impl KeyRow {
             (Some(sum), Some(rates)) => Some(sum.plus(rates)),
             (sum, rates) => sum.or(rates),
         };
-        if severity(row) > severity(&self.row) {
+        if row.severity() > self.row.severity() {
             self.row = row.clone();
         }
         self.row.rates = sum;

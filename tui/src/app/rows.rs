@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::{Rates, WINDOW_NS};
 use crate::draw::words::ago;
-use loudou_words::meaning::{Standing, enforced_ban, main_limit};
+use loudou_words::meaning::{Standing, enforced_ban, main_limit, refuses_now};
 use loudou_words::num::{float, fraction};
 
 /// Identifies a bucket by its rule and key.
@@ -43,12 +43,16 @@ impl Row {
         self.view.limits.get(main_limit(&self.view))
     }
 
-    /// Returns the state of the bucket.
+    /// Returns the state of the bucket, which also decides the colour of its level.
     pub(crate) fn standing(&self) -> Standing {
-        let all = self
-            .rates
-            .map(|rates| rates.admitted + rates.refused + rates.shadow);
-        Standing::of(&self.view, all.is_some_and(|all| all > 0.0))
+        let has_requests = self.rates.is_some_and(|rates| rates.all() > 0.0);
+        Standing::over_a_minute(&self.view, has_requests, self.was_refused_lately())
+    }
+
+    /// Returns the severity of the state. Request counts are ignored because rows would jump with
+    /// each request.
+    pub(crate) fn severity(&self) -> Standing {
+        Standing::over_a_minute(&self.view, false, self.was_refused_lately())
     }
 
     /// Describes the state, `age` after it was read: `refused 5s ago`.
@@ -78,9 +82,25 @@ impl Row {
         self.limit().map_or(0.0, |limit| level(limit, age))
     }
 
-    /// Returns the level that determines the colour of the main limit.
+    /// Returns the level to draw in a table. It is 1 exactly if the next request would be refused,
+    /// also if a part of a unit is left.
+    pub(crate) fn shown_level(&self) -> f64 {
+        const ALMOST: f64 = 0.99;
+        if refuses_now(&self.view) {
+            1.0
+        } else {
+            self.level(Nanos::ZERO).min(ALMOST)
+        }
+    }
+
+    /// Returns the level that determines the colour in a table, which follows the state: red if
+    /// requests are refused, yellow if they were refused within the last minute or would be now.
     pub(crate) fn tone(&self) -> f64 {
-        self.limit().map_or(0.0, tone)
+        match self.standing() {
+            Standing::Idle | Standing::Fine | Standing::Busy => 0.0,
+            Standing::Full | Standing::Held | Standing::WouldHaveRefused | Standing::Refused => 0.8,
+            Standing::WouldRefuse | Standing::Refusing | Standing::BanOff | Standing::Banned => 1.0,
+        }
     }
 
     /// Returns the time until a request is admitted, `age` after the bucket was read, or `None` if

@@ -214,6 +214,7 @@ impl Theme {
             Standing::Idle => (self.pick('○', '.'), self.dim),
             Standing::Fine => (self.pick('○', '.'), self.good),
             Standing::Busy => (self.pick('◐', '+'), self.good),
+            Standing::Full => (self.pick('◕', '='), self.warn),
             Standing::Held => (self.pick('◷', 'o'), self.warn),
             Standing::WouldHaveRefused | Standing::WouldRefuse | Standing::BanOff => {
                 (self.pick('◌', '%'), self.shadow)

@@ -14,6 +14,7 @@ mod bans;
 mod charts;
 pub(crate) mod drawn;
 mod envoy;
+mod glance;
 mod head;
 mod leases;
 mod levels;

@@ -26,6 +26,8 @@ pub enum Standing {
     Fine,
     /// Units are taken, and the next request would be admitted.
     Busy,
+    /// The next request would be refused, but no recent request was.
+    Full,
     /// The next request would be held.
     Held,
     /// The rule is not enforced. It would have refused a recent request, but would admit the next.
@@ -44,10 +46,11 @@ pub enum Standing {
 
 impl Standing {
     /// All states, in ascending order.
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Idle,
         Self::Fine,
         Self::Busy,
+        Self::Full,
         Self::Held,
         Self::WouldHaveRefused,
         Self::WouldRefuse,
@@ -73,12 +76,31 @@ impl Standing {
         }
     }
 
+    /// Returns the state of a bucket whose last minute is known. `has_requests` is true if its key has requests, and
+    /// `was_refused` if one of them was refused within this minute.
+    pub fn over_a_minute(bucket: &BucketView, has_requests: bool, was_refused: bool) -> Self {
+        match Self::of(bucket, has_requests) {
+            admits @ (Self::Idle | Self::Fine | Self::Busy) => {
+                match (refuses_now(bucket), was_refused, bucket.shadow) {
+                    (false, false, _) => admits,
+                    (true, false, _) => Self::Full,
+                    (false, true, false) => Self::Refused,
+                    (false, true, true) => Self::WouldHaveRefused,
+                    (true, true, false) => Self::Refusing,
+                    (true, true, true) => Self::WouldRefuse,
+                }
+            }
+            other => other,
+        }
+    }
+
     /// Returns the word on the screen.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::Fine => "ok",
             Self::Busy => "busy",
+            Self::Full => "full",
             Self::Held => "held",
             Self::WouldHaveRefused => "would have refused",
             Self::WouldRefuse => WOULD_REFUSE,
@@ -90,13 +112,13 @@ impl Standing {
     }
 
     /// Returns the words of all states.
-    pub fn words() -> [&'static str; 10] {
+    pub fn words() -> [&'static str; 11] {
         Self::ALL.map(Self::word)
     }
 }
 
 /// Returns true if a request with the default cost would be refused.
-fn refuses_now(bucket: &BucketView) -> bool {
+pub fn refuses_now(bucket: &BucketView) -> bool {
     let is_unlimited = bucket
         .own
         .as_ref()

@@ -2,7 +2,7 @@
 
 use loudou_limiter::Nanos;
 use loudou_words::meaning::{Standing, refusals};
-use loudou_words::num::{count, whole};
+use loudou_words::num::{count, float, whole};
 use loudou_words::text::humanise;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
@@ -15,7 +15,7 @@ use crate::app::columns::{Column, Sort, Wishes, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::demand::Demand;
 use crate::app::filter::Filter;
-use crate::app::history::Rates;
+use crate::app::history::{Rates, WINDOW_NS};
 use crate::app::ingest;
 use crate::app::layout::table_height;
 use crate::app::rows::Row;
@@ -345,15 +345,14 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
             text(name, theme.dim).into()
         }
         Column::Level => {
-            // Red is reserved for refused requests, so a full limit in shadow mode has another
-            // colour.
-            let is_shadow = row.view.shadow && row.tone() >= 1.0;
+            // Red is reserved for refused requests, so the colour differs in shadow mode.
+            let is_shadow = row.view.shadow && row.tone() > 0.0;
             let style = if is_shadow {
                 theme.shadow
             } else {
                 theme.bar(row.tone())
             };
-            level(theme, width, row.level(AS_READ), style)
+            level(theme, width, row.shown_level(), style)
         }
         Column::Left => {
             let left = row
@@ -436,6 +435,34 @@ fn number(theme: &Theme, value: Option<f64>, style: Style) -> Span<'static> {
     text(&rate(value), if is_some { style } else { theme.dim })
 }
 
+/// Minimum number of requests from which a rate is compared with a limit.
+const FEW: f64 = 4.0;
+
+/// Averages columns with few requests over the time in which the limit admits [`FEW`]. One request
+/// in a short column would look like a rate far above the limit. Bursts stay as they are.
+fn smooth(series: &[Option<Rates>], allowed: Option<f64>) -> Vec<Option<Rates>> {
+    let seconds = float(WINDOW_NS) / 1e9 / float(count(series.len()).max(1));
+    let few = FEW / seconds;
+    let span = allowed.map_or(1, |allowed| {
+        whole((few / allowed).ceil()).clamp(1, u16::MAX.into())
+    });
+    let span = usize::try_from(span).unwrap_or(1);
+    let is_few = |rates: &&Rates| rates.all() < few;
+    let column = |(at, rates): (usize, &Option<Rates>)| {
+        let few = rates.as_ref().filter(is_few);
+        let end = at.saturating_add(1).max(span).min(series.len());
+        let near = series.get(end.saturating_sub(span)..end);
+        let near = near.filter(|_| few.is_some());
+        let Some(near) = near else { return *rates };
+        let known: Vec<&Rates> = near.iter().flatten().filter(is_few).collect();
+        let sum = known
+            .iter()
+            .fold(Rates::default(), |sum, rates| sum.plus(**rates));
+        Some(sum.times(float(count(known.len())).recip()))
+    };
+    series.iter().enumerate().map(column).collect()
+}
+
 /// Draws the requests of the last minute in relation to the limit, with the same scale for all
 /// rows. Half a cell is the limit's rate. The highest column stands for twice that rate or more,
 /// and leaves a gap below the next row. The colour, or a pattern on terminals without colour, shows
@@ -446,7 +473,7 @@ fn demand(theme: &Theme, state: &State, row: &Row, width: u16) -> Line<'static> 
     let Some(track) = state.history.buckets.get(&row.id) else {
         return Line::default();
     };
-    let series = track.series(width);
+    let series = smooth(&track.series(width), row.allowed_per_second());
     let peak = series.iter().flatten().map(Rates::all).fold(0.0, f64::max);
     // A limit without a rate is compared with the row's peak instead.
     let allowed = row.allowed_per_second().unwrap_or(peak);

@@ -1,0 +1,172 @@
+//! The Buckets screen names an incident: each row, and the head, has one meaning.
+
+use loudou_api::{BucketState, BucketView, LimitView};
+use loudou_limiter::Nanos;
+
+use super::{Theme, draw, text};
+use crate::app::fixture::{S, snapshot, state};
+use crate::app::msg::{Msg, Snapshot};
+use crate::app::state::State;
+use crate::app::update::update;
+
+const SIZE: (u16, u16) = (140, 24);
+
+/// Applies the answer to poll number `poll`, changed by `change`.
+fn feed(state: &mut State, poll: u64, change: impl FnOnce(&mut Snapshot)) {
+    let mut snapshot = snapshot(poll);
+    change(&mut snapshot);
+    let msg = Msg::Polled(Ok(Box::new(snapshot)));
+    update(state, msg, Nanos::from_secs(poll));
+}
+
+/// Returns the line of a key.
+fn line(state: &State, key: &str, size: (u16, u16)) -> String {
+    let text = text(state, size);
+    let found = text.lines().find(|line| line.contains(key));
+    found
+        .unwrap_or_else(|| panic!("no {key}: {text}"))
+        .to_owned()
+}
+
+/// Time in which the funnel leaks a unit.
+const UNIT_MS: u64 = 5_000;
+
+/// A bucket of a funnel with 3 units at 12/m, for a key that sends a request each `every_ms`.
+struct Client {
+    every_ms: u64,
+    next_ms: u64,
+    /// Time until the funnel is empty. A request adds [`UNIT_MS`].
+    level_ms: u64,
+    bucket: BucketView,
+}
+
+impl Client {
+    fn new(every_ms: u64) -> Self {
+        let limit = LimitView {
+            name: "burst".to_owned(),
+            algorithm: "funnel".to_owned(),
+            capacity: 3,
+            rate: "12/m".to_owned(),
+            drain_ns: 15 * S,
+            drains: true,
+            ..LimitView::default()
+        };
+        let bucket = BucketView {
+            rule: "reply-per-user".to_owned(),
+            key: "erin".to_owned(),
+            limits: vec![limit],
+            ..BucketView::default()
+        };
+        Self {
+            every_ms,
+            next_ms: 0,
+            level_ms: 0,
+            bucket,
+        }
+    }
+
+    /// Returns the bucket at poll number `poll`.
+    fn at(&mut self, poll: u64, now_ns: u64) -> BucketView {
+        let (bucket, until_ms) = (&mut self.bucket, poll * 1_000);
+        for ms in until_ms.saturating_sub(999)..=until_ms {
+            self.level_ms = self.level_ms.saturating_sub(1);
+            if ms < self.next_ms {
+                continue;
+            }
+            self.next_ms += self.every_ms;
+            let at_ns = now_ns - (until_ms - ms) * 1_000_000;
+            bucket.last_seen_ns = at_ns;
+            if self.level_ms <= 2 * UNIT_MS {
+                self.level_ms += UNIT_MS;
+                bucket.admitted += 1;
+            } else {
+                bucket.refused += 1;
+                bucket.refused_at_ns = Some(at_ns);
+            }
+        }
+        let is_recent = |at_ns: u64| now_ns - at_ns < 10 * S;
+        bucket.state = if bucket.refused_at_ns.is_some_and(is_recent) {
+            BucketState::Refusing
+        } else if self.level_ms > 0 {
+            BucketState::Busy
+        } else {
+            BucketState::Idle
+        };
+        let limit = &mut bucket.limits[0];
+        limit.remaining = 3_u64.saturating_sub(self.level_ms.div_ceil(UNIT_MS));
+        limit.used = 3 - limit.remaining;
+        limit.reset_after_ns = self.level_ms * 1_000_000;
+        let wait_ms = self.level_ms.saturating_sub(2 * UNIT_MS);
+        limit.retry_after_ns = (wait_ms > 0).then_some(wait_ms * 1_000_000);
+        bucket.clone()
+    }
+}
+
+/// For a key that requests a bit more than its limit, or that stops to, one rule decides the word
+/// of the state, the bar and the history.
+#[test]
+fn state_bar_and_history_agree() {
+    for every_ms in [700, 3_400, 4_300, 4_900, 5_600, 30_000] {
+        let mut state = state(SIZE, 0);
+        let mut client = Client::new(every_ms);
+        for poll in 0..140 {
+            if poll == 70 {
+                client.next_ms = u64::MAX;
+            }
+            feed(&mut state, poll, |snapshot| {
+                let now_ns = snapshot.status.now_ns;
+                snapshot.buckets = vec![(now_ns, client.at(poll, now_ns))];
+            });
+            if poll < 3 {
+                continue;
+            }
+            let line = line(&state, "erin", SIZE);
+            let says = |word: &str| line.contains(word);
+            let is_full = says("100%");
+            assert_eq!(is_full, says("refusing") || says("full"), "{line}");
+            let history = says("▒") || says("▓");
+            assert_eq!(
+                history,
+                says("refusing") || says("refused"),
+                "{poll} {line}"
+            );
+            let buffer = draw(&state, &Theme::new(true, false), SIZE);
+            let buffer = buffer.backend().buffer();
+            let colour = |x: u16| buffer[(x, 3)].fg;
+            let bar = (0..140).find(|x| ["█", "▏"].contains(&buffer[(*x, 3)].symbol()));
+            let theme = Theme::new(true, false);
+            let expected = match () {
+                () if says("refusing") => theme.bar(1.0),
+                () if says("refused") || says("full") => theme.bar(0.8),
+                () => theme.bar(0.0),
+            };
+            if let Some(x) = bar.filter(|x| *x < 60) {
+                assert_eq!(Some(colour(x)), expected.fg, "{line}");
+            }
+        }
+    }
+}
+
+/// The history of a key that requests a bit more than its limit is about as high as its limit.
+#[test]
+fn a_key_just_over_its_limit_is_not_drawn_far_above_it() {
+    for (every_ms, glyphs) in [(4_300, "▄▅"), (9_000, "▂▃")] {
+        let mut state = state(SIZE, 0);
+        let mut client = Client::new(every_ms);
+        for poll in 0..80 {
+            feed(&mut state, poll, |snapshot| {
+                let now_ns = snapshot.status.now_ns;
+                snapshot.buckets = vec![(now_ns, client.at(poll, now_ns))];
+            });
+        }
+        let terminal = draw(&state, &Theme::new(true, false), SIZE);
+        let line = terminal.backend().to_string();
+        let line = line
+            .lines()
+            .find(|line| line.contains("erin"))
+            .expect("a row");
+        let history: String = line.chars().filter(|c| ('▁'..='▇').contains(c)).collect();
+        let fits = history.chars().all(|c| glyphs.contains(c));
+        assert!(fits && !history.is_empty(), "{line}");
+    }
+}
