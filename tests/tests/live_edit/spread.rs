@@ -59,7 +59,7 @@ fn a_client_of_two_envoys_is_one_row_and_one_ban() -> Result<()> {
     terminal.press("gj\u{1b}[A\r")?;
     // The row appears with the first poll of the screen.
     terminal.until("Buckets", |screen| {
-        screen.contains("left/cap") && screen.contains("mallory")
+        screen.contains("since") && screen.contains("mallory")
     })?;
     terminal.press("b")?;
     terminal.shows("ban mallory")?;

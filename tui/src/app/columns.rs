@@ -23,6 +23,10 @@ pub(crate) enum Column {
     Admitted,
     Refused,
     History,
+    /// Time since the current run of refusals began.
+    Since,
+    /// Remaining time of a ban or an override. Shown only if there is one.
+    Ends,
     /// A refused key's demand as a multiple of its limit.
     Asks,
     Retry,
@@ -31,7 +35,7 @@ pub(crate) enum Column {
 
 impl Column {
     /// The sortable columns, in sort menu order.
-    pub(crate) const SORTABLE: [Self; 9] = [
+    pub(crate) const SORTABLE: [Self; 10] = [
         Self::State,
         Self::Rule,
         Self::Key,
@@ -39,6 +43,7 @@ impl Column {
         Self::Left,
         Self::Admitted,
         Self::Refused,
+        Self::Since,
         Self::Retry,
         Self::Seen,
     ];
@@ -52,6 +57,7 @@ impl Column {
             Self::Key => "key",
             Self::Limit => "limit",
             Self::Level => "level",
+            Self::Left if width < 8 => "left",
             Self::Left if width < 14 => "left/cap",
             Self::Left => "remaining/cap",
             Self::Leased => "leased",
@@ -59,6 +65,8 @@ impl Column {
             Self::Admitted => "admitted/s",
             Self::Refused if width < 10 => "refuse/s",
             Self::Refused => "refused/s",
+            Self::Since => "since",
+            Self::Ends => "ends in",
             Self::History if width < 20 => "60s",
             Self::History => "last 60s",
             Self::Asks => "asks",
@@ -79,6 +87,7 @@ impl Column {
             Self::Seen => "last seen",
             Self::Admitted => "admitted/s",
             Self::Refused => "refused/s",
+            Self::Since => "refused since",
             _ => self.title(0),
         }
     }
@@ -96,6 +105,8 @@ impl Column {
                 | Self::Leased
                 | Self::Admitted
                 | Self::Refused
+                | Self::Since
+                | Self::Ends
                 | Self::Asks
                 | Self::Retry
                 | Self::Seen
@@ -125,6 +136,9 @@ impl Column {
                 let wait = |row: &Row| row.retry_after_ns(Nanos::ZERO);
                 wait(a).cmp(&wait(b))
             }
+            Self::Since => since(a).cmp(&since(b)),
+            // The state has the bans, and their ends are not part of a row.
+            Self::Ends => Ordering::Equal,
             Self::Seen => a.idle_ns(Nanos::ZERO).cmp(&b.idle_ns(Nanos::ZERO)),
         }
     }
@@ -138,6 +152,11 @@ fn magnitude(row: &Row) -> u32 {
     tenths
         .checked_ilog(4)
         .map_or(0, |power| power.saturating_add(1))
+}
+
+fn since(row: &Row) -> Option<u64> {
+    let since_ns = row.view.refused_since_ns?;
+    Some(row.as_of_ns.saturating_sub(since_ns))
 }
 
 fn limit_name(row: &Row) -> &str {
@@ -200,52 +219,77 @@ impl Sort {
 
 // Selection of the columns that fit. Wide screens show more columns.
 
+/// Widths of the longest texts in columns, in cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Longest {
+    pub(crate) rule: u16,
+    pub(crate) key: u16,
+    /// Width of the largest capacity.
+    pub(crate) capacity: u16,
+}
+
 /// What the current data need from the table layout.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
-    /// Widths of the longest rule name and of the longest key, in cells.
-    pub(crate) longest: (u16, u16),
+    pub(crate) longest: Longest,
     /// True if there are leases to show.
     pub(crate) has_fleet: bool,
+    /// True if a ban or an override ends.
+    pub(crate) has_ends: bool,
     /// True if a bucket has several limits.
     pub(crate) has_limits: bool,
 }
 
 /// Returns the columns that fit into `width`, with their widths.
 pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
-    let (rule, key) = wishes.longest;
+    let Longest {
+        rule,
+        key,
+        capacity,
+    } = wishes.longest;
+    let left = capacity.saturating_mul(2).saturating_add(1).clamp(6, 15);
     // A state is shown as a glyph only, or with words: `◐ refused`, `◐ refused 45s ago`.
     let state = Wish {
         in_steps: true,
         ..Wish::growing(0, 1, 10, 17)
     };
+    // A ban and an override are a glyph or a word: `⊘ 9m15s`, `override 9m15s`.
+    let ends = Wish {
+        in_steps: true,
+        ..Wish::growing(7, 7, 14, 14)
+    };
     let name = |rank, least: u16, good: u16, most: u16, longest: u16| {
+        let least = least.min(longest.max(5));
         let most = most.min(longest).max(least);
         Wish::growing(rank, least, good.min(most), most)
     };
-    // Narrow screens omit the sparkline and the time of the last request.
+    // Narrow screens omit the sparkline, the wait and the time of the last request. The end of a ban has
+    // priority over rates, because it appears only if there is a ban or an override.
     let has = |column| match column {
         Column::Leased => wishes.has_fleet,
+        Column::Ends => wishes.has_ends,
         Column::Limit => wishes.has_limits && width >= 130,
         Column::History => width >= if wishes.has_fleet { 90 } else { 70 },
-        Column::Seen => width >= 90,
-        Column::Asks => width >= 100,
+        Column::Asks | Column::Retry => width >= 90,
+        Column::Seen => width >= 125,
         _ => true,
     };
     let all = [
         (Column::State, state),
         (Column::Rule, name(1, 8, 16, 32, rule)),
-        (Column::Key, name(2, 8, 24, 60, key)),
-        (Column::Limit, Wish::growing(11, 6, 12, 12)),
+        (Column::Key, name(2, 10, 24, 60, key)),
+        (Column::Limit, Wish::growing(15, 6, 12, 12)),
         (Column::Level, Wish::growing(3, 6, 10, 20)),
-        (Column::Left, Wish::growing(4, 9, 9, 15)),
-        (Column::Leased, Wish::fixed(8, 6)),
-        (Column::Admitted, Wish::growing(9, 8, 8, 11)),
+        (Column::Left, Wish::growing(4, left, left.max(9), 15)),
+        (Column::Leased, Wish::fixed(9, 6)),
+        (Column::Admitted, Wish::growing(10, 8, 8, 11)),
         (Column::Refused, Wish::growing(5, 9, 10, 10)),
-        (Column::History, Wish::growing(6, 8, 20, 60)),
-        (Column::Asks, Wish::fixed(8, 5)),
-        (Column::Retry, Wish::growing(7, 6, 6, 12)),
-        (Column::Seen, Wish::growing(10, 6, 6, 10)),
+        (Column::History, Wish::growing(8, 6, 20, 60)),
+        (Column::Since, Wish::growing(6, 5, 5, 6)),
+        (Column::Ends, ends),
+        (Column::Asks, Wish::fixed(12, 5)),
+        (Column::Retry, Wish::growing(13, 6, 6, 12)),
+        (Column::Seen, Wish::growing(14, 6, 6, 10)),
     ];
     let all: Vec<(Column, Wish)> = all.into_iter().filter(|(column, _)| has(*column)).collect();
     let wishes: Vec<Wish> = all.iter().map(|(_, wish)| *wish).collect();
@@ -262,8 +306,13 @@ mod tests {
 
     fn columns(width: u16, has_fleet: bool) -> Vec<Column> {
         let wishes = Wishes {
-            longest: (14, 30),
+            longest: Longest {
+                rule: 14,
+                key: 30,
+                capacity: 3,
+            },
             has_fleet,
+            has_ends: false,
             has_limits: true,
         };
         let fitting = fitting(width, wishes).into_iter();
@@ -287,7 +336,8 @@ mod tests {
             assert!(!columns(width, false).contains(&Column::Leased));
         }
         assert!(!columns(80, true).contains(&Column::History));
-        assert!(columns(120, true).contains(&Column::Seen));
+        assert!(columns(80, true).contains(&Column::Since));
+        assert!(columns(130, true).contains(&Column::Seen));
         assert!(!columns(40, true).contains(&Column::Leased));
     }
 }

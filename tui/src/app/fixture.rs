@@ -256,6 +256,8 @@ fn buckets(now_ns: u64, poll: u64) -> Vec<BucketView> {
             admitted: 100 + admitted * poll,
             refused: refused * (poll + poll / 3),
             last_seen_ns: now_ns - S / 10,
+            refused_at_ns: (refused > 0).then_some(now_ns - S / 10),
+            refused_since_ns: (refused > 0).then_some(START - 700 * S),
             state,
             ..BucketView::default()
         })

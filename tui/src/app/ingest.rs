@@ -9,7 +9,7 @@ use loudou_rules::rule::Mode;
 use serde_json::Value;
 
 use super::again;
-use super::columns::Sort;
+use super::columns::{Longest, Sort};
 use super::filter::Filter;
 use super::history::{Counts, Rates};
 use super::layout::table_height;
@@ -20,6 +20,7 @@ use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use super::targets;
 use crate::cells::{safe, width};
+use crate::draw::words::amount;
 use loudou_words::num::count;
 
 /// Maximum number of rows.
@@ -260,11 +261,18 @@ fn merge(
     *rows = known.into_values().collect();
 }
 
-/// Returns the widths of the longest rule name and of the longest key.
-fn longest(rows: &[Row]) -> (u16, u16) {
+/// Returns the widths of the longest texts.
+fn longest(rows: &[Row]) -> Longest {
     let of = |text: &str| width(&safe(text));
-    rows.iter().fold((0, 0), |(rule, key), row| {
-        (rule.max(of(&row.id.rule)), key.max(of(&row.id.key)))
+    rows.iter().fold(Longest::default(), |longest, row| {
+        // An override has a mark after the key.
+        let mark = if row.view.own.is_some() { 2 } else { 0 };
+        let capacity = row.limit().map_or(0, |limit| limit.capacity);
+        Longest {
+            rule: longest.rule.max(of(&row.id.rule)),
+            key: longest.key.max(of(&row.id.key).saturating_add(mark)),
+            capacity: longest.capacity.max(of(&amount(capacity))),
+        }
     })
 }
 

@@ -103,14 +103,22 @@ impl Row {
         }
     }
 
-    /// Returns the time until a request is admitted, `age` after the bucket was read, or `None` if
-    /// it is 0 or endless.
+    /// Returns the time until the main limit admits a request, `age` after the bucket was read, or
+    /// `None` if it is 0 or unknown, or if the key is banned.
     pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
         let wait = match enforced_ban(&self.view) {
-            Some(ban) => ban.until_ns?.saturating_sub(self.as_of_ns),
+            Some(_) => return None,
             None => self.limit()?.retry_after_ns?,
         };
         Some(wait.saturating_sub(age.get())).filter(|wait| *wait > 0)
+    }
+
+    /// Returns the remaining time of an enforced ban, `age` after the bucket was read, or `None` if
+    /// there is no such ban or it has no end.
+    pub(crate) fn ban_left_ns(&self, age: Nanos) -> Option<u64> {
+        let until_ns = enforced_ban(&self.view)?.until_ns?;
+        let left = until_ns.saturating_sub(self.as_of_ns);
+        Some(left.saturating_sub(age.get())).filter(|left| *left > 0)
     }
 
     /// Returns the time since the last request, `age` after the bucket was read.

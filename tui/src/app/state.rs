@@ -9,6 +9,7 @@ use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
 use loudou_limiter::Nanos;
 
 use super::broadcast::Delivery;
+use super::columns::Longest;
 use super::effects::Undoable;
 use super::explain::Explain;
 use super::form::Form;
@@ -105,8 +106,7 @@ pub(crate) struct Data {
     /// Part of the store that the searches for the filter text have seen, in percent, or `None`
     /// when they have finished.
     pub(crate) searching: Option<u64>,
-    /// Widths of the longest rule name and of the longest key.
-    pub(crate) longest: (u16, u16),
+    pub(crate) longest: Longest,
     /// Time at which the data were read.
     pub(crate) read_at: Nanos,
 }

@@ -133,7 +133,7 @@ fn the_selection_sticks_to_its_key() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "jj");
     let key = selected(&state).to_owned();
-    type_keys(&mut state, "sjj<ret>");
+    type_keys(&mut state, "sjjj<ret>");
     assert_ne!(state.table.at, 2);
     assert_eq!(selected(&state), key);
     feed(&mut state, 4);

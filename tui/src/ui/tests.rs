@@ -212,7 +212,7 @@ fn a_run_of_refusals_has_a_beginning() {
     let size = (120, 40);
     let mut state = state(size, 3);
     type_keys(&mut state, "/mallory<ret><ret>");
-    assert!(!text(&state, size).contains("refused since"));
+    assert!(text(&state, size).contains("refused since 12m"));
     let now_ns = state.server_ns();
     let rows = state.data.as_mut().map(|data| &mut data.rows);
     for row in rows.into_iter().flatten() {
@@ -367,9 +367,9 @@ fn ascii_stays_ascii() {
     "           \#### 98% ####/     x    total: admitted 119, refused 300            "
     "            \###########/           asks 17/s, limit 0.5/s: 1000/m would        "
     "      x      \#########/            suffice (x34)                               "
-    "              \#######/      x      POST /reply...; key header x-user-id        "
-    "               \#####/              rule: as configured                         "
-    "        x       \###/                                                           "
+    "              \#######/      x      refused since 12m ago, last just now        "
+    "               \#####/              POST /reply...; key header x-user-id        "
+    "        x       \###/               rule: as configured                         "
     "                 | |                                                            "
     "                 |o|                                                            "
     "                  o                                                             "
@@ -395,7 +395,7 @@ fn without_colour_the_selection_is_reversed_and_there_are_no_colours() {
     let terminal = draw(&state(size, 20), &Theme::new(false, false), size);
     let buffer = terminal.backend().buffer();
     let reversed = |y| {
-        buffer[(20, y)]
+        buffer[(12, y)]
             .modifier
             .contains(ratatui::style::Modifier::REVERSED)
     };

@@ -144,8 +144,11 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let theme = pen.theme;
     let (glyph, style) = theme.state(row.standing());
     let words = text(&format!("{glyph} {}", row.state(state.age())), style);
-    let wait = row.retry_after_ns(drain_age(state, row));
+    let age = drain_age(state, row);
+    let wait = row.retry_after_ns(age);
     let wait = wait.map(|ns| format!("  retry after {}", humanise(ns)));
+    let end = row.ban_left_ns(age);
+    let wait = wait.or_else(|| end.map(|ns| format!("  ends in {}", humanise(ns))));
     let seen = format!("  seen {}", seen(row.idle_ns(state.drain_age(row))));
     let most = pen
         .area

@@ -14,6 +14,7 @@ use super::view::{About, View};
 use crate::app::columns::{Column, Sort, Wishes, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::demand::Demand;
+use crate::app::ends::End;
 use crate::app::filter::Filter;
 use crate::app::history::{Rates, WINDOW_NS};
 use crate::app::ingest;
@@ -25,7 +26,7 @@ use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::widgets::{self, Head};
-use crate::draw::words::{amount, percent, rate, seen, text, width as width_of};
+use crate::draw::words::{amount, percent, rate, seen, text, whole_seconds, width as width_of};
 
 const HERE: Places = Screen::Buckets.place();
 
@@ -264,6 +265,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let wishes = Wishes {
         longest: data.longest,
         has_fleet: data.status.fleet.is_some(),
+        has_ends: data.rows.iter().any(|row| End::of(state, row).is_some()),
         has_limits: data.rows.iter().any(|row| row.view.limits.len() > 1),
     };
     let columns = fitting(body.width, wishes);
@@ -369,6 +371,8 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
             text(&refusals(rate(would), true), number.style).into()
         }
         Column::Refused => number(theme, rates.map(|rates| rates.refused), theme.bad).into(),
+        Column::Since => since(theme, state, row).into(),
+        Column::Ends => ends(theme, End::of(state, row), width).into(),
         Column::History => demand(theme, state, row, width),
         Column::Asks => {
             let asks = Demand::of(state, row).map(|demand| format!("×{}", demand.factor));
@@ -427,6 +431,38 @@ fn leased(theme: &Theme, row: &Row) -> Span<'static> {
         }
         Some(lease) => text(&amount(lease.tokens), theme.plain),
     }
+}
+
+/// Returns the time since the run of refusals began, or `?` if a request was refused lately and the
+/// beginning is unknown.
+fn since(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
+    let style = if row.view.shadow {
+        theme.shadow
+    } else {
+        theme.warn
+    };
+    let now_ns = state.server_ns().saturating_add(state.age().get());
+    match row.view.refused_since_ns {
+        Some(since_ns) => text(&seen(now_ns.saturating_sub(since_ns)), style),
+        None if row.was_refused_lately() => text("?", theme.dim),
+        None => Span::default(),
+    }
+}
+
+/// Returns the remaining time of a ban or an override.
+fn ends(theme: &Theme, end: Option<End>, width: u16) -> Span<'static> {
+    let Some(end) = end else {
+        return Span::default();
+    };
+    let (glyph, word, style) = if end.is_ban {
+        (theme.pick_text("⊘", "#"), "ban", theme.bad)
+    } else {
+        (theme.pick_text("≠", "~"), "override", theme.warn)
+    };
+    let kind = if width < 14 { glyph } else { word };
+    let left = end.left_ns.map(|ns| humanise(whole_seconds(ns)));
+    let left = left.unwrap_or_else(|| "never".to_owned());
+    text(&format!("{kind} {left}"), style)
 }
 
 /// Returns a rate, dim if it is zero.

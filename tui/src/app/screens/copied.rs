@@ -24,6 +24,8 @@ pub(super) fn bucket(row: &Row, age: Nanos) -> String {
     }));
     let wait = row.retry_after_ns(age);
     parts.extend(wait.map(|wait| format!("retry after {}", humanise(wait))));
+    let end = row.ban_left_ns(age);
+    parts.extend(end.map(|left| format!("ban ends in {}", humanise(left))));
     parts.push(format!("last seen {}", ago(row.idle_ns(age))));
     line(&format!("{} {}", row.id.rule, row.id.key), &parts)
 }

@@ -216,6 +216,7 @@ fn a_selection_never_moves_to_another_customer() {
         if poll {
             some(&mut state, 4, &["mallory", "bob"], |bucket| {
                 let is_bob = bucket.key == "bob";
+                bucket.refused_at_ns = None;
                 bucket.state = if is_bob {
                     BucketState::Refusing
                 } else {

@@ -1,10 +1,10 @@
 //! The Buckets screen names an incident: each row, and the head, has one meaning.
 
-use loudou_api::{BucketState, BucketView, LimitView};
+use loudou_api::{BucketState, BucketView, EditView, LimitView, OverrideView};
 use loudou_limiter::Nanos;
 
 use super::{Theme, draw, text};
-use crate::app::fixture::{S, snapshot, state};
+use crate::app::fixture::{S, banned, snapshot, state};
 use crate::app::msg::{Msg, Snapshot};
 use crate::app::state::State;
 use crate::app::update::update;
@@ -169,4 +169,53 @@ fn a_key_just_over_its_limit_is_not_drawn_far_above_it() {
         let fits = history.chars().all(|c| glyphs.contains(c));
         assert!(fits && !history.is_empty(), "{line}");
     }
+}
+
+/// A row shows since when its key is refused, and until when it is banned or overridden. The column
+/// `retry` shows the wait of a limit, and never the end of a ban.
+#[test]
+fn a_row_has_its_beginning_and_its_end() {
+    for (width, ban, raised) in [(80, "⊘ 3m50s", "≠ 54m"), (180, "ban 3m50s", "override 54m")] {
+        let size = (width, 24);
+        let refused = line(&state(size, 20), "mallory", size);
+        assert!(
+            refused.contains(" 11m ") || refused.contains(" 12m "),
+            "{refused}"
+        );
+        assert!(width == 80 || refused.contains(" 1.4s "), "{refused}");
+        let mut state = banned(size, 20);
+        let banned = line(&state, "mallory", size);
+        assert!(banned.contains(ban), "{banned}");
+        assert!(
+            banned.contains(" 11m ") || banned.contains(" 12m "),
+            "{banned}"
+        );
+        assert_eq!(banned.matches("3m50s").count(), 1, "{banned}");
+        assert!(!banned.contains(" 1.4s "), "{banned}");
+        let now_ns = state.server_ns();
+        let data = state.data.as_mut().expect("data");
+        data.rules.rules[0].overrides = vec![OverrideView {
+            key: "mal*".to_owned(),
+            edit: EditView {
+                expires_at_ns: Some(now_ns + 54 * 60 * S),
+                ..EditView::default()
+            },
+        }];
+        for row in data.rows.iter_mut().filter(|row| row.id.key == "mallory") {
+            row.view.ban = None;
+        }
+        let overridden = line(&state, "mallory", size);
+        assert!(overridden.contains(raised), "{overridden}");
+        let data = state.data.as_mut().expect("data");
+        data.rules.rules[0].overrides[0].edit.expires_at_ns = None;
+        let overridden = line(&state, "mallory", size);
+        assert!(overridden.contains(" never "), "{overridden}");
+    }
+    let mut state = state(SIZE, 20);
+    let rows = &mut state.data.as_mut().expect("data").rows;
+    for row in rows.iter_mut().filter(|row| row.id.key == "mallory") {
+        row.view.refused_since_ns = None;
+    }
+    let unknown = line(&state, "mallory", SIZE);
+    assert!(unknown.contains(" ? "), "{unknown}");
 }
