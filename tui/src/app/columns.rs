@@ -22,6 +22,8 @@ pub(crate) enum Column {
     Leased,
     Admitted,
     Refused,
+    /// Highest rate of the last minute.
+    Peak,
     History,
     /// Time since the current run of refusals began.
     Since,
@@ -65,6 +67,8 @@ impl Column {
             Self::Admitted => "admitted/s",
             Self::Refused if width < 10 => "refuse/s",
             Self::Refused => "refused/s",
+            Self::Peak if width < 6 => "peak",
+            Self::Peak => "peak/s",
             Self::Since => "since",
             Self::Ends => "ends in",
             Self::History if width < 20 => "60s",
@@ -105,6 +109,7 @@ impl Column {
                 | Self::Leased
                 | Self::Admitted
                 | Self::Refused
+                | Self::Peak
                 | Self::Since
                 | Self::Ends
                 | Self::Asks
@@ -137,8 +142,8 @@ impl Column {
                 wait(a).cmp(&wait(b))
             }
             Self::Since => since(a).cmp(&since(b)),
-            // The state has the bans, and their ends are not part of a row.
-            Self::Ends => Ordering::Equal,
+            // Peaks and ends are not part of a row.
+            Self::Peak | Self::Ends => Ordering::Equal,
             Self::Seen => a.idle_ns(Nanos::ZERO).cmp(&b.idle_ns(Nanos::ZERO)),
         }
     }
@@ -253,6 +258,7 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         in_steps: true,
         ..Wish::growing(0, 1, 10, 17)
     };
+    let minute = if width < 100 { 6 } else { 12 };
     // A ban and an override are a glyph or a word: `⊘ 9m15s`, `override 9m15s`.
     let ends = Wish {
         in_steps: true,
@@ -282,9 +288,10 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         (Column::Level, Wish::growing(3, 6, 10, 20)),
         (Column::Left, Wish::growing(4, left, left.max(9), 15)),
         (Column::Leased, Wish::fixed(9, 6)),
-        (Column::Admitted, Wish::growing(10, 8, 8, 11)),
+        (Column::Admitted, Wish::growing(11, 8, 8, 11)),
         (Column::Refused, Wish::growing(5, 9, 10, 10)),
-        (Column::History, Wish::growing(8, 6, 20, 60)),
+        (Column::Peak, Wish::growing(10, 5, 6, 6)),
+        (Column::History, Wish::growing(8, minute, 20, 60)),
         (Column::Since, Wish::growing(6, 5, 5, 6)),
         (Column::Ends, ends),
         (Column::Asks, Wish::fixed(12, 5)),

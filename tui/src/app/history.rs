@@ -123,6 +123,17 @@ impl History {
         }
     }
 
+    /// Notes that a bucket did not exist at `server_ns`, so that the requests that created it are
+    /// counted. Does nothing if the bucket has a history.
+    pub(crate) fn note_absent(&mut self, id: &BucketName, server_ns: u64) {
+        let at_ns = self.axis.place(server_ns);
+        self.buckets.entry(id.clone()).or_insert_with(|| Track {
+            counts: Some(Counts::default()),
+            at_ns,
+            samples: VecDeque::new(),
+        });
+    }
+
     /// Adds a bucket as read at `server_ns`, and returns its rates. An hour is kept if the bucket
     /// `is_open`, otherwise a minute.
     pub(crate) fn note_bucket(
@@ -372,6 +383,7 @@ impl Counts {
 pub(crate) const WINDOW_NS: u64 = 60_000_000_000;
 /// Nanoseconds per second. Converts a count per nanosecond to a rate.
 const SECOND: f64 = 1e9;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Time over which rates are averaged.
 const SMOOTH_NS: u64 = 10_000_000_000;
 /// Minimum duration of a sample. Shorter samples are joined.
@@ -515,6 +527,16 @@ impl Track {
         }
         let ns = self.at_ns.saturating_sub(from);
         (ns >= LEAST_RATED_NS).then(|| sum.per(float(ns) / SECOND))
+    }
+
+    /// Returns the highest rate between two answers within the last minute, or `None` if none is
+    /// known. A time of less than a second counts as a second.
+    pub(crate) fn peak(&self) -> Option<f64> {
+        let begin = self.at_ns.saturating_sub(WINDOW_NS);
+        let recent = self.samples.iter().rev();
+        let recent = recent.take_while(|sample| sample.to_ns > begin);
+        let rates = recent.map(|sample| per_second(&sample.counts, sample.len_ns().max(SECOND_NS)));
+        rates.map(|rates| rates.all()).reduce(f64::max)
     }
 
     /// The time since which this minute's requests are known.

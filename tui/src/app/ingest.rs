@@ -74,7 +74,10 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     let mut data = state.data.take().unwrap_or_default();
     if data.status.instance != snapshot.status.instance {
         data.rows.clear();
+        data.whole_ns = None;
     }
+    // A bucket without history did not exist when all buckets were last read.
+    let absent_ns = data.whole_ns;
     let patience_ns = state.patience().get();
     let history = &mut state.history;
     history.note_rules(&snapshot.status, read_at, patience_ns);
@@ -96,6 +99,9 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
         keeps,
         |id, view, as_of_ns| {
             let is_open = Some(id) == open.as_ref();
+            if let Some(absent_ns) = absent_ns {
+                history.note_absent(id, absent_ns);
+            }
             let counts = Counts::of_bucket(view);
             history.note_bucket(id, counts, as_of_ns, (is_open, patience_ns))
         },

@@ -412,7 +412,7 @@ fn without_colour_the_selection_is_reversed_and_there_are_no_colours() {
 #[test]
 fn hostile_keys_are_spelled_out() {
     for (keys, shown) in [
-        ("/evil<ret>", "dave\\u{1b}[31m\\u{202e"),
+        ("/evil<ret>", "dave\\u{1b}[31m\\u{20"),
         ("/evil<ret><ret>", "dave\\u{1b}[31m\\u{202e}evil"),
         ("/evil<ret>b", "dave\\u{1b}[31m\\u{202e}evil"),
         ("/evil<ret>o", "dave\\u{1b}[31m\\u{202e}evil"),

@@ -16,7 +16,7 @@ use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::demand::Demand;
 use crate::app::ends::End;
 use crate::app::filter::Filter;
-use crate::app::history::{Rates, WINDOW_NS};
+use crate::app::history::{Rates, Track, WINDOW_NS};
 use crate::app::ingest;
 use crate::app::layout::table_height;
 use crate::app::rows::Row;
@@ -371,6 +371,7 @@ fn cell(theme: &Theme, state: &State, row: &Row, column: Column, width: u16) -> 
             text(&refusals(rate(would), true), number.style).into()
         }
         Column::Refused => number(theme, rates.map(|rates| rates.refused), theme.bad).into(),
+        Column::Peak => peak(theme, state, row).into(),
         Column::Since => since(theme, state, row).into(),
         Column::Ends => ends(theme, End::of(state, row), width).into(),
         Column::History => demand(theme, state, row, width),
@@ -463,6 +464,22 @@ fn ends(theme: &Theme, end: Option<End>, width: u16) -> Span<'static> {
     let left = end.left_ns.map(|ns| humanise(whole_seconds(ns)));
     let left = left.unwrap_or_else(|| "never".to_owned());
     text(&format!("{kind} {left}"), style)
+}
+
+/// Returns the highest rate of the last minute. It is highlighted if it is far above the mean, because
+/// the key then sent a burst.
+fn peak(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
+    const FAR: f64 = 4.0;
+    let track = state.history.buckets.get(&row.id);
+    let Some(peak) = track.and_then(Track::peak).filter(|peak| *peak > 0.0) else {
+        return Span::default();
+    };
+    let mean = row.rates.map_or(0.0, |rates| rates.all());
+    let is_burst = peak >= FAR && peak >= mean * FAR;
+    text(
+        &rate(Some(peak)),
+        if is_burst { theme.strong } else { theme.dim },
+    )
 }
 
 /// Returns a rate, dim if it is zero.

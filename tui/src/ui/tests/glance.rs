@@ -219,3 +219,40 @@ fn a_row_has_its_beginning_and_its_end() {
     let unknown = line(&state, "mallory", SIZE);
     assert!(unknown.contains(" ? "), "{unknown}");
 }
+
+/// A burst of one second is seen as a burst for a minute, also if the burst created the bucket.
+#[test]
+fn a_burst_is_not_a_slow_steady_key() {
+    for (size, is_new) in [((80, 24), true), ((140, 24), true), ((80, 24), false)] {
+        let mut state = state(size, 0);
+        let mut lines = Vec::new();
+        for poll in 0..40 {
+            feed(&mut state, poll, |snapshot| {
+                let clients = [
+                    ("burst", if poll < 10 { 0 } else { 200 }),
+                    ("steady", 5 * poll),
+                ];
+                let now_ns = snapshot.status.now_ns;
+                let buckets = clients.map(|(key, admitted)| {
+                    let mut bucket = Client::new(1).bucket;
+                    (bucket.key, bucket.admitted) = (key.to_owned(), admitted);
+                    (now_ns, bucket)
+                });
+                let all = buckets.into_iter();
+                snapshot.buckets = all
+                    .filter(|(_, bucket)| !is_new || bucket.admitted > 0)
+                    .collect();
+            });
+            if poll > 11 {
+                lines.push(["burst", "steady"].map(|key| line(&state, key, size)));
+            }
+        }
+        for [burst, steady] in lines {
+            assert!(burst.contains(" 200 "), "{burst}");
+            assert!(
+                !steady.contains(" 200 ") && steady.matches(" 5.0 ").count() == 2,
+                "{steady}"
+            );
+        }
+    }
+}
