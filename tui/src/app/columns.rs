@@ -256,7 +256,7 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
     // A state is shown as a glyph only, or with words: `◐ refused`, `◐ refused 45s ago`.
     let state = Wish {
         in_steps: true,
-        ..Wish::growing(0, 1, 10, 17)
+        ..Wish::growing(0, if width < 100 { 1 } else { 10 }, 10, 17)
     };
     let minute = if width < 100 { 6 } else { 12 };
     // A ban and an override are a glyph or a word: `⊘ 9m15s`, `override 9m15s`.
