@@ -33,7 +33,8 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let [first, second] =
         Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(pen.area);
-    let (words, style) = connection(theme, state);
+    let connection = connection(theme, state);
+    let words = connection.least();
     let several = state.targets.len() > 1;
     let tabs = SCREENS.iter().map(|view| view.about());
     let tabs = tabs.filter(|about| several || !about.screen.is_of_several());
@@ -46,7 +47,7 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     };
     let address = without_scheme(&state.settings.url);
     let name = theme.pick_text(" 漏斗 loudou ", " loudou ");
-    let whole = [name, words.as_str(), address]
+    let whole = [name, words, address]
         .map(width)
         .into_iter()
         .fold(wide(&tabs), u16::saturating_add);
@@ -56,8 +57,11 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     } else {
         name
     };
-    let short = width(address).saturating_add(2).min(LEAST + 4);
-    let least = width(&words).max(short).saturating_add(2);
+    // Envoys are distinguished by the end of their addresses, so it is cut only for one Envoy.
+    let most = if several { LEAST * 2 } else { LEAST + 2 };
+    let address = connection.short.as_ref().map(|_| width(address).min(most));
+    let address = address.map_or(0, |address| address.saturating_add(1));
+    let least = width(words).saturating_add(address).saturating_add(2);
     let room = first
         .width
         .saturating_sub(width(name))
@@ -76,7 +80,8 @@ pub(super) fn header(pen: &mut Pen<'_>, state: &State) {
     pen.line(title, Span::styled(name, theme.name));
     draw_tabs(pen, bar, state, &tabs);
     let room = end.width.saturating_sub(2);
-    let place = text(&place(state, &words, room, theme), style);
+    let place = place(state, &connection, room, theme);
+    let place = text(&place, connection.style);
     pen.line(
         end,
         theme
@@ -130,37 +135,23 @@ fn draw_tabs(pen: &mut Pen<'_>, bar: Rect, state: &State, tabs: &[(String, Scree
 
 /// Returns the connection with the Envoy's address, in the longest form that fits. If there is
 /// little room, the word "connected" is left out, because the colour of the address shows the same.
-fn place(state: &State, connection: &str, room: u16, theme: &Theme) -> String {
+fn place(state: &State, connection: &Connection, room: u16, theme: &Theme) -> String {
     let url = &state.settings.url;
     let address = without_scheme(url);
-    let number = state.number.saturating_add(1);
-    let all = state.targets.len();
-    // "Envoy 2/3" counts all watched Envoys, including disconnected ones.
-    let [long, short] = match all {
-        0..2 => [String::new(), String::new()],
-        2.. => [format!("Envoy {number}/{all} "), format!("{number}/{all} ")],
-    };
-    let mut forms = vec![
-        format!("{long}{connection} {url}"),
-        format!("{short}{connection} {url}"),
-        format!("{short}{connection} {address}"),
-    ];
-    let is_good = state.link.up == Some(true) && !state.is_stale();
-    let mark = connection.split(' ').next().unwrap_or_default();
-    if is_good {
-        forms.push(format!("{short}{mark} {address}"));
-    }
+    let Connection { long, short, .. } = connection;
+    let mut forms = vec![format!("{long} {url}"), format!("{long} {address}")];
+    forms.extend(short.iter().map(|short| format!("{short} {address}")));
     let mut fitting = forms.into_iter().filter(|form| width(form) <= room);
     if let Some(form) = fitting.next() {
         return form;
     }
     // In one domain, the beginning of a name distinguishes the Envoys.
-    let begin = format!("{short}{mark} ");
-    let left = room.saturating_sub(width(&begin));
-    if is_good && left >= LEAST {
-        return format!("{begin}{}", theme.fit(address, left));
+    let least = connection.least();
+    let left = room.saturating_sub(width(least)).saturating_sub(1);
+    if short.is_some() && left >= LEAST {
+        return format!("{least} {}", theme.fit(address, left));
     }
-    format!("{short}{connection}")
+    least.to_owned()
 }
 
 /// Returns the key and the name of a screen.
@@ -169,14 +160,31 @@ fn tab(about: &About) -> String {
     format!("{key} {}", about.title).trim_start().to_owned()
 }
 
-fn connection(theme: &Theme, state: &State) -> (String, Style) {
+/// The state of the connection in words.
+struct Connection {
+    long: String,
+    /// A short form if all is well with the Envoy that is shown.
+    short: Option<String>,
+    style: Style,
+}
+
+impl Connection {
+    /// Returns the shortest words.
+    fn least(&self) -> &str {
+        self.short.as_ref().unwrap_or(&self.long)
+    }
+}
+
+/// Describes the connection. If it is good, the words are about all watched Envoys, so that they do
+/// not contradict a message about another Envoy.
+fn connection(theme: &Theme, state: &State) -> Connection {
     let up = theme.pick('●', '*');
     let down = theme.pick('○', 'o');
     let age = humanise(whole_seconds(state.age().get()));
-    match state.link.up {
+    let (long, style) = match state.link.up {
         None => (format!("{down} connecting"), theme.warn),
         Some(true) if state.is_stale() => (format!("{up} connected, stale {age}"), theme.warn),
-        Some(true) => (format!("{up} connected"), theme.good),
+        Some(true) => return connected(theme, state),
         Some(false) => {
             let wait = whole_seconds(state.link.due.since(state.now).get());
             let next = if state.link.in_flight.is_some() {
@@ -191,6 +199,36 @@ fn connection(theme: &Theme, state: &State) -> (String, Style) {
             };
             (format!("{down} {next}{old}"), theme.bad)
         }
+    };
+    Connection {
+        long,
+        short: None,
+        style,
+    }
+}
+
+/// Describes the connections if the shown Envoy is connected.
+fn connected(theme: &Theme, state: &State) -> Connection {
+    let all = state.targets.len().max(1);
+    let others = state.targets.iter().enumerate();
+    let away = others.filter(|(number, other)| *number != state.number && other.up != Some(true));
+    let here = all.saturating_sub(away.count());
+    let (mark, style) = if here == all {
+        (theme.pick('●', '*'), theme.good)
+    } else {
+        (theme.pick('◐', '+'), theme.warn)
+    };
+    let (long, short) = match all {
+        0..2 => (format!("{mark} connected"), mark.to_string()),
+        2.. => (
+            format!("{mark} {here} of {all} Envoys connected, here"),
+            format!("{mark} {here}/{all} up"),
+        ),
+    };
+    Connection {
+        long,
+        short: Some(short),
+        style,
     }
 }
 

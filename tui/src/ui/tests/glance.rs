@@ -7,6 +7,7 @@ use super::{Theme, draw, text};
 use crate::app::fixture::{S, banned, snapshot, state};
 use crate::app::msg::{Msg, Snapshot};
 use crate::app::state::State;
+use crate::app::targets::TargetSummary;
 use crate::app::update::update;
 
 const SIZE: (u16, u16) = (140, 24);
@@ -253,6 +254,49 @@ fn a_burst_is_not_a_slow_steady_key() {
                 !steady.contains(" 200 ") && steady.matches(" 5.0 ").count() == 2,
                 "{steady}"
             );
+        }
+    }
+}
+
+/// With one of two Envoys away, all parts of the head say so.
+#[test]
+fn the_head_says_one_thing_about_several_envoys() {
+    let target = |url: &str, up| TargetSummary {
+        url: url.to_owned(),
+        up,
+        ..TargetSummary::default()
+    };
+    let theme = Theme::new(true, false);
+    for columns in 40..=200 {
+        let size = (columns, 24);
+        let mut state = state(size, 20);
+        for (up, count, colour) in [
+            (
+                Some(true),
+                ["2 of 2 Envoys connected", "● 2/2 up"],
+                theme.good,
+            ),
+            (
+                Some(false),
+                ["1 of 2 Envoys connected", "◐ 1/2 up"],
+                theme.warn,
+            ),
+        ] {
+            let own = state.settings.url.clone();
+            state.targets = vec![
+                target(&own, Some(true)),
+                target("http://127.0.0.1:42971", up),
+            ];
+            let terminal = draw(&state, &theme, size);
+            let text = terminal.backend().to_string();
+            let head = text.lines().next().expect("a head");
+            assert!(count.iter().any(|count| head.contains(count)), "{head}");
+            assert!(columns < 66 || head.contains("127.0.0.1:9911"), "{head}");
+            assert!(!head.contains("Envoy 1"), "{head}");
+            let buffer = terminal.backend().buffer();
+            let end = &buffer[(columns - 2, 0)];
+            assert_eq!(Some(end.fg), colour.fg, "{head}");
+            assert_eq!(text.contains(":42971 is away"), up == Some(false), "{text}");
         }
     }
 }
