@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  loudou  1 Buckets  3 Rules  5 Events            ● connected http://…   header
-//!  admitted 96/s  refused 12/s  generation 7  store 812/4096
+//!  admitted 96/s  refused 12/s  generation 7  store 36 of 4096 buckets
 //!  rule          key        level   left/of  …                            body
 //!  reply-per-u…  mallory    ██████     0/15  …
 //!  12 of 340 buckets · filter: refused > 5                                status

@@ -195,7 +195,7 @@ fn status(now_ns: u64, poll: u64) -> Status {
         access: Access::Edit,
         store: StoreStatus {
             buckets: 4096,
-            used: 812,
+            used: 36,
             ..StoreStatus::default()
         },
         rules: vec![

@@ -240,6 +240,7 @@ fn merge(
     for id in &snapshot.gone {
         known.remove(id);
     }
+    let read = snapshot.buckets.len();
     for (as_of_ns, view) in std::mem::take(&mut snapshot.buckets) {
         let id = BucketName::new(&view.rule, &view.key);
         let rates = note(&id, &view, as_of_ns);
@@ -251,14 +252,18 @@ fn merge(
         };
         known.insert(id, row);
     }
-    if known.len() > MOST_ROWS {
+    // With more rows than buckets in the store, some of the buckets were evicted. They are probably
+    // those that were read the longest time ago.
+    let used = usize::try_from(snapshot.status.store.used).unwrap_or(MOST_ROWS);
+    let most = used.max(read).min(MOST_ROWS);
+    if known.len() > most {
         let mut old: Vec<(u64, &BucketName)> = known
             .values()
             .filter(|row| !keeps(&row.id))
             .map(|row| (row.as_of_ns, &row.id))
             .collect();
         old.sort();
-        let old = old.into_iter().take(known.len().saturating_sub(MOST_ROWS));
+        let old = old.into_iter().take(known.len().saturating_sub(most));
         let old: Vec<BucketName> = old.map(|(_, id)| id.clone()).collect();
         for id in old {
             known.remove(&id);

@@ -576,7 +576,7 @@ fn rest(state: &State, data: &Data, theme: &Theme) -> Vec<Part> {
     let mut parts = vec![part(theme, "generation ", &generation, theme.plain)];
     let used = fraction(store.used, store.buckets);
     let fill = format!(
-        "{}/{} {}",
+        "{} of {} buckets {}",
         amount(store.used),
         amount(store.buckets),
         percent(used)

@@ -238,7 +238,15 @@ fn shown(state: &State) -> String {
             )
         }
         (None, _) if some == all => counted_buckets(some),
-        (None, _) => format!("{} of {}", amount(some), counted_buckets(all)),
+        (None, true) => {
+            let read = counted_buckets(all);
+            format!(
+                "{} of {read} read, of {} in the store",
+                amount(some),
+                amount(used)
+            )
+        }
+        (None, false) => format!("{} of {}", amount(some), counted_buckets(all)),
     };
     if !state.table.filter_text.is_empty() {
         text.push_str(", filter: ");

@@ -129,6 +129,7 @@ fn polls_of_some_buckets_add_up() {
     // Each poll adds buckets, as in a store with very many of them.
     for poll in 4..10 {
         let mut snapshot = crate::app::fixture::snapshot(poll);
+        snapshot.status.store.used = 5_000;
         snapshot.truncated = true;
         let (at, one) = snapshot.buckets[0].clone();
         snapshot.buckets = (0..900)

@@ -300,3 +300,32 @@ fn the_head_says_one_thing_about_several_envoys() {
         }
     }
 }
+
+/// While a flood of keys evicts buckets, the list has no more buckets than the store.
+#[test]
+fn there_are_no_more_buckets_than_the_store_holds() {
+    let mut state = state(SIZE, 0);
+    for poll in 0..8_u64 {
+        feed(&mut state, poll, |snapshot| {
+            let store = &mut snapshot.status.store;
+            (store.used, store.buckets) = (1_024, 1_024);
+            snapshot.truncated = true;
+            let now_ns = snapshot.status.now_ns;
+            let keys = (0..400).map(|number| format!("x{poll}-{number}"));
+            let keys = keys.chain(["alice".to_owned()]);
+            snapshot.buckets = keys
+                .map(|key| {
+                    let mut bucket = Client::new(1).bucket;
+                    bucket.key = key;
+                    (now_ns, bucket)
+                })
+                .collect();
+        });
+        let rows = &state.data.as_ref().expect("data").rows;
+        assert!(rows.len() <= 1_024 && rows.iter().any(|row| row.id.key == "alice"));
+        assert!(rows.iter().any(|row| row.id.key == format!("x{poll}-0")));
+    }
+    let text = text(&state, (199, 24));
+    assert!(text.contains(" 1024 buckets "), "{text}");
+    assert!(text.contains("store 1024 of 1024 buckets 100%"), "{text}");
+}
