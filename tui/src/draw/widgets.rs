@@ -102,8 +102,24 @@ pub(crate) struct Head {
     pub(crate) spot: Option<Spot>,
 }
 
+/// Returns the headings of columns by which rows cannot be sorted. True marks a column of numbers.
+pub(crate) fn heads<T: Into<Line<'static>>>(
+    titles: impl IntoIterator<Item = (T, bool)>,
+    widths: &[u16],
+) -> Vec<Head> {
+    let titles = titles.into_iter().zip(widths);
+    let heads = titles.map(|((title, is_right), width)| Head {
+        title: title.into(),
+        width: *width,
+        is_right,
+        is_picture: false,
+        spot: None,
+    });
+    heads.collect()
+}
+
 /// Draws headings and, below them, the visible rows. Each row has a number, which identifies it in
-/// clicks, and its cells. The row `selected` is marked.
+/// clicks, and its cells. Columns without width are left out. The row `selected` is marked.
 pub(crate) fn table(
     pen: &mut Pen<'_>,
     heads: &[Head],
@@ -111,9 +127,9 @@ pub(crate) fn table(
     selected: Option<usize>,
 ) {
     let (theme, area) = (pen.theme, pen.area);
-    let widths: Vec<u16> = heads.iter().map(|head| head.width).collect();
-    let constraints = widths.iter().copied().map(Constraint::Length);
-    let places = Layout::horizontal(constraints.clone())
+    let wide = || heads.iter().filter(|head| head.width > 0);
+    let constraints: Vec<Constraint> = wide().map(|head| Constraint::Length(head.width)).collect();
+    let places = Layout::horizontal(&constraints)
         .spacing(1)
         .split(pen.row(0));
     let cell = |line: Line<'static>, head: &Head| {
@@ -132,19 +148,22 @@ pub(crate) fn table(
             state.select(Some(usize::from(y)));
         }
         pen.spot(pen.row(y.saturating_add(1)), Spot::Line(number));
-        let cells = line.into_iter().zip(heads).map(|(line, head)| {
-            let marked = selected == Some(number) && !whole_row && !head.is_picture;
-            let style = if marked { theme.row } else { Style::new() };
-            cell(line, head).style(style)
-        });
+        let cells = line.into_iter().zip(heads);
+        let cells = cells
+            .filter(|(_, head)| head.width > 0)
+            .map(|(line, head)| {
+                let marked = selected == Some(number) && !whole_row && !head.is_picture;
+                let style = if marked { theme.row } else { Style::new() };
+                cell(line, head).style(style)
+            });
         shown.push(Row::new(cells));
     }
-    for (head, place) in heads.iter().zip(places.iter()) {
+    for (head, place) in wide().zip(places.iter()) {
         if let Some(spot) = head.spot {
             pen.spot(*place, spot);
         }
     }
-    let titles = heads.iter().map(|head| cell(head.title.clone(), head));
+    let titles = wide().map(|head| cell(head.title.clone(), head));
     let table = Table::new(shown, constraints)
         .header(Row::new(titles).style(theme.head))
         .row_highlight_style(if whole_row { theme.row } else { Style::new() });

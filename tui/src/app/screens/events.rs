@@ -14,7 +14,7 @@ use crate::app::state::{Mode, State};
 use crate::app::text_field::TextField;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{self, Head, Wish};
+use crate::draw::widgets::{self, Wish};
 use crate::draw::words::{ago, amount, seen, text, width};
 use loudou_words::meaning::leased::{self, is_alarm};
 use loudou_words::num::cells;
@@ -162,15 +162,8 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let rows = rows
         .map(|(number, event)| (number, row(theme, &as_shown(state, event), now)))
         .collect();
-    let titles = ["age", "event", "by", "details"].into_iter().zip(widths);
-    let heads = titles.map(|(title, width)| Head {
-        title: title.into(),
-        width,
-        is_right: false,
-        is_picture: false,
-        spot: None,
-    });
-    let heads: Vec<Head> = heads.collect();
+    let titles = ["age", "event", "by", "details"].map(|title| (title, false));
+    let heads = widgets::heads(titles, &widths);
     pen.style(Rect { height: 1, ..list }, theme.head);
     let list = Rect {
         x: list.x.saturating_add(1),

@@ -289,19 +289,16 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         .zip(&widths)
         .map(|(column, width)| list::head(theme, *column, *width, table.sort))
         .collect();
-    let behind = widths.iter().skip(fixed);
+    let behind = widths.get(fixed..).unwrap_or_default();
     let titles = if has_parts {
         names.clone()
     } else {
         vec!["most at".to_owned()]
     };
-    heads.extend(titles.into_iter().zip(behind).map(|(title, width)| Head {
-        title: safe(&title).into_owned().into(),
-        width: *width,
-        is_right: has_parts,
-        is_picture: false,
-        spot: None,
-    }));
+    let titles = titles
+        .iter()
+        .map(|title| (safe(title).into_owned(), has_parts));
+    heads.extend(widgets::heads(titles, behind));
     let lines = table.lines(table_height(state.size));
     let state_width = widths.first().copied().unwrap_or(0);
     let rows = lines.iter().filter_map(|index| {

@@ -20,7 +20,7 @@ use crate::app::screen::{Places, Screen};
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{self, Head, Wish, all};
+use crate::draw::widgets::{self, Wish, all};
 use crate::draw::words::{amount, percent, rate, text, width, wrap};
 
 static ABOUT: About = About {
@@ -164,25 +164,16 @@ fn table(pen: &mut Pen<'_>, state: &State, data: &Data, rules: Vec<(usize, &Rule
         ],
     );
     let rows = rules.into_iter().map(|(number, rule)| {
-        let mut cells = row(theme, (state, data), rule, &widths).into_iter();
-        let shown = widths
-            .iter()
-            .filter_map(|width| cells.next().filter(|_| *width > 0));
-        (number, shown.collect())
+        let cells = row(theme, (state, data), rule, &widths);
+        (number, cells.to_vec())
     });
     let rows = rows.collect();
-    let heads = TITLES
-        .into_iter()
-        .zip(&widths)
-        .filter(|(_, width)| **width > 0);
-    let heads = heads.map(|((title, is_right), width)| Head {
-        title: title.into(),
-        width: *width,
-        is_right,
-        is_picture: title == "last 60s",
-        spot: None,
-    });
-    let heads: Vec<Head> = heads.collect();
+    let mut heads = widgets::heads(TITLES, &widths);
+    heads
+        .iter_mut()
+        .skip(6)
+        .take(1)
+        .for_each(|head| head.is_picture = true);
     let inner = Rect {
         x: pen.area.x.saturating_add(1),
         width: pen.area.width.saturating_sub(1),

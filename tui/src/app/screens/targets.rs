@@ -18,7 +18,7 @@ use crate::app::state::State;
 use crate::app::targets::TargetSummary;
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
-use crate::draw::widgets::{self, Head, Wish};
+use crate::draw::widgets::{self, Wish};
 use crate::draw::words::{rate, safe, text, width as width_of};
 use crate::short_names::short_names;
 
@@ -153,19 +153,11 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         })
         .collect();
     rows.push((usize::MAX, sums(theme, &state.targets)));
-    for (_, cells) in &mut rows {
-        let mut at = widths.iter();
-        cells.retain(|_| at.next().is_some_and(|width| *width > 0));
-    }
-    let heads = COLUMNS.iter().zip(&widths).filter(|(_, width)| **width > 0);
-    let heads = heads.map(|((title, rank), width)| Head {
-        title: format!("{}{title}", if *rank == 0 { " " } else { "" }).into(),
-        width: *width,
-        is_right: *rank > 0,
-        is_picture: false,
-        spot: None,
+    let titles = COLUMNS.map(|(title, rank)| match rank {
+        0 => (format!(" {title}"), false),
+        _ => (title.to_owned(), true),
     });
-    let heads: Vec<Head> = heads.collect();
+    let heads = widgets::heads(titles, &widths);
     widgets::table(&mut pen.part(list), &heads, rows, Some(selected));
     let rates = widths
         .iter()
