@@ -509,9 +509,11 @@ fn smooth(series: &[Option<Rates>], allowed: Option<f64>) -> Vec<Option<Rates>> 
     });
     let span = usize::try_from(span).unwrap_or(1);
     let is_few = |rates: &&Rates| rates.all() < few;
+    let first = series.iter().position(Option::is_some).unwrap_or(0);
     let column = |(at, rates): (usize, &Option<Rates>)| {
         let few = rates.as_ref().filter(is_few);
-        let end = at.saturating_add(1).max(span).min(series.len());
+        let least = first.saturating_add(span);
+        let end = at.saturating_add(1).max(least).min(series.len());
         let near = series.get(end.saturating_sub(span)..end);
         let near = near.filter(|_| few.is_some());
         let Some(near) = near else { return *rates };
