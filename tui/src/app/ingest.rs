@@ -74,10 +74,10 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     let mut data = state.data.take().unwrap_or_default();
     if data.status.instance != snapshot.status.instance {
         data.rows.clear();
-        data.whole_ns = None;
+        (data.whole_ns, data.complete_ns) = (None, None);
     }
-    // A bucket without history did not exist when all buckets were last read.
-    let absent_ns = data.whole_ns;
+    // A bucket without history did not exist when all buckets were known.
+    let absent_ns = data.complete_ns;
     let patience_ns = state.patience().get();
     let history = &mut state.history;
     history.note_rules(&snapshot.status, read_at, patience_ns);
@@ -113,6 +113,12 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     tracks.retain(|id, _| rows.contains(id) || Some(id) == open.as_ref());
     let used = snapshot.status.store.used;
     data.truncated = snapshot.truncated && used > count(data.rows.len());
+    // If buckets are evicted, as many rows as buckets may include rows of evicted buckets.
+    let store = &snapshot.status.store;
+    let keeps_all = store.evicted_lossy == 0 && store.evicted_lossless == 0;
+    if !snapshot.truncated || (keeps_all && !data.truncated) {
+        data.complete_ns = Some(now_ns);
+    }
     data.searching = snapshot.searching;
     data.longest = longest(&data.rows);
     if let Some(rules) = snapshot.rules {

@@ -101,6 +101,8 @@ pub(crate) struct Data {
     pub(crate) truncated: bool,
     /// Server's clock when all buckets were last read.
     pub(crate) whole_ns: Option<u64>,
+    /// Server's clock when there was a row for each bucket in the store.
+    pub(crate) complete_ns: Option<u64>,
     /// Buckets that the last poll looked up and did not find, with the server's clock at that time.
     pub(crate) gone: BTreeMap<BucketName, u64>,
     /// Part of the store that the searches for the filter text have seen, in percent, or `None`
