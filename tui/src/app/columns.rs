@@ -253,7 +253,7 @@ pub(crate) fn fitting(width: u16, wishes: Wishes) -> Vec<(Column, u16)> {
         capacity,
     } = wishes.longest;
     let left = capacity.saturating_mul(2).saturating_add(1).clamp(6, 15);
-    // A state is shown as a glyph only, or with words: `◐ refused`, `◐ refused 45s ago`.
+    // A state is shown as a glyph only, or with words: `◐ busy`, `✗ refused 45s ago`.
     let state = Wish {
         in_steps: true,
         ..Wish::growing(0, if width < 100 { 1 } else { 10 }, 10, 17)

@@ -219,7 +219,7 @@ impl Theme {
             Standing::WouldHaveRefused | Standing::WouldRefuse | Standing::BanOff => {
                 (self.pick('◌', '%'), self.shadow)
             }
-            Standing::Refused => (self.pick('◐', '+'), self.warn),
+            Standing::Refused => (self.pick('✗', '-'), self.warn),
             Standing::Refusing => (self.pick('✖', 'x'), self.bad),
             Standing::Banned => (self.pick('⊘', '#'), self.bad),
         }

@@ -2,6 +2,7 @@
 
 use loudou_api::{BucketState, BucketView, EditView, LimitView, OverrideView};
 use loudou_limiter::Nanos;
+use loudou_words::meaning::Standing;
 use loudou_words::num::count;
 
 use super::{Theme, draw, text};
@@ -330,4 +331,15 @@ fn there_are_no_more_buckets_than_the_store_holds() {
     let text = text(&state, (199, 24));
     assert!(text.contains(" 1024 buckets "), "{text}");
     assert!(text.contains("store 1024 of 1024 buckets 100%"), "{text}");
+}
+
+/// On a narrow terminal without colours, the state is one glyph, which tells a key that was refused
+/// from one that was not.
+#[test]
+fn the_glyph_of_a_refused_key_is_its_own() {
+    for (ascii, glyphs) in [(false, ["✗", "◐"]), (true, ["-", "+"])] {
+        let theme = Theme::new(false, ascii);
+        let states = [Standing::Refused, Standing::Busy].map(|state| theme.state(state).0);
+        assert_eq!(states.map(String::from), glyphs);
+    }
 }
