@@ -1,6 +1,7 @@
 //! A part of the frame into which widgets are drawn. Drawing is clipped to its area. The pen also
 //! records the places that can be clicked.
 
+use loudou_words::num::cells;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
@@ -67,6 +68,25 @@ impl<'a> Pen<'a> {
         let area = self.area;
         for (row, line) in area.rows().zip(lines) {
             self.line(row, line);
+        }
+    }
+
+    /// Draws buttons from the second cell of an area on, with `gap` cells in between.
+    pub(crate) fn buttons(
+        &mut self,
+        area: Rect,
+        gap: u16,
+        buttons: impl IntoIterator<Item = (Line<'static>, Option<Spot>)>,
+    ) {
+        let mut x = area.x.saturating_add(1);
+        for (line, spot) in buttons {
+            let width = cells(line.width());
+            let place = Rect { x, width, ..area }.intersection(area);
+            if let Some(spot) = spot {
+                self.spot(place, spot);
+            }
+            self.line(place, line);
+            x = x.saturating_add(width).saturating_add(gap);
         }
     }
 

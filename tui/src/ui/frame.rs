@@ -293,6 +293,9 @@ fn first_warning(state: &State) -> Option<&String> {
     of_filter(&data?.status).next()
 }
 
+/// Number of cells between two hints.
+const GAP: u16 = 2;
+
 /// Draws the keys that work here. A key whose command cannot run now is dimmed. Pressing it shows
 /// why.
 pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
@@ -303,53 +306,37 @@ pub(super) fn footer(pen: &mut Pen<'_>, state: &State) {
     let mut here: Vec<&Binding> = here.filter(|b| !b.keys.is_empty()).collect();
     here.sort_by_key(|binding| binding.rank);
     let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == ALWAYS);
-    let ends: u16 = always.iter().map(|binding| hint_width(binding)).sum();
-    let right = area.width.saturating_sub(ends);
-    let mut x = 1;
+    let mut hints: Vec<_> = here.into_iter().map(|it| hint(theme, state, it)).collect();
     if matches!(&state.mode, Mode::Edit(form) if form.stage == Stage::Sending) {
-        pen.line(area, text(" sending", theme.warn));
-        x = 10;
+        hints.insert(0, (text("sending", theme.warn).into(), None));
     }
-    for binding in here {
-        let wide = hint_width(binding);
-        if x > right.saturating_add(1).saturating_sub(wide) {
-            break;
-        }
-        hint(pen, state, x, binding);
-        x = x.saturating_add(wide);
-    }
-    let mut x = right.saturating_add(1);
-    for binding in always {
-        hint(pen, state, x, binding);
-        x = x.saturating_add(hint_width(binding));
-    }
+    let always = always.into_iter().map(|it| hint(theme, state, it));
+    let always: Vec<_> = always.collect();
+    let wide = |(line, _): &(Line<'_>, _)| cells(line.width()).saturating_add(GAP);
+    let ends = always.iter().map(wide).sum();
+    let [left, right] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(ends)]).areas(area);
+    let mut room = left.width;
+    hints.retain(|hint| {
+        let rest = room.checked_sub(wide(hint));
+        // No later hint takes the place of one that does not fit.
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    });
+    pen.buttons(left, GAP, hints);
+    pen.buttons(right, GAP, always);
 }
 
-/// Returns the width of a key, its word and the gap after it.
-fn hint_width(binding: &Binding) -> u16 {
-    let key = width(&binding.shown());
-    key.saturating_add(width(binding.short)).saturating_add(3)
-}
-
-fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) {
-    let theme = pen.theme;
+/// Returns a key with its word, and the action of a click on it.
+fn hint(theme: &Theme, state: &State, binding: &Binding) -> (Line<'static>, Option<Spot>) {
     let (key_style, style) = match keys::obstacle(state, binding.command) {
         None => (theme.key, theme.plain),
         Some(_) => (theme.dim, theme.dim),
     };
-    let place = Rect {
-        x: pen.area.x.saturating_add(x),
-        width: hint_width(binding).saturating_sub(2),
-        ..pen.area
-    };
     let key = text(&binding.shown(), key_style);
-    pen.line(
-        place.intersection(pen.area),
-        vec![key, text(&format!(" {}", binding.short), style)],
-    );
-    if let Some(press) = binding.keys.first() {
-        pen.spot(place, Spot::Key(*press));
-    }
+    let word = text(&format!(" {}", binding.short), style);
+    let spot = binding.keys.first().map(|press| Spot::Key(*press));
+    (vec![key, word].into(), spot)
 }
 
 // The second line: requests per second and warnings in the longest form that fits, then other

@@ -6,11 +6,11 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use crate::app::press::Spot;
-use crate::app::sheet::{Answer, BETWEEN, Part, Sheet, Tone};
+use crate::app::sheet::{BETWEEN, Part, Sheet, Tone};
 use crate::draw::pen::Pen;
 use crate::draw::theme::Theme;
 use crate::draw::widgets::{open, scroll_bar};
-use crate::draw::words::{text, width};
+use crate::draw::words::text;
 use loudou_words::num::cells;
 
 /// Minimum width of a column of values. `NAME` is the maximum width of their names.
@@ -37,7 +37,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, sheet: &Sheet) -> Rect {
         pen.line(answers, text(" sending", theme.warn));
     }
     for (row, place) in sheet.answers.iter().zip(answers.rows()) {
-        answer_row(&mut pen, place, row);
+        let buttons = row.iter().map(|answer| {
+            let key = Span::styled(answer.key, theme.key);
+            let word = text(&format!(" {}", answer.word), theme.plain);
+            (vec![key, word].into(), Some(Spot::Key(answer.press)))
+        });
+        pen.buttons(place, BETWEEN, buttons);
     }
     place
 }
@@ -77,27 +82,4 @@ fn columns(theme: &Theme, wide: u16, row: &[&str; 4], styles: [Style; 4]) -> Lin
         line.push_span(Span::raw(" ".repeat(gap)));
     }
     line
-}
-
-/// Draws a row of answers, which can also be clicked.
-fn answer_row(pen: &mut Pen<'_>, place: Rect, row: &[Answer]) {
-    let theme = pen.theme;
-    let mut left = Rect {
-        x: place.x.saturating_add(1),
-        ..place
-    };
-    for answer in row {
-        let key = Span::styled(answer.key, theme.key);
-        let word = text(&format!(" {}", answer.word), theme.plain);
-        let wide = width(answer.key).saturating_add(cells(word.width()));
-        pen.spot(
-            Rect {
-                width: wide,
-                ..left
-            },
-            Spot::Key(answer.press),
-        );
-        pen.line(left.intersection(place), vec![key, word]);
-        left.x = left.x.saturating_add(wide).saturating_add(BETWEEN);
-    }
 }
