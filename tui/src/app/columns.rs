@@ -124,7 +124,7 @@ impl Column {
             Self::Rule => a.id.rule.cmp(&b.id.rule),
             Self::Key => a.id.key.cmp(&b.id.key),
             Self::Limit => limit_name(a).cmp(limit_name(b)),
-            Self::Level => a.level(Nanos::ZERO).total_cmp(&b.level(Nanos::ZERO)),
+            Self::Level => a.shown_level().total_cmp(&b.shown_level()),
             Self::Left => left(a).cmp(&left(b)),
             Self::Leased => leased(a).cmp(&leased(b)),
             Self::Admitted => a.admitted().total_cmp(&b.admitted()),

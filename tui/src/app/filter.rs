@@ -387,7 +387,7 @@ impl Test {
 fn value(field: Field, row: &Row) -> Option<f64> {
     let seconds = |ns: u64| float(ns) / 1e9;
     Some(match field {
-        Field::Level => row.level(Nanos::ZERO) * 100.0,
+        Field::Level => row.shown_level() * 100.0,
         Field::Remaining => float(row.limit()?.remaining),
         Field::Capacity => float(row.limit()?.capacity),
         Field::Admitted => row.rates?.admitted,

@@ -6,7 +6,7 @@ use loudou_words::meaning::Standing;
 use loudou_words::num::count;
 
 use super::{Theme, draw, text};
-use crate::app::fixture::{S, banned, snapshot, state};
+use crate::app::fixture::{S, banned, snapshot, state, type_keys};
 use crate::app::msg::{Msg, Snapshot};
 use crate::app::state::State;
 use crate::app::targets::TargetSummary;
@@ -342,4 +342,14 @@ fn the_glyph_of_a_refused_key_is_its_own() {
         let states = [Standing::Refused, Standing::Busy].map(|state| theme.state(state).0);
         assert_eq!(states.map(String::from), glyphs);
     }
+}
+
+/// A filter for full buckets finds the buckets whose bar is full.
+#[test]
+fn a_filter_by_level_agrees_with_the_bar() {
+    let mut state = state(SIZE, 20);
+    type_keys(&mut state, "/level >= 100%<ret>");
+    let row = line(&state, "mallory", SIZE);
+    assert!(row.contains("✖ refusing"), "{row}");
+    assert_eq!(state.table.visible.len(), 1);
 }
