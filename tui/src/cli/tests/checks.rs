@@ -463,7 +463,7 @@ fn problems_in_an_envoy_file_have_positions() {
     --- exit code 1
     "#);
     assert_snapshot!(check("static_resources: {}\n", "").seen(), @r"
-    (standard input): error: no Loudou filter in this Envoy file: expected `typed_config` of type envoy.extensions.filters.http.wasm.v3.Wasm with `loudou` in its name, its vm_id or the path of its module, or with rules in its configuration
+    (standard input): error: no Loudou filter in this Envoy file: expected `typed_config` of type envoy.extensions.filters.http.wasm.v3.Wasm or envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter with `loudou` in its name, its vm_id or the path of its module, or with rules in its configuration
     (standard input): 1 error
     --- exit code 1
     ");
