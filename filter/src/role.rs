@@ -191,6 +191,11 @@ impl Stream {
         !self.response_headers.is_empty() || self.hold_state.awaits_response()
     }
 
+    /// Returns true if the cost of the request is settled at its end, unless it is decided again.
+    pub fn settles(&self) -> bool {
+        self.hold_state.awaits_response()
+    }
+
     /// Adds the headers of the verdict to the response, whose headers have come. Returns true if the
     /// caller must call [`Self::responded`], which needs the role.
     pub fn response_headers(&mut self, host: &dyn Host) -> bool {

@@ -9,6 +9,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use crate::metadata::{Keys, Value};
+
 /// The ABI version that the module was written for. Envoy logs a warning if its own differs.
 pub(crate) const VERSION: &std::ffi::CStr = c"v0.2.0";
 
@@ -121,6 +123,20 @@ pub(crate) unsafe fn copy_chunks(start: *const EnvoyBytes, count: usize) -> Vec<
     }
 }
 
+/// Copies names, if Envoy has filled them in.
+///
+/// # Safety
+///
+/// The names must still be valid.
+unsafe fn copy_names(names: &[EnvoyBytes], found: bool, most: usize) -> Vec<Vec<u8>> {
+    if !found {
+        return Vec::new();
+    }
+    // SAFETY: the caller guarantees that the names are valid.
+    let copy = |name: &EnvoyBytes| unsafe { name.copy() };
+    names.iter().take(most).map(copy).collect()
+}
+
 /// Names and values of headers.
 pub(crate) type Lines = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -219,6 +235,8 @@ enum Body {
     Received = 0,
     /// All parts before, which Envoy keeps.
     Buffered = 1,
+    /// The part of the response of the current callback.
+    ReceivedResponse = 2,
 }
 
 /// Attributes of a request, by their numbers.
@@ -234,8 +252,17 @@ pub(crate) enum Attribute {
     ConnectionId = 28,
     DnsSanPeerCertificate = 35,
     UriSanPeerCertificate = 37,
+    UpstreamLocalAddress = 51,
+    UpstreamRequestAttemptCount = 53,
     RouteName = 61,
 }
+
+/// Source of metadata: the filters before this one.
+const DYNAMIC: u32 = 0;
+/// Maximum numbers of namespaces, of keys in one, and of elements in a list, that are read.
+const MAX_NAMESPACES: usize = 64;
+const MAX_KEYS: usize = 256;
+const MAX_ELEMENTS: usize = 256;
 
 /// Result of a metric's definition or change.
 const SUCCESS: u32 = 0;
@@ -375,6 +402,86 @@ unsafe extern "C" {
         stream: EnvoyStream,
         attribute: Attribute,
         value: *mut u64,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_namespaces_count(
+        stream: EnvoyStream,
+        source: u32,
+    ) -> usize;
+    /// Fills an array with room for as many names as the function above returns.
+    fn envoy_dynamic_module_callback_http_get_metadata_namespaces(
+        stream: EnvoyStream,
+        source: u32,
+        names: *mut EnvoyBytes,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_keys_count(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+    ) -> usize;
+    /// Fills an array with room for as many names as the function above returns.
+    fn envoy_dynamic_module_callback_http_get_metadata_keys(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        names: *mut EnvoyBytes,
+    ) -> bool;
+    /// Reads a value. Returns false if it has another type, as the five functions below do.
+    fn envoy_dynamic_module_callback_http_get_metadata_string(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        key: Bytes,
+        value: *mut EnvoyBytes,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_number(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        key: Bytes,
+        value: *mut f64,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_bool(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        key: Bytes,
+        value: *mut bool,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_list_size(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        key: Bytes,
+        size: *mut usize,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_list_string(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        key: Bytes,
+        index: usize,
+        value: *mut EnvoyBytes,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_list_number(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        key: Bytes,
+        index: usize,
+        value: *mut f64,
+    ) -> bool;
+    fn envoy_dynamic_module_callback_http_get_metadata_list_bool(
+        stream: EnvoyStream,
+        source: u32,
+        namespace: Bytes,
+        key: Bytes,
+        index: usize,
+        value: *mut bool,
+    ) -> bool;
+    /// Reads the name of the cluster to which the request is routed.
+    fn envoy_dynamic_module_callback_http_get_cluster_name(
+        stream: EnvoyStream,
+        name: *mut EnvoyBytes,
     ) -> bool;
     fn envoy_dynamic_module_callback_http_set_filter_state_bytes(
         stream: EnvoyStream,
@@ -658,6 +765,163 @@ impl EnvoyStream {
                 received
             } else {
                 received.saturating_add(buffered)
+            }
+        }
+    }
+
+    /// Returns the number of bytes of the response in the part of the current callback.
+    pub(crate) fn response_part_size(self) -> u64 {
+        // SAFETY: the request exists in its callbacks.
+        let size = unsafe {
+            envoy_dynamic_module_callback_http_get_body_size(self, Body::ReceivedResponse)
+        };
+        u64::try_from(size).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the name of the cluster to which the request is routed.
+    pub(crate) fn cluster(self) -> Option<Vec<u8>> {
+        if self.is_none() {
+            return None;
+        }
+        let mut name = EnvoyBytes::NONE;
+        // SAFETY: the request exists in its callbacks, and the local lives. The name is copied at
+        // once.
+        unsafe {
+            let found = envoy_dynamic_module_callback_http_get_cluster_name(self, &raw mut name);
+            found.then(|| name.copy())
+        }
+    }
+
+    /// Returns the dynamic metadata, up to a number of values.
+    pub(crate) fn metadata(self) -> Vec<(Vec<u8>, Keys)> {
+        if self.is_none() {
+            return Vec::new();
+        }
+        let of_namespace = |namespace: Vec<u8>| {
+            let keys = self.metadata_keys(&namespace).into_iter().map(|key| {
+                let value = self.metadata_value(&namespace, &key);
+                (key, value)
+            });
+            let keys = keys.collect();
+            (namespace, keys)
+        };
+        self.metadata_namespaces()
+            .into_iter()
+            .map(of_namespace)
+            .collect()
+    }
+
+    fn metadata_namespaces(self) -> Vec<Vec<u8>> {
+        // SAFETY: the request exists in its callbacks. The array has room for as many names as Envoy
+        // counts, and nothing changes them in between. They are copied at once.
+        unsafe {
+            let count =
+                envoy_dynamic_module_callback_http_get_metadata_namespaces_count(self, DYNAMIC);
+            let mut names = vec![EnvoyBytes::NONE; count];
+            let start = names.as_mut_ptr();
+            let found = count > 0
+                && envoy_dynamic_module_callback_http_get_metadata_namespaces(self, DYNAMIC, start);
+            copy_names(&names, found, MAX_NAMESPACES)
+        }
+    }
+
+    fn metadata_keys(self, namespace: &[u8]) -> Vec<Vec<u8>> {
+        let namespace = Bytes::from(namespace);
+        // SAFETY: as above.
+        unsafe {
+            let count = envoy_dynamic_module_callback_http_get_metadata_keys_count(
+                self, DYNAMIC, namespace,
+            );
+            let mut names = vec![EnvoyBytes::NONE; count];
+            let start = names.as_mut_ptr();
+            let found = count > 0
+                && envoy_dynamic_module_callback_http_get_metadata_keys(
+                    self, DYNAMIC, namespace, start,
+                );
+            copy_names(&names, found, MAX_KEYS)
+        }
+    }
+
+    fn metadata_value(self, namespace: &[u8], key: &[u8]) -> Value {
+        let (namespace, key) = (Bytes::from(namespace), Bytes::from(key));
+        let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
+        let mut size = 0;
+        // SAFETY: the request exists in its callbacks, and the names and locals live. Texts are
+        // copied at once.
+        unsafe {
+            if envoy_dynamic_module_callback_http_get_metadata_string(
+                self,
+                DYNAMIC,
+                namespace,
+                key,
+                &raw mut text,
+            ) {
+                Value::Text(text.copy())
+            } else if envoy_dynamic_module_callback_http_get_metadata_number(
+                self,
+                DYNAMIC,
+                namespace,
+                key,
+                &raw mut number,
+            ) {
+                Value::Number(number)
+            } else if envoy_dynamic_module_callback_http_get_metadata_bool(
+                self,
+                DYNAMIC,
+                namespace,
+                key,
+                &raw mut flag,
+            ) {
+                Value::Boolean(flag)
+            } else if envoy_dynamic_module_callback_http_get_metadata_list_size(
+                self,
+                DYNAMIC,
+                namespace,
+                key,
+                &raw mut size,
+            ) {
+                let elements = 0..size.min(MAX_ELEMENTS);
+                let element = |index| self.metadata_element(namespace, key, index);
+                Value::List(elements.map(element).collect())
+            } else {
+                Value::Unknown
+            }
+        }
+    }
+
+    fn metadata_element(self, namespace: Bytes, key: Bytes, index: usize) -> Value {
+        let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
+        // SAFETY: as above. The names live, because the caller has them.
+        unsafe {
+            if envoy_dynamic_module_callback_http_get_metadata_list_string(
+                self,
+                DYNAMIC,
+                namespace,
+                key,
+                index,
+                &raw mut text,
+            ) {
+                Value::Text(text.copy())
+            } else if envoy_dynamic_module_callback_http_get_metadata_list_number(
+                self,
+                DYNAMIC,
+                namespace,
+                key,
+                index,
+                &raw mut number,
+            ) {
+                Value::Number(number)
+            } else if envoy_dynamic_module_callback_http_get_metadata_list_bool(
+                self,
+                DYNAMIC,
+                namespace,
+                key,
+                index,
+                &raw mut flag,
+            ) {
+                Value::Boolean(flag)
+            } else {
+                Value::Unknown
             }
         }
     }

@@ -24,6 +24,8 @@ struct Handle {
     number: u32,
     /// True if the module must see the headers of the response.
     needs_response: bool,
+    /// True if the module must see the body of the response.
+    settles: bool,
 }
 
 /// What Envoy does after the request's headers: `FilterHeadersStatus`.
@@ -130,6 +132,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
         worker,
         number: 0,
         needs_response: false,
+        settles: false,
     };
     Box::into_raw(Box::new(handle)).cast_const().cast()
 }
@@ -153,11 +156,14 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
             // SAFETY: as above. Nobody else has a reference now.
             let handle = unsafe { &mut *handle.cast::<Handle>() };
             (handle.number, handle.needs_response) = (number, true);
+            handle.settles = true;
         };
         let started = configuration.request_headers(worker, stream, !end_of_stream, begin);
         if started.action == Action::Continue {
             // SAFETY: as above. A request that continues was not answered, so it still exists.
-            unsafe { (*handle.cast::<Handle>()).needs_response = started.needs_response };
+            let handle = unsafe { &mut *handle.cast::<Handle>() };
+            handle.needs_response = started.needs_response;
+            handle.settles = started.settles;
         }
         match started.action {
             Action::Continue => headers::CONTINUE,
@@ -243,11 +249,19 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
-    _stream: EnvoyStream,
-    _handle: *const c_void,
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
+    stream: EnvoyStream,
+    handle: *const c_void,
     _end_of_stream: bool,
 ) -> u32 {
+    // SAFETY: the pointer comes from `filter_new`.
+    unsafe {
+        if (*handle.cast::<Handle>()).settles {
+            with(handle, (), |configuration, at| {
+                configuration.response_body(at, stream);
+            });
+        }
+    }
     data::CONTINUE
 }
 

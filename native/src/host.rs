@@ -11,6 +11,7 @@ use loudou_store::{Cas, StoreFailed, Written};
 
 use crate::abi::{self, Attribute, EnvoyStream, Lines, Map};
 use crate::clock;
+use crate::metadata;
 use crate::metrics;
 use crate::plugin::Configuration;
 use crate::shared::Shared;
@@ -32,6 +33,15 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
 }
 
+/// Facts about a request that Envoy does not keep for a module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Facts {
+    /// Time at which its headers came. Zero if nothing depends on it.
+    pub(crate) since: Nanos,
+    /// Bytes of the response's body so far.
+    pub(crate) response_bytes: u64,
+}
+
 /// Implementation of [`Host`] by Envoy's functions for modules.
 #[derive(Debug)]
 pub(crate) struct NativeHost<'a> {
@@ -40,6 +50,8 @@ pub(crate) struct NativeHost<'a> {
     worker: usize,
     /// The current request.
     stream: Cell<(u32, EnvoyStream)>,
+    /// Facts about it.
+    facts: Cell<Facts>,
     /// The response that the role is called with.
     response: RefCell<Response>,
     effects: RefCell<Vec<Effect>>,
@@ -54,6 +66,7 @@ impl<'a> NativeHost<'a> {
             configuration,
             worker,
             stream: Cell::new((0, EnvoyStream::NONE)),
+            facts: Cell::default(),
             response: RefCell::default(),
             effects: RefCell::default(),
             timer_ms: Cell::default(),
@@ -63,6 +76,11 @@ impl<'a> NativeHost<'a> {
     /// Makes a request the current one.
     pub(crate) fn enter(&self, number: u32, stream: EnvoyStream) {
         self.stream.set((number, stream));
+    }
+
+    /// Sets what is known about the current request.
+    pub(crate) fn know(&self, facts: Facts) {
+        self.facts.set(facts);
     }
 
     /// Sets the response that the role is called with.
@@ -153,6 +171,19 @@ impl Host for NativeHost<'_> {
             "connection\0id" => number(Attribute::ConnectionId),
             "response\0code" => number(Attribute::ResponseCode),
             "response\0code_details" => stream.text(Attribute::ResponseCodeDetails),
+            "response\0flags" => {
+                let details = stream.text(Attribute::ResponseCodeDetails)?;
+                Some(flags_of(&details).to_le_bytes().to_vec())
+            }
+            "response\0size" => Some(self.facts.get().response_bytes.to_le_bytes().to_vec()),
+            "request\0duration" => {
+                let duration = self.now().since(self.facts.get().since);
+                Some(duration.get().to_le_bytes().to_vec())
+            }
+            "upstream\0local_address" => stream.text(Attribute::UpstreamLocalAddress),
+            "upstream\0request_attempt_count" => number(Attribute::UpstreamRequestAttemptCount),
+            "metadata" => Some(metadata::encode(&stream.metadata())),
+            "xds\0cluster_name" => stream.cluster(),
             _ => stream.joined_header(path.strip_prefix("request\0headers\0")?),
         }
     }
@@ -260,6 +291,32 @@ pub(crate) fn log(level: LogLevel, line: &str) {
         LogLevel::Error => 4,
     };
     abi::log(level, line);
+}
+
+/// Returns Envoy's response flags, which a module cannot read, as far as the details of the response
+/// tell them: if the upstream failed.
+fn flags_of(details: &[u8]) -> u64 {
+    /// Envoy's flag of a response without a healthy upstream, for all failures of upstreams.
+    const FAILED: u64 = 0x2;
+    // Envoy adds the reason in braces.
+    let name = details
+        .split(|byte| *byte == b'{')
+        .next()
+        .unwrap_or_default();
+    let is_failure = matches!(
+        name,
+        b"no_healthy_upstream"
+            | b"upstream_reset_before_response_started"
+            | b"upstream_reset_after_response_started"
+            | b"upstream_response_timeout"
+            | b"upstream_per_try_timeout"
+            | b"upstream_per_try_idle_timeout"
+            | b"upstream_max_stream_duration_reached"
+            | b"response_timeout"
+            | b"overflow"
+            | b"dns_resolution_failure"
+    );
+    if is_failure { FAILED } else { 0 }
 }
 
 /// Returns an address as the Wasm host writes it: with its port, and brackets around IPv6. Envoy's

@@ -17,6 +17,7 @@ mod abi;
 mod clock;
 mod hooks;
 mod host;
+mod metadata;
 mod metrics;
 mod plugin;
 mod shared;

@@ -20,11 +20,12 @@ use loudou_filter::data::Again;
 use loudou_filter::host::{Host as _, LogLevel, MetricId, MetricKind, Outgoing, Reply};
 use loudou_filter::plugin::{self, Plugin};
 use loudou_filter::role::{Action, Role, Stream};
+use loudou_limiter::Nanos;
 use loudou_rules::config;
 
 use crate::abi::{self, EnvoyConfig, EnvoyStream, Lines, Scheduler};
 use crate::clock;
-use crate::host::{Effect, NativeHost, Response, log};
+use crate::host::{Effect, Facts, NativeHost, Response, log};
 use crate::metrics::{self, EnvoyMetrics};
 use crate::timer::{self, Set};
 
@@ -94,6 +95,7 @@ struct Request {
     stream: Stream,
     /// True if the request has been held, so that it may have a waker.
     was_held: bool,
+    facts: Facts,
 }
 
 /// The state of a request after its headers.
@@ -102,6 +104,9 @@ pub(crate) struct Begun {
     pub(crate) action: Action,
     /// True if the module must see the headers of the response.
     pub(crate) needs_response: bool,
+    /// True if the cost of the request may depend on its end, so that the bytes of the response are
+    /// counted.
+    pub(crate) settles: bool,
 }
 
 /// The timer of a role.
@@ -297,23 +302,31 @@ impl Configuration {
             if is_held {
                 self.keep_waker(worker, number, stream);
             }
-            let needs_response = is_held || request.needs_response_headers();
+            let settles = is_held || request.settles();
+            let needs_response = settles || request.needs_response_headers();
+            let since = if settles { host.now() } else { Nanos::ZERO };
             state.requests.insert(
                 number,
                 Request {
                     envoy: stream,
                     stream: request,
                     was_held: is_held,
+                    facts: Facts {
+                        since,
+                        response_bytes: 0,
+                    },
                 },
             );
             Begun {
                 action,
                 needs_response,
+                settles,
             }
         });
         started.unwrap_or(Begun {
             action: Action::Continue,
             needs_response: false,
+            settles: false,
         })
     }
 
@@ -351,11 +364,23 @@ impl Configuration {
         });
     }
 
+    /// Counts the bytes of a part of the response.
+    pub(crate) fn response_body(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
+        let size = stream.response_part_size();
+        if let Some(mut state) = self.worker(worker)
+            && let Some(request) = state.requests.get_mut(number)
+        {
+            let bytes = &mut request.facts.response_bytes;
+            *bytes = bytes.saturating_add(size);
+        }
+    }
+
     /// Ends a request.
     pub(crate) fn end(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
         let was_held = self.with(worker, |state, host| {
             host.enter(number, stream);
             let request = state.requests.remove(number)?;
+            host.know(request.facts);
             request.stream.end(state.role.as_mut()?, host);
             Some(request.was_held)
         });

@@ -19,10 +19,10 @@ pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
     let rules = rules.into_iter().flatten().enumerate();
     let rules = rules.map(|(index, rule)| (Path::root().field("rules").index(index), rule));
     for (path, rule) in defaults.chain(rules) {
-        let when = rule.get("when").map(|when| (path.field("when"), when));
-        let settle = rule.pointer("/cost/settle");
-        let settle = settle.map(|settle| (path.field("cost").field("settle"), settle));
-        problems.extend(when.into_iter().chain(settle).map(problem));
+        if let Some(settle) = rule.pointer("/cost/settle") {
+            let path = path.field("cost").field("settle");
+            find_token_usage(settle, &path, &mut problems);
+        }
         for field in WITH_METADATA {
             if let Some(value) = rule.get(field) {
                 find_metadata(value, &path.field(field), &mut problems);
@@ -32,7 +32,20 @@ pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
     problems
 }
 
-/// Searches a value. The depth of the document bounds the recursion.
+/// Reports `token_usage`, which is a word among the sources of a settlement.
+fn find_token_usage(settle: &Value, path: &Path, problems: &mut Vec<Problem>) {
+    const WORD: &str = "token_usage";
+    if settle == WORD {
+        problems.push(problem((path.clone(), settle)));
+    }
+    for (index, source) in settle.as_array().into_iter().flatten().enumerate() {
+        if source == WORD {
+            problems.push(problem((path.index(index), source)));
+        }
+    }
+}
+
+/// Reports metadata. The depth of the document bounds the recursion.
 fn find_metadata(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
     match value {
         Value::Array(values) => {
@@ -43,15 +56,30 @@ fn find_metadata(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = path.field(name);
-                // A settlement is a problem itself.
                 if name == "metadata" {
-                    problems.push(problem((path, value)));
-                } else if name != "settle" {
+                    find_deep(value, &path, problems);
+                } else {
                     find_metadata(value, &path, problems);
                 }
             }
         }
         _ => {}
+    }
+}
+
+/// Reports paths of metadata with more names than a namespace and a key.
+fn find_deep(value: &Value, path: &Path, problems: &mut Vec<Problem>) {
+    let names = value.as_array().into_iter().flatten();
+    for (index, test) in names.enumerate() {
+        if let Some(names) = test.get("path") {
+            find_deep(names, &path.index(index).field("path"), problems);
+        }
+    }
+    let is_path = value.get(0).is_some_and(Value::is_string);
+    if is_path && value.get(2).is_some() {
+        let message = "the native module reads a namespace and one key of metadata, and nothing inside its value: use a \
+                       header, such as by `claim_to_headers` of Envoy's jwt_authn, or the Wasm filter";
+        problems.push(Problem::error(path.clone(), value, message));
     }
 }
 
@@ -70,18 +98,23 @@ mod tests {
 
     #[test]
     fn each_unsupported_field_is_named_once() {
-        let claim = json!({ "metadata": ["a", "b"] });
+        let claim = json!({ "metadata": ["a", "b", "c"] });
+        let flat = json!({ "metadata": ["a", "b"] });
         let document = json!({
             "version": 1,
             "defaults": { "key": [claim] },
             "rules": [
                 {
-                    "name": "all", "key": [{ "header": "x" }, claim],
-                    "match": { "not": claim }, "when": {},
-                    "cost": { "reserve": claim, "settle": claim, "max": 9 },
+                    "name": "all", "key": [{ "header": "x" }, claim, flat],
+                    "match": { "metadata": [
+                        { "path": ["a", "b"], "exact": "c" }, { "path": ["a", "b", "c"], "present": true },
+                    ] },
+                    "when": {},
+                    "cost": { "reserve": claim, "settle": [claim, "token_usage"], "max": 9 },
                     "limits": [{ "capacity": claim }],
                     "overrides": [{ "key": "metadata", "scale": 2 }],
                 },
+                { "name": "r", "cost": { "settle": "token_usage" } },
                 { "name": "metadata", "key": [{ "literal": "metadata" }], "overrides": { "metadata": {} } },
             ],
         });
@@ -89,12 +122,13 @@ mod tests {
         let paths: Vec<String> = problems.iter().map(|one| one.path.to_string()).collect();
         let expected = [
             "defaults.key[0].metadata",
-            "rules[0].when",
-            "rules[0].cost.settle",
+            "rules[0].cost.settle[1]",
             "rules[0].key[1].metadata",
-            "rules[0].match.not.metadata",
+            "rules[0].match.metadata[1].path",
             "rules[0].cost.reserve.metadata",
+            "rules[0].cost.settle[0].metadata",
             "rules[0].limits[0].capacity.metadata",
+            "rules[1].cost.settle",
         ];
         assert_eq!(paths, expected);
     }

@@ -95,15 +95,6 @@ impl Row {
         row
     }
 
-    /// Returns true if the native module supports its rules.
-    fn is_native(&self) -> bool {
-        let Limits::Loudou { rules, .. } = &self.limits else {
-            return false;
-        };
-        let mut rules = rules.as_array().into_iter().flatten();
-        rules.all(|rule| rule.pointer("/cost/settle").is_none())
-    }
-
     /// Returns its filters, which precede the answering filter.
     fn filters(&self, id: &str, modules: &Modules) -> Vec<Value> {
         match &self.limits {
@@ -174,8 +165,8 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
         let of_other = |row: &Row| row.of(Build::Other, "the other build");
         rows.extend(of_loudou.iter().map(of_other));
     }
-    let native = of_loudou.iter().filter(|row| row.is_native());
-    rows.extend(native.map(|row| row.of(Build::Native, "the native module")));
+    let native = |row: &Row| row.of(Build::Native, "the native module");
+    rows.extend(of_loudou.iter().map(native));
     rows.extend(of_loudou);
     rows
 }
