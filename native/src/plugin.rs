@@ -458,7 +458,9 @@ impl Configuration {
             .next
             .is_some_and(|next| next.is_due(clock::instant()));
         if is_due {
+            // A timer that runs already is not lost if the role panics.
             state.timer.next = None;
+            state.timer.set(self, worker, None);
             again.extend(role.tick(host));
         }
         state.timer.set(self, worker, host.take_timer_ms());

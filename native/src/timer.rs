@@ -5,6 +5,7 @@
 //! configuration until the process ends, and it holds no configuration alive.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -99,7 +100,9 @@ fn run() {
             times.due.remove(&(at, number));
             drop(times);
             if let Some(configuration) = alarm.configuration.upgrade() {
-                configuration.wake(alarm.worker);
+                // All roles need this thread, so it must outlive a panic, which the hook has logged.
+                let wake = AssertUnwindSafe(|| configuration.wake(alarm.worker));
+                let _result = catch_unwind(wake);
             }
             times = self::times();
         } else {
