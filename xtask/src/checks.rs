@@ -57,9 +57,17 @@ const TRAP_NATIVE: Step = step!(
 const LOUDOU: Step = step!("the loudou command", loudou());
 const RELAY: Step = step!("the relay", relay());
 const FUZZ: Step = step!("fuzzing, two seconds for each target", fuzz::short(2));
-const SOAK: Step = step!("a soak of two minutes", soak::run(2, None, Vec::new()));
+const SOAK: Step = step!("a soak of a minute", soak::run(1, None, Vec::new()));
+const SOAK_NATIVE: Step = step!(
+    "a soak of a minute with the native module",
+    soak::run_native(1, None, Vec::new())
+);
 const LONG_FUZZ: Step = step!("fuzzing, a minute for each target", fuzz::short(60));
 const LONG_SOAK: Step = step!("a soak of ten minutes", soak::run(10, None, Vec::new()));
+const LONG_SOAK_NATIVE: Step = step!(
+    "a soak of ten minutes with the native module",
+    soak::run_native(10, None, Vec::new())
+);
 const BENCH: Step = step!("benchmarks, cut short", bench::check());
 const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 const END_TO_END_NATIVE: Step = step!(
@@ -93,10 +101,10 @@ pub(crate) fn test(names: &[String]) -> Result<()> {
 /// Runs the checks that a merge must pass. With `is_long`, runs the checks of a release, which fuzz
 /// more and soak longer.
 pub(crate) fn ci(is_long: bool) -> Result<()> {
-    let (fuzz, soak) = if is_long {
-        (LONG_FUZZ, LONG_SOAK)
+    let (fuzz, soak, soak_native) = if is_long {
+        (LONG_FUZZ, LONG_SOAK, LONG_SOAK_NATIVE)
     } else {
-        (FUZZ, SOAK)
+        (FUZZ, SOAK, SOAK_NATIVE)
     };
     steps(&[
         step!("setup, with cargo-deny", setup::all()),
@@ -126,6 +134,7 @@ pub(crate) fn ci(is_long: bool) -> Result<()> {
         ("the image in a registry", registry),
         BENCH,
         soak,
+        soak_native,
     ])
 }
 

@@ -113,6 +113,9 @@ enum Task {
         /// Actions to leave out, to find out which of them a violation needs
         #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
         without: Vec<String>,
+        /// Soak the native module, without crashes and rollbacks
+        #[arg(long)]
+        native: bool,
     },
     /// Fuzz everything that reads input, and look for panics, and for inputs that take too much time or memory
     Fuzz(fuzz::Arguments),
@@ -174,7 +177,14 @@ fn main() -> ExitCode {
             minutes,
             seed,
             without,
-        } => soak::run(minutes, seed, without),
+            native,
+        } => {
+            if native {
+                soak::run_native(minutes, seed, without)
+            } else {
+                soak::run(minutes, seed, without)
+            }
+        }
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Test { names } => checks::test(&names),
         Task::Ci { long } => checks::ci(long),

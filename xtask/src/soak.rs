@@ -3,6 +3,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,6 +15,17 @@ use crate::setup;
 
 /// Builds the filter that panics on request, and runs the soak with it.
 pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Result<()> {
+    soak(minutes, seed, without, filter::build_trap()?)
+}
+
+/// Runs the soak with the native module. It has no sandbox that could crash, and no sandbox that Envoy would use again
+/// after a rollback.
+pub(crate) fn run_native(minutes: u64, seed: Option<u64>, mut without: Vec<String>) -> Result<()> {
+    without.extend(["crash", "rollback"].map(ToOwned::to_owned));
+    soak(minutes, seed, without, filter::build_native()?)
+}
+
+fn soak(minutes: u64, seed: Option<u64>, without: Vec<String>, wasm: PathBuf) -> Result<()> {
     setup::run()?;
     // Short, so that it is easy to type.
     let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 40);
@@ -23,7 +35,7 @@ pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Resu
         lasts: Duration::from_secs(minutes.saturating_mul(60)),
         seed,
         without,
-        wasm: filter::build_trap()?,
+        wasm,
         violations: workspace_root().join("target/soak").join(name),
     };
     let file = options.violations.display();
