@@ -88,6 +88,11 @@ pub fn embedded(admin: Option<Embedded>) -> Result<Option<Embedded>, Vec<Problem
     Ok(admin)
 }
 
+/// Returns the namespace of the store that the API shows.
+pub fn share(settings: &Settings) -> &str {
+    &settings.store.namespace
+}
+
 impl AdminPlane {
     /// Creates an admin role with these settings.
     pub fn new(settings: Settings) -> Self {

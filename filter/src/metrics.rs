@@ -75,6 +75,13 @@ pub(crate) fn define_all(host: &dyn Host, file: &RuleFile) {
     }
 }
 
+/// Defines all metrics that a configuration of the admin role can need.
+pub(crate) fn define_admin(host: &dyn Host, share: &str) {
+    let registry = &mut Registry::default();
+    StoreMetrics::define(host, registry, share);
+    AdminMetrics::define(host, registry, share);
+}
+
 /// Returns the value of a name, or the position at which to insert it.
 fn find<T: Copy>(list: &[(String, T)], name: &str) -> Result<T, usize> {
     let place = list.binary_search_by(|(other, _)| other.as_str().cmp(name))?;

@@ -26,8 +26,9 @@ impl Plugin {
     /// Defines all metrics that the plugin can need, for a host that allows definitions only while
     /// the plugin is configured.
     pub fn define_metrics(&self, host: &dyn Host) {
-        if let Self::Data(file, _) = self {
-            metrics::define_all(host, file);
+        match self {
+            Self::Data(file, _) => metrics::define_all(host, file),
+            Self::Admin(settings) => metrics::define_admin(host, admin::share(settings)),
         }
     }
 }

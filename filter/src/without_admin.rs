@@ -54,6 +54,11 @@ pub fn role(document: &Value) -> Result<Settings, Vec<Problem>> {
     Err(left_out(&Path::root().field("admin").field("role"), value))
 }
 
+/// Never called, because there are no settings.
+pub fn share(settings: &Settings) -> &str {
+    match *settings {}
+}
+
 /// Rejects the settings of an embedded API, if there are any.
 pub fn embedded(admin: Option<EmbeddedAdmin>) -> Result<Option<Embedded>, Vec<Problem>> {
     let Some(admin) = admin else {

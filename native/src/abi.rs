@@ -118,8 +118,9 @@ pub(crate) unsafe fn copy_chunks(start: *const EnvoyBytes, count: usize) -> Vec<
     }
     // SAFETY: the caller guarantees that the chunks are valid.
     unsafe {
-        let chunks = std::slice::from_raw_parts(start, count).iter();
-        chunks.flat_map(|chunk| chunk.copy()).collect()
+        let chunks = std::slice::from_raw_parts(start, count);
+        let copies: Vec<Vec<u8>> = chunks.iter().map(|chunk| chunk.copy()).collect();
+        copies.concat()
     }
 }
 
@@ -362,7 +363,7 @@ unsafe extern "C" {
         name: Bytes,
         value: Bytes,
     ) -> bool;
-    /// Sends a response, before which Envoy calls back this and other filters with its headers.
+    /// Sends a response. Envoy may call back the filters, and may end the stream, before this function returns.
     fn envoy_dynamic_module_callback_http_send_response(
         stream: EnvoyStream,
         status: u32,
@@ -370,13 +371,6 @@ unsafe extern "C" {
         header_count: usize,
         body: Bytes,
         details: Bytes,
-    );
-    /// Sends the headers of a response, as they are.
-    fn envoy_dynamic_module_callback_http_send_response_headers(
-        stream: EnvoyStream,
-        headers: *const Header,
-        header_count: usize,
-        end_stream: bool,
     );
     fn envoy_dynamic_module_callback_http_get_body_size(stream: EnvoyStream, body: Body) -> usize;
     fn envoy_dynamic_module_callback_http_get_body_chunks_size(
@@ -717,7 +711,7 @@ impl EnvoyStream {
         };
     }
 
-    /// Sends a response. Envoy calls back with its headers before this function returns.
+    /// Sends a response. Envoy may call back, and may end the stream, before this function returns.
     pub(crate) fn send_response<'a>(
         self,
         status: u16,
@@ -735,20 +729,6 @@ impl EnvoyStream {
                 headers.len(),
                 body.into(),
                 details.into(),
-            );
-        }
-    }
-
-    /// Sends a response that has only headers, with `:status` among them.
-    pub(crate) fn send_headers<'a>(self, headers: impl Iterator<Item = (&'a str, &'a str)>) {
-        let headers: Vec<Header> = headers.map(|(n, v)| Header::new(n, v)).collect();
-        // SAFETY: as above.
-        unsafe {
-            envoy_dynamic_module_callback_http_send_response_headers(
-                self,
-                headers.as_ptr(),
-                headers.len(),
-                true,
             );
         }
     }

@@ -26,6 +26,8 @@ struct Handle {
     needs_response: bool,
     /// True if the module must see the body of the response.
     settles: bool,
+    /// True unless the request continued at once: it may have been held, or wait for its body.
+    was_paused: bool,
 }
 
 /// What Envoy does after the request's headers: `FilterHeadersStatus`.
@@ -133,6 +135,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
         number: 0,
         needs_response: false,
         settles: false,
+        was_paused: false,
     };
     Box::into_raw(Box::new(handle)).cast_const().cast()
 }
@@ -149,14 +152,20 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         let handle = &*handle.cast::<Handle>();
         (configuration_of(handle), handle.worker)
     };
-    guard(Some(configuration), headers::CONTINUE, || {
+    // A call of the admin API has a token, which must not go further. It waits until its client gives up.
+    let otherwise = if configuration.is_admin() {
+        headers::STOP_ALL_AND_WATERMARK
+    } else {
+        headers::CONTINUE
+    };
+    guard(Some(configuration), otherwise, || {
         #[cfg(feature = "trap-for-tests")]
         trap(stream, b"headers");
         let begin = |number| {
             // SAFETY: as above. Nobody else has a reference now.
             let handle = unsafe { &mut *handle.cast::<Handle>() };
             (handle.number, handle.needs_response) = (number, true);
-            handle.settles = true;
+            (handle.settles, handle.was_paused) = (true, true);
         };
         let started = configuration.request_headers(worker, stream, !end_of_stream, begin);
         if started.action == Action::Continue {
@@ -164,6 +173,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
             let handle = unsafe { &mut *handle.cast::<Handle>() };
             handle.needs_response = started.needs_response;
             handle.settles = started.settles;
+            handle.was_paused = false;
         }
         match started.action {
             Action::Continue => headers::CONTINUE,
@@ -201,6 +211,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 ) -> u32 {
     // SAFETY: the pointer comes from `filter_new`.
     unsafe {
+        if !(*handle.cast::<Handle>()).was_paused && cfg!(not(feature = "trap-for-tests")) {
+            return data::CONTINUE;
+        }
         with(handle, data::CONTINUE, |configuration, at| {
             #[cfg(feature = "trap-for-tests")]
             trap(stream, b"body");
@@ -221,6 +234,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
 ) -> u32 {
     // SAFETY: the pointer comes from `filter_new`.
     unsafe {
+        if !(*handle.cast::<Handle>()).was_paused {
+            return 0;
+        }
         with(handle, 0, |configuration, at| {
             let action = configuration.request_rest(at, stream, true);
             u32::from(action != Action::Continue)
@@ -281,11 +297,12 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
 ) {
     // SAFETY: the pointer comes from `filter_new`, and nobody else has a reference now.
     unsafe {
+        let was_held = (*handle.cast::<Handle>()).was_paused;
         with(handle, (), |configuration, at| {
             (*handle.cast::<Handle>()).number = 0;
             #[cfg(feature = "trap-for-tests")]
             trap(stream, b"end");
-            configuration.end(at, stream);
+            configuration.end(at, stream, was_held);
         });
     }
 }
@@ -298,7 +315,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(handle: *mut c_
     let configuration = unsafe { configuration_of(&handle) };
     if handle.number != 0 {
         guard(Some(configuration), (), || {
-            configuration.end((handle.worker, handle.number), EnvoyStream::NONE);
+            let at = (handle.worker, handle.number);
+            configuration.end(at, EnvoyStream::NONE, handle.was_paused);
         });
     }
 }

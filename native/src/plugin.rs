@@ -8,8 +8,9 @@
 //! Everything of a role that is not thread-safe, the requests included, is in one [`Worker`] behind
 //! one lock. Envoy's functions that call back at once are called without the lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -48,8 +49,9 @@ pub(crate) struct Configuration {
     /// Envoy's metrics while the configuration is created.
     defined: Mutex<EnvoyMetrics>,
     panics: OnceLock<MetricId>,
-    /// Calls back on the main thread.
-    scheduler: Scheduler,
+    /// Calls back on the main thread, until the configuration ends. It is used under its lock, because Envoy's main
+    /// thread may end at once after that.
+    scheduler: Mutex<Option<Scheduler>>,
     /// One slot per worker, and the last one for the main thread.
     slots: Vec<Slot>,
     calls: Mutex<Calls>,
@@ -62,7 +64,7 @@ struct Slot {
     /// Calls back the held requests on their worker, by their numbers.
     wakers: Mutex<BTreeMap<u32, Scheduler>>,
     /// Responses to the calls of the role.
-    responses: Mutex<Vec<(u32, Response)>>,
+    responses: Mutex<VecDeque<(u32, Response)>>,
     /// True from the moment at which a held request was woken until it is called back. It may end
     /// before, and then another one must be woken.
     is_woken: AtomicBool,
@@ -74,13 +76,29 @@ struct Worker {
     role: Option<Role>,
     caches: RecordCaches,
     requests: ByContext<Request>,
-    /// Number of the latest request. Numbers rise, because the order of held requests depends on
-    /// them.
+    /// Number of the latest request. Numbers rise, because requests that are due at one time pass in their order.
     latest: u32,
     timer: Timer,
     /// Requests that were due on the main thread, and that their worker must decide or resume.
-    again: Vec<Again>,
+    again: VecDeque<Again>,
     resumed: Vec<u32>,
+}
+
+impl Worker {
+    /// Returns the number of a new request. Numbers wrap after four billion requests, and a stream may be that old.
+    fn next_number(&mut self) -> u32 {
+        loop {
+            self.latest = self.latest.wrapping_add(1).max(1);
+            if self.requests.get_mut(self.latest).is_none() {
+                return self.latest;
+            }
+        }
+    }
+
+    /// Returns true if timed work is due, or if requests must be decided again or resumed.
+    fn has_work(&self) -> bool {
+        self.timer.is_due() || !self.again.is_empty() || !self.resumed.is_empty()
+    }
 }
 
 // SAFETY: a role is not `Send` because it counts references without atomics. All references are in
@@ -136,6 +154,10 @@ struct Call {
 }
 
 impl Timer {
+    fn is_due(&self) -> bool {
+        self.next.is_some_and(|next| next.is_due(clock::instant()))
+    }
+
     /// Applies the period that the role has set. Without a change, a timer that has fired runs
     /// again.
     fn set(&mut self, configuration: &Configuration, worker: usize, period_ms: Option<u32>) {
@@ -181,7 +203,7 @@ impl Configuration {
             metrics: OnceLock::new(),
             panics: OnceLock::new(),
             defined: Mutex::default(),
-            scheduler: Scheduler::of_config(envoy),
+            scheduler: Mutex::new(Some(Scheduler::of_config(envoy))),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             calls: Mutex::default(),
         });
@@ -217,6 +239,7 @@ impl Configuration {
 
     /// Ends the configuration. Runs on the main thread, when all its requests have ended.
     pub(crate) fn close(&self) {
+        lock(&self.scheduler).take();
         for worker in 0..self.slots.len() {
             let Some(mut state) = self.worker(worker) else {
                 continue;
@@ -235,8 +258,11 @@ impl Configuration {
         Some(lock(&slot.worker))
     }
 
-    /// Calls `f` with the state of a worker, which has a role then, and a host. Causes the effects
-    /// that the role has requested. Only on the worker's thread, or while there is no request.
+    /// Calls `f` with the state of a worker, which has a role then, and a host. Causes the effects that the role has
+    /// requested, even if `f` panics, because requests that the role has released would hang without them.
+    ///
+    /// Effects call functions of streams. So this may run only on the worker's thread, or while the worker has no
+    /// request.
     fn with<T>(
         &self,
         worker: usize,
@@ -246,19 +272,21 @@ impl Configuration {
         let result = {
             let mut state = self.worker(worker)?;
             let state = &mut *state;
-            if state.role.is_none() {
-                let mut role = Role::new(self.plugin.clone(), &mut state.caches, &host);
-                role.configured(&host);
-                state.role = Some(role);
-            }
-            let result = f(state, &host);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                if state.role.is_none() {
+                    let mut role = Role::new(self.plugin.clone(), &mut state.caches, &host);
+                    role.configured(&host);
+                    state.role = Some(role);
+                }
+                f(state, &host)
+            }));
             if let Some(period_ms) = host.take_timer_ms() {
                 state.timer.set(self, worker, Some(period_ms));
             }
             result
         };
         self.cause(worker, host.take_effects());
-        Some(result)
+        Some(result.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// Causes effects on requests of the current thread's worker.
@@ -268,10 +296,14 @@ impl Configuration {
             // An effect before this one may have ended the request.
             let found = self.worker(worker).and_then(|mut state| {
                 let request = state.requests.get_mut(*number)?;
-                Some(request.envoy)
+                Some((request.envoy, request.was_held))
             });
-            let Some(stream) = found else { continue };
-            self.forget_waker(worker, *number);
+            let Some((stream, was_held)) = found else {
+                continue;
+            };
+            if was_held {
+                self.forget_waker(worker, *number);
+            }
             match effect {
                 Effect::Reply(_, reply) => send(stream, &reply),
                 Effect::Resume(_) => stream.resume(),
@@ -289,8 +321,7 @@ impl Configuration {
         begin: impl FnOnce(u32),
     ) -> Begun {
         let started = self.with(worker, |state, host| {
-            let number = state.latest.wrapping_add(1).max(1);
-            state.latest = number;
+            let number = state.next_number();
             begin(number);
             host.enter(number, stream);
             let mut request = Stream::default();
@@ -301,6 +332,10 @@ impl Configuration {
             let is_held = action == Action::Pause && !host.has_effects();
             if is_held {
                 self.keep_waker(worker, number, stream);
+                // Work may already wait for the main thread, which may be busy.
+                if state.has_work() || self.has_responses(worker) {
+                    self.wake_held(worker);
+                }
             }
             let settles = is_held || request.settles();
             let needs_response = settles || request.needs_response_headers();
@@ -376,23 +411,24 @@ impl Configuration {
     }
 
     /// Ends a request.
-    pub(crate) fn end(&self, (worker, number): (usize, u32), stream: EnvoyStream) {
-        let was_held = self.with(worker, |state, host| {
+    pub(crate) fn end(&self, (worker, number): (usize, u32), stream: EnvoyStream, was_held: bool) {
+        if was_held && let Some(slot) = self.slots.get(worker) {
+            self.forget_waker(worker, number);
+            // The request may have been the one that was woken. Another one must be called back in its place, and not
+            // here, because Envoy is destroying a stream.
+            if slot.is_woken.swap(false, Ordering::AcqRel) {
+                self.wake(worker);
+            }
+        }
+        self.with(worker, |state, host| {
             host.enter(number, stream);
-            let request = state.requests.remove(number)?;
-            host.know(request.facts);
-            request.stream.end(state.role.as_mut()?, host);
-            Some(request.was_held)
+            if let (Some(request), Some(role)) =
+                (state.requests.remove(number), state.role.as_mut())
+            {
+                host.know(request.facts);
+                request.stream.end(role, host);
+            }
         });
-        if was_held.flatten() != Some(true) {
-            return;
-        }
-        self.forget_waker(worker, number);
-        // The request may have been the one that was woken.
-        let slot = self.slots.get(worker);
-        if slot.is_some_and(|slot| slot.is_woken.swap(false, Ordering::AcqRel)) {
-            self.serve(worker);
-        }
     }
 
     /// Does the work for which a role was woken, on its worker's thread.
@@ -401,77 +437,90 @@ impl Configuration {
             slot.is_woken.store(false, Ordering::Release);
         }
         self.with(worker, |state, host| {
-            let mut again = mem::take(&mut state.again);
-            again.extend(self.work(worker, state, host));
-            let resumed = mem::take(&mut state.resumed);
-            for number in resumed {
+            for number in mem::take(&mut state.resumed) {
                 host.resume(number);
             }
-            let Some(role) = &mut state.role else { return };
-            for again in again {
-                if let Some(request) = state.requests.get_mut(again.stream) {
-                    host.enter(again.stream, request.envoy);
-                    request.stream.decide_again(role, host, again);
+            self.work(worker, state, host);
+            while let Some(again) = state.again.pop_front() {
+                let (Some(request), Some(role)) =
+                    (state.requests.get_mut(again.stream), &mut state.role)
+                else {
+                    continue;
+                };
+                host.enter(again.stream, request.envoy);
+                let decide = || request.stream.decide_again(role, host, again);
+                if catch_unwind(AssertUnwindSafe(decide)).is_err() {
+                    self.count_panic();
+                    host.resume(again.stream);
                 }
             }
         });
     }
 
-    /// Does the work for which the role of an idle worker was woken, on the main thread. What it
-    /// does to requests is left to their worker.
+    /// Does the work for which the role of an idle worker was woken, on the main thread. What it does to requests is left
+    /// to their worker, because only its thread may call functions of its streams. A role answers requests only when it
+    /// decides, which it does not do here.
     fn serve_idle(&self, worker: usize) {
         let host = NativeHost::new(self, worker);
-        let mut is_left = false;
-        if let Some(mut state) = self.worker(worker) {
-            let state = &mut *state;
-            let again = self.work(worker, state, &host);
-            state.again.extend(again);
-            for effect in host.take_effects() {
-                if let Effect::Resume(number) = effect {
-                    state.resumed.push(number);
-                }
+        let Some(mut state) = self.worker(worker) else {
+            return;
+        };
+        let state = &mut *state;
+        let result = catch_unwind(AssertUnwindSafe(|| self.work(worker, state, &host)));
+        for effect in host.take_effects() {
+            if let Effect::Resume(number) = effect {
+                state.resumed.push(number);
             }
-            is_left = !state.again.is_empty() || !state.resumed.is_empty();
         }
-        if is_left {
+        if state.has_work() {
             self.wake_held(worker);
+        }
+        if let Err(panic) = result {
+            resume_unwind(panic);
         }
     }
 
-    /// Passes responses to a role, and lets it do its timed work.
-    fn work(&self, worker: usize, state: &mut Worker, host: &NativeHost<'_>) -> Vec<Again> {
+    /// Passes responses to a role, and lets it do its timed work. Requests that must be decided again are added to the
+    /// state.
+    fn work(&self, worker: usize, state: &mut Worker, host: &NativeHost<'_>) {
         let Some(role) = &mut state.role else {
-            return Vec::new();
+            return;
         };
-        let mut again = Vec::new();
-        let responses = self
-            .slots
-            .get(worker)
-            .map(|slot| mem::take(&mut *lock(&slot.responses)));
-        for (call, response) in responses.unwrap_or_default() {
+        // One by one, so that a panic loses only one.
+        while let Some((call, response)) = self.next_response(worker) {
             let size = response.body.len();
             host.receive(response);
-            again.extend(role.called(host, call, size));
+            state.again.extend(role.called(host, call, size));
         }
-        let is_due = state
-            .timer
-            .next
-            .is_some_and(|next| next.is_due(clock::instant()));
-        if is_due {
+        if state.timer.is_due() {
             // A timer that runs already is not lost if the role panics.
             state.timer.next = None;
             state.timer.set(self, worker, None);
-            again.extend(role.tick(host));
+            state.again.extend(role.tick(host));
         }
         state.timer.set(self, worker, host.take_timer_ms());
-        again
+    }
+
+    fn next_response(&self, worker: usize) -> Option<(u32, Response)> {
+        lock(&self.slots.get(worker)?.responses).pop_front()
+    }
+
+    fn has_responses(&self, worker: usize) -> bool {
+        let slot = self.slots.get(worker);
+        slot.is_some_and(|slot| !lock(&slot.responses).is_empty())
     }
 
     /// Wakes the role of a worker, from any thread: on its worker if a request is held there, and
     /// otherwise on the main thread, because only a request can be called back on a worker.
     pub(crate) fn wake(&self, worker: usize) {
         if !self.wake_held(worker) {
-            self.scheduler.wake(event_of(worker));
+            self.wake_main(event_of(worker));
+        }
+    }
+
+    fn wake_main(&self, event: u64) {
+        if let Some(scheduler) = &*lock(&self.scheduler) {
+            scheduler.wake(event);
         }
     }
 
@@ -538,7 +587,7 @@ impl Configuration {
             timeout_ms: request.timeout_ms,
         });
         drop(calls);
-        self.scheduler.wake(SEND_CALLS);
+        self.wake_main(SEND_CALLS);
         number
     }
 
@@ -569,7 +618,7 @@ impl Configuration {
 
     fn deliver(&self, worker: usize, call: u32, response: Response) {
         if let Some(slot) = self.slots.get(worker) {
-            lock(&slot.responses).push((call, response));
+            lock(&slot.responses).push_back((call, response));
             self.wake(worker);
         }
     }
@@ -588,6 +637,11 @@ impl Configuration {
         if let Some(metrics) = self.metrics.get() {
             metrics.record(self.envoy, id, value);
         }
+    }
+
+    /// Returns true if all requests are calls of the admin API, whose tokens no other filter should see.
+    pub(crate) fn is_admin(&self) -> bool {
+        matches!(self.plugin, Plugin::Admin(_))
     }
 
     /// Counts a panic.
@@ -631,7 +685,8 @@ fn read(name: &[u8], json: &[u8]) -> Result<Plugin, Vec<String>> {
             "filter_name: {name:?} does not fit the configuration; allowed: {wanted:?}"
         )]);
     }
-    let document = config::parse_json(json).unwrap_or_default();
+    let document = config::parse_json(json);
+    let document = document.map_err(|_invalid| vec!["not JSON".to_owned()])?;
     let unsupported = config::unsupported_natively(&document);
     if unsupported.is_empty() {
         Ok(plugin)
@@ -640,51 +695,13 @@ fn read(name: &[u8], json: &[u8]) -> Result<Plugin, Vec<String>> {
     }
 }
 
-/// Sends a response. A gRPC client gets its status as headers, because Envoy would derive another
-/// one from the HTTP status.
+/// Sends a response. For a gRPC request, Envoy turns it into one with only headers, and its body into the message.
 fn send(stream: EnvoyStream, reply: &Reply) {
+    let grpc_status = reply.grpc_status.map(|status| status.to_string());
     let headers = reply.headers.iter();
     let headers = headers.map(|(name, value)| (&**name, value.as_str()));
-    let Some(grpc_status) = reply.grpc_status else {
-        stream.send_response(reply.status, headers, &reply.body, &reply.details);
-        return;
-    };
-    let grpc_status = grpc_status.to_string();
-    let message = percent_encoded(&reply.body);
-    let own = [
-        (":status", "200"),
-        ("content-type", "application/grpc"),
-        ("grpc-status", grpc_status.as_str()),
-        ("grpc-message", message.as_str()),
-    ];
-    stream.send_headers(own.into_iter().chain(headers));
-}
-
-/// Encodes a message as the gRPC protocol requires for `grpc-message`.
-fn percent_encoded(message: &[u8]) -> String {
-    let mut encoded = String::with_capacity(message.len());
-    for byte in message {
-        match byte {
-            b' '..=b'~' if *byte != b'%' => encoded.push(char::from(*byte)),
-            _ => {
-                use std::fmt::Write as _;
-                // Writing to a string cannot fail.
-                let _written = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grpc_messages_are_encoded() {
-        assert_eq!(
-            percent_encoded("a 100% ü\n".as_bytes()),
-            "a 100%25 %C3%BC%0A"
-        );
-    }
+    // Without this header, Envoy would derive the status from the HTTP status.
+    let status = grpc_status.as_deref().map(|status| ("grpc-status", status));
+    let headers = headers.chain(status);
+    stream.send_response(reply.status, headers, &reply.body, &reply.details);
 }
