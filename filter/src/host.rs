@@ -110,6 +110,14 @@ pub trait Host {
     fn request_headers_size(&self) -> u64;
     /// Returns a property of the current stream. `path` separates the steps by NUL.
     fn property(&self, path: &str) -> Option<Vec<u8>>;
+    /// Returns the dynamic metadata in protobuf form: all of them, or only the value at `path`.
+    fn metadata(&self, _path: &[String]) -> Vec<u8> {
+        self.property("metadata").unwrap_or_default()
+    }
+    /// Returns true if [`Self::metadata`] returns all of them, whatever the path.
+    fn reads_all_metadata(&self) -> bool {
+        true
+    }
     /// Returns the first `most` bytes of the current request's buffered body.
     fn request_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Adds a header to the current response.

@@ -32,8 +32,8 @@ pub(crate) struct HostRequest<'a> {
 
 /// The dynamic metadata of a request.
 struct Metadata {
-    /// All of them in protobuf form.
-    whole: Vec<u8>,
+    /// What was read last, in protobuf form: all of them, if the host reads all at once.
+    read: Option<Vec<u8>>,
     /// The values at the paths that were asked for. Many rules may test the same path, and a client may send a token
     /// with many thousand claims.
     known: Vec<(Vec<String>, Values)>,
@@ -128,16 +128,20 @@ impl<'a> HostRequest<'a> {
     /// Returns the values at a path in the metadata, which are read at first use.
     fn claims(&mut self, path: &[String]) -> &[Vec<u8>] {
         let host = self.host;
-        let Metadata { whole, known } = &mut **self.metadata.get_or_insert_with(|| {
+        let Metadata { read, known } = &mut **self.metadata.get_or_insert_with(|| {
             Box::new(Metadata {
-                whole: host.property("metadata").unwrap_or_default(),
+                read: None,
                 known: Vec::new(),
             })
         });
         let index = known.iter().position(|(own, _)| own == path);
         let index = index.unwrap_or_else(|| {
+            if read.is_none() || !host.reads_all_metadata() {
+                *read = Some(host.metadata(path));
+            }
             let mut values = Values::new();
-            each_text(whole, path, &mut |value| values.push(value.to_vec()));
+            let read = read.as_deref().unwrap_or_default();
+            each_text(read, path, &mut |value| values.push(value.to_vec()));
             known.push((path.to_vec(), values));
             known.len().saturating_sub(1)
         });

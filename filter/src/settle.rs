@@ -63,7 +63,7 @@ fn is_upstream(host: &dyn Host) -> bool {
 pub(crate) struct EndedRequest<'a> {
     host: &'a dyn Host,
     response: UpstreamResponse,
-    /// The dynamic metadata in protobuf form, if they were read.
+    /// The dynamic metadata that were read last, in protobuf form.
     metadata: Option<Vec<u8>>,
 }
 
@@ -114,11 +114,12 @@ impl Ended for EndedRequest<'_> {
 
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let host = self.host;
-        let whole = self
-            .metadata
-            .get_or_insert_with(|| host.property("metadata").unwrap_or_default());
+        if self.metadata.is_none() || !host.reads_all_metadata() {
+            self.metadata = Some(host.metadata(path));
+        }
+        let read = self.metadata.as_deref().unwrap_or_default();
         let mut first = None;
-        each_text(whole, path, &mut |value| {
+        each_text(read, path, &mut |value| {
             first.get_or_insert_with(|| value.to_vec());
         });
         first.map(Cow::Owned)

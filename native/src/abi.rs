@@ -9,7 +9,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use crate::metadata::{Keys, Value};
+use crate::metadata::{self, Kind, Value};
 
 /// The ABI version that the module was written for. Envoy logs a warning if its own differs.
 pub(crate) const VERSION: &std::ffi::CStr = c"v0.2.0";
@@ -50,6 +50,17 @@ impl EnvoyBytes {
         start: ptr::null(),
         length: 0,
     };
+
+    /// Returns true if these are the bytes.
+    ///
+    /// # Safety
+    ///
+    /// They must still be valid.
+    unsafe fn is(self, other: &[u8]) -> bool {
+        // SAFETY: the caller guarantees that the bytes are valid.
+        !self.start.is_null()
+            && unsafe { std::slice::from_raw_parts(self.start, self.length) } == other
+    }
 
     /// Copies the bytes.
     ///
@@ -122,20 +133,6 @@ pub(crate) unsafe fn copy_chunks(start: *const EnvoyBytes, count: usize) -> Vec<
         let copies: Vec<Vec<u8>> = chunks.iter().map(|chunk| chunk.copy()).collect();
         copies.concat()
     }
-}
-
-/// Copies names, if Envoy has filled them in.
-///
-/// # Safety
-///
-/// The names must still be valid.
-unsafe fn copy_names(names: &[EnvoyBytes], found: bool, most: usize) -> Vec<Vec<u8>> {
-    if !found {
-        return Vec::new();
-    }
-    // SAFETY: the caller guarantees that the names are valid.
-    let copy = |name: &EnvoyBytes| unsafe { name.copy() };
-    names.iter().take(most).map(copy).collect()
 }
 
 /// Names and values of headers.
@@ -260,9 +257,7 @@ pub(crate) enum Attribute {
 
 /// Source of metadata: the filters before this one.
 const DYNAMIC: u32 = 0;
-/// Maximum numbers of namespaces, of keys in one, and of elements in a list, that are read.
-const MAX_NAMESPACES: usize = 64;
-const MAX_KEYS: usize = 256;
+/// Maximum number of elements of a list that are read.
 const MAX_ELEMENTS: usize = 256;
 
 /// Result of a metric's definition or change.
@@ -396,16 +391,6 @@ unsafe extern "C" {
         stream: EnvoyStream,
         attribute: Attribute,
         value: *mut u64,
-    ) -> bool;
-    fn envoy_dynamic_module_callback_http_get_metadata_namespaces_count(
-        stream: EnvoyStream,
-        source: u32,
-    ) -> usize;
-    /// Fills an array with room for as many names as the function above returns.
-    fn envoy_dynamic_module_callback_http_get_metadata_namespaces(
-        stream: EnvoyStream,
-        source: u32,
-        names: *mut EnvoyBytes,
     ) -> bool;
     fn envoy_dynamic_module_callback_http_get_metadata_keys_count(
         stream: EnvoyStream,
@@ -772,136 +757,145 @@ impl EnvoyStream {
         }
     }
 
-    /// Returns the dynamic metadata, up to a number of values.
-    pub(crate) fn metadata(self) -> Vec<(Vec<u8>, Keys)> {
-        if self.is_none() {
-            return Vec::new();
+    /// Returns a value of the dynamic metadata. `None` if there is none.
+    pub(crate) fn metadata_value(self, namespace: &str, key: &str) -> Option<Value> {
+        if self.is_none() || !self.has_metadata(namespace, key) {
+            return None;
         }
-        let of_namespace = |namespace: Vec<u8>| {
-            let keys = self.metadata_keys(&namespace).into_iter().map(|key| {
-                let value = self.metadata_value(&namespace, &key);
-                (key, value)
-            });
-            let keys = keys.collect();
-            (namespace, keys)
-        };
-        self.metadata_namespaces()
-            .into_iter()
-            .map(of_namespace)
-            .collect()
+        let id = [namespace.as_bytes(), b"\0", key.as_bytes()].concat();
+        let (namespace, key) = (Bytes::from(namespace), Bytes::from(key));
+        let kinds = metadata::kinds(&id);
+        let read =
+            |kind: &Kind| Some((*kind, self.metadata_of_kind((namespace, key), *kind, &id)?));
+        let (kind, value) = kinds.iter().find_map(read)?;
+        if kinds.first() != Some(&kind) {
+            metadata::remember(id, kind);
+        }
+        Some(value)
     }
 
-    fn metadata_namespaces(self) -> Vec<Vec<u8>> {
-        // SAFETY: the request exists in its callbacks. The array has room for as many names as Envoy
-        // counts, and nothing changes them in between. They are copied at once.
-        unsafe {
-            let count =
-                envoy_dynamic_module_callback_http_get_metadata_namespaces_count(self, DYNAMIC);
-            let mut names = vec![EnvoyBytes::NONE; count];
-            let start = names.as_mut_ptr();
-            let found = count > 0
-                && envoy_dynamic_module_callback_http_get_metadata_namespaces(self, DYNAMIC, start);
-            copy_names(&names, found, MAX_NAMESPACES)
-        }
-    }
-
-    fn metadata_keys(self, namespace: &[u8]) -> Vec<Vec<u8>> {
+    /// Returns true if a namespace has a key. To ask for a value that is not there could be logged.
+    fn has_metadata(self, namespace: &str, key: &str) -> bool {
         let namespace = Bytes::from(namespace);
-        // SAFETY: as above.
+        // SAFETY: the request exists in its callbacks, and the name lives. The array has room for as
+        // many names as Envoy counts, and nothing changes them in between.
         unsafe {
             let count = envoy_dynamic_module_callback_http_get_metadata_keys_count(
                 self, DYNAMIC, namespace,
             );
             let mut names = vec![EnvoyBytes::NONE; count];
             let start = names.as_mut_ptr();
-            let found = count > 0
+            count > 0
                 && envoy_dynamic_module_callback_http_get_metadata_keys(
                     self, DYNAMIC, namespace, start,
-                );
-            copy_names(&names, found, MAX_KEYS)
+                )
+                && names.iter().any(|name| name.is(key.as_bytes()))
         }
     }
 
-    fn metadata_value(self, namespace: &[u8], key: &[u8]) -> Value {
-        let (namespace, key) = (Bytes::from(namespace), Bytes::from(key));
+    /// Reads a value as one of this type.
+    fn metadata_of_kind(self, at: (Bytes, Bytes), kind: Kind, id: &[u8]) -> Option<Value> {
+        let (namespace, key) = at;
         let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
         let mut size = 0;
-        // SAFETY: the request exists in its callbacks, and the names and locals live. Texts are
-        // copied at once.
+        // SAFETY: the request exists in its callbacks, and the names, which the caller has, and the
+        // locals live. A text is copied at once.
         unsafe {
-            if envoy_dynamic_module_callback_http_get_metadata_string(
-                self,
-                DYNAMIC,
-                namespace,
-                key,
-                &raw mut text,
-            ) {
-                Value::Text(text.copy())
-            } else if envoy_dynamic_module_callback_http_get_metadata_number(
-                self,
-                DYNAMIC,
-                namespace,
-                key,
-                &raw mut number,
-            ) {
-                Value::Number(number)
-            } else if envoy_dynamic_module_callback_http_get_metadata_bool(
-                self,
-                DYNAMIC,
-                namespace,
-                key,
-                &raw mut flag,
-            ) {
-                Value::Boolean(flag)
-            } else if envoy_dynamic_module_callback_http_get_metadata_list_size(
-                self,
-                DYNAMIC,
-                namespace,
-                key,
-                &raw mut size,
-            ) {
-                let elements = 0..size.min(MAX_ELEMENTS);
-                let element = |index| self.metadata_element(namespace, key, index);
-                Value::List(elements.map(element).collect())
-            } else {
-                Value::Unknown
+            match kind {
+                Kind::Text => envoy_dynamic_module_callback_http_get_metadata_string(
+                    self,
+                    DYNAMIC,
+                    namespace,
+                    key,
+                    &raw mut text,
+                )
+                .then(|| Value::Text(text.copy())),
+                Kind::Number => envoy_dynamic_module_callback_http_get_metadata_number(
+                    self,
+                    DYNAMIC,
+                    namespace,
+                    key,
+                    &raw mut number,
+                )
+                .then_some(())
+                .map(|()| Value::Number(number)),
+                Kind::Boolean => envoy_dynamic_module_callback_http_get_metadata_bool(
+                    self,
+                    DYNAMIC,
+                    namespace,
+                    key,
+                    &raw mut flag,
+                )
+                .then_some(())
+                .map(|()| Value::Boolean(flag)),
+                Kind::List => {
+                    let is_list = envoy_dynamic_module_callback_http_get_metadata_list_size(
+                        self,
+                        DYNAMIC,
+                        namespace,
+                        key,
+                        &raw mut size,
+                    );
+                    let elements = || 0..size.min(MAX_ELEMENTS);
+                    let element = |index| self.metadata_element(at, index, id);
+                    is_list.then(|| Value::List(elements().map(element).collect()))
+                }
+                Kind::Unknown => Some(Value::Unknown),
             }
         }
     }
 
-    fn metadata_element(self, namespace: Bytes, key: Bytes, index: usize) -> Value {
+    fn metadata_element(self, at: (Bytes, Bytes), index: usize, id: &[u8]) -> Value {
+        let id = [id, b"\0"].concat();
+        let kinds = metadata::kinds(&id);
+        let read = |kind: &Kind| Some((*kind, self.element_of_kind(at, index, *kind)?));
+        let Some((kind, value)) = kinds.iter().find_map(read) else {
+            return Value::Unknown;
+        };
+        if kinds.first() != Some(&kind) {
+            metadata::remember(id, kind);
+        }
+        value
+    }
+
+    /// Reads an element of a list as one of this type.
+    fn element_of_kind(self, at: (Bytes, Bytes), index: usize, kind: Kind) -> Option<Value> {
+        let (namespace, key) = at;
         let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
-        // SAFETY: as above. The names live, because the caller has them.
+        // SAFETY: as above.
         unsafe {
-            if envoy_dynamic_module_callback_http_get_metadata_list_string(
-                self,
-                DYNAMIC,
-                namespace,
-                key,
-                index,
-                &raw mut text,
-            ) {
-                Value::Text(text.copy())
-            } else if envoy_dynamic_module_callback_http_get_metadata_list_number(
-                self,
-                DYNAMIC,
-                namespace,
-                key,
-                index,
-                &raw mut number,
-            ) {
-                Value::Number(number)
-            } else if envoy_dynamic_module_callback_http_get_metadata_list_bool(
-                self,
-                DYNAMIC,
-                namespace,
-                key,
-                index,
-                &raw mut flag,
-            ) {
-                Value::Boolean(flag)
-            } else {
-                Value::Unknown
+            match kind {
+                Kind::Text => envoy_dynamic_module_callback_http_get_metadata_list_string(
+                    self,
+                    DYNAMIC,
+                    namespace,
+                    key,
+                    index,
+                    &raw mut text,
+                )
+                .then(|| Value::Text(text.copy())),
+                Kind::Number => envoy_dynamic_module_callback_http_get_metadata_list_number(
+                    self,
+                    DYNAMIC,
+                    namespace,
+                    key,
+                    index,
+                    &raw mut number,
+                )
+                .then_some(())
+                .map(|()| Value::Number(number)),
+                Kind::Boolean => envoy_dynamic_module_callback_http_get_metadata_list_bool(
+                    self,
+                    DYNAMIC,
+                    namespace,
+                    key,
+                    index,
+                    &raw mut flag,
+                )
+                .then_some(())
+                .map(|()| Value::Boolean(flag)),
+                Kind::List => None,
+                Kind::Unknown => Some(Value::Unknown),
             }
         }
     }

@@ -182,10 +182,22 @@ impl Host for NativeHost<'_> {
             }
             "upstream\0local_address" => stream.text(Attribute::UpstreamLocalAddress),
             "upstream\0request_attempt_count" => number(Attribute::UpstreamRequestAttemptCount),
-            "metadata" => Some(metadata::encode(&stream.metadata())),
             "xds\0cluster_name" => stream.cluster(),
             _ => stream.joined_header(path.strip_prefix("request\0headers\0")?),
         }
+    }
+
+    /// Envoy tells a module one value at a time.
+    fn metadata(&self, path: &[String]) -> Vec<u8> {
+        let Some((namespace, key)) = path.first().zip(path.get(1)) else {
+            return Vec::new();
+        };
+        let value = self.current().metadata_value(namespace, key);
+        value.map_or_else(Vec::new, |value| metadata::encode(namespace, key, &value))
+    }
+
+    fn reads_all_metadata(&self) -> bool {
+        false
     }
 
     fn request_body(&self, most: usize) -> Option<Vec<u8>> {

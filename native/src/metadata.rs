@@ -1,8 +1,61 @@
 //! Dynamic metadata in protobuf form.
 //!
 //! The filter reads the form that Wasm filters get, in which types are certain. Envoy tells a module
-//! the values one by one, and only of the outermost keys. So an object is written without its
-//! contents, and rules that would read them are refused.
+//! one value of an outermost key. So an object is written without its contents, and rules that would
+//! read them are refused.
+//!
+//! To read a value, a module has to ask for it with a type, and Envoy logs an error if the value has
+//! another type. So the types of values are remembered, and the last type of a key is asked for
+//! first.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// Maximum number of keys whose types each thread remembers. Only keys that rules name are read.
+const MAX_KINDS: usize = 4_096;
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Number,
+    Boolean,
+    List,
+    Unknown,
+}
+
+thread_local! {
+    static KINDS: RefCell<HashMap<Vec<u8>, Kind>> = RefCell::default();
+}
+
+/// Returns the types to ask for, the likeliest first. `key` identifies a value, or the elements of a list.
+pub(crate) fn kinds(key: &[u8]) -> [Kind; 5] {
+    let last = KINDS.with_borrow(|kinds| kinds.get(key).copied());
+    let mut kinds = [
+        Kind::Text,
+        Kind::Number,
+        Kind::Boolean,
+        Kind::List,
+        Kind::Unknown,
+    ];
+    let place = kinds.iter().position(|kind| Some(*kind) == last);
+    if let Some(before) = kinds.get_mut(..=place.unwrap_or(0)) {
+        before.rotate_right(1);
+    }
+    kinds
+}
+
+/// Remembers the type of a value. A value without a known type is read as one of any type next time.
+pub(crate) fn remember(key: Vec<u8>, kind: Kind) {
+    if kind == Kind::Unknown {
+        return;
+    }
+    KINDS.with_borrow_mut(|kinds| {
+        if kinds.len() < MAX_KINDS {
+            kinds.insert(key, kind);
+        }
+    });
+}
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,9 +67,6 @@ pub(crate) enum Value {
     /// An object, or a null.
     Unknown,
 }
-
-/// Keys of a namespace with their values.
-pub(crate) type Keys = Vec<(Vec<u8>, Value)>;
 
 // Fields of the messages `Metadata`, `Struct`, `ListValue` and `Value`, and of entries of maps.
 const ITEMS: u8 = 1;
@@ -32,16 +82,11 @@ const VARINT: u8 = 0;
 const FIXED: u8 = 1;
 const BYTES: u8 = 2;
 
-/// Encodes namespaces as the message `Metadata`.
-pub(crate) fn encode(namespaces: &[(Vec<u8>, Keys)]) -> Vec<u8> {
-    let mut metadata = Vec::new();
-    for (namespace, keys) in namespaces {
-        let mut object = Vec::new();
-        for (key, value) in keys {
-            put_entry(&mut object, key, &of_value(value));
-        }
-        put_entry(&mut metadata, namespace, &object);
-    }
+/// Encodes a value as the message `Metadata`.
+pub(crate) fn encode(namespace: &str, key: &str, value: &Value) -> Vec<u8> {
+    let (mut metadata, mut object) = (Vec::new(), Vec::new());
+    put_entry(&mut object, key.as_bytes(), &of_value(value));
+    put_entry(&mut metadata, namespace.as_bytes(), &object);
     metadata
 }
 
@@ -99,27 +144,40 @@ mod tests {
         let long = vec![b'x'; 300];
         let text = |text: &[u8]| Value::Text(text.to_vec());
         let list = Value::List(vec![text(b"a"), Value::Number(2.0), Value::Boolean(false)]);
-        let keys = vec![
-            (b"text".to_vec(), text(&long)),
-            (b"number".to_vec(), Value::Number(0.5)),
-            (b"flag".to_vec(), Value::Boolean(true)),
-            (b"list".to_vec(), list),
-            (b"object".to_vec(), Value::Unknown),
-        ];
-        let metadata = encode(&[(b"other".to_vec(), Vec::new()), (b"ns".to_vec(), keys)]);
-        let read = |key: &str| {
+        let read = |value: &Value| {
+            let metadata = encode("ns", "key", value);
             let mut found = Vec::new();
-            let path = ["ns".to_owned(), key.to_owned()];
+            let path = ["ns".to_owned(), "key".to_owned()];
             each_text(&metadata, &path, &mut |text| {
                 found.push(String::from_utf8(text.to_vec()).expect("a text"));
             });
             found
         };
-        assert_eq!(read("text"), [String::from_utf8(long).expect("a text")]);
-        assert_eq!(read("number"), ["0.5"]);
-        assert_eq!(read("flag"), ["true"]);
-        assert_eq!(read("list"), ["a", "2", "false"]);
-        assert_eq!(read("object"), [""]);
-        assert!(read("missing").is_empty());
+        assert_eq!(
+            read(&text(&long)),
+            [String::from_utf8(long).expect("a text")]
+        );
+        assert_eq!(read(&Value::Number(0.5)), ["0.5"]);
+        assert_eq!(read(&Value::Boolean(true)), ["true"]);
+        assert_eq!(read(&list), ["a", "2", "false"]);
+        assert_eq!(read(&Value::Unknown), [""]);
+    }
+
+    #[test]
+    fn the_last_type_of_a_value_comes_first() {
+        let first = |key: &[u8]| kinds(key)[0];
+        assert_eq!(first(b"k"), Kind::Text);
+        remember(b"k".to_vec(), Kind::Boolean);
+        assert_eq!(first(b"k"), Kind::Boolean);
+        assert_eq!(first(b"other"), Kind::Text);
+        remember(b"other".to_vec(), Kind::Unknown);
+        assert_eq!(
+            first(b"other"),
+            Kind::Text,
+            "it would hide every other type"
+        );
+        let mut all = kinds(b"k").map(|kind| format!("{kind:?}"));
+        all.sort();
+        assert_eq!(all, ["Boolean", "List", "Number", "Text", "Unknown"]);
     }
 }

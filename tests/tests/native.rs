@@ -204,3 +204,40 @@ fn settled_memory(envoy: &Envoy) -> Result<u64> {
     })?;
     Ok(envoy.memory()?.allocated)
 }
+
+/// A rule reads the value that it names, however many other values there are, and Envoy's log stays quiet.
+#[test]
+fn metadata_are_read_by_name_without_a_word_in_the_log() -> Result<()> {
+    let mut claims = json!({ "tenant": 42, "admin": true, "roles": ["dev", "ops"] });
+    for number in 0..400 {
+        claims[format!("other-{number}")] = json!(number);
+    }
+    let set = json!({ "name": "set", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config",
+        "metadata": [{ "metadata_namespace": "claims", "value": claims }],
+    } });
+    let key = json!([
+        { "metadata": ["claims", "tenant"] },
+        { "metadata": ["claims", "admin"] },
+        { "metadata": ["claims", "roles"] },
+    ]);
+    let rule = json!({ "name": "r", "key": key, "limits": limits(5), "on_missing_key": "refuse" });
+    let missing = json!({
+        "name": "missing", "key": [{ "metadata": ["claims", "nothing"] }], "limits": limits(5),
+    });
+    let config = Config::new(json!([missing, rule])).wasm(native_path()?);
+    let envoy = Envoy::start(&config.filter_before(set))?;
+    ensure!(admitted(&mut envoy.data(), "anybody")? == 5);
+    let mut ops = Operator::viewer(&envoy);
+    let buckets = ops.get("/v1/buckets?rule=r")?;
+    let key = buckets.pointer("/buckets/0/key").context("no bucket")?;
+    ensure!(key == "42:true:dev", "{key}");
+    for _ in 0..200 {
+        ensure!(envoy.data().send(&user("anybody"))?.status == 429);
+    }
+    let log = envoy.log()?;
+    let errors = log.lines().filter(|line| line.contains("][error]")).count();
+    // Each worker asks for the types of three values once, and for the type of the list's elements.
+    ensure!(errors <= 2 * 6, "{errors} errors: {log}");
+    envoy.stop()
+}
