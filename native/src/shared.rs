@@ -71,8 +71,13 @@ impl Shared {
         }
         // 0 stands for "any number".
         found.cas = found.cas.checked_add(1).unwrap_or(1);
-        found.bytes.clear();
-        found.bytes.extend_from_slice(value);
+        // A vector that grows by itself would take up to twice its size, for each of many pages.
+        if value.len() > found.bytes.capacity() {
+            found.bytes = value.to_vec();
+        } else {
+            found.bytes.clear();
+            found.bytes.extend_from_slice(value);
+        }
         Some(Written::Done)
     }
 }
@@ -100,6 +105,19 @@ mod tests {
         assert_eq!(shared.set(b"k", b"four", 0), Some(Written::Done));
         shared.get(b"k", &mut value);
         assert_eq!(value, b"four");
+    }
+
+    #[test]
+    fn a_value_takes_no_more_than_its_size() {
+        let shared = Shared::new();
+        for size in 1..200 {
+            assert_eq!(shared.set(b"k", &vec![1; size], 0), Some(Written::Done));
+        }
+        let values = shared.shard(b"k").expect("a shard");
+        assert_eq!(
+            values.get(&b"k"[..]).expect("a value").bytes.capacity(),
+            199
+        );
     }
 
     #[test]
