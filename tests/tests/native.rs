@@ -229,9 +229,8 @@ fn metadata_are_read_by_name_without_a_word_in_the_log() -> Result<()> {
     let envoy = Envoy::start(&config.filter_before(set))?;
     ensure!(admitted(&mut envoy.data(), "anybody")? == 5);
     let mut ops = Operator::viewer(&envoy);
-    let buckets = ops.get("/v1/buckets?rule=r")?;
-    let key = buckets.pointer("/buckets/0/key").context("no bucket")?;
-    ensure!(key == "42:true:dev", "{key}");
+    let bucket = ops.bucket("r", "42:true:dev")?.context("no bucket")?;
+    ensure!(bucket.get("admitted") == Some(&json!(5)), "{bucket}");
     for _ in 0..200 {
         ensure!(envoy.data().send(&user("anybody"))?.status == 429);
     }
