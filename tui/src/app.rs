@@ -19,7 +19,6 @@ pub(crate) mod columns;
 pub(crate) mod command;
 pub(crate) mod demand;
 pub(crate) mod effects;
-pub(crate) mod ends;
 pub(crate) mod event_lines;
 pub(crate) mod explain;
 pub(crate) mod feed;

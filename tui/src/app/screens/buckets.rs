@@ -1,7 +1,8 @@
 //! The Buckets screen: all buckets as a table, filtered and sorted.
 
+use loudou_api::BanBy;
 use loudou_limiter::Nanos;
-use loudou_words::meaning::{Standing, refusals};
+use loudou_words::meaning::{Standing, enforced_ban, refusals};
 use loudou_words::num::{count, float, whole};
 use loudou_words::text::humanise;
 use ratatui::layout::{Constraint, Layout};
@@ -14,7 +15,6 @@ use super::view::{About, View};
 use crate::app::columns::{Column, Sort, Wishes, fitting};
 use crate::app::command::{Binding, Command as C, bind, c, tab};
 use crate::app::demand::Demand;
-use crate::app::ends::End;
 use crate::app::filter::Filter;
 use crate::app::history::{Rates, Track, WINDOW_NS};
 use crate::app::ingest;
@@ -455,6 +455,37 @@ fn since(theme: &Theme, state: &State, row: &Row) -> Span<'static> {
         Some(since_ns) => text(&seen(now_ns.saturating_sub(since_ns)), style),
         None if row.was_refused_lately() => text("?", theme.dim),
         None => Span::default(),
+    }
+}
+
+/// End of a key's enforced ban or, without a ban, of its edited override.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    is_ban: bool,
+    /// Remaining time, or `None` if there is no end.
+    left_ns: Option<u64>,
+}
+
+impl End {
+    /// Returns the end for a row. An override of the configuration has no end, and is not returned
+    /// unless it bans the key.
+    fn of(state: &State, row: &Row) -> Option<Self> {
+        let ban = enforced_ban(&row.view);
+        let edit = row.view.own.as_ref().and_then(|own| {
+            let edited = &state.rule_named(&row.id.rule)?.overrides;
+            let found = edited.iter().find(|edited| edited.key == own.pattern);
+            found.map(|edited| &edited.edit)
+        });
+        let until_ns = match (ban, edit) {
+            (None, None) => return None,
+            (Some(ban), _) if ban.by != BanBy::Override => ban.until_ns,
+            (_, edit) => edit.and_then(|edit| edit.expires_at_ns),
+        };
+        let now_ns = state.server_ns().saturating_add(state.age().get());
+        Some(Self {
+            is_ban: ban.is_some(),
+            left_ns: until_ns.map(|until| until.saturating_sub(now_ns)),
+        })
     }
 }
 
