@@ -32,7 +32,7 @@ pub(crate) struct HostRequest<'a> {
 
 /// The dynamic metadata of a request.
 struct Metadata {
-    /// What was read last, in protobuf form: all of them, if the host reads all at once.
+    /// The metadata from the last read, in protobuf form. Some hosts return all metadata at every read.
     read: Option<Vec<u8>>,
     /// The values at the paths that were asked for. Many rules may test the same path, and a client may send a token
     /// with many thousand claims.

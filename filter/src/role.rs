@@ -64,7 +64,8 @@ impl Role {
         }
     }
 
-    /// Does what may be done as soon as Envoy has configured the plugin.
+    /// Activates the first configuration of a process at once. A later configuration waits for a tick or a request,
+    /// because Envoy may still reject it.
     pub fn configured(&mut self, host: &dyn Host) {
         if let Self::Data(plane) = self {
             plane.configured(host);

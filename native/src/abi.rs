@@ -793,7 +793,7 @@ impl EnvoyStream {
         }
     }
 
-    /// Reads a value as one of this type.
+    /// Reads a value of this type. `None` if the value has another type.
     fn metadata_of_kind(self, at: (Bytes, Bytes), kind: Kind, id: &[u8]) -> Option<Value> {
         let (namespace, key) = at;
         let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
@@ -858,7 +858,7 @@ impl EnvoyStream {
         value
     }
 
-    /// Reads an element of a list as one of this type.
+    /// Reads an element of this type from a list. `None` if the element has another type.
     fn element_of_kind(self, at: (Bytes, Bytes), index: usize, kind: Kind) -> Option<Value> {
         let (namespace, key) = at;
         let (mut text, mut number, mut flag) = (EnvoyBytes::NONE, 0.0, false);
