@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::{Clock, Nanos};
-use loudou_store::{Cas, SharedData, StoreFailed, Written};
+use loudou_store::{Cas, PlanPatch, SharedData, StoreFailed, Written};
 
 use crate::header_lines::HeaderLines;
 
@@ -155,6 +155,14 @@ pub trait Host {
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
     /// Writes a shared data value. See [`SharedData::set`].
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
+    /// Changes a part of a shared data value in one step. See [`SharedData::patch`].
+    fn shared_patch(&self, _key: &[u8], _plan: &mut PlanPatch<'_>) -> bool {
+        false
+    }
+    /// Returns why the values will not outlive Envoy although they should.
+    fn store_problem(&self) -> Option<String> {
+        None
+    }
 
     /// Defines a metric, or returns the existing metric with this name.
     fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId>;
@@ -179,5 +187,9 @@ impl SharedData for HostStore<'_> {
 
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
         self.0.shared_set(key, value, expected)
+    }
+
+    fn patch(&mut self, key: &[u8], plan: &mut PlanPatch<'_>) -> bool {
+        self.0.shared_patch(key, plan)
     }
 }

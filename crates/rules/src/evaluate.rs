@@ -359,6 +359,9 @@ fn take_patiently(
     (not_held, most): (&mut Option<NotHeld>, &mut Nanos),
     stats: &mut StoreStats,
 ) -> Result<Charge, GaveUp> {
+    if let Some(charge) = attempt.decide_in_place(store) {
+        return Ok(charge);
+    }
     let (mut asked, mut may_wait) = (None, None);
     loop {
         attempt.read(store)?;

@@ -21,7 +21,7 @@ pub(crate) struct PageChange<'a> {
     pub(crate) id: BucketId,
     /// Key of the bucket, which is stored as its name if the bucket is new.
     key: &'a str,
-    page_key: StoreKey,
+    pub(crate) page_key: StoreKey,
     /// The page as read. After a change, the page to write.
     pub(crate) page: PageBytes,
     expected: Cas,

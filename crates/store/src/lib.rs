@@ -55,7 +55,8 @@ pub use bans::{BanEffect, SetBan, SetTo};
 pub use leasing::{ByLease, LeaseOf, Leased, Leasing, Outage};
 pub use release::{Give, Giving, Why};
 pub use shared_data::{
-    CAS_ABSENT, CAS_OVERWRITE, Cas, MAX_RETRIES, SharedData, StoreFailed, Written,
+    CAS_ABSENT, CAS_OVERWRITE, Cas, MAX_PATCH, MAX_RETRIES, Patch, PlanPatch, SharedData,
+    StoreFailed, Written,
 };
 pub use table::{Age, LiveRule};
 pub use table::{BucketId, MAX_BUCKETS, Reset, Table};

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
+use crate::shared_data::{CAS_OVERWRITE, Cas, PlanPatch, SharedData, StoreFailed, Written};
 
 /// A store with one version counter for all keys, as in Envoy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +63,23 @@ impl SharedData for MemoryStore {
         let cas = self.next_cas();
         self.values.insert(key.to_vec(), (value.to_vec(), cas));
         Ok(Written::Done)
+    }
+
+    fn patch(&mut self, key: &[u8], plan: &mut PlanPatch<'_>) -> bool {
+        let next = self.last_cas.wrapping_add(1).max(1);
+        let Some((value, cas)) = self.values.get_mut(key) else {
+            return false;
+        };
+        let Some(patch) = plan(value) else {
+            return false;
+        };
+        let end = patch.at().saturating_add(patch.bytes().len());
+        let Some(part) = value.get_mut(patch.at()..end) else {
+            return false;
+        };
+        part.copy_from_slice(patch.bytes());
+        (*cas, self.last_cas) = (next, next);
+        true
     }
 }
 

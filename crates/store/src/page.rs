@@ -44,7 +44,7 @@ use loudou_limiter::{Bucket, BucketDecision, Limits, Nanos};
 use victim::{Standing, victim};
 
 pub use codec::lease_bytes;
-pub(crate) use patch::PageBytes;
+pub(crate) use patch::{PageBytes, PlainSlot, patch_of};
 
 mod codec;
 mod patch;

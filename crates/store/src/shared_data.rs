@@ -1,6 +1,7 @@
 //! The key-value store that holds the buckets, with exactly the semantics of Envoy's shared data.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Version of a value. Every successful write assigns a new version, which is never 0.
 pub type Cas = u32;
@@ -27,6 +28,50 @@ pub enum Written {
     Conflict,
 }
 
+/// Maximum size of a [`Patch`], in bytes. A slot of a page that is decided in place is smaller.
+pub const MAX_PATCH: usize = 128;
+
+/// New bytes for a part of a value. The value keeps its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Patch {
+    at: usize,
+    length: usize,
+    bytes: [u8; MAX_PATCH],
+}
+
+impl Patch {
+    /// Copies a part of `value`, to be changed with [`Self::bytes_mut`]. Returns `None` if the part is not in the value,
+    /// or is larger than [`MAX_PATCH`].
+    pub fn of(value: &[u8], range: Range<usize>) -> Option<Self> {
+        let part = value.get(range.clone())?;
+        let mut bytes = [0; MAX_PATCH];
+        bytes.get_mut(..part.len())?.copy_from_slice(part);
+        Some(Self {
+            at: range.start,
+            length: part.len(),
+            bytes,
+        })
+    }
+
+    /// Offset in the value.
+    pub const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The bytes to write.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// The bytes to write, for changes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(..self.length).unwrap_or_default()
+    }
+}
+
+/// A function that plans the change of a value in place. It returns `None` to leave the value unchanged.
+pub type PlanPatch<'a> = dyn FnMut(&[u8]) -> Option<Patch> + 'a;
+
 /// A key-value store with versions, shared by all workers. The semantics are the same as in Envoy's
 /// shared data, traps included:
 ///
@@ -40,6 +85,13 @@ pub trait SharedData {
 
     /// Writes `key` if its version matches `expected`.
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
+
+    /// Calls `plan` with the value of `key`, and writes the patch that it returns before any other change of the value.
+    /// The value gets a new version. Returns false, and changes nothing, if the store cannot do this, if the key is
+    /// missing, or if `plan` returns `None`. The caller then uses [`Self::get`] and [`Self::set`].
+    fn patch(&mut self, _key: &[u8], _plan: &mut PlanPatch<'_>) -> bool {
+        false
+    }
 }
 
 /// Maximum number of retries after conflicts when changing a bucket or an upstream's counts. Each

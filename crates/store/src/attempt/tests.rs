@@ -19,7 +19,7 @@ use crate::attempt::StoreStats;
 use crate::attempt::Take;
 use crate::memory::MemoryStore;
 use crate::page::FLAG_KEEPS_GAIN;
-use crate::shared_data::SharedData;
+use crate::shared_data::{CAS_OVERWRITE, SharedData};
 use crate::table::LiveRule;
 use crate::table::Table;
 
@@ -150,13 +150,24 @@ fn ask() -> impl Strategy<Value = (Ask, Before)> {
     })
 }
 
-/// Executes a step on a store, either on the fast path where possible, or never on it. Returns the
-/// result, whether it was decided in place, and the bytes of the page.
+/// The way to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Never the fast path.
+    General,
+    /// The fast path where it applies, in a copy of the page.
+    Fast,
+    /// The fast path where it applies, in the store.
+    InPlace,
+}
+
+/// Executes a step on a store. Returns the result, whether it was decided on the fast path, and the
+/// bytes of the page.
 fn step(
     (table, store): (&Table, &mut MemoryStore),
     rule: &Fixed,
     ask: Ask,
-    (straight, before): (bool, Before),
+    (way, before): (Way, Before),
 ) -> (Result<alloc::string::String, GaveUp>, bool, Vec<u8>) {
     let take = Take {
         rule,
@@ -176,15 +187,31 @@ fn step(
             Before::Nothing | Before::Edit | Before::Ahead => {}
         }
         attempt.change.page.replace(index, &slot);
+        if way == Way::InPlace {
+            let bytes = attempt.change.page.bytes();
+            let written = store.set(&attempt.change.page_key, bytes, CAS_OVERWRITE);
+            assert_eq!(written, Ok(Written::Done));
+            attempt.change.read(store).expect("memory");
+        }
     }
-    let in_place = if straight { attempt.plan_fast() } else { None };
-    let was_in_place = in_place.is_some();
-    let planned = in_place.map_or_else(|| attempt.plan(), Ok);
-    let charge = planned.and_then(|planned| {
-        attempt.planned = Some(planned);
-        let done = attempt.write(store, &mut StoreStats::default());
-        done.expect("no other worker")
-    });
+    let in_store = match way {
+        Way::InPlace => attempt.decide_in_place(store),
+        Way::General | Way::Fast => None,
+    };
+    let fast = match way {
+        Way::Fast => attempt.plan_fast(),
+        Way::General | Way::InPlace => None,
+    };
+    let was_in_place = in_store.is_some() || fast.is_some();
+    let charge = in_store.map_or_else(
+        || {
+            let planned = fast.map_or_else(|| attempt.plan(), Ok)?;
+            attempt.planned = Some(planned);
+            let done = attempt.write(store, &mut StoreStats::default());
+            done.expect("no other worker")
+        },
+        Ok,
+    );
     let mut bytes = Vec::new();
     store
         .get(&table.page_key(id.page), &mut bytes)
@@ -199,7 +226,7 @@ fn step(
 proptest! {
     #[test]
     fn it_decides_as_the_other_way(rule in rule(), asks in prop::collection::vec(ask(), 1..40)) {
-        let mut stores = [MemoryStore::new(), MemoryStore::new()];
+        let mut stores = [Way::General, Way::Fast, Way::InPlace].map(|way| (way, MemoryStore::new()));
         let mut now = Nanos::from_secs(1_000);
         for (mut ask, before) in asks {
             let at = match before {
@@ -211,13 +238,13 @@ proptest! {
             if before == Before::Edit {
                 rule.version.set(rule.version().saturating_add(1));
             }
-            let mut found = stores.iter_mut().zip([true, false]).map(|(store, straight)| {
+            let [general, fast, in_place] = stores.each_mut().map(|(way, store)| {
                 let table = Table::open(store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
-                step((&table, store), &rule, ask, (straight, before))
+                step((&table, store), &rule, ask, (*way, before))
             });
-            let (one, other) = (found.next().expect("two"), found.next().expect("two"));
-            prop_assert_eq!(one.0, other.0);
-            prop_assert_eq!(one.2, other.2);
+            prop_assert_eq!(&general.0, &fast.0);
+            prop_assert_eq!(&general.2, &fast.2);
+            prop_assert_eq!(fast, in_place);
         }
     }
 }
@@ -242,7 +269,13 @@ fn admissions_and_refusals_are_decided_in_place() {
         let table = Table::open(&mut store, "t", 16, [3; 16], Nanos::ZERO).expect("memory");
         let mut in_place = |at_s| {
             let ask = Ask::new(1, Nanos::from_secs(at_s));
-            step((&table, &mut store), &rule, ask, (true, Before::Nothing)).1
+            step(
+                (&table, &mut store),
+                &rule,
+                ask,
+                (Way::Fast, Before::Nothing),
+            )
+            .1
         };
         assert!(!in_place(1_000), "the bucket is new");
         let refused_by_one = rule.limits.iter().len() > 1;

@@ -17,7 +17,7 @@ use super::{
     optional_bytes, victim,
 };
 use crate::attempt::GaveUp;
-use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
+use crate::shared_data::{CAS_ABSENT, Cas, Patch, SharedData};
 
 /// Offsets of a page's slot count and origin counter.
 const COUNT_AT: usize = 3;
@@ -209,6 +209,22 @@ impl PageBytes {
     }
 }
 
+/// Copies the slot of a bucket out of a page, to change it in place. Only the slots up to this one are
+/// checked.
+pub(crate) fn patch_of(page: &[u8], fingerprint: u64) -> Option<Patch> {
+    let own = fingerprint.to_le_bytes();
+    let (count, _origins) = Bytes(page).page_head().ok()?;
+    let mut at = PAGE_HEAD;
+    for _ in 0..count {
+        let end = end_of_slot(page, at)?;
+        if page.get(at..)?.first_chunk() == Some(&own) {
+            return Patch::of(page, at..end);
+        }
+        at = end;
+    }
+    None
+}
+
 /// Returns the end of the slot that begins at `start`, or `None` if it is not well-formed.
 fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let slot = bytes.get(start..)?;
@@ -286,7 +302,7 @@ pub(crate) struct PlainSlot<'a> {
 
 impl<'a> PlainSlot<'a> {
     /// Returns the slot in these well-formed bytes, or `None` if it has other optional parts.
-    pub(super) fn of(slot: &'a mut [u8]) -> Option<Self> {
+    pub(crate) fn of(slot: &'a mut [u8]) -> Option<Self> {
         let (head, rest) = slot.split_first_chunk_mut()?;
         let words = match Head(head).flags() & FLAGS_IN_BYTES {
             0 => rest,
