@@ -15,6 +15,8 @@
 //! build does not replace such a value, because the build that wrote it may still be running. The
 //! status names it.
 
+use loudou_store::page;
+
 use crate::bytes::take_number;
 use crate::host::Host;
 
@@ -46,6 +48,22 @@ const NUMBERED: [(&str, &str, u64, &str); 3] = [
         "changes stay at this Envoy",
     ),
 ];
+
+/// Returns a number that changes with the version of any value, for a host that keeps values over
+/// restarts.
+pub fn of_all_values() -> u32 {
+    let versions = [RECORD.into(), EVENTS, BAN_ENDS, CHANGES, page::KIND.into()];
+    let versions = versions
+        .iter()
+        .map(|version| u32::try_from(*version).unwrap_or(0));
+    versions.fold(0, |all, version| all.wrapping_mul(31).wrapping_add(version))
+}
+
+/// Returns true if the value with this key is about the process, so that it must not outlive it: the
+/// newest connection, whose numbers begin again in each process, and the workers that are behind.
+pub fn is_of_process(key: &[u8]) -> bool {
+    key.ends_with(b":newest") || key.ends_with(b":behind")
+}
 
 /// Returns true if a value begins with a version other than `version`.
 pub(crate) fn is_other(mut value: &[u8], version: u64) -> bool {

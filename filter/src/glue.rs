@@ -13,8 +13,9 @@ use crate::data::Again;
 use crate::host::MetricKind;
 use crate::host::{Host, LogLevel};
 use crate::memory::Recycled;
-use crate::plugin;
+use crate::plugin::{self, Plugin};
 use crate::role::{self, Role};
+use loudou_rules::config::FILE_IN_WASM;
 
 mod abi;
 mod exports;
@@ -64,6 +65,16 @@ struct Stream {
     request: role::Stream,
 }
 
+/// Refuses what a Wasm filter does not support.
+fn in_wasm(read: (Plugin, Vec<String>)) -> Result<(Plugin, Vec<String>), Vec<String>> {
+    match &read.0 {
+        Plugin::Data(file, _) if file.store.file.is_some() => {
+            Err(vec![format!("store.file: {FILE_IN_WASM}")])
+        }
+        _ => Ok(read),
+    }
+}
+
 impl Vm {
     /// Creates a context. A context without a root is itself a root context, so it becomes a
     /// plugin.
@@ -95,7 +106,7 @@ impl Vm {
     fn configure(&mut self, root: u32) -> bool {
         let host = EnvoyHost;
         let bytes = abi::plugin_configuration().unwrap_or_default();
-        match plugin::read(&bytes) {
+        match plugin::read(&bytes).and_then(in_wasm) {
             Ok((plugin, warnings)) => {
                 for warning in warnings {
                     host.log(LogLevel::Warn, &format!("configuration: {warning}"));

@@ -41,7 +41,7 @@ pub mod data;
 mod escaped;
 mod events;
 mod fleet;
-mod formats;
+pub mod formats;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 #[cfg(target_arch = "wasm32")]

@@ -23,6 +23,14 @@ pub enum Plugin {
 }
 
 impl Plugin {
+    /// Returns the namespace of the data that workers share.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Data(file, _) => &file.store.namespace,
+            Self::Admin(settings) => admin::share(settings),
+        }
+    }
+
     /// Defines all metrics that the plugin can need, for a host that allows definitions only while
     /// the plugin is configured.
     pub fn define_metrics(&self, host: &dyn Host) {

@@ -4,7 +4,8 @@
     reason = "this is the clock module of the crate"
 )]
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loudou_limiter::Nanos;
 use rustix::time::{ClockId, clock_gettime};
@@ -27,4 +28,9 @@ pub(crate) fn unix() -> Nanos {
 /// Returns the time in the form in which the standard library waits for it.
 pub(crate) fn instant() -> Instant {
     Instant::now()
+}
+
+/// Suspends the thread.
+pub(crate) fn sleep(time: Duration) {
+    thread::sleep(time);
 }

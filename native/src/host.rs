@@ -7,14 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use loudou_filter::header_lines::{HeaderLines, serialized};
 use loudou_filter::host::{Host, LogLevel, MetricId, MetricKind, Outgoing, Reply};
 use loudou_limiter::Nanos;
-use loudou_store::{Cas, StoreFailed, Written};
+use loudou_store::{Cas, PlanPatch, StoreFailed, Written};
 
 use crate::abi::{self, Attribute, EnvoyStream, Lines, Map};
 use crate::clock;
 use crate::metadata;
 use crate::metrics;
 use crate::plugin::Configuration;
-use crate::shared::Shared;
 
 /// An effect on a request, after which Envoy calls back before its function returns. So the hook
 /// causes it when it has released the lock of the role.
@@ -266,12 +265,23 @@ impl Host for NativeHost<'_> {
     }
 
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
-        Ok(Shared::of_process().get(key, value))
+        let values = self.configuration.values();
+        Ok(values.and_then(|values| values.of(key).get(key, value)))
     }
 
     fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
-        let written = Shared::of_process().set(key, value, expected);
+        let values = self.configuration.values();
+        let written = values.and_then(|values| values.of(key).set(key, value, expected));
         written.ok_or(StoreFailed)
+    }
+
+    fn shared_patch(&self, key: &[u8], plan: &mut PlanPatch<'_>) -> bool {
+        let values = self.configuration.values();
+        values.is_some_and(|values| values.of(key).patch(key, plan))
+    }
+
+    fn store_problem(&self) -> Option<String> {
+        self.configuration.values()?.problem().map(str::to_owned)
     }
 
     fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId> {

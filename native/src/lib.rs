@@ -6,12 +6,13 @@
 //! - `abi` declares Envoy's functions, and `hooks` the functions that Envoy calls.
 //! - `host` implements the trait for one callback.
 //! - `plugin` has the state of a configuration: one role per worker, behind a lock.
-//! - `shared` replaces Envoy's shared data, and `metrics` defines Envoy's metrics.
+//! - `shared` replaces Envoy's shared data, in memory or in a file, and `values` has one per namespace.
+//! - `metrics` defines Envoy's metrics.
 //! - `timer` is the thread that makes roles do their timed work, because Envoy gives a module no
 //!   timer on its workers.
 //!
-//! `unsafe` code is only in `abi` and `hooks`, and in the one line of `plugin` that lets a worker's
-//! state move between threads.
+//! `unsafe` code is only in `abi` and `hooks`, in `shared/region` with two calls of it in `shared`, and in
+//! the one line of `plugin` that lets a worker's state move between threads.
 
 mod abi;
 mod clock;
@@ -22,3 +23,4 @@ mod metrics;
 mod plugin;
 mod shared;
 mod timer;
+mod values;

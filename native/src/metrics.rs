@@ -14,11 +14,27 @@ use loudou_filter::host::{MetricId, MetricKind};
 use crate::abi::EnvoyConfig;
 
 /// Metrics in a block.
-const BLOCK: usize = 1_024;
+const BLOCK: usize = 512;
 /// Blocks. A rule file of the maximum size has about 5 000 metrics.
-const BLOCKS: usize = 256;
+const BLOCKS: usize = 512;
 
-type Block = [AtomicI64; BLOCK];
+type Block = [Value; BLOCK];
+
+/// The value of a metric.
+struct Value {
+    own: AtomicI64,
+    /// The value in its place, if it belongs to values that can outlive the process.
+    kept: OnceLock<&'static AtomicI64>,
+}
+
+impl Value {
+    const fn new() -> Self {
+        Self {
+            own: AtomicI64::new(0),
+            kept: OnceLock::new(),
+        }
+    }
+}
 
 /// The metrics of this process.
 struct Registry {
@@ -47,12 +63,24 @@ pub(crate) fn define(name: &str) -> Option<MetricId> {
 fn block_of(number: u32) -> Option<&'static Block> {
     let number = usize::try_from(number).ok()?;
     let block = PROCESS.values.get(number.div_euclid(BLOCK))?;
-    Some(block.get_or_init(|| Box::new([const { AtomicI64::new(0) }; BLOCK])))
+    Some(block.get_or_init(|| Box::new([const { Value::new() }; BLOCK])))
 }
 
 fn value_of(id: MetricId) -> Option<&'static AtomicI64> {
     let place = usize::try_from(id.0).ok()?.checked_rem(BLOCK)?;
-    block_of(id.0)?.get(place)
+    let value = block_of(id.0)?.get(place)?;
+    Some(value.kept.get().copied().unwrap_or(&value.own))
+}
+
+/// Makes a gauge the one of values that can outlive the process.
+pub(crate) fn keep(name: &str, gauge: &'static AtomicI64) {
+    let value = define(name).and_then(|MetricId(number)| {
+        let place = usize::try_from(number).ok()?.checked_rem(BLOCK)?;
+        block_of(number)?.get(place)
+    });
+    if let Some(value) = value {
+        let _first = value.kept.set(gauge);
+    }
 }
 
 /// Reads a counter or gauge.
@@ -94,6 +122,11 @@ impl EnvoyMetrics {
         }
         if let Some(known @ None) = self.0.get_mut(place) {
             *known = config.define(kind, name).map(|id| (kind, id));
+            if kind == MetricKind::Gauge
+                && let (Some((_, envoy)), Some(value @ 1..)) = (*known, read(id))
+            {
+                config.set_gauge(envoy, value);
+            }
         }
     }
 

@@ -29,6 +29,7 @@ use crate::clock;
 use crate::host::{Effect, Facts, NativeHost, Response, log};
 use crate::metrics::{self, EnvoyMetrics};
 use crate::timer::{self, Set};
+use crate::values::Values;
 
 /// Names under which Envoy's configuration selects a role.
 const DATA: &str = "loudou";
@@ -46,6 +47,8 @@ pub(crate) struct Configuration {
     plugin: Plugin,
     /// Envoy's metrics, once all are defined.
     metrics: OnceLock<EnvoyMetrics>,
+    /// The values of the namespace, once a configuration of the data role has opened them.
+    values: OnceLock<&'static Values>,
     /// Envoy's metrics while the configuration is created.
     defined: Mutex<EnvoyMetrics>,
     panics: OnceLock<MetricId>,
@@ -201,12 +204,18 @@ impl Configuration {
             envoy,
             plugin,
             metrics: OnceLock::new(),
+            values: OnceLock::new(),
             panics: OnceLock::new(),
             defined: Mutex::default(),
             scheduler: Mutex::new(Some(Scheduler::of_config(envoy))),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             calls: Mutex::default(),
         });
+        if !abi::only_validates()
+            && let Plugin::Data(file, _) = &configuration.plugin
+        {
+            let _first = configuration.values.set(Values::open(file)?);
+        }
         configuration.define_metrics();
         // A role that began later, with the first request of its worker, could take an old
         // configuration for a new one.
@@ -226,6 +235,15 @@ impl Configuration {
         }
         let defined = mem::take(&mut *lock(&self.defined));
         let _first = self.metrics.set(defined);
+    }
+
+    /// Returns the values of the namespace. `None` while no configuration of the data role has opened them.
+    pub(crate) fn values(&self) -> Option<&'static Values> {
+        if let Some(values) = self.values.get() {
+            return Some(values);
+        }
+        let values = Values::find(self.plugin.namespace())?;
+        Some(self.values.get_or_init(|| values))
     }
 
     /// Defines a metric, or returns the existing metric with this name.

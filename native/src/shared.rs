@@ -1,152 +1,605 @@
-//! The values that all workers share, in place of Envoy's shared data.
+//! The values that all workers share, in place of Envoy's shared data. In a file they outlive Envoy.
 //!
 //! As in Envoy, a value has a number that changes at each write, and a write can require that the
-//! number is still the one that was read. Values live as long as the process.
+//! number is still the one that was read. Values are never removed.
+//!
+//! ```text
+//! head    magic u64 | format u32 | lines u32 | buckets u32 | opened at u64 | boot id | …    4 KiB
+//! areas   one of 256 bytes per thread                                                       512 KiB
+//! lines   64 bytes each:  lock u32 | next line u32 | reference u64 × 6
+//! blocks  units u32 | number u32 | value's size u32 | key's size u32 | key | value          n × 64 bytes
+//! ```
+//!
+//! A key's hash selects its line, whose lock covers all values of the line. A reference has a part of
+//! the hash and the place of the value's block. Further lines, in blocks, take what does not fit.
+//!
+//! A process may be killed at any instruction, and another process, or the next one, goes on with what
+//! it left. So each change takes effect with one store of one number. [`Shared::set`] writes the value
+//! into a free block, and then changes the reference. [`Shared::patch`] changes the value where it is,
+//! after it has noted the old bytes in its thread's area. Whoever finds the lock of a dead thread puts
+//! them back. A lock has the number of its thread, and the process of a thread is alive while it has the
+//! lock of its number in the file ([`Region::claim`]).
+//!
+//! Free blocks are listed by size. A block that a dead process had taken out of a list is missing until
+//! the file is opened again ([`file`]).
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use loudou_store::{Cas, Written};
+use loudou_store::page::KIND;
+use loudou_store::{Cas, MAX_PATCH, Patch, PlanPatch, Written};
+use region::Region;
 
-/// Number of locks. Workers meet at a lock only if their keys have the same hash in its lowest bits.
-const SHARDS: usize = 256;
+use crate::clock;
+
+pub(crate) use file::{Opened, Process, open};
+
+mod file;
+mod region;
+#[cfg(test)]
+mod tests;
+
+/// First bytes of a file.
+const MAGIC: u64 = u64::from_le_bytes(*b"LOUDOU\r\n");
+/// First bytes of a file whose head is not yet complete.
+const CREATING: u64 = u64::from_le_bytes(*b"LOUDOU..");
+/// Size of a cache line, a line of the table and a unit of blocks, in bytes.
+const UNIT: u64 = 64;
+
+// Places in the head.
+const MAGIC_AT: u64 = 0;
+const FORMAT_AT: u64 = 8;
+const LINES_AT: u64 = 12;
+const BUCKETS_AT: u64 = 16;
+const OPENED_AT: u64 = 24;
+const BOOT_AT: u64 = 32;
+/// End of the blocks.
+const END_AT: u64 = 48;
+/// Gauges that belong to the values.
+const GAUGES_AT: u64 = 56;
+const GAUGES: u64 = 3;
+/// What a process says about itself: process identifier u32, restart epoch u32, base identifier u64.
+const PROCESSES_AT: u64 = 128;
+const PROCESS_BYTES: u64 = 16;
+/// Lock of the end of the blocks.
+const END_LOCK_AT: u64 = 192;
+/// Lists of free blocks: lock u32, first block u32.
+const LISTS_AT: u64 = 256;
+const LISTS: u64 = 168;
+const LIST_BYTES: u64 = 8;
+
+const AREAS_AT: u64 = 4096;
+/// Processes that may have a file open at one time: at a hot restart two.
+const PROCESSES: u32 = 4;
+/// Threads per process that may use the values at one time.
+const THREADS: u32 = 512;
+const _: () = assert!(PROCESSES * THREADS == 4 * 512, "an area per thread");
+const AREAS: u64 = 4 * 512;
+const AREA_BYTES: u64 = 256;
+const LINES_START: u64 = AREAS_AT + AREAS * AREA_BYTES;
+
+// Places in an area: a change that is under way, and how to take it back.
+const IS_CHANGING_AT: u64 = 0;
+const LOCK_AT: u64 = 8;
+const PLACE_AT: u64 = 16;
+const SIZE_AT: u64 = 24;
+const OLD_AT: u64 = 64;
+
+// Places in a line.
+const NEXT_AT: u64 = 4;
+const REFERENCES_AT: u64 = 8;
+const REFERENCES: u64 = 6;
+
+// Places in a block.
+const UNITS_AT: u64 = 0;
+const NUMBER_AT: u64 = 4;
+const VALUE_SIZE_AT: u64 = 8;
+const KEY_SIZE_AT: u64 = 12;
+const BLOCK_HEAD: u64 = 16;
+
+/// The file grows by at least this many bytes.
+const STEP: u64 = 1 << 20;
+/// Turns of a thread that waits for a lock: first it only waits, then it yields, then it sleeps.
+const SPINS: u32 = 100;
+const YIELDS: u32 = 2_000;
+const SLEEPS: u32 = 20_000;
+/// Size for which the first block of names has room, in bytes: as many names as buckets, of 16 bytes.
+const NAMES: u32 = 400;
+/// Kind of names in a key; see [`loudou_store::names`].
+const NAMES_KIND: u8 = b'n';
 
 /// Values by key.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    shards: Vec<Mutex<HashMap<Vec<u8>, Value>>>,
-    hasher: RandomState,
+    region: Region,
+    /// Number of this process among those that have the file open.
+    process: u32,
+    lines: u64,
+    /// Size for which the first block of a page has room, in bytes.
+    page_room: AtomicU32,
 }
 
-#[derive(Debug)]
-struct Value {
-    bytes: Vec<u8>,
-    cas: Cas,
+/// Gauges that must be as the values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gauge {
+    /// Number of changes of the rules.
+    Generation,
+    /// Number of buckets.
+    Used,
+    /// Number of bans by operators.
+    Bans,
 }
 
-static PROCESS: LazyLock<Shared> = LazyLock::new(Shared::new);
+/// Where the value of a key is, or could be.
+enum Found {
+    /// Place of the reference, and of the block.
+    Value(u64, u64),
+    /// Place of a free reference.
+    Room(u64),
+    /// Place of the last line, which is full.
+    Full(u64),
+}
+
+/// A lock that this thread has.
+struct Guard<'a>(&'a AtomicU32);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
 
 impl Shared {
-    /// Returns the values of this process.
-    pub(crate) fn of_process() -> &'static Self {
-        &PROCESS
+    /// Creates an empty store in memory, for values of this many buckets.
+    pub(crate) fn anonymous(buckets: u32) -> io::Result<Self> {
+        Self::create(Region::anonymous()?, buckets, 0)
     }
 
-    /// Creates an empty store.
-    pub(crate) fn new() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-        }
+    /// Writes the head of an empty store, but not yet its magic number.
+    fn create(region: Region, buckets: u32, process: u32) -> io::Result<Self> {
+        // Each page has two values, and a line has room for three on average.
+        let lines = u64::from(buckets)
+            .div_ceil(16)
+            .saturating_mul(2)
+            .div_ceil(3);
+        let lines = lines.clamp(64, 1 << 22);
+        let start = LINES_START.saturating_add(lines.saturating_mul(UNIT));
+        region.grow(start.saturating_add(UNIT))?;
+        let shared = Self {
+            region,
+            process,
+            lines,
+            page_room: AtomicU32::new(0),
+        };
+        let written = || {
+            shared
+                .region
+                .u64(MAGIC_AT)?
+                .store(CREATING, Ordering::Release);
+            let lines = u32::try_from(lines).ok()?;
+            shared.region.u32(LINES_AT)?.store(lines, Ordering::Relaxed);
+            shared
+                .region
+                .u32(BUCKETS_AT)?
+                .store(buckets, Ordering::Relaxed);
+            shared.region.u64(END_AT)?.store(start, Ordering::Relaxed);
+            Some(())
+        };
+        written().ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(shared)
     }
 
-    /// Nothing panics while a lock is held, so a poisoned lock is used as it is.
-    fn shard(&self, key: &[u8]) -> Option<MutexGuard<'_, HashMap<Vec<u8>, Value>>> {
-        let hash = usize::try_from(self.hasher.hash_one(key) & 0xffff).ok()?;
-        let shard = self.shards.get(hash.checked_rem(SHARDS)?)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Sets the size that pages will have, so that they do not move as they grow.
+    pub(crate) fn expect_pages(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(0).min(1 << 17);
+        self.page_room.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns a gauge that belongs to the values.
+    pub(crate) fn gauge(&self, gauge: Gauge) -> Option<&AtomicI64> {
+        let number = match gauge {
+            Gauge::Generation => 0,
+            Gauge::Used => 1,
+            Gauge::Bans => GAUGES.saturating_sub(1),
+        };
+        self.region.i64(GAUGES_AT.saturating_add(number * 8))
     }
 
     /// Copies a value and returns its number. `None` if there is no value.
     pub(crate) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Cas> {
         value.clear();
-        let shard = self.shard(key)?;
-        let found = shard.get(key)?;
-        value.extend_from_slice(&found.bytes);
-        Some(found.cas)
+        let (line, tag) = self.line_of(key);
+        let _guard = self.lock(line)?;
+        let Found::Value(_, block) = self.find(line, tag, key)? else {
+            return None;
+        };
+        value.extend_from_slice(self.value(block)?);
+        Some(self.field(block, NUMBER_AT)?.load(Ordering::Relaxed))
     }
 
     /// Writes a value. If `expected` is not 0 and there is a value, its number must be `expected`.
+    /// Returns `None` if there is no room.
     pub(crate) fn set(&self, key: &[u8], value: &[u8], expected: Cas) -> Option<Written> {
-        let mut shard = self.shard(key)?;
-        let Some(found) = shard.get_mut(key) else {
-            let bytes = value.to_vec();
-            shard.insert(key.to_vec(), Value { bytes, cas: 1 });
-            return Some(Written::Done);
+        let (line, tag) = self.line_of(key);
+        let _guard = self.lock(line)?;
+        let found = self.find(line, tag, key)?;
+        let old = match found {
+            Found::Value(_, block) => Some(block),
+            Found::Room(_) | Found::Full(_) => None,
         };
-        if expected != 0 && expected != found.cas {
-            return Some(Written::Conflict);
-        }
-        // 0 stands for "any number".
-        found.cas = found.cas.checked_add(1).unwrap_or(1);
-        // A vector that grows by itself would take up to twice its size, for each of many pages.
-        if value.len() > found.bytes.capacity() {
-            found.bytes = value.to_vec();
-        } else {
-            found.bytes.clear();
-            found.bytes.extend_from_slice(value);
+        let number = match old {
+            None => 1,
+            Some(block) => {
+                let number = self.field(block, NUMBER_AT)?.load(Ordering::Relaxed);
+                if expected != 0 && expected != number {
+                    return Some(Written::Conflict);
+                }
+                next(number)
+            }
+        };
+        let block = self.block(key, value, number)?;
+        let reference = (u64::from(tag) << 32) | (block / UNIT);
+        let place = match found {
+            Found::Value(place, _) | Found::Room(place) => place,
+            Found::Full(last) => {
+                let line = self.take(1)?;
+                for place in 0..REFERENCES {
+                    self.reference(line, place)?.store(0, Ordering::Relaxed);
+                }
+                self.field(line, NEXT_AT)?.store(0, Ordering::Relaxed);
+                let unit = u32::try_from(line / UNIT).ok()?;
+                self.field(last, NEXT_AT)?.store(unit, Ordering::Release);
+                line.checked_add(REFERENCES_AT)?
+            }
+        };
+        self.region.u64(place)?.store(reference, Ordering::Release);
+        if let Some(old) = old {
+            self.give(old);
         }
         Some(Written::Done)
     }
-}
 
-impl Default for Shared {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_write_requires_the_number_that_was_read() {
-        let (shared, mut value) = (Shared::new(), vec![9]);
-        assert_eq!(shared.get(b"k", &mut value), None);
-        assert!(value.is_empty());
-        assert_eq!(shared.set(b"k", b"one", 0), Some(Written::Done));
-        let cas = shared.get(b"k", &mut value).expect("a value");
-        assert_eq!(value, b"one");
-        assert_eq!(shared.set(b"k", b"two", cas), Some(Written::Done));
-        assert_eq!(shared.set(b"k", b"three", cas), Some(Written::Conflict));
-        assert_eq!(shared.set(b"k", b"four", 0), Some(Written::Done));
-        shared.get(b"k", &mut value);
-        assert_eq!(value, b"four");
+    /// Changes a part of a value in place. See [`loudou_store::SharedData::patch`].
+    pub(crate) fn patch(&self, key: &[u8], plan: &mut PlanPatch<'_>) -> bool {
+        let (line, tag) = self.line_of(key);
+        let mut patched = || {
+            let _guard = self.lock(line)?;
+            let Found::Value(_, block) = self.find(line, tag, key)? else {
+                return None;
+            };
+            let value = self.value(block)?;
+            let patch = plan(value)?;
+            let end = patch.at().checked_add(patch.bytes().len())?;
+            let old = value.get(patch.at()..end)?;
+            let mut kept = [0; MAX_PATCH];
+            let kept = kept.get_mut(..old.len())?;
+            kept.copy_from_slice(old);
+            let place = self.value_at(block)?.checked_add(wide(patch.at()))?;
+            self.change((line, block), (place, kept), &patch)
+        };
+        patched().is_some()
     }
 
-    #[test]
-    fn a_value_takes_no_more_than_its_size() {
-        let shared = Shared::new();
-        for size in 1..200 {
-            assert_eq!(shared.set(b"k", &vec![1; size], 0), Some(Written::Done));
+    /// Writes a patch, so that it can be taken back at any moment.
+    fn change(
+        &self,
+        (line, block): (u64, u64),
+        (place, old): (u64, &[u8]),
+        patch: &Patch,
+    ) -> Option<()> {
+        let area = area_of(self.own()?)?;
+        let number = self.field(block, NUMBER_AT)?;
+        self.region
+            .u64(area + LOCK_AT)?
+            .store(line, Ordering::Relaxed);
+        self.region
+            .u64(area + PLACE_AT)?
+            .store(place, Ordering::Relaxed);
+        let size = u32::try_from(old.len()).ok()?;
+        self.field(area, SIZE_AT)?.store(size, Ordering::Relaxed);
+        self.write(area + OLD_AT, old)?;
+        let is_changing = self.field(area, IS_CHANGING_AT)?;
+        fence(Ordering::Release);
+        is_changing.store(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        #[cfg(test)]
+        tests::write_slowly(self, place, patch.bytes());
+        self.write(place, patch.bytes())?;
+        number.store(next(number.load(Ordering::Relaxed)), Ordering::Relaxed);
+        fence(Ordering::Release);
+        is_changing.store(0, Ordering::Relaxed);
+        Some(())
+    }
+
+    /// Takes back the change that a dead thread had under way in the line with this lock.
+    fn take_back(&self, thread: u32, lock: u64) -> Option<()> {
+        let area = area_of(thread)?;
+        let is_changing = self.field(area, IS_CHANGING_AT)?;
+        let line = self.region.u64(area + LOCK_AT)?.load(Ordering::Relaxed);
+        if is_changing.load(Ordering::Acquire) == 0 || line != lock {
+            return None;
         }
-        let values = shared.shard(b"k").expect("a shard");
-        assert_eq!(
-            values.get(&b"k"[..]).expect("a value").bytes.capacity(),
-            199
-        );
+        let size = self.field(area, SIZE_AT)?.load(Ordering::Relaxed);
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|size| *size <= MAX_PATCH)?;
+        let mut old = [0; MAX_PATCH];
+        let old = old.get_mut(..size)?;
+        old.copy_from_slice(self.bytes(area + OLD_AT, size)?);
+        let place = self.region.u64(area + PLACE_AT)?.load(Ordering::Relaxed);
+        self.write(place, old)?;
+        is_changing.store(0, Ordering::Release);
+        Some(())
     }
 
-    #[test]
-    fn writers_lose_nothing() {
-        let shared = Shared::new();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let mut value = Vec::new();
-                    let mut added = 0;
-                    while added < 1_000 {
-                        let cas = shared.get(b"sum", &mut value).unwrap_or(0);
-                        let sum = value
-                            .first_chunk()
-                            .map_or(0, |sum| u64::from_le_bytes(*sum));
-                        let sum = (sum + 1).to_le_bytes();
-                        let written = shared.set(b"sum", &sum, cas);
-                        // The first write of two workers has no number to compare.
-                        added += u64::from(written == Some(Written::Done) && cas != 0);
-                        if cas == 0 {
-                            assert_eq!(written, Some(Written::Done));
-                        }
-                    }
-                });
+    // Lines and blocks. The caller has the lock of the line.
+
+    /// Returns the line of a key, and the part of its hash that references contain.
+    fn line_of(&self, key: &[u8]) -> (u64, u32) {
+        let hash = hash(key);
+        // Lemire's range reduction needs no division.
+        let line = u128::from(hash).saturating_mul(self.lines.into()) >> 64;
+        let line = u64::try_from(line).unwrap_or(0);
+        let tag = u32::try_from(hash & 0xffff_ffff).unwrap_or(0);
+        (LINES_START.saturating_add(line.saturating_mul(UNIT)), tag)
+    }
+
+    fn find(&self, line: u64, tag: u32, key: &[u8]) -> Option<Found> {
+        let (mut line, mut room) = (line, None);
+        // A chain of lines has an end even if the file is damaged.
+        for _ in 0..u16::MAX {
+            for place in 0..REFERENCES {
+                let reference = self.reference(line, place)?.load(Ordering::Acquire);
+                let block = (reference & 0xffff_ffff) * UNIT;
+                if reference == 0 {
+                    let place = line + REFERENCES_AT + place * 8;
+                    room = room.or(Some(place));
+                } else if reference >> 32 == u64::from(tag) && self.key(block) == Some(key) {
+                    return Some(Found::Value(line + REFERENCES_AT + place * 8, block));
+                }
             }
-        });
-        let mut value = Vec::new();
-        shared.get(b"sum", &mut value);
-        let sum = u64::from_le_bytes(*value.first_chunk().expect("a number"));
-        assert!(sum >= 4_000, "{sum}");
+            match self.field(line, NEXT_AT)?.load(Ordering::Acquire) {
+                0 => return Some(room.map_or(Found::Full(line), Found::Room)),
+                next => line = u64::from(next) * UNIT,
+            }
+        }
+        None
+    }
+
+    fn reference(&self, line: u64, place: u64) -> Option<&AtomicU64> {
+        self.region.u64(line + REFERENCES_AT + place * 8)
+    }
+
+    fn field(&self, of: u64, at: u64) -> Option<&AtomicU32> {
+        self.region.u32(of.checked_add(at)?)
+    }
+
+    fn key(&self, block: u64) -> Option<&[u8]> {
+        let size = self.field(block, KEY_SIZE_AT)?.load(Ordering::Relaxed);
+        self.bytes(block + BLOCK_HEAD, usize::try_from(size).ok()?)
+    }
+
+    fn value_at(&self, block: u64) -> Option<u64> {
+        let size = self.field(block, KEY_SIZE_AT)?.load(Ordering::Relaxed);
+        Some(block + BLOCK_HEAD + u64::from(size))
+    }
+
+    fn value(&self, block: u64) -> Option<&[u8]> {
+        let size = self.field(block, VALUE_SIZE_AT)?.load(Ordering::Relaxed);
+        self.bytes(self.value_at(block)?, usize::try_from(size).ok()?)
+    }
+
+    #[expect(unsafe_code, reason = "see below")]
+    fn bytes(&self, at: u64, size: usize) -> Option<&[u8]> {
+        // SAFETY: the thread has the lock of the value, or the area is its own, and the slices end before
+        // the next write.
+        unsafe { self.region.bytes(at, size) }
+    }
+
+    #[expect(unsafe_code, reason = "see below")]
+    fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
+        // SAFETY: the thread has the lock of the value, or the area is its own, or the block is not yet
+        // referred to.
+        unsafe { self.region.write(at, bytes) }
+    }
+
+    /// Writes a value into a free block.
+    fn block(&self, key: &[u8], value: &[u8], number: Cas) -> Option<u64> {
+        let room = match key.len().checked_sub(5).and_then(|kind| key.get(kind)) {
+            Some(&KIND) => self.page_room.load(Ordering::Relaxed),
+            Some(&NAMES_KIND) => NAMES,
+            _ => 0,
+        };
+        let size = wide(value.len()).max(room.into());
+        let size = size.checked_add(wide(key.len()))?.checked_add(BLOCK_HEAD)?;
+        let block = self.take(size.div_ceil(UNIT))?;
+        let sizes = [(KEY_SIZE_AT, key.len()), (VALUE_SIZE_AT, value.len())];
+        for (at, size) in sizes {
+            self.field(block, at)?
+                .store(u32::try_from(size).ok()?, Ordering::Relaxed);
+        }
+        self.field(block, NUMBER_AT)?
+            .store(number, Ordering::Relaxed);
+        self.write(block + BLOCK_HEAD, key)?;
+        self.write(self.value_at(block)?, value)?;
+        Some(block)
+    }
+
+    /// Takes a free block of at least this many units.
+    fn take(&self, units: u64) -> Option<u64> {
+        let (list, units) = list_of(units)?;
+        // A larger block is better than a larger file.
+        for list in list..list.saturating_add(8).min(LISTS) {
+            let at = LISTS_AT + list * LIST_BYTES;
+            let first = self.field(at, 4)?;
+            if first.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let _guard = self.lock(at)?;
+            let unit = first.load(Ordering::Acquire);
+            if unit != 0 {
+                let block = u64::from(unit) * UNIT;
+                let next = self.field(block, NUMBER_AT)?.load(Ordering::Relaxed);
+                first.store(next, Ordering::Release);
+                return Some(block);
+            }
+        }
+        let _guard = self.lock(END_LOCK_AT)?;
+        let end = self.region.u64(END_AT)?;
+        let block = end.load(Ordering::Acquire);
+        let new_end = block.checked_add(units * UNIT)?;
+        // A reference has 32 bits for the unit of a block.
+        u32::try_from(new_end / UNIT).ok()?;
+        if self.region.u32(new_end - 4).is_none() {
+            let step = STEP.max(new_end / 16);
+            self.region.grow(new_end.next_multiple_of(step)).ok()?;
+        }
+        self.field(block, UNITS_AT)?
+            .store(u32::try_from(units).ok()?, Ordering::Release);
+        end.store(new_end, Ordering::Release);
+        Some(block)
+    }
+
+    /// Adds a block to the free ones. If that fails, the block is missing until the file is opened again.
+    fn give(&self, block: u64) -> Option<()> {
+        let units = self.field(block, UNITS_AT)?.load(Ordering::Relaxed);
+        let (list, _) = list_of(units.into())?;
+        let at = LISTS_AT + list * LIST_BYTES;
+        let _guard = self.lock(at)?;
+        let first = self.field(at, 4)?;
+        let next = first.load(Ordering::Relaxed);
+        self.field(block, NUMBER_AT)?.store(next, Ordering::Relaxed);
+        first.store(u32::try_from(block / UNIT).ok()?, Ordering::Release);
+        Some(())
+    }
+
+    // Locks.
+
+    /// Returns the number of this thread among all threads that have the values open.
+    fn own(&self) -> Option<u32> {
+        let thread = NUMBER.with_borrow(|number| number.0);
+        (thread < THREADS).then_some(self.process * THREADS + thread + 1)
+    }
+
+    /// Waits for a lock. Returns `None` if it is not free within about a second, because a process that
+    /// has it was stopped.
+    fn lock(&self, at: u64) -> Option<Guard<'_>> {
+        let own = self.own()?;
+        let word = self.region.u32(at)?;
+        for turn in 0..SLEEPS.saturating_add(YIELDS) {
+            let taken = word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed);
+            let Err(holder) = taken else {
+                return Some(Guard(word));
+            };
+            match turn {
+                0..SPINS => std::hint::spin_loop(),
+                SPINS..YIELDS => thread::yield_now(),
+                _ => clock::sleep(Duration::from_micros(50)),
+            }
+            let looks = turn % 256 == 255 && holder != 0 && !self.is_alive(holder);
+            if looks
+                && word
+                    .compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                self.take_back(holder, at);
+                return Some(Guard(word));
+            }
+        }
+        None
+    }
+
+    /// Returns true if the process of a thread is alive. A thread of this process releases its locks
+    /// even if it panics.
+    fn is_alive(&self, thread: u32) -> bool {
+        let process = thread.saturating_sub(1) / THREADS;
+        process == self.process || self.region.is_claimed(process)
+    }
+}
+
+/// Returns the number that follows a value's number. 0 stands for "any number".
+fn next(number: Cas) -> Cas {
+    number.checked_add(1).unwrap_or(1)
+}
+
+fn wide(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+/// Returns the place of a thread's area.
+fn area_of(thread: u32) -> Option<u64> {
+    let thread = thread
+        .checked_sub(1)
+        .filter(|thread| *thread < PROCESSES * THREADS)?;
+    Some(AREAS_AT + u64::from(thread) * AREA_BYTES)
+}
+
+/// Returns the list of free blocks for a size in units, and the size that its blocks have at least.
+/// Blocks of up to 64 units have a list per size, and larger ones eight lists per doubling.
+fn list_of(units: u64) -> Option<(u64, u64)> {
+    let units = units.max(1);
+    if units <= 64 {
+        return Some((units - 1, units));
+    }
+    let step = 1 << (units.ilog2() - 3);
+    let units = units.next_multiple_of(step);
+    let power = units.ilog2();
+    let part = (units >> (power - 3)) - 8;
+    let list = 64 + u64::from(power - 6) * 8 + part;
+    (list < LISTS).then_some((list, units))
+}
+
+/// Returns the hash of a key. Clients do not choose keys, so the hash needs no secret, and files need
+/// one that does not change.
+fn hash(key: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word).wrapping_mul(FACTOR.into());
+        let bytes = product.to_le_bytes();
+        let (low, high) = bytes.split_at(8);
+        let half = |half: &[u8]| half.try_into().map_or(0, u64::from_le_bytes);
+        half(low) ^ half(high)
+    };
+    let (words, rest) = key.as_chunks::<8>();
+    let mut last = [0; 8];
+    for (byte, place) in rest.iter().zip(&mut last) {
+        *place = *byte;
+    }
+    let hash = words.iter().fold(wide(key.len()), |hash, word| {
+        mix(hash, u64::from_le_bytes(*word))
+    });
+    mix(mix(hash, u64::from_le_bytes(last)), FACTOR)
+}
+
+/// The number of a thread, which another thread takes over when this one ends.
+struct Number(u32);
+
+/// Numbers of threads that have ended, and the next number.
+static NUMBERS: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 0));
+
+thread_local! {
+    static NUMBER: RefCell<Number> = RefCell::new(Number::new());
+}
+
+impl Number {
+    fn new() -> Self {
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, next) = &mut *numbers;
+        Self(free.pop().unwrap_or_else(|| {
+            let number = *next;
+            *next = next.saturating_add(1);
+            number
+        }))
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.0.push(self.0);
     }
 }

@@ -81,8 +81,14 @@ fn problems(
 fn of_object(view: &mut View<'_>, object: &Object) {
     let kind = object.kind.as_str();
     match kind {
-        "WasmPlugin" | "TrafficExtension" => istio::check(view, &object.path, kind),
-        "EnvoyExtensionPolicy" => check_gateway(view, &object.path),
+        "WasmPlugin" | "TrafficExtension" => {
+            envoy::in_wasm(view);
+            istio::check(view, &object.path, kind);
+        }
+        "EnvoyExtensionPolicy" => {
+            envoy::in_wasm(view);
+            check_gateway(view, &object.path);
+        }
         // Only the rules are patched here. Their filter is defined elsewhere.
         _ if view.place.plugin.steps().is_empty() => {}
         _ => envoy::check(view),

@@ -50,7 +50,7 @@ pub use json::{JsonError, parse_json};
 pub use limits::phrase;
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
 pub use mode::MODE_NAMES;
-pub use native::unsupported_natively;
+pub use native::{FILE_IN_WASM, unsupported_in_wasm, unsupported_natively};
 pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
 pub use reader::{Cursor, Fields, Report, written};
@@ -149,6 +149,7 @@ const STORE: Object = object!([
         "loudou",
         "The prefix of all keys in Envoy's shared data and of all metrics. A namespace has one rule set.",
     ),
+    FILE,
     Field::optional(
         "waiting",
         Form::Defined("waiting"),
@@ -156,6 +157,14 @@ const STORE: Object = object!([
         "Bounds on the requests that each worker holds.",
     ),
 ]);
+/// Maximum size of the path of `store.file`, in bytes.
+const MAX_PATH: usize = 1_024;
+const FILE: Field = Field::optional(
+    "file",
+    Form::Text(Text::like("^/", MAX_PATH)),
+    "none",
+    "The file that keeps the buckets, bans and edits while Envoy restarts. Only the native module can keep one.",
+);
 
 /// Result of reading a rule file.
 #[derive(Clone, Debug)]
@@ -370,6 +379,9 @@ fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings 
         let name = name(&namespace, NameKind::Namespace, report);
         settings.namespace = name.unwrap_or(settings.namespace);
     }
+    if let Some(file) = fields.get(FILE.name) {
+        settings.file = file_path(&file, report);
+    }
     if let Some(waiting) = fields.get("waiting")
         && let Some(bounds) = waiting.object(WAITING.names, report)
     {
@@ -383,6 +395,19 @@ fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings 
         read(BODY, &mut settings.waiting.body_kib);
     }
     settings
+}
+
+fn file_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
+    let path = cursor.value.as_str().unwrap_or("");
+    let is_sound = path.starts_with('/') && path.len() <= MAX_PATH && !path.contains('\0');
+    if !is_sound || path.ends_with('/') {
+        let problem = cursor.wrong("invalid path");
+        let allowed = format!("the absolute path of a file, of at most {MAX_PATH} bytes");
+        let suggestion = Some("/var/lib/loudou/buckets");
+        report.add(problem.allowed(&allowed).suggest(suggestion));
+        return None;
+    }
+    Some(path.to_string())
 }
 
 /// The kinds of names, which differ in length and in allowed characters.

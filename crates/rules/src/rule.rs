@@ -99,6 +99,9 @@ pub struct StoreSettings {
     /// Prefix of all shared-data keys and metrics. Two installations with different namespaces in
     /// one `vm_id` share nothing.
     pub namespace: String,
+    /// File that keeps the buckets over restarts of Envoy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Bounds on held requests.
     #[serde(skip_serializing_if = "WaitingSettings::is_default")]
     pub waiting: WaitingSettings,
@@ -136,6 +139,7 @@ impl Default for StoreSettings {
         Self {
             buckets: 65_536,
             namespace: String::from("loudou"),
+            file: None,
             waiting: WaitingSettings::default(),
         }
     }

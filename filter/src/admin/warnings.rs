@@ -42,6 +42,7 @@ pub(super) fn of_process(
         behind,
         reloads,
         of_size(store),
+        host.store_problem(),
     ];
     all.into_iter().flatten().collect()
 }

@@ -32,6 +32,7 @@ pub(super) fn check(view: &mut View<'_>) {
     if is_module(view, &plugin) {
         module(view, &plugin);
     } else {
+        in_wasm(view);
         failure_policy(view, &plugin);
         code(view, &plugin, apply_to == Some("EXTENSION_CONFIG"));
     }
@@ -81,6 +82,12 @@ fn module(view: &mut View<'_>, plugin: &Path) {
         view.error(&name, "it selects the role", wanted, Some(wanted));
     }
     let unsupported = view.content.map(config::unsupported_natively);
+    view.inside.extend(unsupported.unwrap_or_default());
+}
+
+/// Checks what a Wasm filter does not support.
+pub(super) fn in_wasm(view: &mut View<'_>) {
+    let unsupported = view.content.map(config::unsupported_in_wasm);
     view.inside.extend(unsupported.unwrap_or_default());
 }
 

@@ -1,4 +1,4 @@
-//! Fields that the native module does not support yet.
+//! Fields that only one of the two hosts supports: the native module, or the Wasm filter.
 
 use alloc::vec::Vec;
 
@@ -30,6 +30,18 @@ pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// Why a Wasm filter refuses `store.file`.
+pub const FILE_IN_WASM: &str = "a Wasm filter cannot write a file, so its buckets begin anew when Envoy restarts: use \
+                                the native module, or remove the field";
+
+/// Returns a problem for each field of a rule file that a Wasm filter cannot support.
+pub fn unsupported_in_wasm(document: &Value) -> Vec<Problem> {
+    let path = Path::root().field("store").field("file");
+    let file = document.pointer("/store/file").into_iter();
+    file.map(|file| Problem::error(path.clone(), file, FILE_IN_WASM))
+        .collect()
 }
 
 /// Reports `token_usage`, which is a word among the sources of a settlement.
@@ -90,7 +102,7 @@ fn problem((path, value): (Path, &Value)) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::{String, ToString as _};
+    use alloc::string::{String, ToString};
 
     use serde_json::json;
 
@@ -118,6 +130,17 @@ mod tests {
                 { "name": "metadata", "key": [{ "literal": "metadata" }], "overrides": { "metadata": {} } },
             ],
         });
+        assert!(unsupported_in_wasm(&document).is_empty());
+        let file = json!({ "store": { "file": "/buckets" }, "rules": [] });
+        let problems: Vec<String> = unsupported_in_wasm(&file)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            problems,
+            [alloc::format!("store.file: \"/buckets\": {FILE_IN_WASM}")]
+        );
+        assert!(unsupported_natively(&file).is_empty());
         let problems = unsupported_natively(&document);
         let paths: Vec<String> = problems.iter().map(|one| one.path.to_string()).collect();
         let expected = [

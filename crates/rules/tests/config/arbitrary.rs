@@ -108,6 +108,7 @@ const WORDS: &[&str] = &[
     "buckets",
     "namespace",
     "share",
+    "file",
     "waiting",
     "requests",
     "memory_mib",

@@ -22,6 +22,7 @@ fn everything() -> Value {
         "store": {
             "buckets": 4096,
             "namespace": "team_a-1",
+            "file": "/var/lib/loudou/buckets",
             "waiting": { "requests": 500, "memory_mib": 16, "body_kib": 64 },
         },
         "defaults": { "mode": "shadow", "on_error": "refuse" },
@@ -187,6 +188,7 @@ fn every_field_is_read() {
     let expected = StoreSettings {
         buckets,
         namespace,
+        file: Some("/var/lib/loudou/buckets".to_string()),
         waiting,
     };
     assert_eq!(read.store, expected);
@@ -199,6 +201,7 @@ fn what_is_not_said_has_a_default() {
     let settings = StoreSettings {
         buckets: 65_536,
         namespace: "loudou".to_string(),
+        file: None,
         waiting: WaitingSettings {
             requests: 65_536,
             memory_mib: 64,

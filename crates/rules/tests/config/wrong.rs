@@ -32,6 +32,34 @@ fn funnel(field: &str, value: &Value) -> Value {
 }
 
 #[test]
+fn the_path_of_the_file() {
+    let longest = format!("/{}", "x".repeat(1_023));
+    for (file, is_right) in [
+        (json!("/a"), true),
+        (json!(longest), true),
+        (json!(longest + "x"), false),
+        (json!("buckets"), false),
+        (json!("./buckets"), false),
+        (json!("/var/lib/loudou/"), false),
+        (json!("/a\0b"), false),
+        (json!(""), false),
+        (json!(7), false),
+    ] {
+        let document = json!({ "version": 1, "store": { "file": file }, "rules": [] });
+        let found = problems(&document);
+        let told = found.iter().filter(|line| {
+            line.starts_with("store.file: ")
+                && line.ends_with(
+                    "allowed: the absolute path of a file, of at most 1024 bytes; did you mean \
+                     `/var/lib/loudou/buckets`?",
+                )
+        });
+        assert_eq!(told.count(), usize::from(!is_right), "{file}: {found:?}");
+        assert_eq!(found.is_empty(), is_right, "{file}: {found:?}");
+    }
+}
+
+#[test]
 fn names_of_fields() {
     assert_eq!(
         of_rule(&json!({ "on_eror": "admit" })),

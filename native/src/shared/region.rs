@@ -1,0 +1,250 @@
+//! Memory that can outlive the process: a mapped file, or anonymous memory of the same shape.
+//!
+//! The address range is reserved once for the largest size. The file behind it grows, and its blocks are
+//! allocated on the disk before they are used, because a write to a mapped block that the disk has no
+//! room for would end Envoy.
+#![expect(
+    unsafe_code,
+    reason = "this file maps memory and gives access to it by offset"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Sizes of the address range, in bytes. The next one is tried if the system refuses a range.
+const RESERVED: [u64; 4] = [1 << 36, 1 << 34, 1 << 32, 1 << 30];
+/// Place of the first lock byte, far behind the contents of every file.
+const LOCKS: i64 = 1 << 40;
+
+/// Mapped memory.
+#[derive(Debug)]
+pub(super) struct Region {
+    base: NonNull<u8>,
+    reserved: u64,
+    /// Number of bytes that may be accessed.
+    length: AtomicU64,
+    file: File,
+    is_kept: bool,
+}
+
+// SAFETY: the memory stays mapped, and is accessed only through atomics, or by functions whose callers
+// hold the lock of the bytes.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Creates memory that ends with the process.
+    pub(super) fn anonymous() -> io::Result<Self> {
+        let memory: OwnedFd = memfd_create("loudou", MemfdFlags::CLOEXEC)?;
+        Self::map(File::from(memory), false)
+    }
+
+    /// Opens a file, or creates an empty one that only its owner may read. Nothing is accessible
+    /// before [`Self::grow`] or [`Self::see`].
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600);
+        let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        Self::map(file, true)
+    }
+
+    fn map(file: File, is_kept: bool) -> io::Result<Self> {
+        let mut refused = io::Error::from(io::ErrorKind::OutOfMemory);
+        for reserved in RESERVED {
+            let Ok(size) = usize::try_from(reserved) else {
+                continue;
+            };
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+            // SAFETY: the system chooses a free range, so no other memory is replaced.
+            match unsafe { mmap(null_mut(), size, access, flags, &file, 0) } {
+                Ok(base) => {
+                    let Some(base) = NonNull::new(base.cast()) else {
+                        continue;
+                    };
+                    return Ok(Self {
+                        base,
+                        reserved,
+                        length: AtomicU64::new(0),
+                        file,
+                        is_kept,
+                    });
+                }
+                Err(error) => refused = error.into(),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Size of the file, in bytes.
+    pub(super) fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Makes the first `length` bytes accessible, which the file has.
+    pub(super) fn see(&self, length: u64) {
+        self.length
+            .fetch_max(length.min(self.reserved), Ordering::AcqRel);
+    }
+
+    /// Makes the file at least `length` bytes long. The new bytes are zero.
+    pub(super) fn grow(&self, length: u64) -> io::Result<()> {
+        if length > self.reserved {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let size = self.size()?;
+        if size < length {
+            if self.is_kept {
+                self.allocate(size, length)?;
+            } else {
+                self.file.set_len(length)?;
+            }
+        }
+        self.see(length);
+        Ok(())
+    }
+
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        let more = to.saturating_sub(from);
+        match fallocate(&self.file, FallocateFlags::empty(), from, more) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // A file system that cannot allocate blocks is made to by a write.
+        let zeros = [0; 1 << 12];
+        let mut at = from;
+        while at < to {
+            let size = usize::try_from(to.saturating_sub(at)).unwrap_or(zeros.len());
+            let part = zeros.get(..size.min(zeros.len())).unwrap_or_default();
+            self.file.write_all_at(part, at)?;
+            at = at.saturating_add(u64::try_from(part.len()).unwrap_or(1));
+        }
+        (&self.file).flush()
+    }
+
+    /// Empties the file, which no process may use.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        self.length.store(0, Ordering::Release);
+        self.file.set_len(0)
+    }
+
+    /// Locks a number for this process until it ends. Returns false if another open file has it.
+    pub(super) fn claim(&self, number: u32) -> bool {
+        self.lock(libc::F_OFD_SETLK, libc::F_WRLCK, number)
+            .is_some()
+    }
+
+    /// Releases a number.
+    pub(super) fn release(&self, number: u32) {
+        let _released = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK, number);
+    }
+
+    /// Returns true if another open file has locked a number.
+    pub(super) fn is_claimed(&self, number: u32) -> bool {
+        let found = self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, number);
+        found.is_none_or(|found| found.l_type != kind(libc::F_UNLCK))
+    }
+
+    /// Calls the system for a lock that belongs to the open file. The system releases it when the process
+    /// ends, and processes in other containers see it.
+    fn lock(&self, command: libc::c_int, of: libc::c_int, number: u32) -> Option<libc::flock> {
+        let whence = kind(libc::SEEK_SET);
+        let mut lock = libc::flock {
+            l_type: kind(of),
+            l_whence: whence,
+            l_start: LOCKS.saturating_add(number.into()),
+            l_len: 1,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open, and the system writes only to the structure.
+        let result = unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) };
+        (result == 0).then_some(lock)
+    }
+
+    /// Returns the address of `size` bytes at `at`.
+    fn place(&self, at: u64, size: u64) -> Option<NonNull<u8>> {
+        let end = at.checked_add(size)?;
+        if end > self.length.load(Ordering::Acquire) {
+            // Another process may have made the file longer.
+            let is_there = self.is_kept && self.size().ok()? >= end && end <= self.reserved;
+            if !is_there {
+                return None;
+            }
+            self.see(end);
+        }
+        // SAFETY: the offset is in the mapped range.
+        Some(unsafe { self.base.add(usize::try_from(at).ok()?) })
+    }
+
+    /// Returns a number of four bytes.
+    pub(super) fn u32(&self, at: u64) -> Option<&AtomicU32> {
+        let place = self.place(at, 4).filter(|_| at.is_multiple_of(4))?;
+        // SAFETY: the place is mapped and aligned, and all access to it is by this function.
+        Some(unsafe { place.cast().as_ref() })
+    }
+
+    /// Returns a number of eight bytes.
+    pub(super) fn u64(&self, at: u64) -> Option<&AtomicU64> {
+        let place = self.place(at, 8).filter(|_| at.is_multiple_of(8))?;
+        // SAFETY: as above.
+        Some(unsafe { place.cast().as_ref() })
+    }
+
+    /// Returns a signed number of eight bytes.
+    pub(super) fn i64(&self, at: u64) -> Option<&AtomicI64> {
+        let place = self.place(at, 8).filter(|_| at.is_multiple_of(8))?;
+        // SAFETY: as above.
+        Some(unsafe { place.cast().as_ref() })
+    }
+
+    /// Returns bytes.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may write these bytes while the slice lives.
+    pub(super) unsafe fn bytes(&self, at: u64, size: usize) -> Option<&[u8]> {
+        let place = self.place(at, u64::try_from(size).ok()?)?;
+        // SAFETY: the place is mapped, and the caller keeps others from writing it.
+        Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), size) })
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else may read or write these bytes meanwhile.
+    pub(super) unsafe fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
+        let place = self.place(at, u64::try_from(bytes.len()).ok()?)?;
+        // SAFETY: the place is mapped, and the caller keeps others from it. `bytes` is elsewhere, because
+        // a slice of the region could not live during a write.
+        unsafe { place.as_ptr().copy_from(bytes.as_ptr(), bytes.len()) };
+        Some(())
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Ok(size) = usize::try_from(self.reserved) {
+            // SAFETY: the range was mapped by this region, and references into it end before it.
+            let _unmapped = unsafe { munmap(self.base.as_ptr().cast(), size) };
+        }
+    }
+}
+
+/// Returns a constant of the C library as the type that its structure has.
+fn kind(constant: libc::c_int) -> libc::c_short {
+    libc::c_short::try_from(constant).unwrap_or(0)
+}

@@ -1,0 +1,134 @@
+//! The values of a namespace, which all its configurations in this process share.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use loudou_filter::formats;
+use loudou_filter::host::LogLevel;
+use loudou_rules::rule::{RuleFile, StoreSettings};
+use loudou_rules::size::bucket_bytes_of;
+use loudou_store::page::{PAGE_HEAD, SLOTS};
+
+use crate::host::log;
+use crate::metrics;
+use crate::shared::{self, Gauge, Opened, Process, Shared};
+
+/// The values of a namespace.
+#[derive(Debug)]
+pub(crate) struct Values {
+    /// Values that outlive the process if they are in a file.
+    kept: Shared,
+    of_process: Shared,
+    file: Option<String>,
+    /// Why `kept` is not in a file although it should be.
+    problem: Option<String>,
+}
+
+static ALL: Mutex<Option<HashMap<String, &'static Values>>> = Mutex::new(None);
+
+impl Values {
+    /// Returns the values of a namespace if they are open.
+    pub(crate) fn find(namespace: &str) -> Option<&'static Self> {
+        let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.as_ref()?.get(namespace).copied()
+    }
+
+    /// Returns the values of a rule file's namespace, and opens them if they are not open. `None`, after a line in
+    /// Envoy's log, if there is no memory.
+    pub(crate) fn open(file: &RuleFile) -> Option<&'static Self> {
+        let settings = &file.store;
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.get_or_insert_default();
+        let values = match all.get(&settings.namespace) {
+            Some(values) => {
+                values.compare(settings);
+                values
+            }
+            None => match Self::new(settings) {
+                Ok(values) => {
+                    let values: &'static Self = Box::leak(Box::new(values));
+                    values.keep_gauges(&settings.namespace);
+                    all.insert(settings.namespace.clone(), values);
+                    values
+                }
+                Err(error) => {
+                    let line = format!("the system refuses memory for the buckets: {error}");
+                    log(LogLevel::Error, &line);
+                    return None;
+                }
+            },
+        };
+        let buckets = file.rules.iter().map(bucket_bytes_of);
+        let page = buckets.max().unwrap_or(0).saturating_mul(SLOTS);
+        values.kept.expect_pages(page.saturating_add(PAGE_HEAD));
+        Some(values)
+    }
+
+    fn new(settings: &StoreSettings) -> std::io::Result<Self> {
+        let mut values = Self {
+            kept: Shared::anonymous(settings.buckets)?,
+            of_process: Shared::anonymous(1)?,
+            file: settings.file.clone(),
+            problem: None,
+        };
+        let Some(path) = &settings.file else {
+            return Ok(values);
+        };
+        let process = Process::read(formats::of_all_values());
+        match shared::open(Path::new(path), settings.buckets, process) {
+            Ok(Opened { shared, note }) => {
+                if let Some(note) = note {
+                    log(LogLevel::Warn, &format!("store.file {path:?}: {note}"));
+                }
+                values.kept = shared;
+            }
+            Err(error) => {
+                let problem = format!(
+                    "store.file {path:?} cannot be used, so buckets, bans and edits end with this process: {error}"
+                );
+                log(LogLevel::Error, &problem);
+                values.problem = Some(problem);
+            }
+        }
+        Ok(values)
+    }
+
+    /// Warns if another configuration of the namespace has another file.
+    fn compare(&self, settings: &StoreSettings) {
+        if self.file != settings.file {
+            let line = format!(
+                "store.file: {:?} takes effect when Envoy restarts; until then {:?} applies",
+                settings.file.as_deref().unwrap_or("none"),
+                self.file.as_deref().unwrap_or("none")
+            );
+            log(LogLevel::Warn, &line);
+        }
+    }
+
+    fn keep_gauges(&'static self, namespace: &str) {
+        let gauges = [
+            (Gauge::Generation, "generation"),
+            (Gauge::Used, "store.used"),
+            (Gauge::Bans, "bans"),
+        ];
+        for (gauge, name) in gauges {
+            if let Some(gauge) = self.kept.gauge(gauge) {
+                metrics::keep(&format!("{namespace}.{name}"), gauge);
+            }
+        }
+    }
+
+    /// Returns the values among which the one with this key is.
+    pub(crate) fn of(&self, key: &[u8]) -> &Shared {
+        if formats::is_of_process(key) {
+            &self.of_process
+        } else {
+            &self.kept
+        }
+    }
+
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
