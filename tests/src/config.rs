@@ -25,6 +25,9 @@ pub struct Config {
     pub(crate) concurrency: u32,
     pub(crate) drain_s: u32,
     pub(crate) log_level: String,
+    /// Envoy's base identifier, which the first process chooses, and the number of hot restarts before this process.
+    /// `None` if there are no hot restarts.
+    pub(crate) restart_epoch: Option<(Option<u32>, u32)>,
     pub(crate) wasm: Option<PathBuf>,
     /// Module of the data listener, if it differs from the admin listener's module.
     data_wasm: Option<PathBuf>,
@@ -66,6 +69,7 @@ impl Config {
             }),
             concurrency: 2,
             drain_s: 1,
+            restart_epoch: None,
             log_level: "info".to_owned(),
             wasm: None,
             data_wasm: None,
@@ -242,6 +246,22 @@ impl Config {
     #[must_use]
     pub const fn drain_s(mut self, seconds: u32) -> Self {
         self.drain_s = seconds;
+        self
+    }
+
+    /// Keeps the buckets in a file (default none).
+    #[must_use]
+    pub fn file(mut self, path: &Path) -> Self {
+        if let Some(store) = self.data_plugin.get_mut("store") {
+            set(store, "file", json!(path));
+        }
+        self
+    }
+
+    /// Allows [`Envoy::hot_restart`](crate::Envoy::hot_restart).
+    #[must_use]
+    pub const fn hot_restarts(mut self) -> Self {
+        self.restart_epoch = Some((None, 0));
         self
     }
 

@@ -32,6 +32,7 @@ mod stats;
 const START: Duration = Duration::from_mins(1);
 const UPDATE: Duration = Duration::from_secs(30);
 const LOG: &str = "envoy.log";
+const BASE_ID: &str = "base-id";
 const LDS: &str = "lds.json";
 /// The listeners have a separate directory, because Envoy reads them again when any file next to
 /// them changes.
@@ -78,6 +79,10 @@ impl Envoy {
         command
             .arg("--drain-time-s")
             .arg(config.drain_s.to_string());
+        if config.restart_epoch.is_some() {
+            let end = config.drain_s.saturating_add(1);
+            command.arg("--parent-shutdown-time-s").arg(end.to_string());
+        }
         let mut envoy = Self::launch(command, dir, wasm)?;
         envoy.await_rules()?;
         Ok(envoy)
@@ -377,11 +382,22 @@ fn command(file: &Path, config: &Config) -> Result<Command> {
     command
         .arg("--config-path")
         .arg(file)
-        .arg("--disable-hot-restart")
         .args(["--concurrency", &config.concurrency.to_string()])
         .args(["--log-level", &config.log_level])
         .args(["--file-flush-interval-msec", "20"])
         .current_dir(workspace_root());
+    match config.restart_epoch {
+        None => command.arg("--disable-hot-restart"),
+        Some((None, _)) => {
+            let base_id = file.with_file_name(BASE_ID);
+            let command = command.arg("--use-dynamic-base-id");
+            command.arg("--base-id-path").arg(base_id)
+        }
+        Some((Some(base_id), epoch)) => {
+            let command = command.args(["--base-id", &base_id.to_string()]);
+            command.args(["--restart-epoch", &epoch.to_string()])
+        }
+    };
     Ok(command)
 }
 
@@ -399,6 +415,28 @@ impl Envoy {
         self.stop()?;
         let ports = addresses.map(|address| address.port());
         Self::start_with(config, Some(ports), wasm_of(config)?)
+    }
+}
+
+impl Envoy {
+    /// Starts the process that replaces this one, with this configuration, on the same ports. This one drains, and ends
+    /// after its drain time and a second.
+    pub fn hot_restart(&self, config: &Config) -> Result<Self> {
+        let base_id = fs::read_to_string(self.dir.path().join(BASE_ID))?;
+        let mut config = config.clone();
+        config.restart_epoch = Some((Some(base_id.trim().parse()?), 1));
+        let ports = [self.data, self.admin].map(|address| address.port());
+        let wasm = wasm_of(&config)?;
+        Self::start_with(&config, Some(ports), wasm)
+    }
+
+    /// Waits until this process has ended by itself.
+    pub fn ended(mut self) -> Result<()> {
+        eventually(START, "Envoy to end", || {
+            Ok(self.process.ended()?.map(drop))
+        })?;
+        self.stopped = true;
+        Ok(())
     }
 }
 

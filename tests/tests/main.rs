@@ -65,6 +65,7 @@ mod searches;
 mod settling;
 mod several;
 mod smoke;
+mod store_file;
 mod top;
 mod trials;
 mod upgrade;

@@ -25,6 +25,11 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         &["store", "store.buckets"],
     ),
     (
+        "store_file.rs",
+        "buckets_bans_and_edits_survive_a_kill",
+        &["store.file"],
+    ),
+    (
         "configuration.rs",
         "a_good_update_keeps_the_buckets_it_does_not_touch",
         &["store.namespace"],
