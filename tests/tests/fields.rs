@@ -135,7 +135,7 @@ fn the_tests_are_there_and_have_their_fields() -> Result<()> {
         for field in *fields {
             let name = field.rsplit('.').next().unwrap_or(field);
             let harness = [
-                "version", "rules", "admin", "role", "tokens", "hosts", "waiting",
+                "version", "rules", "admin", "role", "tokens", "hosts", "waiting", "file",
             ];
             let is_there = text.contains(&format!("\"{name}\"")) || harness.contains(&name);
             ensure!(is_there, "{file} does not have {field}");
