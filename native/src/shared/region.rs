@@ -44,7 +44,10 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Creates memory that ends with the process.
     pub(super) fn anonymous() -> io::Result<Self> {
-        let memory: OwnedFd = memfd_create("loudou", MemfdFlags::CLOEXEC)?;
+        // Some systems allow only memory that can never be executed, and old ones do not know the flag.
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
+        let memory = memfd_create("loudou", flags);
+        let memory: OwnedFd = memory.or_else(|_| memfd_create("loudou", MemfdFlags::CLOEXEC))?;
         Self::map(File::from(memory), false)
     }
 
