@@ -320,16 +320,19 @@ fn rule_of(name: &str, cost: &Value) -> Value {
 
 /// An Envoy that counts tokens, and that reads the header `x-cost` of responses into the metadata.
 fn counting_tokens(upstream: &Upstream, rules: Value) -> Result<Envoy> {
+    Envoy::start(&counting(upstream, rules))
+}
+
+fn counting(upstream: &Upstream, rules: Value) -> Config {
     let config = Config::new(rules).upstream(upstream.address());
     let config = config.filter_behind(json!({ "name": "tokens", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ai_protocol_manager.v3.AiProtocolManager",
         "response_handling": { "token_usage": { "include_unconfigured_routes": true } },
     } }));
-    let config = config.filter_behind(json!({ "name": "metadata", "typed_config": {
+    config.filter_behind(json!({ "name": "metadata", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
         "response_rules": [{ "header": "x-cost", "on_header_present": { "metadata_namespace": "costs", "key": "cost", "type": "NUMBER" } }],
-    } }));
-    Envoy::start(&config)
+    } }))
 }
 
 fn used_in(ops: &mut Operator, rule: &str, user: &str) -> Result<u64> {
@@ -529,6 +532,66 @@ fn tokens_are_counted_in_every_shape() -> Result<()> {
         .header(TYPE, "text/event-stream")
         .body("data: {\"usage\": {\"prompt_tokens\": 1, \"completion_tokens\": 1}}\n\n".repeat(9));
     costs(&envoy, "plain", "cut", cut, 500)?;
+    envoy.stop()
+}
+
+/// The word `llm_tokens` reserves the number that the request allows for its response, whatever the request calls it,
+/// and settles by the tokens that Envoy has counted.
+#[test]
+fn the_word_for_tokens_needs_two_filters() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let mut rule = rule_of("llm", &json!("llm_tokens"));
+    rule["limits"] = json!([{ "algorithm": "token_bucket", "capacity": 10_000, "rate": "10/d" }]);
+    let max_tokens = |name: &str| {
+        json!({
+            "selectors": [{ "key": name }],
+            "on_present": { "metadata_namespace": "llm", "key": "max_tokens", "type": "NUMBER" },
+        })
+    };
+    let rules = ["max_tokens", "max_completion_tokens"].map(max_tokens);
+    let config = counting(&upstream, json!([rule])).filter_before(json!({ "name": "max-tokens", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.json_to_metadata.v3.JsonToMetadata",
+        "request_rules": { "rules": rules },
+    } }));
+    let envoy = Envoy::start(&config)?;
+    let request = |how: &str, kind: &str, body: &Value| {
+        Request::post("/llm")
+            .header(AS, how)
+            .header("content-type", "application/json")
+            .header(TYPE, kind)
+            .body(body.to_string())
+    };
+    let usage = json!({
+        "object": "chat.completion", "max_tokens": 9, "choices": [],
+        "usage": { "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120 },
+    });
+    costs(
+        &envoy,
+        "llm",
+        "alice",
+        request("echo", "application/json", &usage),
+        120,
+    )?;
+    // A response without a usage costs what the request reserved.
+    for (user, body, reserved) in [
+        ("bob", json!({ "max_tokens": 300 }), 300),
+        ("carol", json!({ "max_completion_tokens": 301 }), 301),
+        ("dave", json!({}), 500),
+        (
+            "mallory",
+            json!({ "max_tokens": 1_000_000_000_000_000_u64 }),
+            4_000,
+        ),
+        ("oscar", json!({ "max_tokens": -5 }), 500),
+    ] {
+        costs(
+            &envoy,
+            "llm",
+            user,
+            request("200", "text/plain", &body),
+            reserved,
+        )?;
+    }
     envoy.stop()
 }
 

@@ -1,11 +1,15 @@
 //! Reads `cost`.
 
+use alloc::format;
+
 use loudou_limiter::bounds::MAX_AMOUNT;
 
 use super::grammar::{Field, Form, Object, object};
 use super::named::{HEADER_NAME, METADATA_PATH, Named, metadata_path, name};
 use super::reader::{Cursor, Report};
-use super::settlement;
+use super::settlement::{self, LLM_TOKENS};
+use super::suggest::nearest;
+use crate::joined::joined;
 use crate::rule::Cost;
 
 const AMOUNT: Form = Form::Integer(1, MAX_AMOUNT);
@@ -21,9 +25,10 @@ const REQUEST_BYTES: Field = Field::optional(
     "",
     "One unit per this many bytes of the content length, rounded up; at least one.",
 );
-/// Grammar of a cost: a number, or [`COST`].
+/// Grammar of a cost: a number, a word, or [`COST`].
 pub(super) const COSTS: Form = Form::Or(&[
     Field::value(AMOUNT, ""),
+    Field::value(Form::Word(&[LLM_TOKENS]), ""),
     Field::value(Form::Defined("cost"), ""),
 ]);
 /// Grammar of a cost that is not a fixed number.
@@ -84,6 +89,17 @@ pub(super) const COST: Object = object!(
 const WITH_SETTLE: [&str; 3] = ["reserve", "weights", "beyond_reservation"];
 
 pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost> {
+    if let Some(word) = cursor.value.as_str() {
+        if word == LLM_TOKENS {
+            return Some(settlement::llm_tokens());
+        }
+        let problem = cursor.wrong("unknown value").allowed(format!(
+            "a whole number from 1 to {MAX_AMOUNT}, {LLM_TOKENS}, or an object with {}",
+            joined(COST.choice, ", ")
+        ));
+        report.add(problem.suggest(nearest(word, &[LLM_TOKENS])));
+        return None;
+    }
     if !cursor.value.is_object() {
         return cursor.integer(1, MAX_AMOUNT, report).map(Cost::Fixed);
     }

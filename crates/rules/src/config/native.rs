@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use super::problem::{Path, Problem};
+use super::settlement::LLM_TOKENS;
 
 /// Fields of a rule that may name metadata.
 const WITH_METADATA: [&str; 4] = ["key", "match", "cost", "limits"];
@@ -22,6 +23,9 @@ pub fn unsupported_natively(document: &Value) -> Vec<Problem> {
         if let Some(settle) = rule.pointer("/cost/settle") {
             let path = path.field("cost").field("settle");
             find_token_usage(settle, &path, &mut problems);
+        }
+        if let Some(cost) = rule.get("cost").filter(|cost| *cost == LLM_TOKENS) {
+            problems.push(problem((path.field("cost"), cost)));
         }
         for field in WITH_METADATA {
             if let Some(value) = rule.get(field) {
@@ -127,6 +131,7 @@ mod tests {
                     "overrides": [{ "key": "metadata", "scale": 2 }],
                 },
                 { "name": "r", "cost": { "settle": "token_usage" } },
+                { "name": "word", "cost": "llm_tokens" },
                 { "name": "metadata", "key": [{ "literal": "metadata" }], "overrides": { "metadata": {} } },
             ],
         });
@@ -152,6 +157,7 @@ mod tests {
             "rules[0].cost.settle[0].metadata",
             "rules[0].limits[0].capacity.metadata",
             "rules[1].cost.settle",
+            "rules[2].cost",
         ];
         assert_eq!(paths, expected);
     }

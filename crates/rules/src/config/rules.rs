@@ -94,7 +94,8 @@ pub(super) const RULE: Object = object!([
         cost::COSTS,
         "1",
         "The cost of a request: a number, the value of a header or of metadata, by the length of the body, or \
-         reserved at first and settled at the end.",
+         reserved at first and settled at the end. `llm_tokens` stands for `{ reserve: [ { metadata: [llm, max_tokens] }, \
+         500 ], settle: token_usage, max: 4000 }`.",
     ),
     mode::MODE,
     part(

@@ -156,6 +156,30 @@ const CACHED: Field = Field::optional(
 /// Grammar of the costs of tokens.
 pub(super) const WEIGHTS: Object = object!([INPUT, OUTPUT, CACHED]);
 
+/// Word for the cost of a request to a language model.
+pub(super) const LLM_TOKENS: &str = "llm_tokens";
+/// Where the cost `llm_tokens` finds the number of tokens that a request allows for its response.
+const MAX_TOKENS: [&str; 2] = ["llm", "max_tokens"];
+/// Reservation of a request without this number, and the largest reservation.
+const LLM_RESERVES: [u32; 2] = [500, 4_000];
+
+/// Returns the cost for which the word `llm_tokens` stands:
+///
+/// ```yaml
+/// { reserve: [ { metadata: [llm, max_tokens] }, 500 ], settle: token_usage, max: 4000 }
+/// ```
+pub(super) fn llm_tokens() -> Cost {
+    let [usual, max] = LLM_RESERVES;
+    let path = MAX_TOKENS.map(String::from).into();
+    Cost::Settled(Box::new(Settlement {
+        reserve: [Reserve::Metadata(path), Reserve::Fixed(usual)].into(),
+        settle: [Usage::TokenUsage].into(),
+        weights: Weights::default(),
+        max,
+        beyond_reservation: false,
+    }))
+}
+
 /// Reads a cost with `settle`.
 pub(super) fn settlement(
     fields: &Fields<'_, '_>,

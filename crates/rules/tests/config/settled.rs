@@ -109,6 +109,28 @@ fn wrong_costs() {
     }
 }
 
+/// The word is parsed as the cost that it stands for, so everything that shows a rule shows its numbers.
+#[test]
+fn the_word_for_tokens() {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 4_000, "rate": "1/s" }]);
+    let parsed = |cost: &Value| parse_rule(&rule(&json!({ "limits": limits, "cost": cost })));
+    let written = json!({
+        "reserve": [{ "metadata": ["llm", "max_tokens"] }, 500], "settle": "token_usage", "max": 4_000,
+    });
+    assert_eq!(parsed(&json!("llm_tokens")), parsed(&written));
+    let allowed = "a whole number from 1 to 1000000000, llm_tokens, or an object with header, metadata, request_bytes, settle";
+    assert_eq!(
+        of_cost(&json!("llm-tokens")),
+        [format!(
+            "cost: \"llm-tokens\": unknown value; allowed: {allowed}; did you mean `llm_tokens`?"
+        )]
+    );
+    assert_eq!(
+        of_cost(&json!("5")),
+        [format!("cost: \"5\": unknown value; allowed: {allowed}")]
+    );
+}
+
 #[test]
 fn fields_that_need_another_one() {
     let weights =

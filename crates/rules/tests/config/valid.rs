@@ -243,7 +243,7 @@ fn cost() -> Values {
     .boxed()
 }
 
-/// A cost that is settled at the end, for limits with a capacity of 1000.
+/// A cost that is settled at the end, for limits with a capacity of 4000.
 fn settled() -> Values {
     let amount = || (1..=1_000_u32).prop_map(Value::from).boxed();
     let of = |name: &'static str, value: Values| {
@@ -306,12 +306,11 @@ fn settled() -> Values {
             ("reserve", several(reserve.boxed())),
         ],
     );
-    let cost = prop_oneof![any_usage, tokens];
-    cost.prop_map(|mut cost| {
+    let written = prop_oneof![any_usage, tokens].prop_map(|mut cost| {
         cost["max"] = json!(1_000);
         cost
-    })
-    .boxed()
+    });
+    prop_oneof![9 => written, 1 => Just(json!("llm_tokens"))].boxed()
 }
 
 /// The response to refused requests.
@@ -419,7 +418,7 @@ pub(super) fn valid_file() -> impl Strategy<Value = Value> {
     );
     let mut defaults = defaultable();
     defaults.extend([("key", key()), ("limits", limits())]);
-    let large = json!([{ "algorithm": "funnel", "capacity": 1_000, "rate": "7/s" }]);
+    let large = json!([{ "algorithm": "funnel", "capacity": 4_000, "rate": "7/s" }]);
     let settled_rule = with(
         optional(defaultable()),
         vec![

@@ -264,11 +264,10 @@ fn limits_of_a_rule() {
 
 #[test]
 fn costs() {
-    for (value, shown) in [(json!(0), "0"), (json!("2"), "\"2\"")] {
-        let (problem, most) = (no_number(&value), 1_000_000_000);
-        let line = format!("cost: {shown}: {problem}; allowed: a whole number from 1 to {most}");
-        assert_eq!(of_rule(&json!({ "cost": value })), [line]);
-    }
+    assert_eq!(
+        of_rule(&json!({ "cost": 0 })),
+        ["cost: 0: out of range; allowed: a whole number from 1 to 1000000000"]
+    );
     // Above a capacity it is valid, but probably a mistake.
     let document = file(&[rule(&json!({ "cost": 6 }))]);
     assert_eq!(

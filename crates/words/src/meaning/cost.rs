@@ -173,6 +173,16 @@ mod tests {
                 &without("what it reserved"),
             ]
         );
+        assert_eq!(
+            notes(&json!("llm_tokens")),
+            [
+                "a request reserves the units that its metadata llm.max_tokens names, or else 500 units; at most 4000",
+                "when it has ended, it has cost a unit for each token that Envoy has counted",
+                returns,
+                debt,
+                &without("what it reserved"),
+            ]
+        );
         let login =
             json!({ "reserve": 1, "settle": { "status": { "401": 1, "2xx": 0 } }, "max": 1 });
         assert_eq!(
