@@ -98,7 +98,7 @@ fn at_once(envoy: &Envoy, upstream: &Upstream, users: &[String], request: &Reque
 /// and what the admitted calls need beyond their reservations.
 #[test]
 fn parallel_calls_spend_what_they_reserve() -> Result<()> {
-    for (reserve, admitted) in [(100, 1), (50, 2), (20, 5), (1, 5)] {
+    for (reserve, admitted) in [(100, 1), (50, 2), (20, 5), (1, 5), (0, 5)] {
         let upstream = Upstream::start()?;
         let cost =
             json!({ "reserve": reserve, "settle": { "response_header": "x-cost" }, "max": 100 });
@@ -121,7 +121,8 @@ fn parallel_calls_spend_what_they_reserve() -> Result<()> {
             .send(&Request::get("/").header("x-user-id", "alice"))?;
         ensure!(refused.status == 429, "{refused:?}");
         let retry_after: u64 = refused.header("retry-after").context("no time")?.parse()?;
-        let days = (spent + reserve - 100) * 86_400;
+        // A request that reserves nothing needs a unit.
+        let days = (spent + reserve.max(1) - 100) * 86_400;
         // The bucket has refilled for seconds at most, and the time is rounded up.
         ensure!(
             retry_after <= days && retry_after + 60 > days,

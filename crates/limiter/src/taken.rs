@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use crate::convert::Carry;
 use crate::convert::convert;
 use crate::decision::Ask;
-use crate::limit::{Bucket, GIVEN, Limits, is_queue};
+use crate::limit::{Bucket, BucketDecision, GIVEN, Limits, is_queue};
 use crate::meter::Back;
 use crate::time::{Clock, Nanos};
 
@@ -252,6 +252,36 @@ impl Limits {
             return self.return_to(bucket, &self.unspent(taken, actual), true);
         }
         self.overdraw(bucket, actual.saturating_sub(cost), clock)
+    }
+
+    /// Like [`Limits::answer`], but for a request that is charged only at its end, by [`Limits::settle`]. It takes
+    /// nothing, but is admitted only if each limit has a unit, so a key pays its debt first.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Clock, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(100, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("tokens", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let ask = Ask::new(0, Nanos::ZERO);
+    /// // Any number of requests in flight is admitted, until the first one ends.
+    /// let taken = [(); 3].map(|()| {
+    ///     let taken = Taken::new(&bucket, &ask);
+    ///     assert!(!limits.answer_at_end(&mut bucket, &ask).is_refused());
+    ///     taken
+    /// });
+    /// limits.settle(&mut bucket, &taken[0], 130, Clock::at(Nanos::ZERO));
+    /// let answer = limits.answer_at_end(&mut bucket, &ask);
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(31)));
+    /// ```
+    pub fn answer_at_end(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+        let mut refused = bucket.clone();
+        let answer = self.answer(&mut refused, &Ask { cost: 1, ..*ask });
+        if answer.is_refused() {
+            *bucket = refused;
+            return answer;
+        }
+        self.answer(bucket, &Ask { cost: 0, ..*ask })
     }
 
     /// Takes units that a request has cost beyond what it took. Returns true if that changed the bucket.

@@ -195,7 +195,13 @@ impl Look<'_, '_> {
                         Level::under(Cow::Owned(*limits), active, (&key, slot), self.clock, fleet)
                     }
                 };
-                explained.bucket = Some(self.bucket(&level, price, standing));
+                // A request that reserves nothing needs a unit, too.
+                let needed = if active.charges_at_end() {
+                    price.cost.max(1)
+                } else {
+                    price.cost
+                };
+                explained.bucket = Some(self.bucket(&level, needed, standing));
             }
             explained.price = Some(price);
             explained.key = Some(key);
@@ -253,10 +259,10 @@ impl Look<'_, '_> {
 
     /// Returns the bucket with its answer in the evaluation, or with the answer that it would give
     /// if the rule was skipped.
-    fn bucket(&mut self, level: &Level<'_>, price: Price, standing: Standing) -> BucketExplained {
+    fn bucket(&mut self, level: &Level<'_>, cost: u64, standing: Standing) -> BucketExplained {
         let Clock { now, wall } = self.clock;
         let ask = Ask {
-            cost: price.cost,
+            cost,
             now,
             wall,
             max_wait: self.request.max_wait(),

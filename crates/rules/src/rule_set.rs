@@ -630,6 +630,10 @@ impl LiveRule for ActiveRule {
     fn penalty(&self) -> Option<&Penalty> {
         self.rule.penalty.as_ref()
     }
+
+    fn charges_at_end(&self) -> bool {
+        self.rule.cost.settlement().is_some()
+    }
 }
 
 impl Scales {

@@ -164,6 +164,9 @@ impl<'a> Attempt<'a> {
             return (Err(ban), None);
         }
         let (answer, leased) = match lease {
+            None if ask.cost == 0 && rule.charges_at_end() => {
+                (limits.answer_at_end(&mut slot.bucket, &ask), None)
+            }
             None => (limits.answer(&mut slot.bucket, &ask), None),
             Some(lease) => {
                 let (answer, leased) = lease.answer(slot, limits, &ask);

@@ -335,6 +335,12 @@ pub trait LiveRule {
     /// Penalty for keys that are refused too often.
     fn penalty(&self) -> Option<&Penalty>;
 
+    /// Returns true if requests are charged at their ends. A request with a cost of 0 then needs a unit that is
+    /// available, although it takes none, so that the key pays its debt first.
+    fn charges_at_end(&self) -> bool {
+        false
+    }
+
     /// Returns the bucket in `slot`, converted to the version in force.
     fn bucket_of(&self, key: &str, slot: &Slot, clock: Clock) -> Bucket {
         let bucket = (&slot.bucket, slot.version);

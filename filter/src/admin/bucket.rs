@@ -46,7 +46,8 @@ impl<'a> Current<'a> {
             key,
             now,
             state: decide(0),
-            usual: decide(rule.rule().cost.usual().into()),
+            // A request that reserves nothing needs a unit, too.
+            usual: decide(rule.rule().cost.usual().max(1).into()),
             ban: ban_view(rule, slot, key, now),
             level,
         }

@@ -298,6 +298,10 @@ impl Parts {
             let problems = settlement::check(settlement, (limits, &at("limits")), overrides);
             report.problems.extend(problems);
         }
+        if let Some(settlement) = settlement.filter(|_| self.scope == Scope::Fleet) {
+            let problem = settlement::unshared(settlement, at("cost").field("reserve"));
+            report.problems.extend(problem);
+        }
     }
 }
 

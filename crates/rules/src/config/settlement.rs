@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use loudou_limiter::bounds::MAX_AMOUNT;
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Settling};
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::grammar::{Field, Form, List, Names, Object, Text, object};
 use super::limits::duration;
@@ -23,7 +23,8 @@ const MOST_SOURCES: usize = 8;
 /// Maximum number of entries in a table of costs by status.
 const MOST_STATUSES: usize = 64;
 
-const AMOUNT: Form = Form::Integer(1, MAX_AMOUNT);
+/// A fixed reservation. With 0, a request is charged only at its end.
+const AMOUNT: Form = Form::Integer(0, MAX_AMOUNT);
 const BYTES: Form = Form::Integer(1, u32::MAX);
 const REQUEST_BYTES: Field = Field::optional(
     "request_bytes",
@@ -212,7 +213,7 @@ pub(super) fn settlement(
             reserve.iter().flatten().find(|source| exceeds(source, max))
     {
         let message = format!("the reservation {cost} is above `max`");
-        report.error(&given, &message, &format!("a whole number from 1 to {max}"));
+        report.error(&given, &message, &format!("a whole number from 0 to {max}"));
     }
     Some(Cost::Settled(Box::new(Settlement {
         reserve: reserve?,
@@ -244,7 +245,7 @@ fn sources<T>(
 
 fn reserve(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Reserve> {
     if !cursor.value.is_object() {
-        return cursor.integer(1, MAX_AMOUNT, report).map(Reserve::Fixed);
+        return cursor.integer(0, MAX_AMOUNT, report).map(Reserve::Fixed);
     }
     let fields = cursor.object(RESERVE.names, report)?;
     let (kind, value) = fields.one_of(RESERVE.choice, report)?;
@@ -370,6 +371,17 @@ fn each_limit(
         }
     }
     problems
+}
+
+/// Returns the problem of a reservation of 0 in a rule whose buckets all Envoys share. An Envoy learns of the debts at the
+/// others when it asks for tokens, and a request that takes none never asks. `at` is the path of the rule.
+pub(super) fn unshared(settlement: &Settlement, at: Path) -> Option<Problem> {
+    if settlement.least() > 0 {
+        return None;
+    }
+    let message = "with `scope: fleet`, a request that reserves nothing does not learn what the key owes at other Envoys";
+    let problem = Problem::error(at, &Value::from(0), message);
+    Some(problem.allowed("a reservation of at least 1, or `scope: envoy`"))
 }
 
 /// Creates a problem with a field of a limit.

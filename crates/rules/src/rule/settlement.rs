@@ -48,7 +48,7 @@ pub enum Reserve {
     Metadata(Vec<String>),
     /// One unit for each of this many bytes of the content length, rounded up.
     RequestBytes(u32),
-    /// A fixed cost.
+    /// A fixed cost. With 0, a request takes nothing before its end, but is admitted only if a unit is available.
     #[serde(untagged)]
     Fixed(u32),
 }
@@ -201,10 +201,14 @@ pub enum SettledBy {
 impl Settlement {
     /// Returns what a request reserves.
     pub(super) fn price(&self, request: &mut dyn Request) -> Price {
+        let max = u64::from(self.max);
         let (mut is_invalid, mut reserved) = (false, None);
         for source in &self.reserve {
             let found = match source {
-                Reserve::Fixed(cost) => Some(Some(u64::from(*cost))),
+                Reserve::Fixed(cost) => {
+                    let cost = u64::from(*cost).min(max);
+                    return Price { cost, is_invalid };
+                }
                 Reserve::Header(name) => request.header(name).map(|value| amount(&value)),
                 Reserve::Metadata(path) => request.metadata(path).map(|value| amount(&value)),
                 Reserve::RequestBytes(bytes) => request.header("content-length").map(|length| {
@@ -220,16 +224,15 @@ impl Settlement {
                 None => {}
             }
         }
-        let max = u64::from(self.max);
         let cost = reserved.map_or(max, |reserved| reserved.clamp(1, max));
         Price { cost, is_invalid }
     }
 
-    /// Returns the smallest reservation.
-    pub(super) fn least(&self) -> u32 {
+    /// Returns the smallest reservation. Only a fixed reservation may be 0.
+    pub fn least(&self) -> u32 {
         match self.reserve.as_slice() {
             [Reserve::Fixed(cost), ..] => (*cost).min(self.max),
-            _ => 1,
+            _ => self.usual().min(1),
         }
     }
 

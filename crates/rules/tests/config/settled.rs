@@ -31,13 +31,13 @@ fn wrong_costs() {
         ),
         (
             "reserve",
-            json!(0),
-            "reserve: 0: out of range; allowed: a whole number from 1 to 1000000000",
+            json!(-1),
+            "reserve: -1: out of range; allowed: a whole number from 0 to 1000000000",
         ),
         (
             "reserve",
             json!(101),
-            "reserve: 101: the reservation 101 is above `max`; allowed: a whole number from 1 to 100",
+            "reserve: 101: the reservation 101 is above `max`; allowed: a whole number from 0 to 100",
         ),
         (
             "reserve",
@@ -230,6 +230,33 @@ fn limits_that_cannot_settle() {
           `max` of at most 99 in `cost`"
         ]
     );
+}
+
+/// A charge at the end is a debt, for which windows and fleets have no place.
+#[test]
+fn reservations_of_nothing() {
+    let login = json!({ "reserve": 0, "settle": { "status": { "401": 1 } }, "max": 1 });
+    let log = json!({ "algorithm": "sliding_log", "capacity": 5, "window": "1m" });
+    let found = of_limit(&login, &log);
+    assert!(
+        found.len() == 1 && found[0].contains("cannot have a debt"),
+        "{found:?}"
+    );
+    let funnel = json!({ "algorithm": "funnel", "capacity": 5, "rate": "1/s" });
+    assert_eq!(of_limit(&login, &funnel), [""; 0]);
+    for reserve in [json!(0), json!([{ "header": "x-max" }, 0])] {
+        let mut cost = login.clone();
+        cost["reserve"] = reserve;
+        // The first problem is that the file has no fleet.
+        let found = of_rule(&json!({ "limits": [funnel], "cost": cost, "scope": "fleet" }));
+        assert_eq!(
+            found[1..],
+            [
+                "cost.reserve: 0: with `scope: fleet`, a request that reserves nothing does not learn what the key owes \
+                 at other Envoys; allowed: a reservation of at least 1, or `scope: envoy`"
+            ]
+        );
+    }
 }
 
 /// An edit cannot set limits that cannot settle, but it may lower a capacity below the largest reservation.

@@ -62,6 +62,7 @@ fn the_first_source_that_is_there_is_reserved() {
         "without any source"
     );
     assert_eq!(reserved(&json!(9), &Fake::default()), (9, false));
+    assert_eq!(reserved(&json!(0), &Fake::default()), (0, false));
 }
 
 /// The end of a request.

@@ -1,7 +1,9 @@
 //! Requests of many workers that reserve a cost and are settled at their ends, under all interleavings.
 
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{Ask, Clock, Nanos};
+use loudou_rules::config::parse_rule;
 use loudou_rules::rule_set::ActiveRule;
+use loudou_rules::versions::History;
 use loudou_store::{Attempt, Giving, Receipt, StoreStats, Table, Why};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -301,4 +303,37 @@ fn an_edit_keeps_what_was_reserved() {
             "{actual}"
         );
     }
+}
+
+/// A request that reserves nothing takes nothing, but it needs a unit. So requests in flight are not limited, and the next
+/// request waits until their debt is repaid. A cost of 0 in another rule needs no unit.
+#[test]
+fn a_request_that_reserves_nothing_needs_a_unit() {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]);
+    let with = |cost: Value| {
+        let rule = json!({ "name": "r", "key": [], "limits": limits, "cost": cost });
+        ActiveRule::new(parse_rule(&rule).expect("valid"), History::default())
+    };
+    let at_end = with(json!({ "reserve": 0, "settle": "token_usage", "max": 1 }));
+    let mut world = World::new(64);
+    let charge = |world: &mut World, rule: &ActiveRule, second: u64| {
+        let take = rule.take(KEY, Ask::new(0, Nanos::from_secs(second)));
+        let charge = world
+            .table
+            .charge(&mut world.store, &take, &mut world.stats);
+        charge.expect("a decision")
+    };
+    let receipts = [(); 20].map(|()| charge(&mut world, &at_end, 1).receipt.expect("admitted"));
+    let clock = Clock::at(Nanos::from_secs(1));
+    let give = at_end.give(KEY, &receipts[0], Why::Settled(15), clock);
+    let settled = world.table.give(&mut world.store, &give, &mut world.stats);
+    settled.expect("settled");
+    let refused = charge(&mut world, &at_end, 1);
+    let decision = refused.answer.expect("no ban");
+    let retry_after = decision.reported().and_then(|limit| limit.retry_after);
+    assert_eq!(retry_after, Some(Nanos::from_secs(6)));
+    assert!(refused.receipt.is_none());
+    assert!(charge(&mut world, &at_end, 6).receipt.is_none());
+    assert!(charge(&mut world, &with(json!(1)), 6).receipt.is_some());
+    assert!(charge(&mut world, &at_end, 7).receipt.is_some());
 }

@@ -53,15 +53,22 @@ fn settled(settlement: &Settlement) -> Vec<String> {
         .iter()
         .map(|source| usage(source, settlement.weights))
         .collect();
-    let mut notes = vec![
-        reserves,
+    let mut notes = vec![reserves];
+    if settlement.least() == 0 {
+        notes.push(
+            "a request that reserves nothing is admitted if a unit is available, so every request in flight may exceed \
+             the limit by all that it costs"
+                .to_owned(),
+        );
+    }
+    notes.extend([
         format!(
             "when it has ended, it has cost {}",
             settle.join(", or else ")
         ),
         "what it reserved and did not need comes back, as far as it has not drained meanwhile"
             .to_owned(),
-    ];
+    ]);
     if settlement.may_owe() {
         notes.push(
             "what it cost beyond its reservation is repaid before the next request is admitted"
@@ -192,6 +199,15 @@ mod tests {
                 "when it has ended, it has cost 1 for 401, 0 for 2xx",
                 returns,
                 &without("what it reserved"),
+            ]
+        );
+        let at_end = json!({ "reserve": 0, "settle": "token_usage", "max": 1 });
+        assert_eq!(
+            notes(&at_end)[..2],
+            [
+                "a request reserves 0 units",
+                "a request that reserves nothing is admitted if a unit is available, so every request in flight may exceed \
+                 the limit by all that it costs",
             ]
         );
         let beyond = json!({ "reserve": 5, "settle": [{ "duration": "1s" }, "token_usage"], "max": 9, "beyond_reservation": true });
