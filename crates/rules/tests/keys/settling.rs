@@ -448,3 +448,16 @@ fn it_is_written_as_it_was_read() {
         "cached tokens cost what the others do"
     );
 }
+
+/// If a header and the record of the tokens differ, the first source in the list counts, and not their sum.
+#[test]
+fn a_usage_that_is_reported_twice_counts_once() {
+    let (header, record) = (json!({ "response_header": "x-cost" }), json!("token_usage"));
+    let over = Over {
+        usage: Some(usage(Some(30), Some(12), None, 1)),
+        ..Over::whole(200).with("x-cost", "9")
+    };
+    let settled = |sources: &[&Value]| settle(&json!({ "settle": sources }), &over);
+    assert_eq!(settled(&[&header, &record]), (9, REPORT));
+    assert_eq!(settled(&[&record, &header]), (42, REPORT));
+}
