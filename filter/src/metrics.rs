@@ -4,6 +4,7 @@
 //! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors             counters
 //! <share>.rule.<rule>.invalid_costs | invalid_numbers                                           counters
 //! <share>.rule.<rule>.settled_reported | settled_estimated          counters of requests, with `settle`
+//! <share>.rule.<rule>.settled_other_model                             counter of requests, with `settle`
 //! <share>.rule.<rule>.settled_returned | settled_debt                counters of units, with `settle`
 //! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
 //! <share>.waiting                                           gauge, requests held now
@@ -232,6 +233,8 @@ pub(crate) struct SettlementMetrics {
     reported: Option<MetricId>,
     /// Requests without a certain number.
     estimated: Option<MetricId>,
+    /// Requests with tokens of a model that has no weights of its own.
+    other_model: Option<MetricId>,
     /// Units that were reserved and not needed.
     returned: Option<MetricId>,
     /// Units that were needed beyond the reservations.
@@ -253,6 +256,7 @@ impl SettlementMetrics {
         Self {
             reported: counter("reported"),
             estimated: counter("estimated"),
+            other_model: counter("other_model"),
             returned: counter("returned"),
             debt: counter("debt"),
         }
@@ -265,6 +269,7 @@ impl SettlementMetrics {
             SettledBy::Estimate => add(host, self.estimated, 1),
             SettledBy::Nothing => {}
         }
+        add(host, self.other_model, settled.is_other_model.into());
         add(host, self.returned, reserved.saturating_sub(settled.actual));
         add(host, self.debt, settled.actual.saturating_sub(reserved));
     }

@@ -536,6 +536,40 @@ fn tokens_are_counted_in_every_shape() -> Result<()> {
     envoy.stop()
 }
 
+/// Tokens cost what their model costs. The name of the model comes from the response, and may be anything.
+#[test]
+fn models_have_weights() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let models = json!({
+        "gpt-4o": { "input": 2, "output": 10, "cached": 1 },
+        "gpt-4o-*": { "input": 3, "output": 11, "cached": 0.5 },
+    });
+    let cost = json!({ "reserve": 500, "settle": "token_usage", "weights": { "models": models }, "max": 500 });
+    let envoy = counting_tokens(&upstream, json!([rule_of("llm", &cost)]))?;
+    let hostile = format!("gpt-4o\u{1b}[2J{}", "x".repeat(10_000));
+    for (user, model, expected) in [
+        ("alice", "gpt-4o", 2 * 50 + 50 + 10 * 20),
+        ("bob", "gpt-4o-2024-08-06", 3 * 50 + 25 + 11 * 20),
+        ("carol", "another", 120),
+        ("mallory", &hostile, 120),
+    ] {
+        let body = json!({
+            "object": "chat.completion", "model": model, "choices": [],
+            "usage": {
+                "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+                "prompt_tokens_details": { "cached_tokens": 50 },
+            },
+        });
+        let request = Request::post("/llm")
+            .header(AS, "echo")
+            .header(TYPE, "application/json")
+            .body(body.to_string());
+        costs(&envoy, "llm", user, request, expected)?;
+    }
+    ensure!(envoy.counter("wasmcustom.loudou.rule.llm.settled_other_model")? == 2);
+    envoy.stop()
+}
+
 /// The word `llm_tokens` reserves the number that the request allows for its response, whatever the request calls it,
 /// and settles by the tokens that Envoy has counted.
 #[test]

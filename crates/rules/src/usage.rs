@@ -7,6 +7,7 @@
 use crate::metadata::{Fields, Wire};
 
 /// Fields of `TokenUsage`.
+const MODEL: u64 = 2;
 const INPUT: u64 = 3;
 const OUTPUT: u64 = 4;
 const INPUT_DETAILS: u64 = 6;
@@ -20,7 +21,9 @@ const COMPLETE: u64 = 1;
 
 /// The tokens of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TokenUsage {
+pub struct TokenUsage<'a> {
+    /// Name of the model as the upstream wrote it. It can have any bytes.
+    pub model: &'a [u8],
     /// Tokens of the request.
     pub input: u64,
     /// Tokens of the response.
@@ -31,13 +34,14 @@ pub struct TokenUsage {
     pub is_complete: bool,
 }
 
-impl TokenUsage {
+impl<'a> TokenUsage<'a> {
     /// Reads a message. Returns `None` if it counts no tokens at all.
-    pub fn parse(message: &[u8]) -> Option<Self> {
+    pub fn parse(message: &'a [u8]) -> Option<Self> {
         let mut usage = Self::default();
         let mut is_known = false;
         for (field, wire) in Fields(message) {
             match (field, wire) {
+                (MODEL, Wire::Bytes(model)) => usage.model = model,
                 (INPUT, Wire::Bytes(wrapped)) => (usage.input, is_known) = (number(wrapped), true),
                 (OUTPUT, Wire::Bytes(wrapped)) => {
                     (usage.output, is_known) = (number(wrapped), true);

@@ -205,6 +205,16 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "settling.rs",
+        "models_have_weights",
+        &[
+            "cost.weights.models",
+            "cost.weights.models.cached",
+            "cost.weights.models.input",
+            "cost.weights.models.output",
+        ],
+    ),
+    (
         "costs.rs",
         "headers_and_bodies_set_the_cost_of_a_request",
         &[

@@ -185,7 +185,7 @@ pub fn is_key(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY && is_printable(key)
 }
 
-fn is_printable(key: &str) -> bool {
+pub(super) fn is_printable(key: &str) -> bool {
     key.bytes().all(|b| b.is_ascii_graphic())
 }
 

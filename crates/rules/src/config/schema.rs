@@ -52,6 +52,11 @@ const DEFINITIONS: [&[Field]; 2] = [
         Field::required("usage", Form::Object(&settlement::USAGE), ""),
         Field::required("weights", Form::Object(&settlement::WEIGHTS), ""),
         Field::required(
+            "model_weights",
+            Form::Object(&settlement::MODEL_WEIGHTS),
+            "",
+        ),
+        Field::required(
             "number_from_metadata",
             Form::Object(&limits::sources::NUMBER),
             "A number that comes with each request.",

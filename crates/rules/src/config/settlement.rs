@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::grammar::{Field, Form, List, Names, Object, Text, object};
 use super::limits::duration;
 use super::named::{HEADER_NAME, METADATA_PATH, Named, metadata_path, name};
+use super::overrides::is_printable;
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Fields, Report, several, written};
 use crate::rule::settlement::{Reserve, StatusCosts, Usage, Weights};
@@ -22,6 +23,10 @@ use crate::rule::{Cost, Override, Overrides, Rule, Settlement};
 const MOST_SOURCES: usize = 8;
 /// Maximum number of entries in a table of costs by status.
 const MOST_STATUSES: usize = 64;
+/// Maximum number of models with weights of their own.
+const MOST_MODELS: usize = 64;
+/// Maximum length of the name of a model, in bytes.
+const LONGEST_MODEL: usize = 128;
 
 /// A fixed reservation. With 0, a request is charged only at its end.
 const AMOUNT: Form = Form::Integer(0, MAX_AMOUNT);
@@ -154,8 +159,26 @@ const CACHED: Field = Field::optional(
     "input",
     "The cost of a token of the request that the upstream had in its cache.",
 );
+/// Grammar of the costs of tokens of one model.
+pub(super) const MODEL_WEIGHTS: Object = object!([INPUT, OUTPUT, CACHED]);
 /// Grammar of the costs of tokens.
-pub(super) const WEIGHTS: Object = object!([INPUT, OUTPUT, CACHED]);
+pub(super) const WEIGHTS: Object = object!([
+    INPUT,
+    OUTPUT,
+    CACHED,
+    Field::optional(
+        "models",
+        Form::Map(&Names {
+            most: MOST_MODELS,
+            name: Text::like("^[!-~]+$", LONGEST_MODEL),
+            not: [&[], &[]],
+            value: Form::Defined("model_weights"),
+        }),
+        "",
+        "The weights of single models, by the name of the model in the response, or by a prefix that ends with `*`. All \
+         other models have the weights beside `models`.",
+    ),
+]);
 
 /// Word for the cost of a request to a language model.
 pub(super) const LLM_TOKENS: &str = "llm_tokens";
@@ -310,6 +333,38 @@ fn status(cursor: &Cursor<'_, '_>, report: &mut Report) -> StatusCosts {
 
 fn weights(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Weights> {
     let fields = cursor.object(WEIGHTS.names, report)?;
+    let weights = of_model(&fields, report)?;
+    let models = fields.get("models");
+    Some(Weights {
+        models: models.map_or_else(Vec::new, |models| self::models(&models, report)),
+        ..weights
+    })
+}
+
+fn models(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<(String, Weights)> {
+    let form = "weights by model: { \"gpt-4o*\": { output: 4 } }";
+    let members = cursor.members(form, report);
+    if members.len() > MOST_MODELS {
+        report.error(cursor, "too many models", &format!("at most {MOST_MODELS}"));
+        return Vec::new();
+    }
+    let model = |(name, weights): (&str, Cursor<'_, '_>)| {
+        if name.is_empty() || name.len() > LONGEST_MODEL || !is_printable(name) {
+            let problem = weights.wrong_name("invalid model");
+            let allowed = format!(
+                "1 to {LONGEST_MODEL} printable characters of ASCII, without spaces; a `*` at the end stands for the rest of a name"
+            );
+            report.add(problem.allowed(allowed));
+            return None;
+        }
+        let fields = weights.object(MODEL_WEIGHTS.names, report)?;
+        Some((String::from(name), of_model(&fields, report)?))
+    };
+    members.into_iter().filter_map(model).collect()
+}
+
+/// Reads the weights of a model.
+fn of_model(fields: &Fields<'_, '_>, report: &mut Report) -> Option<Weights> {
     let one = Decimal::from_thousandths(1_000);
     let mut weight = |field: Field, default: Option<Decimal>| match fields.get(field.name) {
         Some(weight) => weight.decimal_of(field, report),
@@ -322,6 +377,7 @@ fn weights(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Weights> {
         input: input?,
         output: output?,
         cached: cached?,
+        models: Vec::new(),
     })
 }
 

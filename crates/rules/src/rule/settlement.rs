@@ -72,7 +72,7 @@ pub enum Usage {
 }
 
 /// What a token of each kind costs, in cost units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Weights {
     /// A token of the request.
     pub input: Decimal,
@@ -80,6 +80,13 @@ pub struct Weights {
     pub output: Decimal,
     /// A token of the request that the upstream had in its cache.
     pub cached: Decimal,
+    /// Weights of single models, which have no models themselves. A name is a model, or a prefix that ends with `*`.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
+    pub models: Vec<(String, Self)>,
+}
+
+fn as_map<S: Serializer>(models: &[(String, Weights)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(models.iter().map(|(name, weights)| (name, weights)))
 }
 
 impl Default for Weights {
@@ -89,6 +96,7 @@ impl Default for Weights {
             input: one,
             output: one,
             cached: one,
+            models: Vec::new(),
         }
     }
 }
@@ -98,8 +106,26 @@ impl Weights {
         *self == Self::default()
     }
 
+    /// Returns the weights of a model: by its name, or else by its longest prefix. `None` if the model has none.
+    fn of(&self, model: &[u8]) -> Option<&Self> {
+        let mut found: Option<(&str, &Self)> = None;
+        for (name, weights) in &self.models {
+            match name.strip_suffix('*') {
+                None if name.as_bytes() == model => return Some(weights),
+                Some(prefix)
+                    if model.starts_with(prefix.as_bytes())
+                        && found.is_none_or(|(other, _)| other.len() < prefix.len()) =>
+                {
+                    found = Some((prefix, weights));
+                }
+                _ => {}
+            }
+        }
+        found.map(|(_, weights)| weights)
+    }
+
     /// Returns the cost of a request, rounded up.
-    fn cost(&self, usage: &TokenUsage) -> u64 {
+    fn cost(&self, usage: &TokenUsage<'_>) -> u64 {
         let cached = usage.cached.min(usage.input);
         let part = |tokens: u64, weight: Decimal| {
             u128::from(tokens).saturating_mul(weight.thousandths().into())
@@ -185,6 +211,8 @@ pub struct Settled {
     pub actual: u64,
     /// Where it comes from.
     pub by: SettledBy,
+    /// True if the rule has weights of models, but none for the model that counted the tokens.
+    pub is_other_model: bool,
 }
 
 /// Where the cost of a request comes from.
@@ -263,25 +291,34 @@ impl Settlement {
 
     /// Returns what a request cost that reserved `reserved` units.
     pub fn settle(&self, reserved: u64, ended: &mut dyn Ended) -> Settled {
+        let mut is_other_model = false;
+        let (actual, by) = self.cost(reserved, ended, &mut is_other_model);
+        Settled {
+            actual,
+            by,
+            is_other_model,
+        }
+    }
+
+    fn cost(
+        &self,
+        reserved: u64,
+        ended: &mut dyn Ended,
+        is_other_model: &mut bool,
+    ) -> (u64, SettledBy) {
         let end = ended.end();
-        let nothing = Settled {
-            actual: 0,
-            by: SettledBy::Nothing,
-        };
+        let nothing = (0, SettledBy::Nothing);
         if end == End::Unsent {
             return nothing;
         }
         let mut at_least = 0;
         for source in &self.settle {
-            match self.read(source, ended) {
+            match self.read(source, ended, is_other_model) {
                 Some(Reading::Exact(actual)) if end == End::Whole => {
-                    let by = SettledBy::Report;
-                    return Settled { actual, by };
+                    return (actual, SettledBy::Report);
                 }
                 Some(Reading::Measured(actual)) if end == End::Whole => {
-                    let actual = actual.max(at_least);
-                    let by = SettledBy::Report;
-                    return Settled { actual, by };
+                    return (actual.max(at_least), SettledBy::Report);
                 }
                 Some(Reading::Measured(actual)) => {
                     return self.estimate(reserved, actual.max(at_least));
@@ -299,22 +336,30 @@ impl Settlement {
     }
 
     /// Returns an estimated cost, which is at most the reservation unless the rule allows more.
-    fn estimate(&self, reserved: u64, cost: u64) -> Settled {
+    fn estimate(&self, reserved: u64, cost: u64) -> (u64, SettledBy) {
         let actual = if self.beyond_reservation {
             cost
         } else {
             cost.min(reserved)
         };
-        let by = SettledBy::Estimate;
-        Settled { actual, by }
+        (actual, SettledBy::Estimate)
     }
 
     /// Reads a source. Returns `None` if the end of the request has no valid number there.
-    fn read(&self, source: &Usage, ended: &mut dyn Ended) -> Option<Reading> {
+    fn read(
+        &self,
+        source: &Usage,
+        ended: &mut dyn Ended,
+        is_other_model: &mut bool,
+    ) -> Option<Reading> {
         Some(match source {
             Usage::TokenUsage => {
-                let usage = TokenUsage::parse(&ended.token_usage()?)?;
-                let cost = self.weights.cost(&usage).min(MAX_AMOUNT.into());
+                let record = ended.token_usage()?;
+                let usage = TokenUsage::parse(&record)?;
+                let own = self.weights.of(usage.model);
+                *is_other_model = own.is_none() && !self.weights.models.is_empty();
+                let cost = own.unwrap_or(&self.weights).cost(&usage);
+                let cost = cost.min(MAX_AMOUNT.into());
                 if usage.is_complete {
                     Reading::Exact(cost)
                 } else {

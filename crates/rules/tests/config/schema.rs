@@ -94,6 +94,12 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
             in_rule(json!({ "cost": { "settle": "token_usage", "weights": zz() } })),
         ),
         (
+            "model_weights",
+            in_rule(
+                json!({ "cost": { "settle": "token_usage", "weights": { "models": { "m": zz() } } } }),
+            ),
+        ),
+        (
             "number_from_metadata",
             in_rule(json!({ "limits": [
             { "algorithm": "funnel", "capacity": zz(), "rate": "1/s" },
@@ -186,8 +192,8 @@ fn the_schema_has_the_fields_that_the_reader_knows() {
         .to_string()
         .matches("\"additionalProperties\"")
         .count();
-    // The objects of overrides and of costs by status have arbitrary keys.
-    assert_eq!(objects, cases.len() + 2);
+    // The objects of overrides, of costs by status and of weights by model have arbitrary keys.
+    assert_eq!(objects, cases.len() + 3);
 }
 
 /// Every property has a description, in itself or in its definition.

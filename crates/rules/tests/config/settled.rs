@@ -132,6 +132,44 @@ fn the_word_for_tokens() {
 }
 
 #[test]
+fn wrong_models() {
+    let of_models = |models: Value| {
+        of_cost(
+            &json!({ "reserve": 5, "settle": "token_usage", "max": 9, "weights": { "models": models } }),
+        )
+    };
+    let long = "m".repeat(129);
+    for (models, expected) in [
+        (
+            json!({ "gpt 4\u{1b}": {} }),
+            "gpt 4\\u{1b}: invalid model; allowed: 1 to 128 printable characters of ASCII, without spaces; a `*` at the \
+             end stands for the rest of a name",
+        ),
+        (
+            json!({ "m": { "outptu": 4 } }),
+            "m.outptu: unknown field; allowed: input, output, cached; did you mean `output`?",
+        ),
+        (
+            json!({ "m": { "output": 1_001 } }),
+            "m.output: 1001: out of range; allowed: a number from 0 to 1000 with at most 3 decimals",
+        ),
+    ] {
+        assert_eq!(of_models(models), [format!("weights.models.{expected}")]);
+    }
+    assert_eq!(of_models(json!({ long: {} })).len(), 1);
+    let many = |count: usize| {
+        let models = (0..count).map(|n| (format!("m{n}"), json!({})));
+        of_models(models.collect::<serde_json::Map<_, _>>().into())
+    };
+    assert_eq!(many(64), [""; 0]);
+    let found = many(65);
+    assert!(
+        found.len() == 1 && found[0].ends_with("too many models; allowed: at most 64"),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn fields_that_need_another_one() {
     let weights =
         json!({ "reserve": 5, "settle": { "status": { "401": 1 } }, "max": 9, "weights": {} });

@@ -287,11 +287,16 @@ fn settled() -> Values {
             .prop_map(|n| json!(Decimal::from_thousandths(n)))
             .boxed()
     };
-    let weights = optional(vec![
-        ("input", weight()),
-        ("output", weight()),
-        ("cached", weight()),
-    ]);
+    let of_model = || {
+        vec![
+            ("input", weight()),
+            ("output", weight()),
+            ("cached", weight()),
+        ]
+    };
+    let models = prop::collection::vec(("[!-~]{1,20}[*]?", optional(of_model())), 0..4);
+    let models = models.prop_map(|models| Value::from(models.into_iter().collect::<Map<_, _>>()));
+    let weights = optional([of_model(), vec![("models", models.boxed())]].concat());
     let any_usage = with(
         optional(vec![("beyond_reservation", beyond.clone())]),
         vec![

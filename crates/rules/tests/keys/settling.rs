@@ -143,7 +143,7 @@ fn settle(cost: &Value, over: &Over) -> (u64, SettledBy) {
     cost["max"] = json!(4_096);
     let rule = rule(&cost);
     let settlement = rule.cost.settlement().expect("it is settled");
-    let Settled { actual, by } = settlement.settle(100, &mut over.clone());
+    let Settled { actual, by, .. } = settlement.settle(100, &mut over.clone());
     (actual, by)
 }
 
@@ -329,6 +329,11 @@ fn time_and_bytes_are_counted_in_parts() {
 
 /// Writes the message `envoy.ai.token_usage` as Envoy does: `None` for a number that is not known.
 fn usage(input: Option<u64>, output: Option<u64>, cached: Option<u64>, status: u64) -> Vec<u8> {
+    usage_of(b"a model", [input, output, cached], status)
+}
+
+/// Like [`usage`], but of this model. The last numbers are the tokens of the request, of the response, and from a cache.
+fn usage_of(model: &[u8], [input, output, cached]: [Option<u64>; 3], status: u64) -> Vec<u8> {
     let varint = |mut number: u64| {
         let mut bytes = Vec::new();
         while number >= 0x80 {
@@ -347,7 +352,7 @@ fn usage(input: Option<u64>, output: Option<u64>, cached: Option<u64>, status: u
         0 => Vec::new(),
         number => [varint(1 << 3), varint(number)].concat(),
     };
-    let mut message = field(2, b"a model".to_vec());
+    let mut message = field(2, model.to_vec());
     message.extend(
         input
             .into_iter()
@@ -447,6 +452,50 @@ fn it_is_written_as_it_was_read() {
         "2",
         "cached tokens cost what the others do"
     );
+}
+
+/// A model has its own weights, by its name or by its longest prefix. All other models, with whatever names, have the
+/// weights beside `models`, and are counted.
+#[test]
+fn a_model_has_its_weights() {
+    let cost = json!({ "reserve": 1, "settle": "token_usage", "max": 1, "weights": {
+        "output": 3,
+        "models": {
+            "gpt-4o": { "input": 2.5, "output": 10, "cached": 1.25 },
+            "gpt-4o-mini*": { "input": 0.15, "output": 0.6 },
+            "gpt-*": { "input": 0.333 },
+        },
+    } });
+    let rule = rule(&cost);
+    let settlement = rule.cost.settlement().expect("it is settled");
+    let settle = |model: &[u8]| {
+        let mut over = Over {
+            usage: Some(usage_of(model, [Some(30), Some(12), Some(10)], 1)),
+            ..Over::whole(200)
+        };
+        let settled = settlement.settle(1, &mut over);
+        (settled.actual, settled.is_other_model)
+    };
+    let others = (30 + 36, true);
+    for (model, expected) in [
+        // 50 + 12.5 + 120, 4.5 + 7.2, and 9.99 + 12, rounded up.
+        ("gpt-4o", (183, false)),
+        ("gpt-4o-mini", (12, false)),
+        ("gpt-4o-mini-2024-07-18", (12, false)),
+        ("gpt-4o-2024-08-06", (22, false)),
+        ("gpt-", (22, false)),
+        ("gpt", others),
+        ("GPT-4o", others),
+        ("", others),
+        ("*", others),
+        ("gpt-4o-mini*", (12, false)),
+        ("\u{1b}[31mgpt-4o", others),
+    ] {
+        assert_eq!(settle(model.as_bytes()), expected, "{model:?}");
+    }
+    assert_eq!(settle(&vec![0xff; 100_000]), others);
+    let written = serde_json::to_value(&rule).expect("JSON");
+    assert_eq!(parse_rule(&written).expect("valid"), rule);
 }
 
 /// If a header and the record of the tokens differ, the first source in the list counts, and not their sum.

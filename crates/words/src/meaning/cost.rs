@@ -1,7 +1,10 @@
 //! Describes the cost of a request.
 
+use loudou_limiter::Decimal;
 use loudou_rules::rule::Cost;
 use loudou_rules::rule::settlement::{Reserve, Settlement, StatusCosts, Usage, Weights};
+
+use crate::text::escape;
 
 /// Describes the cost of a request, one sentence each. There are none for the default cost.
 pub(super) fn cost(cost: &Cost) -> Vec<String> {
@@ -51,8 +54,22 @@ fn settled(settlement: &Settlement) -> Vec<String> {
     let settle: Vec<String> = settlement
         .settle
         .iter()
-        .map(|source| usage(source, settlement.weights))
+        .map(|source| usage(source, &settlement.weights))
         .collect();
+    let models = settlement.weights.models.iter();
+    let models = models.map(|(name, weights)| {
+        let is_prefix = name.ends_with('*');
+        let models = if is_prefix {
+            "models like"
+        } else {
+            "the model"
+        };
+        format!(
+            "for {models} {}, it has cost {}",
+            escape(name),
+            tokens(weights)
+        )
+    });
     let mut notes = vec![reserves];
     if settlement.least() == 0 {
         notes.push(
@@ -61,11 +78,12 @@ fn settled(settlement: &Settlement) -> Vec<String> {
                 .to_owned(),
         );
     }
+    notes.extend([format!(
+        "when it has ended, it has cost {}",
+        settle.join(", or else ")
+    )]);
+    notes.extend(models);
     notes.extend([
-        format!(
-            "when it has ended, it has cost {}",
-            settle.join(", or else ")
-        ),
         "what it reserved and did not need comes back, as far as it has not drained meanwhile"
             .to_owned(),
     ]);
@@ -97,27 +115,32 @@ fn reserve(source: &Reserve) -> String {
     }
 }
 
-fn usage(source: &Usage, weights: Weights) -> String {
+/// Describes what the tokens of a request cost.
+fn tokens(weights: &Weights) -> String {
+    let Weights {
+        input,
+        cached,
+        output,
+        models: _,
+    } = weights;
+    let one = Decimal::from_thousandths(1_000);
+    if [input, cached, output].iter().all(|weight| **weight == one) {
+        return "a unit for each token that Envoy has counted".to_owned();
+    }
+    let cached = if cached == input {
+        String::new()
+    } else {
+        format!(", {cached} if it was cached")
+    };
+    format!(
+        "{input} for each token of the request that Envoy has counted{cached}, and {output} for each token of the \
+         response"
+    )
+}
+
+fn usage(source: &Usage, weights: &Weights) -> String {
     match source {
-        Usage::TokenUsage if weights == Weights::default() => {
-            "a unit for each token that Envoy has counted".to_owned()
-        }
-        Usage::TokenUsage => {
-            let Weights {
-                input,
-                cached,
-                output,
-            } = weights;
-            let cached = if cached == input {
-                String::new()
-            } else {
-                format!(", {cached} if it was cached")
-            };
-            format!(
-                "{input} for each token of the request that Envoy has counted{cached}, and {output} for each token of \
-                 the response"
-            )
-        }
+        Usage::TokenUsage => tokens(weights),
         Usage::Metadata(path) => format!("what the metadata {} names", path.join(".")),
         Usage::ResponseHeader(name) => format!("what the header {name} of the response names"),
         Usage::ResponseBytes(size) => format!("a unit for each {} of the response", bytes(*size)),
@@ -165,7 +188,10 @@ mod tests {
         let llm = json!({
             "reserve": [{ "metadata": ["llm", "max_tokens"] }, { "request_bytes": 1024 }],
             "settle": ["token_usage", { "response_header": "x-cost" }],
-            "weights": { "output": 4, "cached": 0.1 },
+            "weights": {
+                "output": 4, "cached": 0.1,
+                "models": { "gpt-4o*": { "input": 2.5, "output": 10 }, "tiny": {} },
+            },
             "max": 4_000,
         });
         assert_eq!(
@@ -175,6 +201,9 @@ mod tests {
                  body, or else 4000 units; at most 4000",
                 "when it has ended, it has cost 1 for each token of the request that Envoy has counted, 0.1 if it was \
                  cached, and 4 for each token of the response, or else what the header x-cost of the response names",
+                "for models like gpt-4o*, it has cost 2.5 for each token of the request that Envoy has counted, and 10 for \
+                 each token of the response",
+                "for the model tiny, it has cost a unit for each token that Envoy has counted",
                 returns,
                 debt,
                 &without("what it reserved"),
