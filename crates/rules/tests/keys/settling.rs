@@ -498,6 +498,24 @@ fn a_model_has_its_weights() {
     assert_eq!(parse_rule(&written).expect("valid"), rule);
 }
 
+/// Without a reservation, there is no estimate of a response that was cut off. Envoy's measure counts only if the rule
+/// allows it to exceed the reservation.
+#[test]
+fn an_end_without_a_number_is_free_if_nothing_was_reserved() {
+    let mut over = Over {
+        bytes: 5_000,
+        ..Over::cut(Some(200))
+    };
+    for (beyond, expected) in [(false, 0), (true, 500)] {
+        let rule = rule(&json!({
+            "reserve": 0, "settle": ["token_usage", { "response_bytes": 10 }], "max": 1, "beyond_reservation": beyond,
+        }));
+        let settlement = rule.cost.settlement().expect("it is settled");
+        let settled = settlement.settle(0, &mut over);
+        assert_eq!((settled.actual, settled.by), (expected, ESTIMATE));
+    }
+}
+
 /// If a header and the record of the tokens differ, the first source in the list counts, and not their sum.
 #[test]
 fn a_usage_that_is_reported_twice_counts_once() {

@@ -78,25 +78,32 @@ fn settled(settlement: &Settlement) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes.extend([format!(
+    notes.push(format!(
         "when it has ended, it has cost {}",
         settle.join(", or else ")
-    )]);
+    ));
     notes.extend(models);
-    notes.extend([
-        "what it reserved and did not need comes back, as far as it has not drained meanwhile"
-            .to_owned(),
-    ]);
+    if !matches!(settlement.reserve.as_slice(), [Reserve::Fixed(0), ..]) {
+        notes.push(
+            "what it reserved and did not need comes back, as far as it has not drained meanwhile"
+                .to_owned(),
+        );
+    }
     if settlement.may_owe() {
         notes.push(
             "what it cost beyond its reservation is repaid before the next request is admitted"
                 .to_owned(),
         );
     }
-    let cut = if settlement.beyond_reservation {
-        "at least what it reserved"
-    } else {
-        "what it reserved"
+    let cut = match settlement.reserve.as_slice() {
+        _ if settlement.beyond_reservation => "at least what it reserved",
+        [Reserve::Fixed(0), ..] => {
+            let free =
+                "a request that ends without such a number costs nothing, even if its client left";
+            notes.push(free.to_owned());
+            return notes;
+        }
+        _ => "what it reserved",
     };
     notes.push(format!(
         "a request that ends without such a number costs {cut}, and nothing if no upstream received it or the \
@@ -232,11 +239,14 @@ mod tests {
         );
         let at_end = json!({ "reserve": 0, "settle": "token_usage", "max": 1 });
         assert_eq!(
-            notes(&at_end)[..2],
+            notes(&at_end),
             [
                 "a request reserves 0 units",
                 "a request that reserves nothing is admitted if a unit is available, so every request in flight may exceed \
                  the limit by all that it costs",
+                "when it has ended, it has cost a unit for each token that Envoy has counted",
+                debt,
+                "a request that ends without such a number costs nothing, even if its client left",
             ]
         );
         let beyond = json!({ "reserve": 5, "settle": [{ "duration": "1s" }, "token_usage"], "max": 9, "beyond_reservation": true });
