@@ -38,6 +38,20 @@ pub const MAX_MANIFEST_BYTES: usize = 16 << 20;
 
 /// Reads a text. The error is the fault that makes it unreadable.
 pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
+    read_text(bytes, |kind| kind)
+}
+
+/// Reads a text that was written for another program. It may have several documents, anchors and
+/// tags, as manifests do. Except for an Envoy file, the value is the list of documents.
+pub fn read_foreign(bytes: &[u8]) -> Result<Document, Fault> {
+    read_text(bytes, |kind| match kind {
+        Kind::Envoy => Kind::Envoy,
+        Kind::Loudou | Kind::Kubernetes => Kind::Kubernetes,
+    })
+}
+
+/// Reads a text as the kind that `read_as_kind` returns for its own kind.
+fn read_text(bytes: &[u8], read_as_kind: fn(Kind) -> Kind) -> Result<Document, Fault> {
     if bytes.len() > MAX_MANIFEST_BYTES {
         return Err(too_large(MAX_MANIFEST_BYTES));
     }
@@ -48,7 +62,7 @@ pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     if text.len() > MAX_FILE_BYTES && kind != Kind::Kubernetes {
         return Err(too_large(MAX_FILE_BYTES));
     }
-    read_as(kind, &text)
+    read_as(read_as_kind(kind), &text)
 }
 
 fn too_large(most: usize) -> Fault {
