@@ -1,0 +1,358 @@
+//! Converts the limits of ingress-nginx, which are annotations of Ingress objects.
+//!
+//! ingress-nginx writes one zone for each limit of an Ingress, and locations for its paths. The
+//! locations of all given Ingresses count, because a more specific path of another Ingress takes
+//! requests away.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::locations::{
+    Host, Key, Location, MAX_LOCATIONS, MAX_USES, Pattern, Server, Use, add_rules,
+};
+use crate::nginx::{LEASE, REFUNDED, limit, rounded};
+use crate::number::Nginx;
+use crate::out::{Out, Place, Problem, quoted};
+use crate::yaml::At;
+
+const PREFIX: &str = "nginx.ingress.kubernetes.io/";
+/// Burst of ingress-nginx without an annotation, as a multiple of the limit.
+const MULTIPLIER: u64 = 5;
+const SNIPPET: &str = "its limits are directives of nginx; convert them as an nginx.conf";
+/// Settings of the `ConfigMap` that change limits.
+const STATUS: &str = "limit-req-status-code";
+const CONNECTION_STATUS: &str = "limit-conn-status-code";
+const KEY: &str = "limit-conn-zone-variable";
+
+/// Limits of one Ingress. The status of `limit_conn` may differ.
+struct Ingress {
+    uses: Vec<usize>,
+    uses_regex: bool,
+}
+
+/// Converts the Ingress objects.
+pub(crate) fn convert(objects: &[At], out: &mut Out) -> Result<(), Problem> {
+    let objects: Vec<At> = objects.iter().flat_map(listed).collect();
+    let (mut status, mut connection_status) = (503, 503);
+    for map in objects.iter().filter(|object| is(object, "ConfigMap")) {
+        let data = map.get("data");
+        status = data.get(STATUS).number().unwrap_or(status);
+        connection_status = data
+            .get(CONNECTION_STATUS)
+            .number()
+            .unwrap_or(connection_status);
+        for (name, snippet) in data.fields() {
+            if name.ends_with("-snippet") && snippet.str().is_some_and(has_limit) {
+                out.lost(&snippet.place(), &format!("{name}: {SNIPPET}"));
+            }
+        }
+        let key = data.get(KEY);
+        if key.exists() {
+            let message = format!(
+                "{KEY}: {}: the key of all limits is the client address here",
+                quoted(&key.json())
+            );
+            out.lost(&key.place(), &message);
+        }
+    }
+    let mut uses: Vec<Use> = Vec::new();
+    let mut servers: BTreeMap<String, Vec<(Location, bool)>> = BTreeMap::new();
+    for object in objects.iter().filter(|object| is(object, "Ingress")) {
+        let first = uses.len();
+        let annotations = Annotations::of(object);
+        annotations.limits((status, connection_status), &mut uses, out);
+        let uses_regex = annotations.get("use-regex");
+        let uses_regex = uses_regex.is_some_and(|one| one.truth() == Some(true));
+        let ingress = Ingress {
+            uses: (first..uses.len()).collect(),
+            uses_regex: uses_regex || annotations.get("rewrite-target").is_some(),
+        };
+        locations(object, &ingress, &mut servers);
+    }
+    if uses.is_empty() {
+        return Ok(());
+    }
+    let mut all = Vec::new();
+    for (host, locations) in servers {
+        if let Some(first) = uses.first()
+            && (locations.len() > MAX_LOCATIONS || uses.len() > MAX_USES)
+        {
+            let message = format!(
+                "more than {MAX_LOCATIONS} paths of a host, or more than {MAX_USES} limits"
+            );
+            return Err(Problem::error(first.place.clone(), &message));
+        }
+        all.push(server(&host, locations));
+    }
+    // Requests for hosts that no Ingress names, unless an Ingress without a host exists.
+    if !all.iter().any(|server| server.is_default) {
+        all.push(Server {
+            is_default: true,
+            ..Server::default()
+        });
+    }
+    add_rules(&all, &uses, out);
+    Ok(())
+}
+
+/// Returns true if directives of nginx limit requests.
+fn has_limit(snippet: &str) -> bool {
+    snippet.contains("limit_req") || snippet.contains("limit_conn")
+}
+
+/// Returns the objects of a list, or the object.
+pub(crate) fn listed(object: &At) -> Vec<At> {
+    let kind = object.get("kind");
+    if kind.str().is_some_and(|kind| kind.ends_with("List")) {
+        return object
+            .get("items")
+            .items()
+            .iter()
+            .flat_map(listed)
+            .collect();
+    }
+    vec![object.clone()]
+}
+
+fn is(object: &At, kind: &str) -> bool {
+    object.get("kind").str() == Some(kind)
+}
+
+/// The annotations of an Ingress.
+struct Annotations {
+    /// Namespace and name of the Ingress.
+    ingress: String,
+    all: At,
+}
+
+/// A whole number of an annotation, with its place.
+type Number = Option<(u64, Place)>;
+
+impl Annotations {
+    fn of(object: &At) -> Self {
+        let metadata = object.get("metadata");
+        let name = metadata.get("name").text().unwrap_or_default();
+        let ingress = match metadata.get("namespace").text() {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name,
+        };
+        Self {
+            ingress,
+            all: metadata.get("annotations"),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<At> {
+        let annotation = self.all.get(&format!("{PREFIX}{name}"));
+        annotation.exists().then_some(annotation)
+    }
+
+    /// Returns an annotation with the annotations that change it, in the source's words.
+    fn original(&self, name: &str) -> String {
+        let names = [
+            name,
+            "limit-burst-multiplier",
+            "limit-allowlist",
+            "limit-whitelist",
+        ];
+        let words = names.into_iter().filter_map(|name| {
+            let text = self.get(name)?.text()?;
+            Some(format!("{name}: {text}"))
+        });
+        let words: Vec<String> = words.collect();
+        format!("Ingress {}, {}", self.ingress, words.join(", "))
+    }
+
+    /// Returns the number of an annotation. 0 is no limit.
+    fn number(&self, name: &str, out: &mut Out) -> Number {
+        let annotation = self.get(name)?;
+        let Some(number) = annotation.number() else {
+            let message = format!(
+                "Ingress {}, {name}: {} is not a whole number",
+                self.ingress,
+                quoted(&annotation.json())
+            );
+            out.lost(&annotation.place(), &message);
+            return None;
+        };
+        Some((number, annotation.place()))
+    }
+
+    /// Warns of annotations that limit in another way.
+    fn others(&self, out: &mut Out) {
+        for (name, annotation) in self.all.fields() {
+            let text = annotation.text().unwrap_or_default();
+            let why = match name.strip_prefix(PREFIX) {
+                Some("limit-rate" | "limit-rate-after") => {
+                    "bandwidth is out of scope, Loudou limits requests"
+                }
+                Some(name) if name.starts_with("global-rate-limit") => {
+                    "write a rule with `scope: fleet`"
+                }
+                Some(name) if name.ends_with("-snippet") && has_limit(&text) => SNIPPET,
+                _ => continue,
+            };
+            let name = name.strip_prefix(PREFIX).unwrap_or_default();
+            let value = if why == SNIPPET {
+                String::new()
+            } else {
+                format!(": {}", quoted(&text))
+            };
+            let message = format!("Ingress {}, {name}{value}: {why}", self.ingress);
+            out.lost(&annotation.place(), &message);
+        }
+    }
+
+    /// Returns the key of all limits: the client address, except for the allowlist.
+    fn key(&self) -> Key {
+        let mut key = Key {
+            parts: vec![json!({ "source": { "v6_prefix": 128 } })],
+            ..Key::default()
+        };
+        let list = self.get("limit-allowlist");
+        let list = list.or_else(|| self.get("limit-whitelist"));
+        let list = list.and_then(|list| list.text()).unwrap_or_default();
+        let networks: Vec<&str> = list.split(',').map(str::trim).collect();
+        let networks: Vec<&&str> = networks.iter().filter(|one| !one.is_empty()).collect();
+        if !networks.is_empty() {
+            key.conditions.exclude(json!({ "source": networks }));
+        }
+        key
+    }
+
+    /// Adds the limits.
+    fn limits(&self, statuses: (u64, u64), uses: &mut Vec<Use>, out: &mut Out) {
+        self.others(out);
+        let multiplier = self.number("limit-burst-multiplier", out);
+        let multiplier = multiplier.map_or(MULTIPLIER, |(number, _)| number);
+        let mut has_requests = false;
+        for (name, label, scale) in [("limit-rps", "rps", 1), ("limit-rpm", "rpm", 60)] {
+            let number = self.number(name, out);
+            let Some((number, place)) = number.filter(|(number, _)| *number > 0) else {
+                continue;
+            };
+            let Some(rate) = Nginx::new(number, scale) else {
+                out.lost(&place, &format!("{}: out of range", self.original(name)));
+                continue;
+            };
+            has_requests = true;
+            let burst = number.saturating_mul(multiplier);
+            let mut limit = self.usage(name, label, place, limit(&rate, burst, burst));
+            limit.status = statuses.0;
+            limit.remarks.extend(rounded(&rate));
+            uses.push(limit);
+        }
+        let number = self.number("limit-connections", out);
+        if let Some((number, place)) = number.filter(|(number, _)| *number > 0) {
+            let limit = json!({ "algorithm": "concurrency", "capacity": number });
+            let mut limit = self.usage("limit-connections", "connections", place, limit);
+            limit.status = statuses.1;
+            limit.differences.push(LEASE.to_owned());
+            if has_requests {
+                limit.differences.push(REFUNDED.to_owned());
+            }
+            uses.push(limit);
+        }
+    }
+
+    fn usage(&self, name: &str, label: &str, place: Place, limit: Value) -> Use {
+        Use {
+            zone: format!("{} {label}", self.ingress),
+            name: self.ingress.clone(),
+            key: self.key(),
+            limit,
+            label: label.to_owned(),
+            status: 0,
+            is_dry: false,
+            place,
+            original: self.original(name),
+            remarks: Vec::new(),
+            differences: Vec::new(),
+        }
+    }
+}
+
+/// Adds the paths of an Ingress to the servers of its hosts.
+fn locations(
+    object: &At,
+    ingress: &Ingress,
+    servers: &mut BTreeMap<String, Vec<(Location, bool)>>,
+) {
+    let spec = object.get("spec");
+    let mut rules = spec.get("rules").items();
+    if rules.is_empty() {
+        rules.push(spec.get("defaultBackend"));
+    }
+    for rule in rules {
+        let host = rule
+            .get("host")
+            .text()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let server = servers.entry(host).or_default();
+        let mut paths = rule.get("http").get("paths").items();
+        if paths.is_empty() {
+            paths.push(rule);
+        }
+        for path in paths {
+            let text = path.get("path").text().unwrap_or_else(|| "/".to_owned());
+            let pattern = match path.get("pathType").str() {
+                Some("Exact") => Pattern::Exact(text),
+                // ingress-nginx writes a location for the path and one for the paths below it.
+                Some("Prefix") if !ingress.uses_regex => Pattern::Segments(text),
+                _ => Pattern::prefix(&text),
+            };
+            let uses = ingress.uses.clone();
+            // Of equal paths, the oldest Ingress wins, which is the first of a list.
+            if !server.iter().any(|(other, _)| other.pattern == pattern) {
+                server.push((Location { pattern, uses }, ingress.uses_regex));
+            }
+        }
+    }
+}
+
+/// Returns the server of a host. If one of its Ingresses uses regular expressions, all paths of the
+/// host are regular expressions, and longer ones come first.
+fn server(host: &str, mut locations: Vec<(Location, bool)>) -> Server {
+    if locations.iter().any(|(_, uses_regex)| *uses_regex) {
+        for (location, _) in &mut locations {
+            // All paths match it in either form.
+            if location.pattern.is_everything() {
+                continue;
+            }
+            location.pattern = match &location.pattern {
+                Pattern::Exact(path) | Pattern::Segments(path) => {
+                    Pattern::search(&format!("^{path}"), true)
+                }
+                Pattern::Prefix { text, .. } => Pattern::search(&format!("^{text}"), true),
+                Pattern::Regex(regex) => Pattern::Regex(regex.clone()),
+            };
+        }
+        locations.sort_by_key(|(location, _)| std::cmp::Reverse(location.pattern.length()));
+    }
+    let mut locations: Vec<Location> = locations
+        .into_iter()
+        .map(|(location, _)| location)
+        .collect();
+    // The default backend serves the other paths.
+    if !locations
+        .iter()
+        .any(|location| location.pattern.is_everything())
+    {
+        locations.push(Location {
+            pattern: Pattern::prefix("/"),
+            uses: Vec::new(),
+        });
+    }
+    let hosts = match host.strip_prefix('*') {
+        _ if host.is_empty() => Vec::new(),
+        Some(suffix) => vec![Host::Suffix(suffix.to_owned())],
+        None => vec![Host::Exact(host.to_owned())],
+    };
+    Server {
+        hosts,
+        is_default: host.is_empty(),
+        locations,
+    }
+}

@@ -1,0 +1,118 @@
+//! Converts the limits of other rate limiters to a Loudou rule file. It takes texts and returns a
+//! text, and uses no files and no network.
+//!
+//! Each source has one module, which reads a text and adds rules to [`out::Out`]. A setting that a
+//! rule file cannot express becomes a warning and a comment, so nothing is lost silently.
+#![forbid(unsafe_code)]
+
+use std::rc::Rc;
+
+use loudou_check::document::{MAX_MANIFEST_BYTES, Position, read_foreign};
+use loudou_rules::config::{MAX_FILE_BYTES, Severity};
+
+mod conditions;
+mod ingress;
+mod locations;
+mod nginx;
+mod number;
+mod out;
+mod write;
+mod yaml;
+
+use out::Out;
+pub use out::{Place, Problem};
+use yaml::At;
+
+/// A text to convert.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Its name in messages and comments.
+    pub name: &'a str,
+    /// The text, which may be invalid.
+    pub bytes: &'a [u8],
+}
+
+/// A rule file, with the warnings about it.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    /// The rule file as YAML.
+    pub text: String,
+    /// Differences between the sources and the rule file, and settings without a counterpart.
+    pub warnings: Vec<Problem>,
+}
+
+/// Names of all sources, for messages.
+const SOURCES: &str = "Ingress objects with limits of ingress-nginx, an nginx.conf, routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
+
+/// The texts, each as its module reads it.
+#[derive(Default)]
+struct Found<'a> {
+    nginx: Vec<(Rc<str>, &'a str)>,
+    objects: Vec<At>,
+}
+
+/// Converts all sources to one rule file. The error has all problems if there is no rule file.
+pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
+    let mut out = Out::default();
+    let mut found = Found::default();
+    let mut errors = Vec::new();
+    for source in sources {
+        if let Err(problem) = recognise(source, &mut found, &mut out) {
+            errors.push(problem);
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let read = ingress::convert(&found.objects, &mut out)
+        .and_then(|()| nginx::convert(&found.nginx, &mut out));
+    if let Err(problem) = read {
+        return Err(vec![problem]);
+    }
+    out.finish()
+}
+
+/// Adds a text to the texts of its source.
+fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> Result<(), Problem> {
+    let file: Rc<str> = source.name.into();
+    let whole = || Place::new(&file, Position::default());
+    let Ok(text) = str::from_utf8(source.bytes) else {
+        return Err(Problem::error(whole(), "not UTF-8"));
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if nginx::looks_like(text) {
+        if text.len() > MAX_FILE_BYTES {
+            return Err(too_large(whole(), MAX_FILE_BYTES));
+        }
+        found.nginx.push((file, text));
+        return Ok(());
+    }
+    if text.len() > MAX_MANIFEST_BYTES {
+        return Err(too_large(whole(), MAX_MANIFEST_BYTES));
+    }
+    let document = read_foreign(source.bytes).map_err(|fault| {
+        let place = Place::new(&file, fault.position);
+        Problem::error(place, &fault.message)
+    })?;
+    for fault in &document.faults {
+        // Warnings are about words that Loudou and others read differently. No limit has such words.
+        if fault.severity == Severity::Error {
+            out.note(&Place::new(&file, fault.position), &fault.message);
+        }
+    }
+    let root = At::root(Rc::clone(&file), document);
+    for document in root.items() {
+        if document.is_null() {
+        } else if document.get("apiVersion").exists() {
+            found.objects.push(document);
+        } else {
+            let message = format!("no known source of limits; expected {SOURCES}");
+            return Err(Problem::error(document.place(), &message));
+        }
+    }
+    Ok(())
+}
+
+fn too_large(place: Place, most: usize) -> Problem {
+    Problem::error(place, &format!("larger than {} MiB", most >> 20))
+}

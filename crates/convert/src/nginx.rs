@@ -1,0 +1,515 @@
+//! Converts `limit_req` and `limit_conn` of nginx.
+//!
+//! nginx keeps the excess of a key in thousandths of a request, and subtracts what the rate lets
+//! pass. A new request passes if the excess is then at most `burst`, which is a leaky queue of
+//! `burst` waiting requests, or with `nodelay` a funnel of `burst` + 1.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+
+use crate::conditions::whole;
+use crate::locations::{
+    Host, Key, Location, MAX_LOCATIONS, MAX_USES, Pattern, Server, Use, add_rules,
+};
+use crate::number::Nginx;
+use crate::out::{Out, Place, Problem, quoted};
+use syntax::Directive;
+use variables::Variables;
+
+mod syntax;
+mod variables;
+
+/// Longest wait of a request in Loudou, in seconds.
+const MAX_WAIT_S: u64 = 3_600;
+
+/// Returns true if a text is a configuration of nginx. Its directives end with `;` and have no `:`
+/// after their name.
+pub(crate) fn looks_like(text: &str) -> bool {
+    let lines = text.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let Some(first) = lines.next() else {
+        return false;
+    };
+    let end = first.find(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
+    let (name, rest) = end
+        .and_then(|end| first.split_at_checked(end))
+        .unwrap_or((first, ""));
+    let is_directive =
+        !name.is_empty() && rest.starts_with(|c: char| c.is_whitespace() || c == '{' || c == ';');
+    let is_end = |line: &str| {
+        let line = line.split(" #").next().unwrap_or_default().trim_end();
+        line.ends_with([';', '{', '}'])
+    };
+    is_directive && (is_end(first) || lines.any(|line| line.ends_with(';')))
+}
+
+/// Returns the limit for a rate with a burst. `delay` is the excess that passes without a delay.
+pub(crate) fn limit(rate: &Nginx, burst: u64, delay: u64) -> Value {
+    if delay >= burst {
+        return json!({
+            "algorithm": "funnel",
+            "capacity": burst.saturating_add(1),
+            "rate": rate.text,
+        });
+    }
+    let mut limit = json!({ "algorithm": "leaky_queue", "capacity": burst, "rate": rate.text });
+    if let Some(fields) = limit.as_object_mut()
+        && delay > 0
+    {
+        fields.insert("immediate".to_owned(), json!(delay));
+    }
+    limit
+}
+
+/// Remark about a rate that nginx rounds.
+pub(crate) fn rounded(rate: &Nginx) -> Option<String> {
+    let (whole, rest) = (rate.millis.div_euclid(1_000), rate.millis.rem_euclid(1_000));
+    rate.is_rounded.then(|| {
+        format!("nginx rounds the rate down to {whole}.{rest:03} requests per second, and so does this rule")
+    })
+}
+
+/// Difference of `limit_conn`, which has no lease.
+pub(crate) const LEASE: &str = "a request that runs for longer than the lease, 5 minutes, is no longer counted, and \
+                                nginx counts it to its end; set `lease` above the longest request";
+
+/// Difference of a request that one of two limits refuses.
+pub(crate) const REFUNDED: &str =
+    "a request that `limit_conn` refuses takes nothing, and nginx counts it in `limit_req`";
+
+/// A zone, as `limit_req_zone` or `limit_conn_zone` defines it.
+struct Zone {
+    key: Result<Key, String>,
+    /// Rate of `limit_req_zone`.
+    rate: Option<Nginx>,
+    text: String,
+}
+
+/// Settings that inner levels inherit.
+#[derive(Clone, Default)]
+struct Level<'a> {
+    requests: Vec<&'a Directive>,
+    connections: Vec<&'a Directive>,
+    request_status: u64,
+    connection_status: u64,
+    request_dry: bool,
+    connection_dry: bool,
+}
+
+struct Reader {
+    /// Addresses that have a default server.
+    listens: BTreeSet<String>,
+    zones: BTreeMap<(bool, String), Zone>,
+    servers: Vec<Server>,
+    uses: Vec<Use>,
+}
+
+/// Converts the texts, which belong to one nginx.
+pub(crate) fn convert(texts: &[(Rc<str>, &str)], out: &mut Out) -> Result<(), Problem> {
+    let mut all = Vec::new();
+    for (file, text) in texts {
+        all.extend(syntax::read(file, text)?);
+    }
+    let mut variables = Variables::default();
+    visit(&all, &mut |directive| match directive.name.as_str() {
+        "map" | "geo" => variables.define(directive),
+        "include" if is_of_interest(directive.arg(0)) => {
+            let message = format!(
+                "`{}` is not read; if limits are in it, name it as another FILE",
+                quoted(&directive.text())
+            );
+            out.note(&directive.place, &message);
+        }
+        "limit_rate" | "limit_rate_after" => {
+            let message = format!(
+                "{}: bandwidth is out of scope, Loudou limits requests",
+                quoted(&directive.text())
+            );
+            out.lost(&directive.place, &message);
+        }
+        "stream" | "mail" if directive.block.is_some() => {
+            let mut has_limit = false;
+            visit(directive.inner(), &mut |inner| {
+                has_limit |= inner.name.starts_with("limit_conn");
+            });
+            if has_limit {
+                let message = format!("limits in `{}`, which is not HTTP", directive.name);
+                out.lost(&directive.place, &message);
+            }
+        }
+        _ => {}
+    });
+    let mut reader = Reader {
+        listens: BTreeSet::new(),
+        zones: BTreeMap::new(),
+        servers: Vec::new(),
+        uses: Vec::new(),
+    };
+    visit(&all, &mut |directive| {
+        reader.zone(directive, &variables, out);
+    });
+    let start = Level {
+        request_status: 503,
+        connection_status: 503,
+        ..Level::default()
+    };
+    reader.http(&all, start, out)?;
+    add_rules(&reader.servers, &reader.uses, out);
+    Ok(())
+}
+
+/// Returns false for a file that cannot contain limits.
+fn is_of_interest(file: &str) -> bool {
+    ![
+        "mime.types",
+        "fastcgi_params",
+        "fastcgi.conf",
+        "uwsgi_params",
+        "scgi_params",
+        "proxy_params",
+    ]
+    .iter()
+    .any(|name| file.ends_with(name))
+}
+
+/// Calls a function for each directive. The syntax bounds the recursion.
+fn visit<'a>(directives: &'a [Directive], f: &mut impl FnMut(&'a Directive)) {
+    for directive in directives {
+        f(directive);
+        visit(directive.inner(), f);
+    }
+}
+
+impl Reader {
+    fn zone(&mut self, directive: &Directive, variables: &Variables, out: &mut Out) {
+        let is_request = match directive.name.as_str() {
+            "limit_req_zone" => true,
+            "limit_conn_zone" => false,
+            _ => return,
+        };
+        let zone = directive.named("zone=").unwrap_or_default();
+        let name = zone.split(':').next().unwrap_or_default().to_owned();
+        let rate = directive.named("rate=").and_then(Nginx::parse);
+        if name.is_empty() || is_request && rate.is_none() {
+            let message = format!(
+                "{}: expected `zone=NAME:SIZE`{}",
+                quoted(&directive.text()),
+                if is_request {
+                    " and `rate=Nr/s` or `rate=Nr/m`"
+                } else {
+                    ""
+                }
+            );
+            out.lost(&directive.place, &message);
+            return;
+        }
+        let zone = Zone {
+            key: variables.key(directive.arg(0)),
+            rate,
+            text: directive.text(),
+        };
+        self.zones.insert((is_request, name), zone);
+    }
+
+    /// Reads the level of `http`, which is also the level of files that it includes.
+    fn http<'a>(
+        &mut self,
+        directives: &'a [Directive],
+        outer: Level<'a>,
+        out: &mut Out,
+    ) -> Result<(), Problem> {
+        let level = inherit(directives, outer, out);
+        let mut rest = false;
+        for directive in directives {
+            match directive.name.as_str() {
+                "http" => self.http(directive.inner(), level.clone(), out)?,
+                "server" if directive.block.is_some() => {
+                    self.server(directive.inner(), level.clone(), &directive.place, out)?;
+                }
+                // A file that a server includes.
+                "location" => rest = true,
+                _ => {}
+            }
+        }
+        if rest {
+            let place = directives.first().map(|directive| directive.place.clone());
+            if let Some(place) = place {
+                self.server(directives, level, &place, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn server<'a>(
+        &mut self,
+        directives: &'a [Directive],
+        outer: Level<'a>,
+        place: &Place,
+        out: &mut Out,
+    ) -> Result<(), Problem> {
+        let level = inherit(directives, outer, out);
+        let mut server = Server::default();
+        let mut listens: Vec<&str> = Vec::new();
+        for directive in directives {
+            match directive.name.as_str() {
+                "server_name" => {
+                    server
+                        .hosts
+                        .extend(directive.args.iter().flat_map(|name| hosts(name)));
+                }
+                "listen" => listens.push(directive.arg(0)),
+                _ => {}
+            }
+            let is_default = |arg: &String| arg == "default_server" || arg == "default";
+            server.is_default |=
+                directive.name == "listen" && directive.args.iter().any(is_default);
+        }
+        if listens.is_empty() {
+            listens.push("80");
+        }
+        // The first server of an address is its default.
+        for listen in listens {
+            server.is_default |= self.listens.insert(listen.to_owned());
+        }
+        self.locations(directives, &level, &mut server, out)?;
+        let has_root = server
+            .locations
+            .iter()
+            .any(|location| location.pattern == Pattern::prefix("/"));
+        if !has_root {
+            let uses = self.uses(&level, out);
+            server.locations.push(Location {
+                pattern: Pattern::prefix("/"),
+                uses,
+            });
+        }
+        if server.locations.len() > MAX_LOCATIONS || self.uses.len() > MAX_USES {
+            let message = format!(
+                "more than {MAX_LOCATIONS} locations in a server, or more than {MAX_USES} limits"
+            );
+            return Err(Problem::error(place.clone(), &message));
+        }
+        self.servers.push(server);
+        Ok(())
+    }
+
+    /// Adds the locations of a server or location.
+    fn locations<'a>(
+        &mut self,
+        directives: &'a [Directive],
+        outer: &Level<'a>,
+        server: &mut Server,
+        out: &mut Out,
+    ) -> Result<(), Problem> {
+        for directive in directives.iter().filter(|one| one.name == "location") {
+            let level = inherit(directive.inner(), outer.clone(), out);
+            let pattern = match (directive.arg(0), directive.arg(1)) {
+                ("=", path) => Pattern::Exact(path.to_owned()),
+                ("^~", path) => Pattern::Prefix {
+                    text: path.to_owned(),
+                    wins: true,
+                },
+                ("~", regex) => Pattern::search(regex, false),
+                ("~*", regex) => Pattern::search(regex, true),
+                // Only nginx itself sends requests to a named location.
+                (name, "") if name.starts_with('@') => continue,
+                (path, _) => Pattern::prefix(path),
+            };
+            let uses = self.uses(&level, out);
+            server.locations.push(Location { pattern, uses });
+            self.locations(directive.inner(), &level, server, out)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the uses of a level, each of which exists once.
+    fn uses(&mut self, level: &Level<'_>, out: &mut Out) -> Vec<usize> {
+        let mut indices = Vec::new();
+        let requests = level.requests.iter().map(|directive| (true, directive));
+        let connections = level.connections.iter().map(|directive| (false, directive));
+        for (is_request, directive) in requests.chain(connections) {
+            let found = if is_request {
+                self.request(directive, level)
+            } else {
+                self.connection(directive, level)
+            };
+            match found {
+                Ok(found) => {
+                    let same = self.uses.iter().position(|other| other.is_same(&found));
+                    indices.push(same.unwrap_or_else(|| {
+                        self.uses.push(found);
+                        self.uses.len().saturating_sub(1)
+                    }));
+                }
+                Err(why) => {
+                    let message = format!("{}: {why}", quoted(&directive.text()));
+                    out.lost(&directive.place, &message);
+                }
+            }
+        }
+        if let (false, [.., last]) = (level.requests.is_empty(), level.connections.as_slice()) {
+            let found = self
+                .uses
+                .iter_mut()
+                .rev()
+                .find(|one| one.place == last.place);
+            if let Some(found) = found
+                && !found.differences.iter().any(|text| text == REFUNDED)
+            {
+                found.differences.push(REFUNDED.to_owned());
+            }
+        }
+        indices
+    }
+
+    fn request(&self, directive: &Directive, level: &Level<'_>) -> Result<Use, String> {
+        let name = directive.named("zone=").unwrap_or_default();
+        let zone = self.zones.get(&(true, name.to_owned()));
+        let zone =
+            zone.ok_or_else(|| format!("no `limit_req_zone` for the zone `{}`", quoted(name)))?;
+        let key = zone.key.clone().map_err(|why| no_key(zone, &why))?;
+        let rate = zone.rate.as_ref().ok_or("no rate")?;
+        let number = |name: &str| match directive.named(name) {
+            None => Ok(None),
+            Some(text) => match text.parse::<u64>() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(format!("`{name}{}` is not a whole number", quoted(text))),
+            },
+        };
+        let burst = number("burst=")?.unwrap_or(0);
+        let is_immediate = directive.args.iter().any(|arg| arg == "nodelay");
+        let delay = number("delay=")?.unwrap_or(0);
+        let delay = if is_immediate { burst } else { delay };
+        let mut differences = Vec::new();
+        let longest = burst.saturating_sub(delay).saturating_mul(1_000);
+        if delay < burst && longest.checked_div(rate.millis).unwrap_or(0) > MAX_WAIT_S {
+            differences.push(
+                "a request that would wait for longer than an hour is refused, and nginx lets it wait".to_owned(),
+            );
+        }
+        Ok(Use {
+            zone: format!("req {name}"),
+            name: name.to_owned(),
+            key,
+            limit: limit(rate, burst, delay),
+            label: label(name),
+            status: level.request_status,
+            is_dry: level.request_dry,
+            place: directive.place.clone(),
+            original: format!("{}, with {}", directive.text(), zone.text),
+            remarks: rounded(rate).into_iter().collect(),
+            differences,
+        })
+    }
+
+    fn connection(&self, directive: &Directive, level: &Level<'_>) -> Result<Use, String> {
+        let name = directive.arg(0);
+        let zone = self.zones.get(&(false, name.to_owned()));
+        let zone =
+            zone.ok_or_else(|| format!("no `limit_conn_zone` for the zone `{}`", quoted(name)))?;
+        let key = zone.key.clone().map_err(|why| no_key(zone, &why))?;
+        let number = directive.arg(1);
+        let capacity: u64 = number
+            .parse()
+            .map_err(|_wrong| format!("`{}` is not a whole number", quoted(number)))?;
+        Ok(Use {
+            zone: format!("conn {name}"),
+            name: name.to_owned(),
+            key,
+            limit: json!({ "algorithm": "concurrency", "capacity": capacity }),
+            label: label(name),
+            status: level.connection_status,
+            is_dry: level.connection_dry,
+            place: directive.place.clone(),
+            original: format!("{}, with {}", directive.text(), zone.text),
+            remarks: Vec::new(),
+            differences: vec![LEASE.to_owned()],
+        })
+    }
+}
+
+fn no_key(zone: &Zone, why: &str) -> String {
+    format!(
+        "the key in `{}` has no counterpart: {why}",
+        quoted(&zone.text)
+    )
+}
+
+/// Returns a zone's name in the form of a limit's name.
+fn label(zone: &str) -> String {
+    crate::out::slug(zone)
+}
+
+/// Returns the settings of a level. A level with its own limits inherits none of that kind.
+fn inherit<'a>(directives: &'a [Directive], outer: Level<'a>, out: &mut Out) -> Level<'a> {
+    let all = |name: &str| -> Vec<&'a Directive> {
+        directives
+            .iter()
+            .filter(|directive| directive.name == name)
+            .collect()
+    };
+    let mut level = outer;
+    for (name, kept) in [
+        ("limit_req", &mut level.requests),
+        ("limit_conn", &mut level.connections),
+    ] {
+        let own = all(name);
+        if !own.is_empty() {
+            *kept = own;
+        }
+    }
+    for (name, status) in [
+        ("limit_req_status", &mut level.request_status),
+        ("limit_conn_status", &mut level.connection_status),
+    ] {
+        if let Some(directive) = all(name).last() {
+            match directive.arg(0).parse() {
+                Ok(number @ 400..=599) => *status = number,
+                _ => out.lost(
+                    &directive.place,
+                    &format!("{}: expected 400 to 599", quoted(&directive.text())),
+                ),
+            }
+        }
+    }
+    for (name, dry) in [
+        ("limit_req_dry_run", &mut level.request_dry),
+        ("limit_conn_dry_run", &mut level.connection_dry),
+    ] {
+        if let Some(directive) = all(name).last() {
+            *dry = directive.arg(0) == "on";
+        }
+    }
+    for name in ["limit_req_log_level", "limit_conn_log_level"] {
+        if let Some(directive) = all(name).last() {
+            let text = quoted(&directive.text());
+            let message = format!("{text}: Envoy's access log shows refusals");
+            out.lost(&directive.place, &message);
+        }
+    }
+    level
+}
+
+/// Returns the hosts of a `server_name`.
+fn hosts(name: &str) -> Vec<Host> {
+    let name = name.to_ascii_lowercase();
+    if let Some(regex) = name.strip_prefix('~') {
+        return vec![Host::Regex(whole(regex))];
+    }
+    if let Some(domain) = name.strip_prefix("*.") {
+        return vec![Host::Suffix(format!(".{domain}"))];
+    }
+    if let Some(domain) = name.strip_prefix('.') {
+        return vec![Host::Exact(domain.to_owned()), Host::Suffix(name.clone())];
+    }
+    if let Some(start) = name.strip_suffix(".*") {
+        return vec![Host::Prefix(format!("{start}."))];
+    }
+    // A server without a name, and the usual name that no client sends.
+    if name.is_empty() || name == "_" {
+        return Vec::new();
+    }
+    vec![Host::Exact(name)]
+}

@@ -1,0 +1,107 @@
+//! Cursors into YAML documents, which know the place of each value.
+
+use std::rc::Rc;
+
+use loudou_check::document::Document;
+use loudou_rules::config::Path;
+use serde_json::Value;
+
+use crate::out::Place;
+
+static NULL: Value = Value::Null;
+
+/// A value in a document, or the place where it would be.
+#[derive(Clone)]
+pub(crate) struct At {
+    file: Rc<str>,
+    document: Rc<Document>,
+    path: Path,
+}
+
+impl At {
+    pub(crate) fn root(file: Rc<str>, document: Document) -> Self {
+        Self {
+            file,
+            document: Rc::new(document),
+            path: Path::root(),
+        }
+    }
+
+    fn at(&self, path: Path) -> Self {
+        Self {
+            path,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        self.document.value_at(&self.path).unwrap_or(&NULL)
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place::new(&self.file, self.document.locate(&self.path, true))
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        !self.value().is_null()
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.value().is_null()
+    }
+
+    /// Returns a field by its exact name.
+    pub(crate) fn get(&self, name: &str) -> Self {
+        self.at(self.path.field(name))
+    }
+
+    /// Returns the elements of a list.
+    pub(crate) fn items(&self) -> Vec<Self> {
+        let many = self.value().as_array().map_or(0, Vec::len);
+        (0..many).map(|i| self.at(self.path.index(i))).collect()
+    }
+
+    /// Returns the fields of an object, with their names.
+    pub(crate) fn fields(&self) -> Vec<(String, Self)> {
+        let fields = self.value().as_object().into_iter().flatten();
+        fields
+            .map(|(name, _)| (name.clone(), self.get(name)))
+            .collect()
+    }
+
+    pub(crate) fn str(&self) -> Option<&str> {
+        self.value().as_str()
+    }
+
+    /// Returns a text, or a number or boolean as a text.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self.value() {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(truth) => Some(truth.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Returns a whole number, which may be written as a text.
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self.value() {
+            Value::Number(number) => number.as_u64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn truth(&self) -> Option<bool> {
+        match self.value() {
+            Value::Bool(truth) => Some(*truth),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Returns the value as one line of JSON, for messages.
+    pub(crate) fn json(&self) -> String {
+        self.value().to_string()
+    }
+}
