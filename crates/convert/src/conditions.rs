@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::{Map, Value, json};
 
+use crate::out::quoted;
+use crate::yaml::At;
+
 /// Conditions that must all be true.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Conditions {
@@ -186,6 +189,35 @@ fn alternatives(regex: &str) -> Vec<&str> {
     }
     parts.extend(regex.get(start..));
     parts
+}
+
+/// Returns the test of a `StringMatcher` of Envoy, as name and text. The error says what has no
+/// counterpart.
+pub(crate) fn string_test(matcher: &At) -> Result<(&'static str, String), String> {
+    let ignores_case = matcher.proto("ignore_case").truth() == Some(true);
+    let field = |name: &str| matcher.proto(name).text();
+    let regex = matcher.proto("safe_regex").proto("regex").text();
+    let (test, value, pattern) = if let Some(exact) = field("exact") {
+        let pattern = escaped(&exact);
+        ("exact", exact, pattern)
+    } else if let Some(prefix) = field("prefix") {
+        let pattern = format!("{}.*", escaped(&prefix));
+        ("prefix", prefix, pattern)
+    } else if let Some(suffix) = field("suffix") {
+        let pattern = format!(".*{}", escaped(&suffix));
+        ("suffix", suffix, pattern)
+    } else if let Some(part) = field("contains") {
+        let pattern = format!(".*{}.*", escaped(&part));
+        ("regex", pattern.clone(), pattern)
+    } else if let Some(regex) = regex {
+        ("regex", regex.clone(), regex)
+    } else {
+        return Err(format!("the test {}", quoted(&matcher.json())));
+    };
+    if ignores_case {
+        return Ok(("regex", format!("(?i:{pattern})")));
+    }
+    Ok((test, value))
 }
 
 /// Returns a test of a header or another named value.

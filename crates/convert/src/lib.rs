@@ -7,15 +7,18 @@
 
 use std::rc::Rc;
 
-use loudou_check::document::{MAX_MANIFEST_BYTES, Position, read_foreign};
+use loudou_check::document::{Kind, MAX_MANIFEST_BYTES, Position, read_foreign};
 use loudou_rules::config::{MAX_FILE_BYTES, Severity};
 
+mod actions;
 mod conditions;
+mod envoy;
 mod ingress;
 mod locations;
 mod nginx;
 mod number;
 mod out;
+mod routes;
 mod write;
 mod yaml;
 
@@ -42,13 +45,15 @@ pub struct Converted {
 }
 
 /// Names of all sources, for messages.
-const SOURCES: &str = "Ingress objects with limits of ingress-nginx, an nginx.conf, routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
+const SOURCES: &str = "Ingress objects with limits of ingress-nginx, an nginx.conf, an Envoy configuration with \
+                       local_ratelimit, routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
 
 /// The texts, each as its module reads it.
 #[derive(Default)]
 struct Found<'a> {
     nginx: Vec<(Rc<str>, &'a str)>,
     objects: Vec<At>,
+    envoys: Vec<At>,
 }
 
 /// Converts all sources to one rule file. The error has all problems if there is no rule file.
@@ -69,6 +74,9 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
     if let Err(problem) = read {
         return Err(vec![problem]);
     }
+    let routes = routes::Routes::of(found.envoys.iter().chain(&found.objects));
+    // Some of these rules stop, so they come after all others.
+    envoy::convert(&routes, &mut out);
     out.finish()
 }
 
@@ -100,7 +108,12 @@ fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> R
             out.note(&Place::new(&file, fault.position), &fault.message);
         }
     }
+    let kind = document.kind;
     let root = At::root(Rc::clone(&file), document);
+    if kind == Kind::Envoy {
+        found.envoys.push(root);
+        return Ok(());
+    }
     for document in root.items() {
         if document.is_null() {
         } else if document.get("apiVersion").exists() {

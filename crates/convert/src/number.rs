@@ -31,6 +31,19 @@ pub(crate) fn rate(amount: u64, nanos: u64) -> String {
     }
 }
 
+/// Parses a duration of protobuf's JSON form, such as `60s` or `0.5s`.
+pub(crate) fn proto_duration(text: &str) -> Option<u64> {
+    let seconds = text.strip_suffix('s')?;
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let fraction: u64 = format!("{fraction:0<9}").parse().ok()?;
+    let whole = whole.parse::<u64>().ok()?.checked_mul(SECOND)?;
+    whole.checked_add(fraction)
+}
+
 /// Rate of nginx's `limit_req`, which nginx keeps in thousandths of a request per second.
 pub(crate) struct Nginx {
     /// Thousandths of a request per second.
@@ -96,6 +109,16 @@ mod tests {
             "99999999999999999999r/s",
         ] {
             assert_eq!(text(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_of_protobuf() {
+        assert_eq!(proto_duration("60s"), Some(60 * SECOND));
+        assert_eq!(proto_duration("0.050s"), Some(50_000_000));
+        assert_eq!(proto_duration("1.5s"), Some(1_500_000_000));
+        for wrong in ["60", "s", "-1s", "1m", "99999999999999s", "1.0000000001s"] {
+            assert_eq!(proto_duration(wrong), None, "{wrong}");
         }
     }
 

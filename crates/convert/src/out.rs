@@ -119,6 +119,10 @@ impl Rule {
         texts.join("; ")
     }
 
+    pub(crate) fn remark(&mut self, text: impl Into<String>) {
+        self.remarks.push(text.into());
+    }
+
     pub(crate) fn differs(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.differences.contains(&text) {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use loudou_check::document::Document;
+use loudou_check::document::{Document, proto};
 use loudou_rules::config::Path;
 use serde_json::Value;
 
@@ -53,6 +53,13 @@ impl At {
     /// Returns a field by its exact name.
     pub(crate) fn get(&self, name: &str) -> Self {
         self.at(self.path.field(name))
+    }
+
+    /// Returns a field of a protobuf message, by either of its names.
+    pub(crate) fn proto(&self, name: &str) -> Self {
+        let fields = self.value().as_object();
+        let found = fields.and_then(|fields| proto::get(fields, name));
+        self.get(found.map_or(name, |(found, _)| found))
     }
 
     /// Returns the elements of a list.

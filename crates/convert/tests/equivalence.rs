@@ -80,6 +80,24 @@ impl Nginx {
     }
 }
 
+/// `AtomicTokenBucketImpl` of Envoy: the instant, in seconds, from which tokens are counted.
+struct Envoy {
+    max: f64,
+    per_second: f64,
+    since: f64,
+}
+
+impl Envoy {
+    fn ask(&mut self, now: f64) -> Verdict {
+        let total = ((now - self.since) * self.per_second).min(self.max);
+        if total < 1.0 {
+            return Verdict::Refuse;
+        }
+        self.since = now - (total - 1.0) / self.per_second;
+        Verdict::Admit
+    }
+}
+
 /// A prefix, exact path or regular expression of a location, and its match by nginx.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
@@ -245,6 +263,31 @@ proptest! {
             now += gap;
             let (verdict, _) = theirs.ask(i64::try_from(now * 1_000).expect("an instant"));
             prop_assert_eq!(ours.ask(now * 1_000).0, verdict, "at {} s", now);
+        }
+    }
+
+    /// Instants and rates are multiples of powers of two, so that Envoy's doubles are exact.
+    #[test]
+    fn envoy_local(
+        max in 1_u32..20,
+        fill in prop::sample::select(&[1_u32, 2, 4, 8][..]),
+        interval in prop::sample::select(&[("0.250s", 0.25), ("0.5s", 0.5), ("1s", 1.0), ("4s", 4.0)][..]),
+        gaps in prop::collection::vec(prop_oneof![0_u32..3, 0_u32..40], 1..200),
+    ) {
+        let text = format!(
+            "http_filters:\n  - name: limit\n    typed_config:\n      \"@type\": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit\n      \
+             stat_prefix: limit\n      token_bucket: {{ max_tokens: {max}, tokens_per_fill: {fill}, fill_interval: {} }}\n      \
+             filter_enabled: {{ default_value: {{ numerator: 100 }} }}\n      filter_enforced: {{ default_value: {{ numerator: 100 }} }}\n",
+            interval.0
+        );
+        let mut ours = Ours::of("envoy.yaml", &text);
+        let per_second = f64::from(fill) / interval.1;
+        let mut theirs = Envoy { max: f64::from(max), per_second, since: 0.0 };
+        let mut eighths = 80_000_u32;
+        for gap in gaps {
+            eighths += gap;
+            let verdict = theirs.ask(f64::from(eighths) / 8.0);
+            prop_assert_eq!(ours.ask(u64::from(eighths) * 125).0, verdict, "at {}/8 s", eighths);
         }
     }
 

@@ -63,3 +63,19 @@ fn nginx_with_one_server() {
 fn nginx_with_long_paths() {
     assert_snapshot!(converted(&["paths.conf"]));
 }
+
+#[test]
+fn envoy_local() {
+    assert_snapshot!(converted(&["envoy.yaml"]));
+}
+
+#[test]
+fn envoy_local_of_istio() {
+    assert_snapshot!(converted(&["envoyfilter.yaml"]));
+}
+
+/// Several routes replace the limit of the filter, one of them without a name.
+#[test]
+fn envoy_local_with_several_routes() {
+    assert_snapshot!(converted(&["routes.yaml"]));
+}

@@ -1,0 +1,479 @@
+//! Converts Envoy's `local_ratelimit`.
+//!
+//! Since 1.31, Envoy refills these buckets continuously, at `tokens_per_fill` per `fill_interval`,
+//! and not in steps.
+
+use serde_json::{Map, Value, json};
+
+use crate::actions::{Actions, EntryValue};
+use crate::conditions::{Conditions, bucket_key};
+use crate::number::{proto_duration, rate};
+use crate::out::{Out, Rule, quoted};
+use crate::routes::{Route, Routes};
+use crate::yaml::At;
+
+/// Fields that are converted, or that have no effect on verdicts.
+const KNOWN: [&str; 14] = [
+    "@type",
+    "stat_prefix",
+    "status",
+    "token_bucket",
+    "filter_enabled",
+    "filter_enforced",
+    "descriptors",
+    "rate_limits",
+    "always_consume_default_token_bucket",
+    "enable_x_ratelimit_headers",
+    "response_headers_to_add",
+    "max_dynamic_descriptors",
+    "vh_rate_limits",
+    "rate_limited_as_resource_exhausted",
+];
+
+const KEPT: &str = "a request that one bucket refuses takes nothing from the others, and in Envoy it keeps what it took \
+                    from the buckets before";
+
+/// Converts all filters and routes.
+pub(crate) fn convert(routes: &Routes, out: &mut Out) {
+    let own: Vec<&Route> = routes
+        .all
+        .iter()
+        .filter(|route| route.local.is_some() || route.is_off)
+        .collect();
+    let filters: Vec<&At> = routes
+        .local
+        .iter()
+        .filter(|filter| has_limit(filter))
+        .collect();
+    if let [first, _, ..] = filters.as_slice() {
+        out.note(
+            &first.place(),
+            "the rules are from several lists of filters; give each list only its own rules",
+        );
+    }
+    // A route's configuration replaces the filter's. One route can be excluded by `not`. More
+    // routes have rules that stop.
+    let stops = !filters.is_empty() && own.len() > 1;
+    for route in &own {
+        let Some(config) = &route.local else {
+            continue;
+        };
+        let mut config = Config::read(config);
+        config.base = route.conditions.clone();
+        config.differences.extend(route.differences.clone());
+        if !route.name.is_empty() {
+            config.name.clone_from(&route.name);
+        }
+        config.stops = stops;
+        let actions = actions_of(std::slice::from_ref(*route), &config.at, out);
+        config.rules(&actions, out);
+    }
+    for filter in filters {
+        let mut config = Config::read(filter);
+        match own.as_slice() {
+            [route] => {
+                let excluded = route.conditions.value();
+                if !excluded.is_some_and(|excluded| config.base.exclude(excluded)) {
+                    config.differences.push(
+                        "the rule also applies to a route that has its own limits".to_owned(),
+                    );
+                }
+            }
+            [] => {}
+            several if several.iter().any(|route| route.is_off) => config.differences.push(
+                "the rule also applies to a route that switches the filter off, because a match has only one `not`"
+                    .to_owned(),
+            ),
+            _ => config.remarks.push(
+                "The rules of the routes stop, so this rule applies to the other routes only"
+                    .to_owned(),
+            ),
+        }
+        let actions = actions_of(&routes.all, filter, out);
+        config.rules(&actions, out);
+    }
+}
+
+/// Returns false for a filter that only switches the configurations of routes on.
+fn has_limit(filter: &At) -> bool {
+    filter.proto("token_bucket").exists() || filter.proto("descriptors").exists()
+}
+
+/// Returns the actions of a configuration, or else of the routes, with the conditions of a route.
+fn actions_of(routes: &[Route], config: &At, out: &mut Out) -> Vec<Actions> {
+    if !config.proto("descriptors").exists() {
+        return Vec::new();
+    }
+    let own = config.proto("rate_limits").items();
+    let mut all: Vec<(At, Option<&Route>)> = Vec::new();
+    if own.is_empty() {
+        for route in routes {
+            all.extend(
+                route
+                    .rate_limits
+                    .iter()
+                    .map(|one| (one.clone(), Some(route))),
+            );
+        }
+    } else {
+        all.extend(own.into_iter().map(|one| (one, None)));
+    }
+    let mut read = Vec::new();
+    for (rate_limit, route) in all {
+        match Actions::read(&rate_limit) {
+            Ok(actions) if actions.at_end => out.lost(
+                &rate_limit.place(),
+                "`apply_on_stream_done`; see `cost.settle` for costs that are known at the end",
+            ),
+            Ok(mut actions) => {
+                if let Some(route) = route {
+                    if actions.conditions.route.is_none() {
+                        actions.conditions.route.clone_from(&route.conditions.route);
+                    }
+                    actions.differences.extend(route.differences.clone());
+                }
+                read.push(actions);
+            }
+            Err(what) => out.lost(
+                &rate_limit.place(),
+                &format!("actions with {what}, which has no counterpart"),
+            ),
+        }
+    }
+    read
+}
+
+/// One configuration of `local_ratelimit`.
+struct Config {
+    at: At,
+    name: String,
+    base: Conditions,
+    mode: &'static str,
+    stops: bool,
+    differences: Vec<String>,
+    remarks: Vec<String>,
+}
+
+impl Config {
+    fn read(at: &At) -> Self {
+        let name = at.proto("stat_prefix").text().unwrap_or_default();
+        let mut differences = Vec::new();
+        let mut share = |name: &str, off: &'static str| -> Option<&'static str> {
+            let percent = at.proto(name);
+            if percent.proto("runtime_key").exists() {
+                differences.push(format!("`runtime_key` of `{name}` is ignored"));
+            }
+            let default = percent.proto("default_value");
+            let numerator = default.proto("numerator").number().unwrap_or(0);
+            let whole = match default.proto("denominator").str() {
+                Some("TEN_THOUSAND") => 10_000,
+                Some("MILLION") => 1_000_000,
+                _ => 100,
+            };
+            if numerator == 0 {
+                return Some(off);
+            }
+            if numerator < whole {
+                differences.push(format!(
+                    "the rule applies to all requests, and `{name}` chooses {numerator} of {whole}"
+                ));
+            }
+            None
+        };
+        // Without these fields, Envoy switches the filter off, and does not refuse.
+        let enabled = share("filter_enabled", "off");
+        let enforced = share("filter_enforced", "shadow");
+        let mode = enabled.or(enforced).unwrap_or("enforce");
+        for (field, inner) in at.fields() {
+            let is_known = KNOWN
+                .iter()
+                .any(|known| at.proto(known).exists() && at.proto(known).place() == inner.place());
+            if !is_known && inner.exists() {
+                let message = match field.as_str() {
+                    "local_rate_limit_per_downstream_connection" | "localRateLimitPerDownstreamConnection" => {
+                        if inner.truth() == Some(false) {
+                            continue;
+                        }
+                        "each connection has a bucket of its own in Envoy, and all requests share one here; a key such as `source` is usually meant".to_owned()
+                    }
+                    "local_cluster_rate_limit" | "localClusterRateLimit" => {
+                        "Envoy divides the limit by the size of its cluster; use `scope: fleet` for one limit".to_owned()
+                    }
+                    other => format!("`{}` is ignored", quoted(other)),
+                };
+                differences.push(message);
+            }
+        }
+        Self {
+            at: at.clone(),
+            name,
+            base: Conditions::default(),
+            mode,
+            stops: false,
+            differences,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Adds the rules for the descriptors and for the default bucket.
+    fn rules(&self, actions: &[Actions], out: &mut Out) {
+        let consumes = self.at.proto("always_consume_default_token_bucket").truth() != Some(false);
+        let default = self.at.proto("token_bucket");
+        let descriptors = self.at.proto("descriptors").items();
+        let mut rules = Vec::new();
+        for descriptor in &descriptors {
+            rules.extend(self.descriptor(descriptor, &descriptors, actions, out));
+        }
+        let several = rules.len().saturating_add(usize::from(default.exists())) > 1;
+        let is_one = rules.len() == 1;
+        let is_shadow = self.mode != "enforce";
+        for mut rule in rules {
+            if several {
+                rule.differs(KEPT);
+            }
+            if !consumes && default.exists() && is_one && !is_shadow {
+                rule.remark("It stops, because `always_consume_default_token_bucket` is false");
+                rule.set("stop", json!(true));
+            }
+            out.add(rule);
+        }
+        if !default.exists() {
+            return;
+        }
+        let mut rule = self.rule(&self.name, &default, &self.base);
+        if !consumes && several && (!is_one || is_shadow) {
+            rule.differs(
+                "the rule also counts requests that a descriptor counts, and Envoy counts only the others",
+            );
+        }
+        rule.set("key", json!([]));
+        if self.stops {
+            if is_shadow {
+                rule.differs("the limit of the filter also applies, because a rule in this mode does not stop");
+            } else {
+                rule.set("stop", json!(true));
+            }
+        }
+        out.add(rule);
+    }
+
+    /// Returns a rule with the limit of a bucket.
+    fn rule(&self, name: &str, bucket: &At, conditions: &Conditions) -> Rule {
+        let max = bucket.proto("max_tokens").number().unwrap_or(0);
+        let fill = bucket.proto("tokens_per_fill").number().unwrap_or(1);
+        let interval = bucket.proto("fill_interval");
+        let interval = interval.str().unwrap_or_default();
+        let original = format!(
+            "token_bucket max_tokens: {max}, tokens_per_fill: {fill}, fill_interval: {interval}"
+        );
+        let mut rule = Rule::new(name, &bucket.place(), &original);
+        // A wrong duration gives a rate that no rule accepts, and so a warning.
+        let nanos = proto_duration(interval).unwrap_or(0);
+        rule.set(
+            "limits",
+            json!([{ "algorithm": "token_bucket", "capacity": max, "rate": rate(fill, nanos) }]),
+        );
+        if let Some(value) = conditions.value() {
+            rule.set("match", value);
+        }
+        if self.mode != "enforce" {
+            rule.set("mode", json!(self.mode));
+        }
+        rule.remarks.extend(self.remarks.clone());
+        for difference in &self.differences {
+            rule.differs(difference.clone());
+        }
+        self.answer(&mut rule);
+        rule
+    }
+
+    fn answer(&self, rule: &mut Rule) {
+        let mut refuse = Map::new();
+        let status = self.at.proto("status").proto("code");
+        let status = match status.str() {
+            Some("TooManyRequests") => None,
+            Some("ServiceUnavailable") => Some(503),
+            Some("Forbidden") => Some(403),
+            _ => status.number(),
+        };
+        // Envoy answers 429 instead of a status below 400.
+        if let Some(status) = status.filter(|status| *status >= 400 && *status != 429) {
+            refuse.insert("status".to_owned(), json!(status));
+        }
+        let mut headers = Map::new();
+        for header in self.at.proto("response_headers_to_add").items() {
+            let header = header.proto("header");
+            let text = |name: &str| header.proto(name).text().unwrap_or_default();
+            let (name, value) = (text("key"), text("value"));
+            if value.contains('%') {
+                rule.differs(format!(
+                    "the header `{}` has no fixed value and is left out",
+                    quoted(&name)
+                ));
+            } else {
+                headers.insert(name, json!(value));
+            }
+        }
+        if !headers.is_empty() {
+            refuse.insert("headers".to_owned(), Value::Object(headers));
+        }
+        if !refuse.is_empty() {
+            rule.set("refuse", Value::Object(refuse));
+        }
+        if self.at.proto("enable_x_ratelimit_headers").str() == Some("DRAFT_VERSION_03") {
+            rule.set("respond", json!({ "ratelimit_headers": "legacy" }));
+        }
+    }
+
+    /// Returns the rules of a descriptor: one for each list of actions that makes it.
+    fn descriptor(
+        &self,
+        descriptor: &At,
+        all: &[At],
+        actions: &[Actions],
+        out: &mut Out,
+    ) -> Vec<Rule> {
+        let entries = pairs(descriptor);
+        let words: Vec<String> = entries
+            .iter()
+            .map(|(key, value)| {
+                if value.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{key}={value}")
+                }
+            })
+            .collect();
+        let words = words.join(", ");
+        let mut rules = Vec::new();
+        for list in actions {
+            let Some(mut conditions) = meet(&self.base, &list.conditions) else {
+                continue;
+            };
+            let Some((parts, is_exact)) = made(list, &entries, &mut conditions) else {
+                continue;
+            };
+            let name = format!("{}-{words}", self.name);
+            let mut rule = self.rule(&name, &descriptor.proto("token_bucket"), &conditions);
+            rule.originals = vec![(
+                descriptor.place(),
+                format!("descriptor {}: {}", quoted(&words), rule.original()),
+            )];
+            if !is_exact {
+                rule.differs("the rule does not test all values of the descriptor, because two conditions exclude each other in one `match`");
+            }
+            for difference in &list.differences {
+                rule.differs(difference.clone());
+            }
+            // A descriptor with values takes precedence over one without.
+            let overrides = more_exact(all, &entries);
+            if !overrides.is_empty() {
+                rule.set("overrides", Value::Object(overrides));
+            }
+            rule.set("key", json!(parts));
+            if let Some(cost) = &list.cost {
+                rule.set("cost", cost.clone());
+            }
+            if descriptor.proto("shadow_mode").truth() == Some(true) {
+                rule.set("mode", json!("shadow"));
+            }
+            rules.push(rule);
+        }
+        if rules.is_empty() {
+            let message = format!(
+                "descriptor {}: no `rate_limits` in the given files make it",
+                quoted(&words)
+            );
+            out.lost(&descriptor.place(), &message);
+        }
+        rules
+    }
+}
+
+/// Joins the conditions of a route and of actions, or returns `None` if they exclude each other.
+fn meet(base: &Conditions, actions: &Conditions) -> Option<Conditions> {
+    let mut joined = actions.clone();
+    if let Some(route) = &base.route {
+        if joined.route.as_ref().is_some_and(|other| other != route) {
+            return None;
+        }
+        joined.route = Some(route.clone());
+    }
+    joined.path.clone_from(&base.path);
+    joined.host.clone_from(&base.host);
+    joined.headers.extend(base.headers.clone());
+    joined.query.extend(base.query.clone());
+    // A route that is named does not have to be told from another route.
+    if let Some(not) = &base.not
+        && !(joined.route.is_some() && not.get("route").is_some())
+    {
+        joined.exclude(not.clone());
+    }
+    Some(joined)
+}
+
+/// Returns the pairs of a descriptor.
+fn pairs(descriptor: &At) -> Vec<(String, String)> {
+    let entries = descriptor.proto("entries").items();
+    let pairs = entries.iter().map(|entry| {
+        let text = |name: &str| entry.proto(name).text().unwrap_or_default();
+        (text("key"), text("value"))
+    });
+    pairs.collect()
+}
+
+/// Returns the key of a descriptor that actions make, or `None` if they do not make it. False if a
+/// value could not be tested.
+fn made(
+    actions: &Actions,
+    entries: &[(String, String)],
+    conditions: &mut Conditions,
+) -> Option<(Vec<Value>, bool)> {
+    if actions.entries.len() != entries.len() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    let mut is_exact = true;
+    for (action, (key, value)) in actions.entries.iter().zip(entries) {
+        if action.key != *key {
+            return None;
+        }
+        match &action.value {
+            EntryValue::Fixed(fixed) if value.is_empty() || fixed == value => {}
+            EntryValue::Fixed(_) => return None,
+            EntryValue::Of(input) if value.is_empty() => parts.push(input.part()),
+            EntryValue::Of(input) => {
+                is_exact &= input.require(std::slice::from_ref(value), conditions);
+            }
+        }
+    }
+    Some((parts, is_exact))
+}
+
+/// Returns overrides for keys that other descriptors name.
+fn more_exact(all: &[At], entries: &[(String, String)]) -> Map<String, Value> {
+    let mut overrides = Map::new();
+    if entries.iter().all(|(_, value)| !value.is_empty()) {
+        return overrides;
+    }
+    for other in all {
+        let other = pairs(other);
+        let is_same_but = other.len() == entries.len()
+            && other
+                .iter()
+                .zip(entries)
+                .all(|((key, value), (mine, given))| {
+                    key == mine && !value.is_empty() && (given.is_empty() || given == value)
+                });
+        if is_same_but {
+            let values: Vec<String> = other
+                .iter()
+                .zip(entries)
+                .filter(|(_, (_, given))| given.is_empty())
+                .map(|((_, value), _)| value.clone())
+                .collect();
+            overrides.insert(bucket_key(&values), json!("unlimited"));
+        }
+    }
+    overrides
+}
