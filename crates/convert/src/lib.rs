@@ -19,6 +19,7 @@ mod nginx;
 mod number;
 mod out;
 mod routes;
+mod service;
 mod write;
 mod yaml;
 
@@ -46,7 +47,7 @@ pub struct Converted {
 
 /// Names of all sources, for messages.
 const SOURCES: &str = "Ingress objects with limits of ingress-nginx, an nginx.conf, an Envoy configuration with \
-                       local_ratelimit, routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
+                       local_ratelimit, a file of Envoy's rate limit service, routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
 
 /// The texts, each as its module reads it.
 #[derive(Default)]
@@ -54,6 +55,7 @@ struct Found<'a> {
     nginx: Vec<(Rc<str>, &'a str)>,
     objects: Vec<At>,
     envoys: Vec<At>,
+    services: Vec<At>,
 }
 
 /// Converts all sources to one rule file. The error has all problems if there is no rule file.
@@ -75,6 +77,7 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
         return Err(vec![problem]);
     }
     let routes = routes::Routes::of(found.envoys.iter().chain(&found.objects));
+    service::convert(&found.services, &routes, &mut out);
     // Some of these rules stop, so they come after all others.
     envoy::convert(&routes, &mut out);
     out.finish()
@@ -118,6 +121,8 @@ fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> R
         if document.is_null() {
         } else if document.get("apiVersion").exists() {
             found.objects.push(document);
+        } else if document.get("domain").exists() && document.get("descriptors").exists() {
+            found.services.push(document);
         } else {
             let message = format!("no known source of limits; expected {SOURCES}");
             return Err(Problem::error(document.place(), &message));

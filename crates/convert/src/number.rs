@@ -44,6 +44,22 @@ pub(crate) fn proto_duration(text: &str) -> Option<u64> {
     whole.checked_add(fraction)
 }
 
+/// Returns a unit of a rate limit service, in nanoseconds. A month has 30 days there, and a year
+/// 365.
+pub(crate) fn unit(name: &str) -> Option<u64> {
+    let seconds: u64 = match name.to_ascii_lowercase().as_str() {
+        "second" => 1,
+        "minute" => 60,
+        "hour" => 3_600,
+        "day" => 86_400,
+        "week" => 7 * 86_400,
+        "month" => 30 * 86_400,
+        "year" => 365 * 86_400,
+        _ => return None,
+    };
+    seconds.checked_mul(SECOND)
+}
+
 /// Rate of nginx's `limit_req`, which nginx keeps in thousandths of a request per second.
 pub(crate) struct Nginx {
     /// Thousandths of a request per second.

@@ -79,3 +79,13 @@ fn envoy_local_of_istio() {
 fn envoy_local_with_several_routes() {
     assert_snapshot!(converted(&["routes.yaml"]));
 }
+
+#[test]
+fn rate_limit_service() {
+    assert_snapshot!(converted(&["ratelimit.yaml", "ratelimit-envoy.yaml"]));
+}
+
+#[test]
+fn rate_limit_service_alone() {
+    assert_snapshot!(converted(&["ratelimit.yaml"]));
+}

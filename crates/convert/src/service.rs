@@ -1,0 +1,426 @@
+//! Converts files of Envoy's rate limit service (`envoyproxy/ratelimit`), together with the actions
+//! of Envoy's routes.
+//!
+//! The service counts in windows that start at multiples of their unit, in one counter per
+//! descriptor. That is a `fixed_window` with `align: clock` of a fleet.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::actions::{Actions, Entry, EntryValue, Input};
+use crate::conditions::{Conditions, bucket_key};
+use crate::number::{duration, unit};
+use crate::out::{Out, Place, Rule, quoted};
+use crate::routes::Routes;
+use crate::yaml::At;
+
+/// Maximum depth of descriptors.
+const MAX_DEPTH: usize = 16;
+
+const COUNTED: &str = "a request that one descriptor refuses takes nothing from the others, and the service counts it in all";
+
+const SHARED: &str = "the service counts the requests of several routes in one counter, and this rule counts its own requests only";
+
+/// A list of actions, with the name of its route.
+struct Described {
+    name: String,
+    actions: Actions,
+}
+
+/// The state of a walk down the tree of descriptors.
+#[derive(Clone, Default)]
+struct Walk {
+    conditions: Conditions,
+    parts: Vec<Value>,
+    words: Vec<String>,
+    differences: Vec<String>,
+}
+
+struct Service<'a> {
+    domain: String,
+    status: Option<u64>,
+    described: &'a Described,
+    /// Places of the nodes that a request reaches.
+    reached: &'a mut BTreeSet<(usize, usize)>,
+    /// Rules, each with the place of its node.
+    rules: &'a mut Vec<((usize, usize), Rule)>,
+}
+
+/// Converts the files of services.
+pub(crate) fn convert(services: &[At], routes: &Routes, out: &mut Out) {
+    let mut described = described(routes, out);
+    for filter in &routes.global {
+        out.denies_on_outage |= filter.proto("failure_mode_deny").truth() == Some(true);
+        let domain = filter.proto("domain").text().unwrap_or_default();
+        let has_file = services
+            .iter()
+            .any(|service| service.get("domain").text() == Some(domain.clone()));
+        if !has_file {
+            let message = format!(
+                "the limits of domain `{}`; name the file of the rate limit service as another FILE",
+                quoted(&domain)
+            );
+            out.lost(&filter.place(), &message);
+        }
+    }
+    for service in services {
+        let domain = service.get("domain").text().unwrap_or_default();
+        let filter = routes
+            .global
+            .iter()
+            .find(|filter| filter.proto("domain").text().as_deref() == Some(&domain));
+        let status =
+            filter.and_then(|filter| filter.proto("rate_limited_status").proto("code").number());
+        if routes.global.is_empty() && described.is_empty() {
+            described = guessed(service, out);
+        }
+        let (mut reached, mut rules) = (BTreeSet::new(), Vec::new());
+        for one in &described {
+            let mut inner = Service {
+                domain: domain.clone(),
+                status,
+                described: one,
+                reached: &mut reached,
+                rules: &mut rules,
+            };
+            let walk = Walk {
+                conditions: one.actions.conditions.clone(),
+                differences: one.actions.differences.clone(),
+                ..Walk::default()
+            };
+            inner.walk(&service.get("descriptors"), 0, &walk, out);
+        }
+        let nodes: Vec<(usize, usize)> = rules.iter().map(|(node, _)| *node).collect();
+        for (node, mut rule) in rules {
+            if nodes.iter().filter(|other| **other == node).count() > 1 {
+                rule.differs(SHARED);
+            }
+            out.add(rule);
+        }
+        unreached(&service.get("descriptors"), &reached, 0, out);
+    }
+}
+
+/// Returns the actions of all routes.
+fn described(routes: &Routes, out: &mut Out) -> Vec<Described> {
+    let mut all = Vec::new();
+    if routes.global.is_empty() {
+        return all;
+    }
+    for route in &routes.all {
+        for rate_limit in &route.rate_limits {
+            match Actions::read(rate_limit) {
+                Ok(actions) if actions.at_end => out.lost(
+                    &rate_limit.place(),
+                    "`apply_on_stream_done`; see `cost.settle` for costs that are known at the end",
+                ),
+                Ok(mut actions) => {
+                    let own = actions.conditions.clone();
+                    let conditions = Conditions {
+                        headers: [route.conditions.headers.clone(), own.headers.clone()].concat(),
+                        path: route.conditions.path.clone(),
+                        host: route.conditions.host.clone(),
+                        route: route.conditions.route.clone(),
+                        not: own.not.clone().or_else(|| route.conditions.not.clone()),
+                        ..own
+                    };
+                    actions.conditions = conditions;
+                    actions.differences.extend(route.differences.clone());
+                    if route.rate_limits.len() > 1 {
+                        actions.differences.push(COUNTED.to_owned());
+                    }
+                    all.push(Described {
+                        name: route.name.clone(),
+                        actions,
+                    });
+                }
+                Err(what) => out.lost(
+                    &rate_limit.place(),
+                    &format!("actions with {what}, which has no counterpart"),
+                ),
+            }
+        }
+    }
+    all
+}
+
+/// Returns actions for the keys whose meaning is fixed, where no Envoy configuration is given.
+fn guessed(service: &At, out: &mut Out) -> Vec<Described> {
+    out.note(
+        &service.place(),
+        "the file does not have the actions that make its descriptors, so only `remote_address` and `generic_key` are \
+         converted; name the envoy.yaml with `rate_limits` as another FILE",
+    );
+    let mut all = Vec::new();
+    let mut lists: Vec<(At, Vec<Entry>)> = vec![(service.get("descriptors"), Vec::new())];
+    while let Some((nodes, entries)) = lists.pop() {
+        for node in nodes.items() {
+            let mut entries = entries.clone();
+            let key = node.get("key").text().unwrap_or_default();
+            let value = match (key.as_str(), node.get("value").text()) {
+                ("remote_address", _) => EntryValue::Of(Input::Address { v4: 32, v6: 128 }),
+                ("generic_key", Some(value)) => EntryValue::Fixed(value),
+                _ => continue,
+            };
+            entries.push(Entry { key, value });
+            if entries.len() < MAX_DEPTH {
+                lists.push((node.get("descriptors"), entries.clone()));
+            }
+            let is_new = |one: &Described| {
+                let keys = |entries: &[Entry]| -> Vec<String> {
+                    entries
+                        .iter()
+                        .map(|entry| format!("{:?}", entry.value))
+                        .collect()
+                };
+                keys(&one.actions.entries) != keys(&entries)
+            };
+            if node.get("rate_limit").exists() && all.iter().all(is_new) && all.len() < 256 {
+                let mut differences = Vec::new();
+                if entries
+                    .iter()
+                    .any(|entry| matches!(entry.value, EntryValue::Fixed(_)))
+                {
+                    differences.push("the rule applies to all requests; add the `match` of the route with this `generic_key`".to_owned());
+                }
+                all.push(Described {
+                    name: String::new(),
+                    actions: Actions {
+                        entries,
+                        conditions: Conditions::default(),
+                        cost: None,
+                        differences,
+                        at_end: false,
+                    },
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Warns of each limit that no action reaches.
+fn unreached(nodes: &At, reached: &BTreeSet<(usize, usize)>, depth: usize, out: &mut Out) {
+    for node in nodes.items() {
+        if node.get("rate_limit").exists() && !reached.contains(&id(&node.place())) {
+            let message = format!(
+                "descriptor {}: no `rate_limits` in the given files make it",
+                quoted(&words(&node))
+            );
+            out.lost(&node.place(), &message);
+        }
+        if depth < MAX_DEPTH {
+            unreached(
+                &node.get("descriptors"),
+                reached,
+                depth.saturating_add(1),
+                out,
+            );
+        }
+    }
+}
+
+const fn id(place: &Place) -> (usize, usize) {
+    (place.position.line, place.position.column)
+}
+
+/// Returns a descriptor in short.
+fn words(node: &At) -> String {
+    let key = node.get("key").text().unwrap_or_default();
+    match node.get("value").text() {
+        Some(value) => format!("{key}={value}"),
+        None => key,
+    }
+}
+
+impl Service<'_> {
+    /// Walks down the tree with the entry of this number. The number of entries bounds the
+    /// recursion.
+    fn walk(&mut self, nodes: &At, index: usize, walk: &Walk, out: &mut Out) {
+        let described = self.described;
+        let Some(entry) = described.actions.entries.get(index) else {
+            return;
+        };
+        let nodes: Vec<At> = nodes.items();
+        let nodes: Vec<At> = nodes
+            .into_iter()
+            .filter(|node| node.get("key").text().as_deref() == Some(&entry.key))
+            .collect();
+        let value = |node: &At| node.get("value").text().filter(|value| !value.is_empty());
+        let is_wild = |node: &At| value(node).is_some_and(|value| value.ends_with('*'));
+        let plain = nodes.iter().find(|node| value(node).is_none());
+        match &entry.value {
+            EntryValue::Fixed(fixed) => {
+                let exact = nodes
+                    .iter()
+                    .find(|node| value(node).as_ref() == Some(fixed));
+                let wild = || {
+                    nodes.iter().find(|node| {
+                        is_wild(node)
+                            && value(node)
+                                .is_some_and(|value| fixed.starts_with(value.trim_end_matches('*')))
+                    })
+                };
+                if let Some(node) = exact.or_else(wild).or(plain) {
+                    self.node(node, index, walk.clone(), Map::new(), out);
+                }
+            }
+            EntryValue::Of(input) => {
+                let mut others = Vec::new();
+                let mut overrides = Map::new();
+                let is_last = index.saturating_add(1) == described.actions.entries.len();
+                for node in &nodes {
+                    let Some(text) = value(node) else {
+                        continue;
+                    };
+                    if is_wild(node) {
+                        let mut inner = walk.clone();
+                        let prefix = text.trim_end_matches('*');
+                        if !input.require_prefix(prefix, &mut inner.conditions) {
+                            inner
+                                .differences
+                                .push(format!("the rule does not test `{}`", quoted(&text)));
+                        }
+                        if plain.is_some() || nodes.len() > 1 {
+                            inner.differences.push("the service uses only the most exact descriptor, and other rules for this key also apply".to_owned());
+                        }
+                        if node.get("share_threshold").truth() != Some(true) {
+                            inner.parts.push(input.part());
+                        }
+                        self.node(node, index, inner, Map::new(), out);
+                    } else if let (true, true, Some(_), Some(exception)) =
+                        (is_last, walk.parts.is_empty(), plain, exception(node))
+                    {
+                        self.reached.insert(id(&node.place()));
+                        overrides.insert(bucket_key(std::slice::from_ref(&text)), exception);
+                    } else {
+                        let mut inner = walk.clone();
+                        if !input.require(std::slice::from_ref(&text), &mut inner.conditions) {
+                            inner
+                                .differences
+                                .push(format!("the rule does not test `{}`", quoted(&text)));
+                        }
+                        self.node(node, index, inner, Map::new(), out);
+                        others.push(text);
+                    }
+                }
+                if let Some(node) = plain {
+                    let mut inner = walk.clone();
+                    inner.parts.push(input.part());
+                    if !others.is_empty() && !input.exclude(&others, &mut inner.conditions) {
+                        inner.differences.push(
+                            "the rule also applies to values that have a descriptor of their own"
+                                .to_owned(),
+                        );
+                    }
+                    self.node(node, index, inner, overrides, out);
+                }
+            }
+        }
+    }
+
+    /// Adds the rule of a node, or walks on.
+    fn node(
+        &mut self,
+        node: &At,
+        index: usize,
+        mut walk: Walk,
+        overrides: Map<String, Value>,
+        out: &mut Out,
+    ) {
+        walk.words.push(words(node));
+        if index.saturating_add(1) < self.described.actions.entries.len() {
+            self.walk(
+                &node.get("descriptors"),
+                index.saturating_add(1),
+                &walk,
+                out,
+            );
+            return;
+        }
+        let limit = node.get("rate_limit");
+        if !limit.exists() {
+            return;
+        }
+        self.reached.insert(id(&node.place()));
+        if limit.get("unlimited").truth() == Some(true) {
+            return;
+        }
+        let name = [
+            self.domain.as_str(),
+            self.described.name.as_str(),
+            &walk.words.join(" "),
+        ]
+        .join(" ");
+        let original = format!(
+            "descriptor {} of domain {}: {}",
+            walk.words.join(" > "),
+            self.domain,
+            limit.json()
+        );
+        let mut rule = Rule::new(&name, &node.place(), &original);
+        for difference in walk.differences {
+            rule.differs(difference);
+        }
+        if limit.get("replaces").exists() {
+            rule.differs("`replaces` is ignored, so the replaced limits also apply");
+        }
+        rule.set("scope", json!("fleet"));
+        if let Some(value) = walk.conditions.value() {
+            rule.set("match", value);
+        }
+        rule.set("key", json!(walk.parts));
+        let Some(window) = window(&limit) else {
+            let message = format!(
+                "{}: expected `unit` second, minute, hour, day, week, month or year, and `requests_per_unit`",
+                rule.original()
+            );
+            out.lost(&node.place(), &message);
+            return;
+        };
+        rule.set("limits", json!([window]));
+        if !overrides.is_empty() {
+            rule.set("overrides", Value::Object(overrides));
+        }
+        if let Some(cost) = &self.described.actions.cost {
+            rule.set("cost", cost.clone());
+            rule.differs(
+                "a refused request takes nothing, and the service adds its cost to the counter",
+            );
+        }
+        if node.get("shadow_mode").truth() == Some(true) {
+            rule.set("mode", json!("shadow"));
+        }
+        if let Some(status) = self.status.filter(|status| *status >= 400) {
+            rule.status(status);
+        }
+        self.rules.push((id(&node.place()), rule));
+    }
+}
+
+/// Returns the limit of a `rate_limit`.
+fn window(limit: &At) -> Option<Value> {
+    let nanos = unit(limit.get("unit").str()?)?;
+    let capacity = limit.get("requests_per_unit").number()?;
+    Some(json!({
+        "algorithm": "fixed_window",
+        "capacity": capacity,
+        "window": duration(nanos),
+        "align": "clock",
+    }))
+}
+
+/// Returns the override for a node of one value, or `None` if it needs a rule.
+fn exception(node: &At) -> Option<Value> {
+    let limit = node.get("rate_limit");
+    if !limit.exists() || limit.get("unlimited").truth() == Some(true) {
+        return Some(json!("unlimited"));
+    }
+    if node.get("shadow_mode").truth() == Some(true)
+        || limit.get("requests_per_unit").number() == Some(0)
+    {
+        return None;
+    }
+    Some(json!({ "limits": [window(&limit)?] }))
+}
