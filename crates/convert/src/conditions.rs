@@ -56,6 +56,15 @@ impl Conditions {
             .collect();
         (!fields.is_empty()).then_some(Value::Object(fields))
     }
+
+    /// Sets the path. Returns false if there is another path already.
+    pub(crate) fn set_path(&mut self, path: Value) -> bool {
+        match &self.path {
+            None => self.path = Some(path),
+            Some(same) => return *same == path,
+        }
+        true
+    }
 }
 
 /// Returns overrides that exempt the addresses of networks, for a key that is the whole client

@@ -13,6 +13,7 @@ use loudou_rules::config::{MAX_FILE_BYTES, Severity};
 mod actions;
 mod conditions;
 mod envoy;
+mod gateway;
 mod ingress;
 mod locations;
 mod nginx;
@@ -47,7 +48,8 @@ pub struct Converted {
 
 /// Names of all sources, for messages.
 const SOURCES: &str = "Ingress objects with limits of ingress-nginx, an nginx.conf, an Envoy configuration with \
-                       local_ratelimit, a file of Envoy's rate limit service, routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
+                       local_ratelimit, a file of Envoy's rate limit service, a BackendTrafficPolicy of Envoy Gateway, \
+                       routes of Spring Cloud Gateway, or lines with CL.THROTTLE";
 
 /// The texts, each as its module reads it.
 #[derive(Default)]
@@ -79,6 +81,7 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
     let routes = routes::Routes::of(found.envoys.iter().chain(&found.objects));
     service::convert(&found.services, &routes, &mut out);
     // Some of these rules stop, so they come after all others.
+    gateway::convert(&found.objects, &mut out);
     envoy::convert(&routes, &mut out);
     out.finish()
 }

@@ -89,3 +89,8 @@ fn rate_limit_service() {
 fn rate_limit_service_alone() {
     assert_snapshot!(converted(&["ratelimit.yaml"]));
 }
+
+#[test]
+fn envoy_gateway() {
+    assert_snapshot!(converted(&["gateway.yaml"]));
+}
