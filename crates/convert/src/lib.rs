@@ -19,8 +19,10 @@ mod locations;
 mod nginx;
 mod number;
 mod out;
+mod redis_cell;
 mod routes;
 mod service;
+mod spring;
 mod write;
 mod yaml;
 
@@ -58,6 +60,9 @@ struct Found<'a> {
     objects: Vec<At>,
     envoys: Vec<At>,
     services: Vec<At>,
+    springs: Vec<At>,
+    properties: Vec<(Rc<str>, &'a str)>,
+    redis: Vec<(Rc<str>, &'a str)>,
 }
 
 /// Converts all sources to one rule file. The error has all problems if there is no rule file.
@@ -80,6 +85,15 @@ pub fn convert(sources: &[Source<'_>]) -> Result<Converted, Vec<Problem>> {
     }
     let routes = routes::Routes::of(found.envoys.iter().chain(&found.objects));
     service::convert(&found.services, &routes, &mut out);
+    for (file, text) in &found.properties {
+        spring::properties(file, text, &mut out);
+    }
+    for document in &found.springs {
+        spring::document(document, &mut out);
+    }
+    for (file, text) in &found.redis {
+        redis_cell::convert(file, text, &mut out);
+    }
     // Some of these rules stop, so they come after all others.
     gateway::convert(&found.objects, &mut out);
     envoy::convert(&routes, &mut out);
@@ -94,11 +108,18 @@ fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> R
         return Err(Problem::error(whole(), "not UTF-8"));
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if nginx::looks_like(text) {
+    if nginx::looks_like(text) || redis_cell::looks_like(text) || spring::looks_like(text) {
         if text.len() > MAX_FILE_BYTES {
             return Err(too_large(whole(), MAX_FILE_BYTES));
         }
-        found.nginx.push((file, text));
+        let texts = if nginx::looks_like(text) {
+            &mut found.nginx
+        } else if redis_cell::looks_like(text) {
+            &mut found.redis
+        } else {
+            &mut found.properties
+        };
+        texts.push((file, text));
         return Ok(());
     }
     if text.len() > MAX_MANIFEST_BYTES {
@@ -126,6 +147,8 @@ fn recognise<'a>(source: &Source<'a>, found: &mut Found<'a>, out: &mut Out) -> R
             found.objects.push(document);
         } else if document.get("domain").exists() && document.get("descriptors").exists() {
             found.services.push(document);
+        } else if spring::looks_like_document(&document) {
+            found.springs.push(document);
         } else {
             let message = format!("no known source of limits; expected {SOURCES}");
             return Err(Problem::error(document.place(), &message));

@@ -94,3 +94,13 @@ fn rate_limit_service_alone() {
 fn envoy_gateway() {
     assert_snapshot!(converted(&["gateway.yaml"]));
 }
+
+#[test]
+fn redis_cell() {
+    assert_snapshot!(converted(&["throttle.txt"]));
+}
+
+#[test]
+fn spring() {
+    assert_snapshot!(converted(&["spring.yaml", "spring.properties"]));
+}

@@ -1,0 +1,399 @@
+//! Converts the filter `RequestRateLimiter` of Spring Cloud Gateway, in properties or YAML.
+//!
+//! Its script in Redis counts time in whole seconds and adds `replenishRate` tokens for each. That
+//! is a token bucket with `refill: interval` and `align: clock`.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use loudou_check::document::Position;
+use serde_json::{Value, json};
+
+use crate::conditions::{Conditions, named};
+use crate::out::{Out, Place, Rule, quoted};
+use crate::yaml::At;
+
+/// Property prefixes of the routes, for all versions.
+const ROOTS: [&str; 3] = [
+    "spring.cloud.gateway.routes",
+    "spring.cloud.gateway.server.webflux.routes",
+    "spring.cloud.gateway.default-filters",
+];
+
+/// Returns true if a text has properties of Spring Cloud Gateway.
+pub(crate) fn looks_like(text: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.trim_start();
+        line.starts_with("spring.cloud.gateway.") && line.contains(['=', ':']) && line.contains('[')
+    })
+}
+
+/// Returns true if a YAML document has such properties.
+pub(crate) fn looks_like_document(document: &At) -> bool {
+    document.get("spring").exists()
+        || document
+            .fields()
+            .iter()
+            .any(|(name, _)| name.starts_with("spring.cloud.gateway"))
+}
+
+/// A route, whatever the form in which it was written.
+#[derive(Clone, Debug)]
+struct Route {
+    id: String,
+    predicates: Vec<String>,
+    place: Place,
+    limiter: BTreeMap<String, String>,
+}
+
+/// Converts a YAML document.
+pub(crate) fn document(document: &At, out: &mut Out) {
+    let gateway = document.get("spring").get("cloud").get("gateway");
+    let mut found = 0_usize;
+    for gateway in [gateway.clone(), gateway.get("server").get("webflux")] {
+        let all = gateway.get("default-filters").items();
+        for route in gateway.get("routes").items() {
+            let id = route.get("id").text().unwrap_or_default();
+            let predicates = route.get("predicates").items();
+            let predicates: Vec<String> = predicates.iter().map(predicate).collect();
+            for filter in route.get("filters").items().iter().chain(&all) {
+                let Some(limiter) = limiter(filter) else {
+                    continue;
+                };
+                found = found.saturating_add(1);
+                let place = filter.place();
+                add(
+                    &Route {
+                        id: id.clone(),
+                        predicates: predicates.clone(),
+                        place,
+                        limiter,
+                    },
+                    out,
+                );
+            }
+        }
+    }
+    if found == 0 {
+        out.note(
+            &document.place(),
+            "no filter `RequestRateLimiter` in a route",
+        );
+    }
+}
+
+/// Returns a predicate in its short form, `NAME=VALUES`.
+fn predicate(at: &At) -> String {
+    if let Some(text) = at.text() {
+        return text;
+    }
+    let args: Vec<String> = at
+        .get("args")
+        .fields()
+        .iter()
+        .filter_map(|(_, value)| value.text())
+        .collect();
+    format!(
+        "{}={}",
+        at.get("name").text().unwrap_or_default(),
+        args.join(",")
+    )
+}
+
+/// Returns the arguments of a filter if it is a limiter.
+fn limiter(filter: &At) -> Option<BTreeMap<String, String>> {
+    if let Some(text) = filter.str() {
+        let (name, args) = text.split_once('=').unwrap_or((text, ""));
+        return (name.trim() == "RequestRateLimiter").then(|| short_form(args));
+    }
+    if filter.get("name").str() != Some("RequestRateLimiter") {
+        return None;
+    }
+    let mut all = BTreeMap::new();
+    for (name, value) in filter.get("args").fields() {
+        match value.text() {
+            Some(text) => {
+                all.insert(name, text);
+            }
+            // `redis-rate-limiter:` with its own fields.
+            None => {
+                for (inner, value) in value.fields() {
+                    all.insert(format!("{name}.{inner}"), value.text().unwrap_or_default());
+                }
+            }
+        }
+    }
+    Some(all)
+}
+
+/// Reads `2, 2, #{@resolver}`: the rate, the burst and the key resolver.
+fn short_form(args: &str) -> BTreeMap<String, String> {
+    let names = [
+        "redis-rate-limiter.replenishRate",
+        "redis-rate-limiter.burstCapacity",
+        "key-resolver",
+    ];
+    let args = args.split(',').map(|arg| arg.trim().to_owned());
+    names
+        .iter()
+        .map(|name| (*name).to_owned())
+        .zip(args)
+        .collect()
+}
+
+/// Converts a text of properties.
+pub(crate) fn properties(file: &Rc<str>, text: &str, out: &mut Out) {
+    let mut routes: BTreeMap<(usize, usize), Route> = BTreeMap::new();
+    let mut heads: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let place = Place::new(file, Position { line, column: 1 });
+        let text = text.trim();
+        let Some((name, value)) = text.split_once(['=', ':']) else {
+            continue;
+        };
+        let (name, value) = (name.trim(), value.trim());
+        if name.starts_with('#') || name.starts_with('!') {
+            continue;
+        }
+        let Some(rest) = ROOTS.iter().find_map(|root| name.strip_prefix(root)) else {
+            continue;
+        };
+        let Some((route, rest)) = numbered(rest) else {
+            continue;
+        };
+        let head = heads.entry(route).or_default();
+        if rest == ".id" {
+            value.clone_into(&mut head.0);
+        } else if rest.starts_with(".predicates[") {
+            head.1.push(value.to_owned());
+        } else if let Some((filter, rest)) = rest.strip_prefix(".filters").and_then(numbered) {
+            let entry = routes.entry((route, filter)).or_insert_with(|| Route {
+                id: String::new(),
+                predicates: Vec::new(),
+                place,
+                limiter: BTreeMap::new(),
+            });
+            let name = rest.trim_start_matches(['.', '[']).trim_end_matches(']');
+            let name = name
+                .strip_prefix("args.")
+                .or_else(|| name.strip_prefix("args["))
+                .unwrap_or(name);
+            let (short, args) = value.split_once('=').unwrap_or((value, ""));
+            if name.is_empty() && short == "RequestRateLimiter" {
+                entry.limiter = short_form(args);
+                entry.limiter.insert("name".to_owned(), short.to_owned());
+            } else {
+                entry.limiter.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+    for ((number, _), mut route) in routes {
+        if route.limiter.get("name").map(String::as_str) != Some("RequestRateLimiter") {
+            continue;
+        }
+        if let Some((id, predicates)) = heads.get(&number) {
+            id.clone_into(&mut route.id);
+            route.predicates.clone_from(predicates);
+        }
+        add(&route, out);
+    }
+}
+
+/// Splits `[3].rest`.
+fn numbered(text: &str) -> Option<(usize, &str)> {
+    let (number, rest) = text.strip_prefix('[')?.split_once(']')?;
+    Some((number.parse().ok()?, rest))
+}
+
+/// Adds the rule of a route.
+fn add(route: &Route, out: &mut Out) {
+    // Spring reads names in kebab case, too.
+    let find = |name: &str| {
+        let plain = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
+        let mut all = route.limiter.iter();
+        let found = all.find(|(key, _)| plain(key).rsplit('.').next() == Some(&plain(name)));
+        found.map(|(_, value)| value.as_str())
+    };
+    let number = |name: &str| find(name).and_then(|text| text.parse::<u64>().ok());
+    let words: Vec<String> = route
+        .limiter
+        .iter()
+        .filter(|(name, _)| *name != "name")
+        .map(|(name, value)| format!("{}: {value}", name.rsplit('.').next().unwrap_or(name)))
+        .collect();
+    let original = format!(
+        "route {}, RequestRateLimiter {}",
+        route.id,
+        words.join(", ")
+    );
+    let mut rule = Rule::new(&route.id, &route.place, &original);
+    let (Some(rate), burst) = (number("replenishRate"), number("burstCapacity")) else {
+        let message = format!(
+            "{}: expected `replenishRate` as a whole number",
+            rule.original()
+        );
+        out.lost(&route.place, &message);
+        return;
+    };
+    let mut conditions = Conditions::default();
+    for predicate in &route.predicates {
+        if let Err(why) = restrict(predicate, &mut conditions) {
+            rule.differs(format!(
+                "the rule does not test the predicate `{}`{why}",
+                quoted(predicate)
+            ));
+        }
+    }
+    if let Some(value) = conditions.value() {
+        rule.set("match", value);
+    }
+    let (part, difference) = resolver(find("keyResolver"));
+    rule.set("key", json!([part]));
+    rule.differs(difference);
+    rule.set("scope", json!("fleet"));
+    rule.set(
+        "limits",
+        json!([{
+            "algorithm": "token_bucket",
+            "capacity": burst.unwrap_or(1),
+            "rate": format!("{rate}/s"),
+            "refill": "interval",
+            "align": "clock",
+        }]),
+    );
+    if let Some(cost) = number("requestedTokens").filter(|cost| *cost != 1) {
+        rule.set("cost", json!(cost));
+    }
+    // Spring refuses a request without a key with 403.
+    let denies = find("denyEmptyKey") != Some("false");
+    let status = find("statusCode").and_then(status).unwrap_or(429);
+    if denies {
+        rule.set("on_missing_key", json!("refuse"));
+        let empty = find("emptyKeyStatus").and_then(status_of).unwrap_or(403);
+        rule.set(
+            "refuse",
+            json!({ "status": status, "status_without_key": empty }),
+        );
+    } else {
+        rule.status(status);
+    }
+    out.add(rule);
+}
+
+fn status(text: &str) -> Option<u64> {
+    status_of(text)
+}
+
+/// Returns a status by its number or by its name in Spring.
+fn status_of(text: &str) -> Option<u64> {
+    match text {
+        "TOO_MANY_REQUESTS" => Some(429),
+        "SERVICE_UNAVAILABLE" => Some(503),
+        "FORBIDDEN" => Some(403),
+        "UNAUTHORIZED" => Some(401),
+        "BAD_REQUEST" => Some(400),
+        number => number
+            .parse()
+            .ok()
+            .filter(|status| (400..600).contains(status)),
+    }
+}
+
+/// Returns the key for a key resolver, which is code.
+fn resolver(name: Option<&str>) -> (Value, String) {
+    match name {
+        None => (
+            json!({ "metadata": ["envoy.filters.http.jwt_authn", "payload", "sub"] }),
+            "the key is the subject of a JWT (with `payload_in_metadata: payload`), and the source counts by the name of the \
+             principal; use the part of the request that holds it"
+                .to_owned(),
+        ),
+        Some(bean) => (
+            json!("source"),
+            format!(
+                "the key is the client address, because `{}` is code; replace it by the part of the request that the code reads",
+                quoted(bean)
+            ),
+        ),
+    }
+}
+
+/// Adds the condition of a predicate.
+fn restrict(predicate: &str, conditions: &mut Conditions) -> Result<(), String> {
+    let (name, values) = predicate.split_once('=').ok_or_else(String::new)?;
+    let values: Vec<&str> = values.split(',').map(str::trim).collect();
+    match (name.trim(), values.as_slice()) {
+        ("Path", [path]) => {
+            let test = path_test(path).ok_or_else(String::new)?;
+            if let Some(test) = test
+                && !conditions.set_path(test)
+            {
+                return Err(", because it tests another path".to_owned());
+            }
+        }
+        ("Method", methods) => {
+            conditions.methods = methods.iter().map(|method| (*method).to_owned()).collect();
+        }
+        ("Host", [host]) => {
+            let suffix = host.strip_prefix("**").filter(|rest| !rest.contains('*'));
+            conditions.host = Some(match suffix {
+                Some(suffix) => json!({ "suffix": suffix }),
+                None if !host.contains(['*', '{']) => json!({ "exact": host }),
+                None => return Err(String::new()),
+            });
+        }
+        ("Header", [name]) => conditions.headers.push(named(name, "present", true)),
+        ("Header", [name, regex]) => conditions.headers.push(named(name, "regex", *regex)),
+        ("Query", [name]) => conditions.query.push(named(name, "present", true)),
+        ("Query", [name, regex]) => conditions.query.push(named(name, "regex", *regex)),
+        ("Cookie", [name, regex]) => conditions.cookies.push(named(name, "regex", *regex)),
+        ("RemoteAddr", networks) => {
+            conditions.source = networks
+                .iter()
+                .map(|network| (*network).to_owned())
+                .collect();
+        }
+        _ => return Err(String::new()),
+    }
+    Ok(())
+}
+
+/// Returns the test of a path pattern, which is nothing for all paths. `None` if it has none.
+#[expect(
+    clippy::option_option,
+    reason = "a pattern for all paths needs no test"
+)]
+fn path_test(pattern: &str) -> Option<Option<Value>> {
+    if pattern == "/**" || pattern == "**" {
+        return Some(None);
+    }
+    let is_plain = |text: &str| !text.contains(['*', '{', '?']);
+    if let Some(prefix) = pattern
+        .strip_suffix("/**")
+        .filter(|prefix| is_plain(prefix))
+    {
+        return Some(Some(json!({ "prefix": prefix })));
+    }
+    if is_plain(pattern) {
+        return Some(Some(json!({ "exact": pattern })));
+    }
+    let is_template = |segment: &str| {
+        is_plain(segment)
+            || segment == "*"
+            || segment.starts_with('{') && segment.ends_with('}') && !segment.contains(':')
+    };
+    if pattern.split('/').all(is_template) && !pattern.contains("**") {
+        let segments: Vec<String> = pattern
+            .split('/')
+            .map(|segment| {
+                if segment == "*" {
+                    "{any}".to_owned()
+                } else {
+                    segment.to_owned()
+                }
+            })
+            .collect();
+        return Some(Some(json!({ "template": segments.join("/") })));
+    }
+    None
+}
