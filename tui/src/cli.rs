@@ -22,6 +22,7 @@ mod check;
 mod complete;
 mod config_file;
 mod context;
+mod convert;
 mod edit;
 mod envoys;
 mod events;
@@ -117,6 +118,11 @@ enum Command {
     ///
     /// The rules may also be in an envoy.yaml, or in manifests for Kubernetes.
     Check(check::CheckArgs),
+    /// Convert the limits of another rate limiter to a rule file
+    ///
+    /// The rule file goes to standard output. Each difference is a warning on standard error, and a
+    /// comment in the file.
+    Convert(convert::ConvertArgs),
     /// Run a rule file over recorded traffic
     Replay(replay::ReplayArgs),
     /// Show filter and store health
@@ -274,6 +280,7 @@ fn configured(cli: &mut Cli, io: &mut Io<'_>) -> Result<()> {
         cli.command,
         Some(
             Command::Check(_)
+                | Command::Convert(_)
                 | Command::Replay(_)
                 | Command::Schema { .. }
                 | Command::Completions { .. }
@@ -336,6 +343,7 @@ fn command(cli: &Cli, typed: &str, at: Option<&Client>, io: &mut Io<'_>) -> Resu
         None => return top::run(context, None),
         Some(Command::Top(args)) => return top::run(context, Some(args)),
         Some(Command::Check(args)) => return check::run(context, args),
+        Some(Command::Convert(args)) => return convert::run(context, args),
         Some(Command::Replay(args)) => return replay::run(context, args),
         Some(Command::Status(args)) => status::run(context, args)?,
         Some(Command::Rules(args)) => rules::run(context, args)?,

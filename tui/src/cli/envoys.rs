@@ -140,6 +140,7 @@ impl Command {
             // Envoy.
             Self::Top(_)
             | Self::Check(_)
+            | Self::Convert(_)
             | Self::Replay(_)
             | Self::Export(_)
             | Self::Import(_)

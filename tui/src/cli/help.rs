@@ -12,9 +12,17 @@ use super::outcome::exit_codes;
 use super::world::Usage;
 
 /// Commands that never call an Envoy. They accept the connection options, but do not list them.
-const APART: [&str; 6] = ["check", "replay", "schema", "completions", "man", "help"];
+const APART: [&str; 7] = [
+    "check",
+    "convert",
+    "replay",
+    "schema",
+    "completions",
+    "man",
+    "help",
+];
 /// Commands that print a fixed text. The output options do not apply to them either.
-const TEXTS: [&str; 3] = ["completions", "man", "help"];
+const TEXTS: [&str; 4] = ["convert", "completions", "man", "help"];
 /// Name of the topic.
 const TOPIC: &str = "connection";
 

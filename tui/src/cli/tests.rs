@@ -21,6 +21,7 @@ mod checks;
 mod comparisons;
 mod configured;
 mod conflicts;
+mod converts;
 mod edits;
 mod exits;
 mod explains;

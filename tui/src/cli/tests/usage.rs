@@ -68,7 +68,15 @@ fn a_short_help_has_one_line_for_each_option() {
 /// Only commands that call an Envoy list the connection options.
 #[test]
 fn a_command_without_a_connection_lists_no_options_of_one() {
-    for name in ["check", "replay", "schema", "completions", "man", "help"] {
+    for name in [
+        "check",
+        "convert",
+        "replay",
+        "schema",
+        "completions",
+        "man",
+        "help",
+    ] {
         for flag in ["-h", "--help"] {
             let help = Loudou::default().run(&format!("{name} {flag}")).out;
             for option in ["--url", "--timeout", "--theme", "help connection"] {
@@ -121,6 +129,8 @@ fn wrong_uses_exit_with_2() {
     for line in [
         "frobnicate",
         "check",
+        "convert",
+        "convert - -o json",
         "set per-user",
         "set per-user --capacity 60x",
         "set per-user --capacity 5 --rate 0/s",

@@ -1,0 +1,75 @@
+//! Implements `loudou convert`, which converts the limits of other rate limiters to a rule file.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use loudou_check::severity;
+use loudou_convert::{Problem, Source, convert};
+use loudou_words::text::escape;
+
+use super::context::Context;
+use super::files::{bytes_of, name_of, painted};
+use super::outcome::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl get ingress -A -o yaml | loudou convert - > rules.yaml    limits of ingress-nginx
+  loudou convert nginx.conf > rules.yaml          limit_req and limit_conn
+  loudou convert envoy.yaml                       Envoy's local_ratelimit
+  loudou convert ratelimit.yaml envoy.yaml        a rate limit service, with the actions in Envoy
+  loudou convert nginx.conf | loudou check -      the result in words";
+
+#[derive(Debug, Args)]
+#[command(before_long_help = EXAMPLES)]
+pub(crate) struct ConvertArgs {
+    /// Files of one installation; - for standard input
+    ///
+    /// Ingress objects with annotations of ingress-nginx, nginx.conf, envoy.yaml with a local rate
+    /// limit, files of Envoy's rate limit service, backend traffic policies of Envoy Gateway, routes
+    /// of Spring Cloud Gateway, or CL.THROTTLE of redis-cell
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &ConvertArgs) -> Result<Outcome> {
+    context.only_text()?;
+    let mut texts = Vec::new();
+    for path in &args.files {
+        texts.push((name_of(path), bytes_of(context, path)?));
+    }
+    let sources: Vec<Source<'_>> = texts
+        .iter()
+        .map(|(name, bytes)| Source { name, bytes })
+        .collect();
+    match convert(&sources) {
+        Ok(converted) => {
+            write!(context.io.out, "{}", converted.text)?;
+            print(context, &converted.warnings)?;
+            Ok(Outcome::Done)
+        }
+        Err(problems) => {
+            print(context, &problems)?;
+            Ok(Outcome::Failed)
+        }
+    }
+}
+
+/// Prints problems in the form of compiler messages, so that editors find their places.
+fn print(context: &mut Context<'_, '_>, problems: &[Problem]) -> Result<()> {
+    let mut lines = Vec::new();
+    let paint = painted(context.style);
+    for problem in problems {
+        let position = problem.place.position;
+        let mut place = escape(&problem.place.file).into_owned();
+        if position.line > 0 {
+            place = format!("{place}:{}:{}", position.line, position.column);
+        }
+        let severity = paint(problem.severity, severity(problem.severity));
+        lines.push(format!("{place}: {severity}: {}", problem.message));
+    }
+    if !lines.is_empty() {
+        context.note(&lines.join("\n"))?;
+    }
+    Ok(())
+}
