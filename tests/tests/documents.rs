@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::TempDir;
 use loudou_tests::clock::eventually;
-use loudou_tests::console::{Shell, Step};
+use loudou_tests::console::{Shell, Step, steps};
 use loudou_tests::example::{Example, Running};
 use loudou_tests::http::Request;
 use loudou_tests::paths::{loudou_command, workspace_root};
@@ -445,6 +445,7 @@ fn is_elsewhere(command: &str) -> bool {
         "man",
         "replay",
         "check",
+        "convert",
     ];
     command == "loudou" || other.iter().any(|word| command.contains(word))
 }
@@ -591,6 +592,26 @@ fn recipes_of_a_release_run() -> Result<()> {
     );
     dir.write("SHA256SUMS", "another")?;
     ensure!(run(&recipe("openssl dgst")?).is_err(), "another list");
+    Ok(())
+}
+
+/// Each conversion in the pages for users of other limiters must print what its page shows.
+#[test]
+fn conversions_print_what_the_pages_show() -> Result<()> {
+    let mut ran = 0;
+    let mut shell = Shell::new()?;
+    for path in pages()?
+        .iter()
+        .filter(|path| path.starts_with("docs/coming-from/"))
+    {
+        for step in steps(&page(path)?) {
+            shell
+                .run(&step, str::to_owned)
+                .with_context(|| path.to_owned())?;
+            ran += 1;
+        }
+    }
+    ensure!(ran == 5, "{ran} commands");
     Ok(())
 }
 
