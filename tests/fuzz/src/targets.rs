@@ -2,6 +2,7 @@
 
 mod admin;
 mod config_files;
+mod conversions;
 mod files;
 mod leases;
 mod logs;
@@ -84,6 +85,7 @@ pub const ALL: &[Target] = &[
     patterns::PATTERN,
     logs::LOG,
     config_files::CONFIG_FILE,
+    conversions::CONVERSION,
 ];
 
 /// The target of a name.
