@@ -8,8 +8,9 @@ use loudou_store::BucketId;
 
 use crate::waiting::Ticket;
 
-/// Maximum number of keys that can wait for a call. This also bounds the keys of held requests. A
-/// refill beyond it is left to a later request.
+/// Number of queued keys from which refills are dropped. A later request of the key asks for the
+/// refill again. A key with held requests is always queued. The maximum number of held requests
+/// bounds these keys.
 const MAX_DUES: usize = 4_096;
 
 /// A key that needs tokens.
@@ -19,7 +20,7 @@ pub(super) struct Due {
     pub(super) key: String,
     /// Costs of the requests that are held for the key.
     pub(super) held: Held,
-    /// These requests in order of arrival. Some may have left in the meantime.
+    /// These requests in order of arrival. Clients of some may have left.
     pub(super) requests: Vec<Ticket>,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Dues {
     numbers: Vec<(BucketId, u64)>,
     /// Number of keys with held requests.
     urgent: usize,
-    /// Time since which the first of the other keys waits.
+    /// Time since which the first key without held requests waits.
     since: Nanos,
 }
 
