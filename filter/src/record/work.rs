@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// Work so far.
+/// Number of steps so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Number of parts read from their text.
