@@ -1,28 +1,21 @@
-//! Counters as Envoy metrics: process-wide, so that any worker can read the counts of all workers.
+//! Loudou's counts as Envoy metrics. Envoy's metrics are process-wide, so any worker can read the
+//! counts of all workers.
 //!
-//! ```text
-//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors             counters
-//! <share>.rule.<rule>.invalid_costs | invalid_numbers                                           counters
-//! <share>.rule.<rule>.settled_reported | settled_estimated          counters of requests, with `settle`
-//! <share>.rule.<rule>.settled_returned | settled_debt                counters of units, with `settle`
-//! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
-//! <share>.waiting                                           gauge, requests held now
-//! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
-//! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
-//! <share>.store.lost_returns | lost_responses
-//! <share>.store.used | buckets                                                   gauges
-//! <share>.generation                                                             gauge
-//! <share>.edits                                             gauge, rules that are edited
-//! <share>.bans                                   gauge, bans by operators that are in force
-//! <share>.adopted                counter, of each change one for every worker that follows it
-//! <share>.behind             counter, reports of workers that cannot read the shared rules
-//! <share>.fleet.calls | failed | granted | held | local                         counters
-//! <share>.fleet.down                             gauge, workers that cannot ask the relay
-//! <share>.fleet.call_us                                       histogram of calls
-//! <share>.reloads                                                            counter
-//! <share>.admin.unauthorized | forbidden                                         counters
-//! ```
-//! The names carry the rule, never a key: a metric lives as long as Envoy.
+//! ```text <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors
+//! counters <share>.rule.<rule>.invalid_costs | invalid_numbers counters
+//! <share>.rule.<rule>.settled_reported | settled_estimated counters of requests, with `settle`
+//! <share>.rule.<rule>.settled_returned | settled_debt counters of units, with `settle`
+//! <share>.wait_ms histogram of how long requests were held for their turn, when they pass
+//! <share>.waiting gauge, requests held now <share>.not_held_deadline | not_held_full counters,
+//! requests refused instead of held <share>.store.evicted_lossless | evicted_lossy | cas_retries |
+//! cas_give_ups | lost_counts <share>.store.lost_returns | lost_responses <share>.store.used |
+//! buckets gauges <share>.generation gauge <share>.edits gauge, rules that are edited <share>.bans
+//! gauge, bans by operators that are in force <share>.adopted counter, of each change one for every
+//! worker that follows it <share>.behind counter, reports of workers that cannot read the shared
+//! rules <share>.fleet.calls | failed | granted | held | local counters <share>.fleet.down gauge,
+//! workers that cannot ask the relay <share>.fleet.call_us histogram of calls <share>.reloads
+//! counter <share>.admin.unauthorized | forbidden counters ``` A name may contain a rule but never
+//! a key, because Envoy keeps every metric until it exits.
 
 use loudou_api::{FleetStatus, RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
@@ -228,13 +221,13 @@ impl RuleMetrics {
 /// The counters of the costs that a rule settles when requests end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettlementMetrics {
-    /// Requests with a number of a source.
+    /// Requests whose cost a source reported.
     reported: Option<MetricId>,
-    /// Requests without a certain number.
+    /// Requests whose cost was estimated, because no source reported it.
     estimated: Option<MetricId>,
-    /// Units that were reserved and not needed.
+    /// Units that were reserved but not used.
     returned: Option<MetricId>,
-    /// Units that were needed beyond the reservations.
+    /// Units that were used beyond the reservations.
     debt: Option<MetricId>,
 }
 
@@ -300,7 +293,7 @@ impl StoreMetrics {
             return known;
         }
         let new = Self::new(host, registry, share);
-        // A metric that Envoy did not define is tried again.
+        // If Envoy did not define a metric, the next call tries again.
         registry.store = new.generation.map(|_| new);
         new
     }
@@ -408,7 +401,7 @@ impl StoreMetrics {
         set(host, self.edits, rules);
     }
 
-    /// Counts this worker's adoption of a rule change.
+    /// Counts a rule change that this worker has adopted.
     pub(crate) fn adopted(&self, host: &dyn Host) {
         add(host, self.adopted, 1);
     }
@@ -435,14 +428,14 @@ impl StoreMetrics {
         }
     }
 
-    /// Subtracts one used slot.
+    /// Counts a slot that is no longer used.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
             host.add_to_metric(used, -1);
         }
     }
 
-    /// Returns the counts. The caller adds size and sample.
+    /// Returns the counts of the store. The caller adds the size and the sample of idle buckets.
     pub(crate) fn status(&self, host: &dyn Host) -> StoreStatus {
         StoreStatus {
             used: read(host, self.used),
@@ -552,7 +545,7 @@ impl FleetMetrics {
         add(host, self.local, 1);
     }
 
-    /// Returns the counts. The caller adds the state that workers share.
+    /// Returns the counts of the fleet. The caller adds the state that workers share.
     pub(crate) fn status(&self, host: &dyn Host) -> FleetStatus {
         FleetStatus {
             workers_down: read(host, self.down),

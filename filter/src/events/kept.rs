@@ -27,7 +27,7 @@ pub(super) const fn segments(of: EventSource) -> usize {
     }
 }
 
-/// The tail.
+/// The tail: the number of the newest event, and the newest events of both rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
     /// Number of the newest event.
