@@ -85,7 +85,7 @@ impl Health {
         sum
     }
 
-    /// Advances the window to `now`. Has no effect if the clock went back.
+    /// Advances the window to `now`. Does nothing if the clock went back.
     pub fn advance(&mut self, when: &When, now: Nanos) {
         let current = number(now, self.slot);
         // After `SLOTS` steps the window is empty, so more steps change nothing.
