@@ -26,7 +26,7 @@ impl Decimal {
         self.0
     }
 
-    /// Returns true if it is 0.
+    /// Returns true if the number is 0.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }

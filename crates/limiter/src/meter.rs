@@ -12,8 +12,8 @@ use crate::time::{Clock, Nanos};
 /// Operations of an algorithm on its state.
 ///
 /// `words` always has [`Meter::words`] elements, and `now` is never earlier than in the previous
-/// call on the same state. Zero words at the end of a state are not stored, so rarely used words
-/// belong there.
+/// call on the same state. Zero words at the end of a state are not stored, so put rarely used
+/// words there.
 pub(crate) trait Meter: Any {
     /// Maximum number of cost units that it admits at once, which is the `capacity` of every
     /// decision.
@@ -56,8 +56,8 @@ pub(crate) trait Meter: Any {
     /// Decides, and takes the cost if the request is admitted or held. A refusal and a cost of 0
     /// change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that this limit or another limit of the bucket refused a request. Returns true if the
-    /// state changed. The state never changes for a cost of 0.
+    /// Counts a refusal by this limit or by another limit of the bucket. Returns true if the state
+    /// changed. The state never changes for a cost of 0.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
@@ -73,9 +73,9 @@ pub(crate) trait Meter: Any {
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }
-    /// Takes `units` for a request that has passed and cost more than it had taken, whether they are available or
-    /// not. What is not available becomes a debt, which is repaid before the next request is admitted. An algorithm
-    /// that cannot count a debt takes what is available.
+    /// Takes `units` for a request that has passed and cost more than its reservation. Units that
+    /// are not available become a debt, which is repaid before the next request is admitted. An
+    /// algorithm that cannot count a debt takes only the available units.
     fn overdraw(&self, words: &mut [u64], units: u64, clock: Clock) {
         if let Some(level) = self.as_level() {
             return level.overdraw(words, units, clock.now);
@@ -184,6 +184,6 @@ pub(crate) struct Back<'a> {
     pub(crate) given: u64,
     /// Time of the last change of the bucket.
     pub(crate) last: Nanos,
-    /// True if no request waits in the bucket, so that a use above the capacity is only a debt.
+    /// True if no request waits in the bucket. A use above the capacity is then only a debt.
     pub(crate) nobody_waits: bool,
 }
