@@ -1,5 +1,4 @@
-//! Explains, rule by rule, which outcome a rule set would have for a request, without taking any
-//! cost.
+//! Explains, rule by rule, how a rule set would decide a request. Takes no cost.
 //!
 //! The verdict comes from [`evaluate`] itself, which runs on an [`Overlay`] of the store. Further
 //! details, such as the failing part of a match or the state of the bucket, are read afterwards.
@@ -24,7 +23,7 @@ use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
 use crate::rule_set::RuleSet;
 use crate::rule_set::{ActiveRule, Grant, Sourced};
 
-/// Outcome that a rule set would have for a request, with reasons.
+/// Hypothetical outcome of a rule set for a request, with reasons.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// Outcome of [`evaluate`]. Its receipts are invalid, because nothing was taken.
@@ -96,8 +95,8 @@ pub struct BucketExplained {
     pub reported: usize,
     /// The limits that decide: the key's limits, or this Envoy's part of them.
     pub of: Limits,
-    /// What decides in place of a lease during an outage. `None` if a lease decides, or if the rule
-    /// has no lease.
+    /// Replacement of the lease during an outage. `None` if a lease decides, or if the rule has no
+    /// lease.
     pub outage: Option<Outage>,
 }
 
@@ -220,7 +219,7 @@ impl Look<'_, '_> {
             _ if !self.applies(active) => Standing::NotNow,
             (_, Some(by), _) => Standing::BehindStop(by),
             (_, None, Some(by)) => Standing::BehindRefusal(by),
-            // This is the only other reason for `evaluate` to skip a rule.
+            // No earlier rule is the reason, so the rule's `when` does not apply.
             (_, None, None) => Standing::NotNow,
         }
     }
@@ -284,7 +283,7 @@ impl Look<'_, '_> {
         }
     }
 
-    /// Returns the answer of an evaluated rule.
+    /// Returns the rule's answer, if the rule was evaluated.
     fn heard(&self, standing: Standing) -> Option<&Answer> {
         let Standing::Asked(place) = standing else {
             return None;

@@ -310,7 +310,7 @@ pub struct ActiveRule {
     bans_keys: bool,
     reads_wall: bool,
     matches_all: bool,
-    /// True if numbers of the limits come with each request, or did before a change in the history.
+    /// True if requests bring numbers of the limits, or did before a change in the history.
     is_sourced: bool,
     tag: u32,
 }
@@ -425,8 +425,8 @@ impl ActiveRule {
         })
     }
 
-    /// Returns true if numbers of the limits come with each request, or did before a change that
-    /// live buckets may still need. Each bucket then has its own limits.
+    /// Returns true if requests bring numbers of the limits, or did before a change that live
+    /// buckets may still need. Each bucket then has separate limits.
     pub const fn is_sourced(&self) -> bool {
         self.is_sourced
     }
@@ -519,8 +519,8 @@ impl ActiveRule {
         }
     }
 
-    /// Plans a request again that waits to pass this rule at `due`, and moves its `receipt` to the
-    /// rule's version. Returns `None` if nothing has changed for it.
+    /// Plans a waiting request again that was to pass this rule at `due`, and converts its
+    /// `receipt` to the rule's version. Returns `None` if nothing has changed for the request.
     pub fn plan(
         &self,
         key: &str,
@@ -554,8 +554,9 @@ impl ActiveRule {
         plan
     }
 
-    /// Returns true if the rule's `when` applies to a request that the rule matches. It also
-    /// applies if the store cannot be read, because the store then also fails for the bucket.
+    /// Returns true if the rule's `when` applies to a request that the rule matches. If the store
+    /// cannot be read, it applies as well. Reading the bucket then also fails, so the rule's
+    /// `on_error` decides.
     pub fn applies(
         &self,
         table: &Table,

@@ -367,7 +367,7 @@ mod tests {
         ] {
             assert!(!fits(path, b"/users/{id}"), "{path:?}");
         }
-        // Braces in a client's path are never a wildcard.
+        // Braces in a client's path are plain characters.
         assert!(!fits(b"/{id}/7", b"/users/{id}"));
     }
 }

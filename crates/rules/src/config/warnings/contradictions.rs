@@ -69,8 +69,8 @@ fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     Some((at.field("not"), String::from(why)))
 }
 
-/// Returns true if `other` matches whenever the other parts of `matches` do, as far as a comparison
-/// of single parts can show.
+/// Returns true if the other parts of `matches` imply `other`. Compares single parts only, so it
+/// may miss some cases.
 fn follows(other: &Match, matches: &Match) -> bool {
     let methods = other.methods.is_empty()
         || (!matches.methods.is_empty()
