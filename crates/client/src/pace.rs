@@ -14,7 +14,7 @@ const LONGEST: Nanos = Nanos::from_secs(2);
 /// Maximum number of retries of a call. Other clients may be equally busy.
 const REPEATS: usize = 30;
 
-/// Pace of one reader. Pages of all its lists count together.
+/// Pace of one reader. It applies to the pages of all lists together.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Pause before the next call.
