@@ -230,7 +230,7 @@ pub fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     format!("banned {}{left}", imposed(ban.by))
 }
 
-/// Sources of the ban and the override of a bucket, if known.
+/// Rule and event that explain the ban and the override of a bucket, if known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origins<'a> {
     /// Rule of the bucket, with its overrides and their edits.
@@ -406,7 +406,7 @@ mod tests {
                 "refused since 9s ago",
             ),
             (ago(0), ago(S / 5), false, "refused since just now"),
-            // The clock of the worker that answered is behind.
+            // The clock of the worker that answered is behind the clock of another worker.
             (
                 Some(now + S),
                 Some(now + S),
