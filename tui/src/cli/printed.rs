@@ -19,8 +19,8 @@ use loudou_words::text::{bytes, escape, humanise, shortened};
 const MOST_ERRORS: usize = 64 << 10;
 /// Maximum number of characters of the command, or of its error, in a message.
 const MOST_SHOWN: usize = 80;
-/// Time between two checks for the command's end. The end of its output is no indication, because
-/// its children may keep it open.
+/// Time between two checks for the command's end. The end of its output cannot be used, because its
+/// children may keep the pipe open.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Bounds of a command.
