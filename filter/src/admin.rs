@@ -164,7 +164,7 @@ impl AdminPlane {
         self
     }
 
-    /// Does the timer's work, which is to report bans that have ended.
+    /// Handles a timer tick: reports bans that have ended.
     pub fn tick(&mut self, host: &dyn Host) {
         let now = host.now();
         self.due = self.report_bans(host, None, now);

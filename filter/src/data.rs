@@ -168,7 +168,7 @@ impl DataPlane {
         sooner(own, sooner(admin, sooner(fleet, ready)))
     }
 
-    /// Does the timer's work: activates the configuration, resumes requests that are due, and
+    /// Handles a timer tick: activates the configuration, resumes requests that are due, and
     /// flushes counts. Returns the requests that the caller must decide again. The timer stays on
     /// while work remains.
     pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {

@@ -193,7 +193,7 @@ impl Fleet {
         !self.flights.is_empty()
     }
 
-    /// Notes a request that waits for the lease of a key.
+    /// Queues a request until its key has enough tokens.
     pub(crate) fn hold(&mut self, host: &dyn Host, wanted: &Wanted, request: Ticket) {
         self.dues.hold(wanted.id, &wanted.key, wanted.cost, request);
         self.metrics.held(host);
@@ -228,7 +228,7 @@ impl Fleet {
         sooner(sooner(may_call, waited), Some(self.next_look))
     }
 
-    /// Does the timer's work. A few times per second, one worker of this Envoy sends a heartbeat,
+    /// Handles a timer tick. A few times per second, one worker of this Envoy sends a heartbeat,
     /// which counts the Envoy and exchanges changes. A worker without answers from the engine
     /// checks if the engine answers again.
     pub(crate) fn tick(

@@ -421,7 +421,7 @@ impl StoreMetrics {
         }
     }
 
-    /// Subtracts this many ended operator bans.
+    /// Subtracts `count` bans from the gauge, because they were lifted or have expired.
     pub(crate) fn unbanned(&self, host: &dyn Host, count: i64) {
         if let Some(id) = self.bans {
             host.add_to_metric(id, count.saturating_neg());

@@ -75,7 +75,7 @@ pub(crate) struct Record {
     gone: Vec<Rc<RuleRecord>>,
     /// Parts that only a later build can read.
     pub(crate) later: Later,
-    /// The rules in force, ready to decide.
+    /// The rules in force, in the form that decides requests. Built on first use.
     set: OnceCell<RuleSet>,
 }
 
@@ -147,7 +147,7 @@ impl Record {
             .map(Rc::make_mut)
     }
 
-    /// Returns the rules in force, ready to decide.
+    /// Returns the rules in force, in the form that decides requests.
     pub(crate) fn rule_set(&self) -> &RuleSet {
         let active = || self.rules.iter().map(|rule| rule.activate()).collect();
         self.set.get_or_init(active)

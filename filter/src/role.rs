@@ -80,7 +80,7 @@ impl Role {
         }
     }
 
-    /// Does the timer's work. Returns the requests that the caller must decide again.
+    /// Handles a timer tick. Returns the requests that the caller must decide again.
     pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
         match self {
             Self::Data(plane) => plane.tick(host),

@@ -9,7 +9,7 @@ use crate::clock::pause;
 
 /// Status of a call that came too early.
 const TOO_EARLY: u16 = 429;
-/// Maximum pause, whatever a server requests.
+/// Maximum pause, even if a server requests a longer one.
 const LONGEST: Nanos = Nanos::from_secs(2);
 /// Maximum number of retries of a call. Other clients may be equally busy.
 const REPEATS: usize = 30;

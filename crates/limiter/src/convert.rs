@@ -378,8 +378,8 @@ fn counterpart<'a, 'b>(
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
     /// The absolute level is kept: 5 used units stay 5 used units. This is the default, because
-    /// such an edit neither refuses a key that used little nor gives any unit away twice, whatever
-    /// edits came before.
+    /// such an edit neither refuses a key that used little nor gives any unit away twice. This
+    /// holds after any sequence of edits.
     #[default]
     Keep,
     /// The fraction is kept: half full stays half full. Use beyond the capacity stays beyond the

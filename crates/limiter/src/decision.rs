@@ -232,7 +232,8 @@ impl Ask {
         self.patience < Nanos::MAX
     }
 
-    /// Returns this request with a wait of at most `patience`, whatever the limits allow.
+    /// Returns this request with a wait of at most `patience`, even if the limits allow a longer
+    /// wait.
     ///
     /// ```
     /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::LeakyQueue};

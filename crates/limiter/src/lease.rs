@@ -419,7 +419,7 @@ impl Lease {
     }
 }
 
-// The bound: the maximum that all Envoys of a fleet admit, whatever their number.
+// The bound: the maximum that all Envoys of a fleet admit together, for any number of Envoys.
 
 /// Maximum excess of one Envoy over what tokens cover, in units of the credit: one credit that was
 /// admitted before the beginning of a window but not charged yet, and one at its end.

@@ -121,7 +121,7 @@ struct Reader<'a> {
     bytes: Rc<Cell<u64>>,
     /// Instants of the first and the last request.
     times: Option<(Nanos, Nanos)>,
-    /// Part to replay, as far as it is known.
+    /// Part to replay. Its bounds become known while the log is read.
     part: Part,
     /// True if there are several inputs.
     several: bool,

@@ -7,8 +7,8 @@
 //! keeps its cost when another rule refuses, and it is evaluated even after a rule that refused or
 //! stopped the evaluation.
 //!
-//! An enforced rule with `stop` ends the evaluation for the requests that it matches, whatever its
-//! verdict. Later enforced rules do not apply to these requests.
+//! An enforced rule with `stop` ends the evaluation for the requests that it matches, even if it
+//! admits them. Later enforced rules do not apply to these requests.
 
 use alloc::boxed::Box;
 use alloc::string::String;

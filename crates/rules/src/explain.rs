@@ -51,13 +51,13 @@ pub struct RuleExplained {
     pub price: Option<Price>,
     /// Numbers of the key's limits that the request brings.
     pub numbers: Vec<FoundNumbers>,
-    /// What the rule grants to this key.
+    /// The rule's effect on this key.
     pub allowance: Allowance,
     /// Bucket of this key. `None` if it cannot be read, or if no limits apply.
     pub bucket: Option<BucketExplained>,
 }
 
-/// What a rule grants to a key.
+/// The effect of a rule on a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allowance {
     /// Requests are admitted within the limits.
@@ -224,7 +224,8 @@ impl Look<'_, '_> {
         }
     }
 
-    /// Returns what the rule granted in the evaluation, or what it would grant if it was skipped.
+    /// Returns the rule's effect in the evaluation. For a skipped rule, returns the effect that it
+    /// would have.
     fn allowance(
         &self,
         active: &ActiveRule,

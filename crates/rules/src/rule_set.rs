@@ -476,7 +476,7 @@ impl ActiveRule {
         self.reads_wall
     }
 
-    /// Returns true if the rule matches every request, whatever the state of its upstream is.
+    /// Returns true if the rule has neither `match` nor `when`, so that it matches every request.
     pub const fn matches_all(&self) -> bool {
         self.matches_all
     }

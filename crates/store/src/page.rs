@@ -114,8 +114,8 @@ pub struct Slot {
     /// Time from which the bucket is idle, in milliseconds, rounded up.
     pub idle_at_ms: u64,
     /// Time until which requests in flight hold permits, in milliseconds, rounded up; 0 without
-    /// permits. If a return is lost, its permits expire by then, whatever other limits the bucket
-    /// has.
+    /// permits. If a return is lost, its permits expire by then, even if the bucket's other limits
+    /// are busy for longer.
     pub held_until_ms: u64,
     /// Number of admitted requests.
     pub admitted: u64,

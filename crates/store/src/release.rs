@@ -274,8 +274,8 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back the amount that a request took, as far as [`Why`] allows. Failures are counted as
-    /// lost returns.
+    /// Gives back the amount that a request took. The reason `why` limits which amounts. Failures
+    /// are counted as lost returns.
     pub fn give(
         &self,
         store: &mut dyn SharedData,

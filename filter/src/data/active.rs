@@ -152,7 +152,7 @@ impl Active {
         sooner(self.counts.due(), self.sweep.due())
     }
 
-    /// Does the timer's work: flushes counts and converts old buckets to the current limits.
+    /// Handles a timer tick: flushes counts and converts old buckets to the current limits.
     pub(super) fn tick(&mut self, host: &dyn Host, now: Nanos) {
         self.counts.flush(host, now);
         let clock = self.clock(host, now);
@@ -400,7 +400,7 @@ impl Active {
         is_banned
     }
 
-    /// Notifies the buckets that delayed a request that the request passes now.
+    /// Tells the buckets that delayed a request that it passes now.
     pub(super) fn let_pass(
         &self,
         host: &dyn Host,

@@ -147,7 +147,7 @@ impl DataPlane {
         }
     }
 
-    /// Does the timer's work for the fleet.
+    /// Handles a timer tick for the rules that many Envoys share.
     pub(super) fn tick_fleet(&mut self, host: &dyn Host, now: Nanos) {
         if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
             let ready = fleet.tick(host, active, now);

@@ -40,7 +40,7 @@ struct Settled {
     name: String,
     version: u64,
     here: Here,
-    /// Set only if something changed.
+    /// The event to record. `None` if the change was without effect.
     event: Option<Box<Event>>,
 }
 
@@ -533,7 +533,7 @@ impl Active {
         })
     }
 
-    /// Notes a ban's end, so that an event is added when it comes.
+    /// Records when a ban ends, so that an event is added at that time.
     fn note_end(
         &self,
         host: &dyn Host,

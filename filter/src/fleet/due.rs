@@ -54,7 +54,7 @@ impl Dues {
         self.since.saturating_add(patience)
     }
 
-    /// Notes that a key needs tokens for a held request with this cost.
+    /// Records that a key needs tokens for a held request with this cost.
     pub(super) fn hold(&mut self, id: BucketId, key: &str, cost: u64, request: Ticket) {
         let Some(due) = self.of(id, key) else { return };
         let held = &mut due.held;
@@ -68,7 +68,7 @@ impl Dues {
         self.urgent = self.urgent.saturating_add(is_first.into());
     }
 
-    /// Notes that a key needs a refill.
+    /// Records that a key needs a refill.
     pub(super) fn refill(&mut self, id: BucketId, key: &str, now: Nanos) {
         if self.all.is_empty() {
             self.since = now;
@@ -160,8 +160,8 @@ mod tests {
         assert!(dues.is_empty());
     }
 
-    /// Made-up keys of one rule do not delay the calls for another rule's keys, whatever their
-    /// addresses.
+    /// Made-up keys of one rule do not delay the calls for another rule's keys, even if they are at
+    /// lower addresses.
     #[test]
     fn who_came_first_is_asked_for_first() {
         for rule in [0, 9] {

@@ -31,7 +31,7 @@ impl Early {
         requests.into_iter().map(Ready::early).collect()
     }
 
-    /// Notes a call that fetches the changes.
+    /// Records that a call to fetch the changes was sent.
     pub(super) fn called(&mut self, timeout: Nanos, now: Nanos) {
         // If one of two relays hangs, the next call may reach the other one.
         let young = Nanos::new(timeout.get().div_euclid(YOUNG));
@@ -81,7 +81,7 @@ impl Fleet {
         Some(self.early.until)
     }
 
-    /// Notes a request that waits for the changes.
+    /// Queues a request until the changes have arrived.
     pub(crate) fn hold_early(
         &mut self,
         host: &dyn Host,
@@ -98,7 +98,7 @@ impl Fleet {
         self.ask_early(host, active, now)
     }
 
-    /// Does the timer's work for requests that wait for the changes.
+    /// Handles a timer tick for requests that wait for the changes.
     pub(super) fn tick_early(
         &mut self,
         host: &dyn Host,

@@ -185,7 +185,7 @@ pub(super) fn turns(host: &dyn Host, share: &str, is_down: bool) -> bool {
     swapped == Ok(Swapped::Done)
 }
 
-/// Notes that a relay reported its engine as down.
+/// Records that a relay answered, although it reported its engine as down.
 pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
@@ -197,7 +197,7 @@ pub(super) fn reached(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Notes that all the engine's changes are known and in force here.
+/// Records that this Envoy follows all changes that the engine has.
 pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
     // If this fails, the next response repeats it.
     let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
@@ -209,7 +209,7 @@ pub(super) fn is_current_at(host: &dyn Host, share: &str, now: Nanos) {
     });
 }
 
-/// Notes an answer of the engine. The answer to a call for keys lacks the number of Envoys. Returns
+/// Records an answer of the engine. `envoys` is `None` in the answer to a call for keys. Returns
 /// true if the last event reported an outage.
 pub(super) fn answered(host: &dyn Host, share: &str, envoys: Option<u64>, now: Nanos) -> bool {
     let mut was_down = false;

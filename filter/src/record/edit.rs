@@ -6,7 +6,7 @@ use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::Override;
 use serde::Serialize;
 
-/// Maximum number of edited overrides per rule. Whoever needs more puts them into the
+/// Maximum number of edited overrides per rule. If a rule needs more, put them into the
 /// configuration.
 pub(crate) const MAX_EDITED: usize = 256;
 

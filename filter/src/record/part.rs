@@ -1,8 +1,8 @@
 //! A part of the record: a value and the hash of its text.
 //!
-//! Parts with equal hashes have equal texts. So a worker reads each part's text only once, whatever
-//! else changes in the record, and a writer copies the texts of unchanged parts. A changed part has
-//! no hash until it is written.
+//! Parts with equal hashes have equal texts. So a worker reads a part's text again only if that
+//! part has changed, and a writer copies the texts of unchanged parts. A changed part has no hash
+//! until it is written.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -111,7 +111,7 @@ impl Records {
         (now < record.next_expiry()).then(|| Rc::clone(record))
     }
 
-    /// Notes that `record` was read at `now`, after `changes` announced changes.
+    /// Records that `record` was read at `now`, when `changes` changes had been announced.
     pub(crate) fn keep(&self, record: &Rc<Record>, changes: u64, now: Nanos) {
         let mut kept = self.cache.0.borrow_mut();
         let is_kept = kept.record.as_ref();
@@ -129,7 +129,7 @@ impl Records {
         Some(record.generation)
     }
 
-    /// Notes that the cached record is announced. Returns false if that was known.
+    /// Marks the cached record as announced. Returns false if it was marked before.
     pub(crate) fn mark_announced(&self) -> bool {
         let mut kept = self.cache.0.borrow_mut();
         let generation = kept.record.as_ref().map_or(0, |record| record.generation);

@@ -166,7 +166,7 @@ impl RuleRecord {
         self.derived.rule.get_or_init(effective)
     }
 
-    /// Returns the effective rule, ready to decide requests.
+    /// Returns the effective rule in the form that decides requests.
     pub(crate) fn activate(&self) -> Arc<ActiveRule> {
         Arc::clone(self.derived.active.get_or_init(|| {
             #[cfg(test)]

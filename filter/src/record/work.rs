@@ -1,4 +1,4 @@
-//! Counts the work on records in tests: parts read, and rules made ready to decide.
+//! Counts the work on records in tests: parts read, and rules activated.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ pub(crate) struct Work {
     pub(crate) parts: usize,
     /// Total size of these texts, in bytes.
     pub(crate) bytes: usize,
-    /// Number of rules made ready to decide.
+    /// Number of rules brought into the form that decides requests.
     pub(crate) activated: usize,
 }
 

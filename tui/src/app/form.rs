@@ -618,7 +618,7 @@ impl Field {
         }
     }
 
-    /// Returns a value as shown. An empty value is replaced by the default.
+    /// Returns the text to show for a value. For an empty value, this is the default.
     pub(crate) fn shown(&self, value: String) -> String {
         match self.kind {
             Kind::Limit(_, field) if value.is_empty() => {

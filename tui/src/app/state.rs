@@ -123,7 +123,8 @@ pub(crate) struct Toast {
     pub(crate) is_hint: bool,
 }
 
-/// A frozen screen. The app goes on polling and keeps the newest snapshot, to show it when the screen is released.
+/// A frozen screen. The app continues to poll and keeps the newest snapshot, to show it when the
+/// user releases the screen.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     pub(crate) since: Nanos,

@@ -256,7 +256,7 @@ impl Edit {
             return;
         };
         let until_ns = rule.edit.as_ref().and_then(|edit| edit.expires_at_ns);
-        // An edit that ends now is replaced by one with the minimum lifetime.
+        // An edit that would end now gets the minimum lifetime.
         let left = |until_ns: u64| until_ns.saturating_sub(now_ns).max(1_000_000_000);
         *expires_after = until_ns.map(|until_ns| whole_seconds(left(until_ns)));
     }

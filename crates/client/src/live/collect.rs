@@ -18,7 +18,7 @@ pub struct Live {
     pub status: Status,
     /// The changes.
     pub items: BTreeMap<Id, Item>,
-    /// Authors of bans, as far as the events have them.
+    /// Authors of bans, if the events name them.
     pub authors: Authors,
     /// Number of the last event that was read.
     pub last_seq: u64,

@@ -1,8 +1,8 @@
 //! `concurrency`: requests in flight.
 //!
 //! A request is admitted if its cost fits in addition to the requests that have not ended. It gives
-//! its cost back when its stream ends, for whatever reason. This suits a backend that can serve
-//! only a certain number of requests at once.
+//! its cost back when its stream ends, for any reason. This suits a backend that can serve only a
+//! certain number of requests at once.
 //!
 //! A return can be lost, if a worker dies or the store is too busy. So every cost expires: a cost
 //! that is not given back stops counting between `lease` and 2·`lease` after it was taken. A

@@ -54,7 +54,7 @@ pub struct Sources {
     pub amount: Option<Source>,
 }
 
-/// What a request brought for one limit. A number is 0 if the request brought none.
+/// The numbers that a request brought for one limit. A number is 0 if the request brought none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Brought {
     /// Number for the capacity.
