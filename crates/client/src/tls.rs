@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of the relay's tests, which say how it was made.
+    /// Reads a certificate or key that the relay's tests use.
     fn pem(name: &str) -> Pem {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/relay/certs");
         Pem {

@@ -301,8 +301,8 @@ impl Level<'_> {
         Share { until, ..share }
     }
 
-    /// Returns the count that is the same share of a limit whose full level is `full`, and the
-    /// fraction by which the count is too high.
+    /// Converts the count to a limit whose full level is `full`, so that its share of the limit
+    /// stays the same. The count is rounded up. Also returns the fraction by which it is too high.
     fn in_share(&self, carry: Carry, full: Used, is_adopted: bool) -> (u64, u64) {
         if carry == Carry::Stepped {
             return (units(carry.apply(self.used, self.full, full)), 0);

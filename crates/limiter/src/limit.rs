@@ -436,8 +436,7 @@ impl Limits {
         Some(answer)
     }
 
-    /// Sets the time after which the reported limit has more units than now, which is when one more
-    /// unit would be admitted.
+    /// Sets the time after which the reported limit admits one unit more than now.
     #[inline(never)]
     fn tell_more(&self, answer: &mut BucketDecision, words: &[u64], ask: &Ask) {
         let Some(decision) = answer.reported() else {

@@ -192,7 +192,7 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(first)
 }
 
-/// Reads a number of 7 bits a byte, with the lowest bits first.
+/// Reads a protobuf varint: 7 bits per byte, the lowest bits first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64_u32).step_by(7) {

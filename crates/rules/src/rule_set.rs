@@ -327,7 +327,7 @@ pub(crate) struct Sourced {
     pub(crate) found: Vec<FoundNumbers>,
 }
 
-/// What a rule grants to a key.
+/// The effect of a rule on a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
     /// A bucket with these limits.

@@ -129,7 +129,7 @@ impl Health {
         }
     }
 
-    /// Start of the newest slot.
+    /// Returns the time at which the newest slot starts.
     const fn start(&self) -> Nanos {
         Nanos::new(self.newest.saturating_mul(self.slot.get()))
     }

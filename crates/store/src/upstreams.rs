@@ -231,7 +231,8 @@ fn decode(bytes: &[u8]) -> Option<Upstream> {
 }
 
 /// Condition of a rule that applies only while an upstream's error share is too high. Each upstream
-/// has one state. Two thresholds keep it from flapping around a single one.
+/// has one state. There are two thresholds, because with a single one the state would flap whenever
+/// the error share is close to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct When {
     /// The rule starts to apply when the error share is above this.

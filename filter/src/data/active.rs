@@ -594,7 +594,7 @@ const fn is_outdated(outcome: &RuleOutcome) -> bool {
 /// A request to be decided.
 pub(super) struct IncomingRequest {
     pub(super) now: Nanos,
-    /// Room for holding the request.
+    /// Free room for held requests.
     pub(super) room: Room,
     /// True if a body or trailers follow the headers.
     pub(super) has_body: bool,

@@ -90,7 +90,7 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         self.bell.ring();
         for thread in self.threads.drain(..) {
-            // If a user thread panicked, there is nothing left to do at the end of the demo.
+            // Ignore a panic of a user thread, because the demo ends anyway.
             drop(thread.join());
         }
     }

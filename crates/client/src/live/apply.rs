@@ -33,7 +33,7 @@ pub struct Target<'a> {
     read_at: Nanos,
     instance: String,
     rules: Vec<RuleView>,
-    /// True if nothing may be changed.
+    /// True for a dry run, which changes nothing.
     pub dry_run: bool,
     /// Reason why no further calls are made, such as a restart of Envoy.
     gone: Option<String>,
@@ -301,7 +301,8 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Records an edit by this program. All other rules are unchanged, with the new generation.
+    /// Updates the rules after an edit by this program. The other rules are unchanged, but get the
+    /// new generation too.
     fn made(&mut self, after: &RuleView) {
         for rule in &mut self.rules {
             if rule.name == after.name {

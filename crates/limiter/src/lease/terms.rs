@@ -139,7 +139,7 @@ impl Terms {
         capacities.min().unwrap_or(0)
     }
 
-    /// Returns the units that refill during a lease on average, by the slowest limit.
+    /// Returns the average number of units that the slowest limit refills during a lease.
     pub(super) fn units_in_lease(&self) -> u64 {
         let units = self.limits.iter();
         let units = units.map(|limit| limit.units_in(self.settings.lease));

@@ -157,7 +157,7 @@ fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("max_wait"), &value, message).warning())
 }
 
-/// Returns the time in which `cost` passes at `rate`, rounded up.
+/// Returns the time that a rate takes for a cost, rounded up.
 fn time_of(cost: u64, rate: Rate) -> Nanos {
     let span = u128::from(cost).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));

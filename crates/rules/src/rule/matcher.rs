@@ -68,12 +68,12 @@ pub enum Part {
 /// Result of matching a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// All parts match.
+    /// The request matches in all parts.
     Yes,
-    /// A part fails. This is the first such part.
+    /// The request does not match in this part, which is the first such part.
     No(Part),
-    /// No part fails, but a value is longer than its regular expression can test. This is the first
-    /// part with such a value.
+    /// No part excludes the request, but a value is longer than its regular expression can test.
+    /// This is the first part with such a value.
     TooLong(Part),
 }
 

@@ -22,8 +22,8 @@ pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     Some(warning(at, "no request ever matches", &why))
 }
 
-/// Message for two tests of one header that no single value passes. A request passes both only if it repeats the
-/// header, with a line for each test.
+/// Message for two tests of one header that contradict each other. A request passes both only if it
+/// has the header twice, and each line passes one test.
 const HARDLY: &str = "only requests that repeat the header may match";
 
 fn warning(at: Path, what: &str, why: &str) -> Problem {
