@@ -20,9 +20,9 @@ pub const BAN_OFF: &str = "ban off";
 /// would be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// The bucket is full, and its key has no requests.
+    /// Nothing is used, and the key has no requests.
     Idle,
-    /// The bucket is full, and its key has requests.
+    /// Nothing is used, although the key has requests.
     Fine,
     /// Units are taken, and the next request would be admitted.
     Busy,
