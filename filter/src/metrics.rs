@@ -1,21 +1,30 @@
 //! Loudou's counts as Envoy metrics. Envoy's metrics are process-wide, so any worker can read the
 //! counts of all workers.
 //!
-//! ```text <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors
-//! counters <share>.rule.<rule>.invalid_costs | invalid_numbers counters
-//! <share>.rule.<rule>.settled_reported | settled_estimated counters of requests, with `settle`
-//! <share>.rule.<rule>.settled_returned | settled_debt counters of units, with `settle`
-//! <share>.wait_ms histogram of how long requests were held for their turn, when they pass
-//! <share>.waiting gauge, requests held now <share>.not_held_deadline | not_held_full counters,
-//! requests refused instead of held <share>.store.evicted_lossless | evicted_lossy | cas_retries |
-//! cas_give_ups | lost_counts <share>.store.lost_returns | lost_responses <share>.store.used |
-//! buckets gauges <share>.generation gauge <share>.edits gauge, rules that are edited <share>.bans
-//! gauge, bans by operators that are in force <share>.adopted counter, of each change one for every
-//! worker that follows it <share>.behind counter, reports of workers that cannot read the shared
-//! rules <share>.fleet.calls | failed | granted | held | local counters <share>.fleet.down gauge,
-//! workers that cannot ask the relay <share>.fleet.call_us histogram of calls <share>.reloads
-//! counter <share>.admin.unauthorized | forbidden counters ``` A name may contain a rule but never
-//! a key, because Envoy keeps every metric until it exits.
+//! ```text
+//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors             counters
+//! <share>.rule.<rule>.invalid_costs | invalid_numbers                                           counters
+//! <share>.rule.<rule>.settled_reported | settled_estimated          counters of requests, with `settle`
+//! <share>.rule.<rule>.settled_returned | settled_debt                counters of units, with `settle`
+//! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
+//! <share>.waiting                                           gauge, requests held now
+//! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
+//! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
+//! <share>.store.lost_returns | lost_responses
+//! <share>.store.used | buckets                                                   gauges
+//! <share>.generation                                                             gauge
+//! <share>.edits                                             gauge, rules that are edited
+//! <share>.bans                                   gauge, bans by operators that are in force
+//! <share>.adopted                counter, of each change one for every worker that follows it
+//! <share>.behind             counter, reports of workers that cannot read the shared rules
+//! <share>.fleet.calls | failed | granted | held | local                         counters
+//! <share>.fleet.down                             gauge, workers that cannot ask the relay
+//! <share>.fleet.call_us                                       histogram of calls
+//! <share>.reloads                                                            counter
+//! <share>.admin.unauthorized | forbidden                                         counters
+//! ```
+//!
+//! A name may contain a rule but never a key, because Envoy keeps every metric until it exits.
 
 use loudou_api::{FleetStatus, RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
