@@ -158,7 +158,7 @@ struct Head<'a> {
 pub(crate) struct Wanted {
     /// Number of the last event that the caller has seen.
     pub(crate) after: u64,
-    /// True if `after` belongs to another process. It then counts as 0.
+    /// True if `after` belongs to another process. `after` is then treated as 0.
     pub(crate) is_other: bool,
     /// Source of the events. `None` for all sources.
     pub(crate) of: Option<EventSource>,

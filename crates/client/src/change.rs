@@ -142,9 +142,9 @@ impl Change {
         send(self)
     }
 
-    /// Returns true if everything that the operator's decision was based on is unchanged, in the
-    /// same process. For an edit this is the rule with its edit, for an override the rule's limits
-    /// and the override of that key.
+    /// Returns true if the operator's decision still fits: the process is the same, and the state
+    /// that the operator saw is unchanged. For an edit this is the rule with its edit, for an
+    /// override the rule's limits and the override of that key.
     fn is_as_seen(&self, now: &RuleView) -> bool {
         let is_same = |seen: &RuleView| seen.instance == now.instance;
         match self {
@@ -346,7 +346,7 @@ impl Undo {
 }
 
 /// Records that `change` has undone a change, so that the earlier bans of the same keys are in
-/// effect again. Each of them belongs to the last of `undos` for its key.
+/// effect again. If several of `undos` concern a key, the ban belongs to the last one.
 pub fn put_back<'a>(
     undos: impl DoubleEndedIterator<Item = &'a mut Undo>,
     change: &Change,

@@ -67,9 +67,9 @@ pub(crate) trait Meter: Any {
     }
     /// Takes back `cost`, which was taken at `taken_at`, if it is still taken.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
-    /// Gives back the cost of an abandoned request. No other request may gain more than if the
-    /// abandoned one had never been made. Returns true if that changed the state. If the abandoned
-    /// request was the last one that took units, the caller restores the whole bucket instead.
+    /// Gives back the cost of an abandoned request. No other request may gain more than if this
+    /// request had never been made. Returns true if the state has changed. If no request took units
+    /// after the abandoned one, the caller restores the whole bucket instead.
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }

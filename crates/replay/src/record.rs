@@ -46,7 +46,7 @@ impl LoggedRequest<'_> {
         [self.at, end].map(|at| !at.get().is_multiple_of(1_000_000_000))
     }
 
-    /// Sets the length of the request body. Returns true if the log has it.
+    /// Sets the length of the request body. Returns false if the log lacks it.
     pub(crate) fn take_length(&mut self) -> bool {
         let Some(received) = self.received.take() else {
             return false;

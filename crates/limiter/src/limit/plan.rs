@@ -10,11 +10,11 @@ use crate::time::Nanos;
 pub enum Plan {
     /// The request passes at this time.
     At(Nanos),
-    /// The request gives back its units and is decided again like a new one. There are three cases.
-    /// First, the edit makes it wait longer than before, and longer than the new limits allow.
-    /// Second, the new limits hold no requests and have no room for this one. Third, no new limit
-    /// continues its queue, and one of them counts requests in flight, which do not include this
-    /// request.
+    /// The request gives back its units and is decided again like a new request. There are three
+    /// cases. First, the edit makes it wait longer than before, and longer than the new limits
+    /// allow. Second, the new limits hold no requests and have no room for this one. Third, no new
+    /// limit continues its queue, and a new limit counts requests in flight but has not counted
+    /// this request yet.
     Again,
 }
 
