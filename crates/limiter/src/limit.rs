@@ -280,8 +280,9 @@ impl Limits {
         answer
     }
 
-    /// Gives back `cost` of a request that has ended, to the limits that take it only until then.
-    /// `taken_at` is the [`BucketDecision::at`] of the decision that took it.
+    /// Gives back `cost` when its request has ended, to limits such as `concurrency` that take a
+    /// cost only for the duration of the request. `taken_at` is the [`BucketDecision::at`] of the
+    /// decision that took the cost.
     pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
         let now = now.max(bucket.last);
         bucket.last = now;

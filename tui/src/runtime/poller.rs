@@ -290,8 +290,8 @@ impl<'a> Poller<'a> {
         Ok(())
     }
 
-    /// Continues the searches. Returns the buckets found, and true with them if the store has no
-    /// others.
+    /// Continues the searches. Returns the buckets found, and true if these are all buckets of the
+    /// store.
     fn search(
         &mut self,
         request: &PollRequest,

@@ -55,14 +55,14 @@ pub(super) struct Place {
     pub(super) number: u128,
     /// Number of periods that have begun since the state was written.
     pub(super) gone: u128,
-    /// The instant on the clock of the periods.
+    /// Time on the clock that the periods follow.
     at: Nanos,
-    /// How far that clock is ahead of the clock of the process, modulo 2^64.
+    /// Lead of that clock over the process clock, modulo 2^64.
     ahead: u64,
 }
 
 impl Place {
-    /// Returns the instant on the clock of the periods.
+    /// Returns the time on the clock that the periods follow: the process clock or the wall clock.
     pub(super) const fn at(&self) -> Nanos {
         self.at
     }

@@ -145,9 +145,9 @@ impl Slot {
     }
 }
 
-/// An instant of a slot, in milliseconds. Older builds know only the first of the two meanings.
-/// They read the second as an end of permits that has passed, so they drop it when they change the
-/// slot.
+/// The value of a field that stores either of two instants, in milliseconds. Older builds know only
+/// the first meaning. They read the second as an end of permits that has passed, so they drop it
+/// when they change the slot.
 pub(super) enum Instant {
     /// [`Slot::held_until_ms`], which is after the last touch of the bucket.
     HeldUntil(u64),
