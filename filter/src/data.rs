@@ -270,8 +270,8 @@ impl DataPlane {
         }
     }
 
-    /// Decides the current request, which belongs to `stream`. Whatever the verdict, the caller
-    /// must pass the returned hold state to [`Self::end`].
+    /// Decides the current request, which belongs to `stream`. For every verdict, the caller must
+    /// pass the returned hold state to [`Self::end`].
     pub fn decide(
         &mut self,
         host: &dyn Host,

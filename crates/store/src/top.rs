@@ -365,7 +365,8 @@ pub struct Entry<M = ()> {
 pub struct Summary<M = ()> {
     places: usize,
     floor: u64,
-    /// Entries. Those after the first `used` are unused, and kept to reuse their memory.
+    /// Entries. Only the first `used` entries are in use. The others are kept to reuse their
+    /// memory.
     entries: Vec<Entry<M>>,
     used: usize,
     /// Hash table of indices in `entries`, with linear probing.

@@ -71,7 +71,7 @@ impl AdminPlane {
         Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
     }
 
-    /// Returns the existing buckets among those that the call names.
+    /// Returns the buckets that the call names and that exist.
     pub(super) fn read_buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let document = call.json()?;
         let names = names(&document).ok_or_else(|| Failure::bad(NAMES_FORM))?;

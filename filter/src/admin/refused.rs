@@ -1,7 +1,7 @@
 //! Calls that are refused for lack of access: counted, logged, and slowed down when tokens are
 //! guessed.
 //!
-//! A correct token is never refused because of other callers' wrong tokens, however many there are.
+//! A correct token is never refused because of other callers' wrong tokens, even if there are many.
 //! Only the response to a wrong token changes. So no attacker can lock out an operator, and each
 //! worker needs only one number, the sum of wrong tokens, instead of memory for each caller.
 

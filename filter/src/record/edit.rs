@@ -6,7 +6,7 @@ use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::Override;
 use serde::Serialize;
 
-/// Maximum number of edited overrides per rule. If a rule needs more, put them into the
+/// Maximum number of edited overrides per rule. Rules that need more have them in the
 /// configuration.
 pub(crate) const MAX_EDITED: usize = 256;
 
@@ -81,7 +81,7 @@ impl Edit {
         self
     }
 
-    /// Returns true if both are the same edit, whatever their local arrival times.
+    /// Returns true if both are the same edit. Their local arrival times may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.change == other.change && self.carry == other.carry && self.who.is_same(&other.who)
     }
@@ -94,7 +94,7 @@ impl OverrideEdit {
         self
     }
 
-    /// Returns true if both are the same edit, whatever their local arrival times.
+    /// Returns true if both are the same edit. Their local arrival times may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.gives == other.gives && self.who.is_same(&other.who)
     }

@@ -40,7 +40,7 @@ impl RuleRecord {
         }
     }
 
-    /// Returns the rule with only those edits and overrides that do not expire.
+    /// Returns the rule without edits and overrides that expire.
     pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
         let ends = |who: &Origin| who.expires_at_ns.is_some();
         let mut own = self.own.iter();

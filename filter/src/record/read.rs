@@ -1,4 +1,4 @@
-//! Reads those parts of the record that are not known yet. The code is written by hand, because
+//! Reads the parts of the record that are not known yet. The code is written by hand, because
 //! derived code can report a problem with each field, which makes it several times as large, and
 //! nobody needs such reports here.
 

@@ -23,7 +23,7 @@ const READ_EVERY: Nanos = Nanos::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     share: String,
-    /// Rules of this plugin's configuration, which are probably those in the record.
+    /// Rules of this plugin's configuration, which probably equal the rules in the record.
     bases: Rc<Bases>,
     cache: Rc<RecordCache>,
 }

@@ -113,7 +113,7 @@ fn longer_values_stay_open_unless_their_beginning_decides() {
     assert_eq!(of("a*", "a", 1), Truth::TooLong);
     assert_eq!(of("a*", "a", 60_000), Truth::TooLong);
     assert_eq!(of("(?:.*a){60}x", "a", 60_000), Truth::TooLong);
-    // Whatever follows, these do not match.
+    // No continuation of these beginnings can match.
     assert_eq!(of("/v1/.*", "a", 60_000), Truth::No);
     assert_eq!(of("a{3,5}", "a", 60_000), Truth::No);
     // A character that is split by the end of the tested part is not invalid.
@@ -249,7 +249,7 @@ proptest! {
         // Both read the same patterns, except large ones.
         let too_large = own.as_ref().err().is_some_and(|why| why.starts_with("too "));
         prop_assert!(own.is_ok() == usual.is_some() || too_large, "{} {:?}", pattern, own);
-        // Those that were accepted while regex-lite was the engine still are.
+        // Patterns that regex-lite accepted are still accepted.
         let earlier = regex_lite::RegexBuilder::new(&pattern).size_limit(12 << 10).build();
         prop_assert!(own.is_ok() || earlier.is_err(), "{} {:?}", pattern, own);
         if let (Ok(own), Some(usual)) = (own, usual) {

@@ -396,7 +396,7 @@ fn tokens_have_weights() {
             "{input:?} {output:?} {cached:?}"
         );
     }
-    // A record that is not complete tells only a part.
+    // An incomplete record has only a part of the usage.
     for status in [0, 2, 3] {
         let over = Over {
             usage: Some(usage(Some(30), Some(12), None, status)),

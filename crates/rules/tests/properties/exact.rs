@@ -268,7 +268,7 @@ fn of(kinds: &[Kind]) -> impl Strategy<Value = (Numbers, Vec<(u64, Step)>)> + us
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Edits of the numbers alone add less than a unit, however many they are.
+    /// Any number of edits that change only the numbers adds less than a unit.
     #[test]
     fn edits_of_numbers_are_exact(
         (first, steps) in prop_oneof![of(&LEAKS), of(&[Kind::Window]), of(&[Kind::Log])],

@@ -1,6 +1,6 @@
 //! Two queues that hold one request, in one bucket or in two. The request passes when the later
 //! queue admits it, so its place in the sooner queue is spent before. In any window, the cost of
-//! the requests that pass a queue is bounded, whatever is edited meanwhile. The bound is the amount
+//! the requests that pass a queue is bounded, with any edits in between. The bound is the amount
 //! that its rates let out in the window and in the maximum wait before it, plus the maximum cost of
 //! a request.
 

@@ -32,7 +32,7 @@ fn is_monotone(kind: Kind) -> bool {
     settles(kind) && !matches!(kind, Kind::FixedFirst | Kind::StrictLog)
 }
 
-/// Kinds in which a request that is refused leaves nothing, whatever the others have reserved.
+/// Kinds in which a refused request changes nothing, for any reservations of other requests.
 fn forgets_refusals(kind: Kind) -> bool {
     settles(kind) && kind != Kind::StrictLog
 }

@@ -194,7 +194,8 @@ pub fn brought(bucket: &BucketView) -> Option<String> {
     })
 }
 
-/// Formats a number of refusals. It is in parentheses for a rule in shadow mode, because those requests passed.
+/// Formats a number of refusals. It is in parentheses for a rule in shadow mode, because the
+/// requests passed.
 pub fn refusals(count: impl fmt::Display, shadow: bool) -> String {
     if shadow {
         format!("({count})")
