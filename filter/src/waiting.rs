@@ -187,7 +187,7 @@ impl Waiting {
         });
     }
 
-    /// Removes a stream from the queue. Returns true if it was still held.
+    /// Removes a stream from the queue. Returns true if the stream was still held.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
         self.take(ticket).is_some()
     }

@@ -1,5 +1,5 @@
 //! Validates addresses before anything is sent to them. The URI parser alone is not enough, because
-//! it replaces an invalid port by the default port.
+//! it silently uses the default port in place of an invalid port.
 
 use std::borrow::Cow;
 use std::path::Path;

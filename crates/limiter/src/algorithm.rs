@@ -53,7 +53,7 @@ macro_rules! algorithms {
             /// Names of all algorithms, as in rule files.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Returns its name in rule files.
+            /// Returns the algorithm's name in rule files.
             pub const fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*

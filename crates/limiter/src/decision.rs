@@ -163,7 +163,7 @@ impl Ask {
         }
     }
 
-    /// Returns its time on both clocks.
+    /// Returns the time of the request on both clocks.
     pub const fn clock(&self) -> Clock {
         Clock {
             now: self.now,

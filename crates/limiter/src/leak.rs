@@ -192,8 +192,8 @@ impl Leak {
         times(self.capacity, self.rate.period().get())
     }
 
-    /// Returns its level. The upper bound is a full bucket plus 250 years of leak, so that use
-    /// beyond a shrunken capacity is kept.
+    /// Returns the level of this limit. The upper bound is a full bucket plus 250 years of leak, so
+    /// that use beyond a shrunken capacity is kept.
     pub(crate) fn level(self) -> Level {
         let debt = times(MAX_REMEMBERED.get(), self.rate.amount().into());
         Level {

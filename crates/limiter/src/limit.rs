@@ -61,12 +61,12 @@ impl Limit {
         }
     }
 
-    /// Returns its name, which is unique in its rule.
+    /// Returns the limit's name, which is unique in its rule.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its algorithm with the numbers.
+    /// Returns the limit's algorithm with the numbers.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }

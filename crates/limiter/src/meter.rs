@@ -39,7 +39,7 @@ pub(crate) trait Meter: Any {
     fn drains(&self) -> bool {
         self.as_level().is_some()
     }
-    /// Returns true if it reads [`Ask::wall`].
+    /// Returns true if the limit reads [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
     }
@@ -131,7 +131,7 @@ pub(crate) trait Meter: Any {
     }
     /// Replaces the count of [`Meter::counted`] by `count`, and keeps the distribution over time.
     fn recount(&self, _words: &mut [u64], _count: u64, _now: Nanos) {}
-    /// Returns its state as a level of [`leak`](crate::leak), if it is one.
+    /// Returns the state as a level of [`leak`](crate::leak), if the limit has such a level.
     fn as_level(&self) -> Option<Level> {
         None
     }

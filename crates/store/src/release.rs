@@ -77,7 +77,7 @@ impl<'a> Giving<'a> {
         Ok(())
     }
 
-    /// Changes the page. Returns true if it has to be written.
+    /// Changes the page. Returns true if the page has to be written.
     ///
     /// The whole amount is given back as long as the slot still has the state from which it was
     /// taken. If an edit has converted the state, or a reset has replaced it, a waiting request

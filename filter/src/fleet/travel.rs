@@ -489,7 +489,7 @@ pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
     found.unwrap_or_default()
 }
 
-/// Changes the shared value, unless `change` returns false. Returns true if it was written.
+/// Changes the shared value, unless `change` returns false. Returns true if the value was written.
 pub(crate) fn change(
     host: &dyn Host,
     share: &str,

@@ -56,7 +56,7 @@ impl Axis {
         self.place_ns.saturating_add(ahead).saturating_sub(behind)
     }
 
-    /// Handles an answer with this server time. Returns its position.
+    /// Handles an answer with this server time. Returns the answer's position in the history.
     fn answered(&mut self, server_ns: u64, read_at: Nanos) -> u64 {
         if let Some((last_ns, came)) = self.last.filter(|_| self.is_new_process) {
             self.server_ns = server_ns;

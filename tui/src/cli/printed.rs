@@ -88,7 +88,7 @@ pub(super) fn printed(
     bail!("{name} failed ({status}): {}", escape(&first));
 }
 
-/// Waits for the command. Returns its status, or the reason why it must be killed.
+/// Waits for the command. Returns the exit status, or the reason why the command must be killed.
 fn ended(
     child: &mut Child,
     printed: &mut Printed,

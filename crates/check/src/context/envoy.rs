@@ -246,8 +246,8 @@ fn discovered(view: &mut View<'_>, patch: &Path) {
     }
 }
 
-/// Checks the allowed types of a discovered filter. Istio's agent replaces a module that it cannot
-/// fetch by a filter of another type.
+/// Checks the allowed types of a discovered filter. If Istio's agent cannot fetch a module, it
+/// delivers a filter of another type instead.
 fn types(view: &mut View<'_>, filter: &Path) {
     let path = view.envoy(filter, &["config_discovery", "type_urls"]);
     let urls = view.at(&path).and_then(Value::as_array);

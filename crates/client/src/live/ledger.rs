@@ -84,7 +84,7 @@ impl Ledger {
         self.lost = None;
     }
 
-    /// Records a poll. Returns true if it is the first poll of a new process.
+    /// Records a poll. Returns true for the first poll of a new process.
     pub fn look(&mut self, look: &Look<'_>) -> bool {
         let both_known = !self.instance.is_empty() && !look.instance.is_empty();
         let restarted = both_known && self.instance != look.instance;

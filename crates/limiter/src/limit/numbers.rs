@@ -199,8 +199,8 @@ impl Limits {
         Cow::Owned(Self::of(list, own))
     }
 
-    /// Returns these limits with other numbers to store, for limits that were computed from limits of the same
-    /// template.
+    /// Returns these limits with other numbers to store in buckets. Use it if the limits were
+    /// derived from limits of the same template.
     #[must_use]
     pub fn storing(self, numbers: &[u64]) -> Self {
         Self::of(self.list, Numbers::from(numbers))

@@ -425,8 +425,9 @@ impl Limits {
         words
     }
 
-    /// Gives back the place of a waiting request that leaves and that left `after`, if it is the
-    /// last request in the queues. Returns true if it is.
+    /// Gives back the place of a waiting request that leaves, if it is the last request in the
+    /// queues. `after` is the bucket as this request left it. Returns true if the place was given
+    /// back.
     pub(crate) fn leave_last(&self, bucket: &mut Bucket, taken: &Taken, after: &Bucket) -> bool {
         let before = taken.before();
         let has_line = after.line > bucket.last && after.line == bucket.line;

@@ -19,7 +19,8 @@ const STEP: usize = 16;
 pub(in super::super) struct Planning {
     /// Generation of the rules that planning uses or last used.
     generation: u64,
-    /// Queue position of the next request to plan. No request from there on may pass yet.
+    /// Queue position of the next request to plan. This request and all later ones must not pass
+    /// yet.
     pub(in super::super) next: Option<Ticket>,
     /// Requests that must be decided again, in queue order.
     late: Vec<Ticket>,

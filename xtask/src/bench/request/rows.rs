@@ -95,7 +95,7 @@ impl Row {
         row
     }
 
-    /// Returns its filters, which precede the answering filter.
+    /// Returns the row's filters, which precede the answering filter.
     fn filters(&self, id: &str, modules: &Modules) -> Vec<Value> {
         match &self.limits {
             Limits::Nothing => Vec::new(),
