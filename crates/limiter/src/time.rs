@@ -120,7 +120,7 @@ impl Nanos {
         self.0
     }
 
-    /// Returns true for a duration of zero.
+    /// Returns true if the number of nanoseconds is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
