@@ -1,4 +1,4 @@
-//! Regular expressions against the usual crates for them.
+//! Compares regular expressions with the crates that are usually used for them.
 
 use loudou_rules::rule::pattern::{BUDGET, LEAST_VALUE, MAX_VALUE};
 use loudou_rules::rule::{Pattern, Truth};
@@ -63,7 +63,7 @@ fn patterns_have_a_budget() {
         assert!(Pattern::new(long).is_err(), "{long}");
     }
     assert!(Pattern::new(&"[a-z]{1,9}/".repeat(4)).is_ok());
-    // What repeats nothing takes nothing, however often.
+    // A repetition of an empty pattern takes no time, for any number of repetitions.
     assert!(holds("(((){255}){255}){255}", b""));
     assert!(holds(
         &format!("(?:{}a){{100}}", "()".repeat(60)),

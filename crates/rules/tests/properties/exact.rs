@@ -57,9 +57,10 @@ impl Numbers {
 struct Model {
     numbers: Numbers,
     portions: Vec<(u64, Fraction)>,
-    /// How much more the limiter may have used, because it rounds up.
+    /// Amount by which the limiter may exceed the model, because it rounds up.
     slack: Fraction,
-    /// How much less, because shares are rounded to the nearest drop.
+    /// Amount by which the limiter may be below the model, because it rounds shares to the nearest
+    /// drop.
     less: Fraction,
     now: u64,
 }

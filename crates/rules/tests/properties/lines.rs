@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// The bound of a queue that all of these passed, whose numbers came so.
+    /// Checks the bound of a queue that all these requests passed, with these edits of its numbers.
     fn keeps_the_bound(passed: &[Passed], edits: &[(u64, Numbers)]) -> Result<(), TestCaseError> {
         let lets_out = |from: u64, to: u64| {
             let spans = edits.iter().enumerate().map(|(place, (begin, numbers))| {

@@ -53,7 +53,8 @@ struct World {
     /// A bucket whose requests take from the beginning what they will need, unless they need more than they reserve.
     knowing: Bucket,
     flights: Vec<Flight>,
-    /// Time of each admission, and what the request has been charged: its reservation, and its real cost from its end on.
+    /// Time of each admission, and the amount that the request has been charged: its reservation,
+    /// and its real cost from its end on.
     charged: Vec<(u64, u64)>,
 }
 
